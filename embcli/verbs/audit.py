@@ -25,7 +25,7 @@ from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.statistics import AT, Covariance, norms_of, quantiles, squares
+from embcli.verbs.statistics import AT, Covariance, norms_of, numbered_blocks, quantiles, squares
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -55,28 +55,18 @@ _RESERVED = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Indicators:
-    """How far each row is from the rows of unused tokens, (V,) float64 each; lower means less trained.
-
-    These are indicators of Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting Under-trained Tokens
-    in Large Language Models", for the token matrix, tied or not; their published code uses the output head. With u the
-    mean of the unused rows, `cosine` is 1 - cos(row, u), `centred` the same after subtracting the mean of all rows from
-    both, and `without_first` the same after subtracting their first principal component. NaN for a row without a
-    direction.
-    """
-
-    cosine: np.ndarray
-    centred: np.ndarray
-    without_first: np.ndarray
-
-
 @dataclass(frozen=True, eq=False)
 class Audit(Result, verb="audit", content="ranking"):
     """The problems of a token matrix, by row and in total.
 
+    `indicators` tell how far each row is from the rows of unused tokens; lower means less trained. They are those of
+    Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting Under-trained Tokens in Large Language
+    Models", for the token matrix, tied or not; their published code uses the output head. With u the mean of the unused
+    rows, `cosine_distance` is 1 - cos(row, u), `centred` the same after subtracting the mean of all rows from both, and
+    `without_first` the same after subtracting their first principal component. NaN for a row without a direction.
+
     Candidates are tokens whose rows resemble those of unused tokens; only prompting a model can confirm one. Their
-    `indicator` is `cosine` if the output head is the token matrix, otherwise the `norm` of a row, and at most
+    `indicator` is `cosine_distance` if the output head is the token matrix, otherwise the `norm` of a row, and at most
     `threshold`: the median for the unused rows (for the cosine, of each row to the mean of the others) plus three times
     their scaled median absolute deviation. `reason` says why there is no threshold.
     """
@@ -85,13 +75,13 @@ class Audit(Result, verb="audit", content="ranking"):
     dtype: str
     encoding: Encoding | None
     origin: Origin
-    run: dict[str, Any]
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
     unused: dict[int, Unused]  # ID -> why no text can produce it
+    padding: int | None  # the row that config.json names as padding; it can be zero
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
-    indicators: Indicators | None  # None if no row is known to be unused
-    indicator: Literal["cosine", "norm"]
+    indicators: dict[str, np.ndarray]  # (V,) float64 each; none if no row is known to be unused
+    indicator: Literal["cosine_distance", "norm"]
     threshold: float | None
     reason: str
     candidates: np.ndarray  # (n,) int64, by indicator
@@ -105,7 +95,8 @@ class Audit(Result, verb="audit", content="ranking"):
 
     @cached_property
     def zero(self) -> np.ndarray:
-        return np.array([row for row in np.flatnonzero(self.norms == 0).tolist() if row not in self.unused], np.int64)
+        allowed = {*self.unused, self.padding}
+        return np.array([row for row in np.flatnonzero(self.norms == 0).tolist() if row not in allowed], np.int64)
 
     @cached_property
     def by_use(self) -> dict[Unused, np.ndarray]:
@@ -131,7 +122,7 @@ class Audit(Result, verb="audit", content="ranking"):
     def faults(self) -> dict[Fault, int]:
         """The number of rows with each fault; of equal rows, those of used tokens except the first of each group."""
         used = (sum(row not in self.unused for row in group) for group in self.equal)
-        counts: dict[Fault, int] = {
+        return {
             "non-finite": len(self.non_finite),
             "zero": len(self.zero),
             "missing": max(self.encoding.vocabulary_size - self.shape[0], 0) if self.encoding else 0,
@@ -139,7 +130,6 @@ class Audit(Result, verb="audit", content="ranking"):
             "padding": len(self.by_use.get("padding", ())),
             "candidates": len(self.candidates),
         }
-        return {name: counts[name] for name in FAULTS}
 
     @property
     def broken(self) -> tuple[Fault, ...]:
@@ -149,17 +139,10 @@ class Audit(Result, verb="audit", content="ranking"):
     def why_no(self) -> str:
         return ", ".join(f"{name} ({self.faults[name]:,})" for name in self.broken)
 
-    @property
-    def distances(self) -> dict[str, np.ndarray]:
-        """The indicators of all rows, (V,) float64 each, by name: first the one that decides about candidates."""
-        others = vars(self.indicators) if self.indicators else {}
-        return {self.indicator: others.get(self.indicator, self.norms), **others}
-
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        indicators = vars(self.indicators) if self.indicators else {}
         by_row: dict[str, dict[int, Any]] = {  # fields that most rows do not have
             "unused": dict(self.unused),
             "fault": dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero"),
@@ -171,13 +154,19 @@ class Audit(Result, verb="audit", content="ranking"):
                 "id": ids,
                 "token": list(map(token_text, self.tokens(ids))) if "token" in names else [],
                 "norm": self.norms[ids],
-                **{name: each[ids] for name, each in indicators.items()},
+                **{name: each[ids] for name, each in self.indicators.items()},
                 **{name: list(map(each.get, ids.tolist())) for name, each in by_row.items()},
                 "candidate": np.isin(ids, self.candidates).tolist(),
             }
 
         fields: dict[str, FieldType] = {"id": int, **({"token": str} if self.encoding else {}), "norm": float}
-        fields |= {**dict.fromkeys(indicators, float), "unused": str, "fault": str, "equal_to": int, "candidate": bool}
+        fields |= {
+            **dict.fromkeys(self.indicators, float),
+            "unused": str,
+            "fault": str,
+            "equal_to": int,
+            "candidate": bool,
+        }
         more = {
             "tokens": self.encoding.vocabulary_size if self.encoding else None,
             "faults": self.faults,
@@ -194,26 +183,22 @@ class Audit(Result, verb="audit", content="ranking"):
             "candidates": self.candidates.tolist(),
         }
         pieces = in_pieces(self.shape[0], _PIECE, values)
-        return Records(self.run, "rows", self.shape[0], fields, pieces, more={"audit": more})
+        run = run_of(self.encoding, **self.origin.document())
+        return Records(run, "rows", self.shape[0], fields, pieces, more={"audit": more})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.table import Table
 
         from embcli.page import title, words
-        from embcli.verbs.parts import head_in_words, origin_in_words, origin_lines
+        from embcli.verbs.parts import origin_in_words, origin_lines
 
-        size, dim = self.shape
         facts = Table.grid(padding=(0, 2, 0, 0))
         facts.add_column(no_wrap=True)
-        broken = {"rows": self.faults["missing"], "broken": len(self.non_finite) + len(self.zero)}
-        for name, fact in self._facts():
-            facts.add_row(f"{name:12}", words(fact, "bad" if broken.get(name) else ""))
-        if self.output is not None:
-            head = head_in_words(self.output.relation, self.output.rows, self.output.reason)
-            facts.add_row("output head", words(head))
         candidates, table = self._candidates()
-        facts.add_row("candidates", words(candidates))
-        sizes = f"V = {counted(size, 'row')}, D = {counted(dim, 'column')}"
+        broken = {"rows": self.faults["missing"], "broken": len(self.non_finite) + len(self.zero)}
+        for name, fact in (*self._facts(), ("candidates", candidates)):
+            facts.add_row(f"{name:12}", words(fact, "bad" if broken.get(name) else ""))
+        sizes = f"V = {counted(self.shape[0], 'row')}, D = {counted(self.shape[1], 'column')}"
         yield title(f"Audit of a token matrix, {sizes}: {origin_in_words(self.origin, 'token')}, {self.dtype}")
         yield facts
         yield from table
@@ -222,13 +207,12 @@ class Audit(Result, verb="audit", content="ranking"):
             yield words(f"Broken: {self.why_no}", "bad")
             return
         sound = "Sound" if {*BROKEN} <= {*self.fail_on} else "Passed"  # other faults were not checked
-        *first, last = self.fail_on
-        faults = f"{', '.join(first)} or {last}" if first else last
+        faults = " or ".join(filter(None, (", ".join(self.fail_on[:-1]), self.fail_on[-1])))
         yield words(f"{sound}: no row is {faults}", "good")
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         from embcli.page import NumberFormat
-        from embcli.verbs.parts import first_of, named_rows
+        from embcli.verbs.parts import first_of, head_in_words, named_rows
 
         size, top, encoding = self.shape[0], self.top, self.encoding
         if encoding is None:
@@ -237,28 +221,32 @@ class Audit(Result, verb="audit", content="ranking"):
         else:
             missing = f": {self.faults['missing']:,} have no row" if self.faults["missing"] else ""
             yield "rows", f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}{missing}"
-            unused = (f"{len(ids):,} {_WHY[why]}{_range(ids)}" for why, ids in self.by_use.items())
+            in_order = {why for why, ids in self.by_use.items() if len(ids) > 1 and (np.diff(ids) == 1).all()}
+            ranges = {why: f" ({self.by_use[why][0]} to {self.by_use[why][-1]})" for why in in_order}
+            unused = (f"{len(ids):,} {_WHY[why]}{ranges.get(why, '')}" for why, ids in self.by_use.items())
             yield "unused", ", ".join(unused) or "none"
-        broken = (
-            f"{counted(len(ids), f'{kind} row')}: {first_of(map(str, ids.tolist()), top)}"
-            for kind, ids in (("non-finite", self.non_finite), ("zero", self.zero))
-            if len(ids)
-        )
-        yield "broken", "; ".join(broken) or "none"
+        kinds = {"non-finite row": self.non_finite, "zero row": self.zero}
+        broken = [
+            f"{counted(len(ids), kind)}: {first_of(map(str, ids), top)}" for kind, ids in kinds.items() if len(ids)
+        ]
+        is_padding = self.padding is not None and self.norms[self.padding] == 0
+        padding = f"; row {self.padding} is zero, and padding by config.json" if is_padding else ""
+        yield "broken", ("; ".join(broken) or "none") + padding
         groups = first_of((first_of(map(str, group), top, " = ") for group in self.equal), top, "; ")
         yield "equal", f"{counted(len(self.equal), 'group')}: {groups}" if groups else "none"
-        if not len(self.measured):
+        if len(self.measured):
+            named = dict(zip(QUANTILES, self.quantiles, strict=True))
+            write, most = NumberFormat([np.array(self.quantiles)], self.style.precision).write, max(self.histogram)
+            bars = "".join(_BARS[-(-len(_BARS) * count // most) - 1] if count else " " for count in self.histogram)
+            yield "norms", f"{write(named['least'])} {bars} {write(named['largest'])}, median {write(named['median'])}"
+            by_norm = self.measured[np.argsort(self.norms[self.measured], kind="stable")]
+            for name, ids in (("shortest", by_norm[:top]), ("longest", by_norm[::-1][:top])):
+                norms = map(write, self.norms[ids])
+                yield name, ", ".join(map(" ".join, zip(named_rows(ids, self.tokens(ids)), norms, strict=True)))
+        else:
             yield "norms", "no token has a finite row"
-            return
-        named = dict(zip(QUANTILES, self.quantiles, strict=True))
-        write = NumberFormat([np.array(self.quantiles)], self.style.precision).write
-        most = max(self.histogram)
-        bars = "".join(_BARS[-(-len(_BARS) * count // most) - 1] if count else " " for count in self.histogram)
-        yield "norms", f"{write(named['least'])} {bars} {write(named['largest'])}, median {write(named['median'])}"
-        by_norm = self.measured[np.argsort(self.norms[self.measured], kind="stable")]
-        for name, ids in (("shortest", by_norm[:top]), ("longest", by_norm[::-1][:top])):
-            norms = map(write, self.norms[ids])
-            yield name, ", ".join(map(" ".join, zip(named_rows(ids, self.tokens(ids)), norms, strict=True)))
+        if self.output is not None:
+            yield "output head", head_in_words(self.output.relation, self.output.rows, self.output.reason)
 
     def _candidates(self) -> tuple[str, list[RenderableType]]:
         """Return in words how many tokens resemble unused ones, and a table of those that resemble them most."""
@@ -269,16 +257,18 @@ class Audit(Result, verb="audit", content="ranking"):
             return f"none: {self.reason}", []
         excerpt = Excerpt.first(self.top, len(self.candidates))
         ids, precision = self.candidates[excerpt.places], self.style.precision
-        (name, first), *others = ((name, each[ids]) for name, each in self.distances.items())
-        write = NumberFormat([np.array([self.threshold, *first])], precision).write
-        by = {"cosine": "1 - cos to their mean", "norm": "norm"}[self.indicator]
+        columns = {**({"norm": self.norms} if self.indicator == "norm" else {}), **self.indicators}
+        write = NumberFormat([np.array([self.threshold, *columns[self.indicator][ids]])], precision).write
+        by = {"cosine_distance": "1 - cos to their mean", "norm": "norm"}[self.indicator]
         found = f"{excerpt.total:,} like unused rows by {by}: up to {write(self.threshold)}"
         if not len(ids):
             return found, []
-        labels = [*id_labels(ids, self.tokens(ids) if self.encoding else None), Label(name, [*map(write, first)])]
-        table = ruled([*labels, *(Label(name, written(values, precision)) for name, values in others)])
+        labels = id_labels(ids, self.tokens(ids) if self.encoding else None)
+        for name, values in columns.items():
+            cells = [*map(write, values[ids])] if name == self.indicator else written(values[ids], precision)
+            labels.append(Label(name.replace("_", " ") if name == "cosine_distance" else name, cells))
         missing = left_out(excerpt.missing("candidate", np.arange(1, excerpt.total + 1)))
-        return found, [table, words(missing)] if missing else [table]
+        return found, [ruled(labels), *([words(missing)] if missing else [])]
 
 
 def audit(
@@ -290,6 +280,8 @@ def audit(
     rows of each pass; a page shows `top` rows of each kind.
     """
     faults = BROKEN if fail_on is None else tuple(fail_on)
+    if not faults:
+        raise InputError(f"fail_on names no fault; choose from {', '.join(FAULTS)}", parameters=("fail_on",))
     for fault in faults:
         check_choice("fail_on", fault, FAULTS)
     check_top(top)
@@ -303,30 +295,28 @@ def audit(
     of_unused, of_token = np.zeros(size, bool), np.ones(size, bool)
     of_unused[[*unused_rows]] = True
     of_token[[row for row, why in unused_rows.items() if why in ("padding", "gap")]] = False
-    norms, unused_sum = np.empty(size), np.zeros(dim)
+    norms, unused_sum, by_bits = np.empty(size), np.zeros(dim), dict[bytes, list[int]]()
     covariance = Covariance(dim) if unused_rows else None
-    by_bits: dict[bytes, list[int]] = {}
-    done = 0
-    for block in watch(layer.blocks(), size, len):
-        part = slice(done, done + len(block))
-        for row, values in enumerate(block, done):
+    for ids, block in numbered_blocks(layer, watch):
+        for row, values in zip(ids.tolist(), block, strict=True):
             by_bits.setdefault(sha256(values.data).digest(), []).append(row)
         exact = block.astype(np.float64)
-        norms[part] = norms_of(exact)
+        norms[ids] = norms_of(exact)
         if covariance is not None:
-            finite = np.isfinite(norms[part])
-            unused_sum += exact[finite & of_unused[part]].sum(axis=0)
-            covariance.add(exact[finite & of_token[part]])
-        done = part.stop
+            finite = np.isfinite(norms[ids])
+            unused_sum += exact[finite & of_unused[ids]].sum(axis=0)
+            covariance.add(exact[finite & of_token[ids]])
 
-    indicators, distances = None, np.full(size, np.nan)
+    checkpoint = source if isinstance(source, Checkpoint) else None
+    output = checkpoint.head if checkpoint else None
+    padding = checkpoint.roles.config.get("pad_token_id") if checkpoint else None
+    values, of_others = norms, np.where(norms > 0, norms, np.nan)
+    indicators: dict[str, np.ndarray] = {}
+    indicator: Literal["cosine_distance", "norm"] = "norm"
     if covariance is not None and unused_sum.any():
         indicators, distances = _indicators(layer, norms, of_unused, unused_sum, covariance, watch)
-    output = source.head if isinstance(source, Checkpoint) else None
-    tied = output is not None and output.relation in ("same", "equal")
-    values, of_others = norms, np.where(norms > 0, norms, np.nan)
-    if tied and indicators:
-        values, of_others = indicators.cosine, distances
+        if output is not None and output.relation in ("same", "equal"):
+            indicator, values, of_others = "cosine_distance", indicators["cosine_distance"], distances
     used = np.flatnonzero(of_token & (norms > 0) & ~of_unused)
     threshold, reason = _threshold(values[used], of_others[of_unused & ~np.isnan(of_others)])
     candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
@@ -335,26 +325,21 @@ def audit(
         dtype=layer.dtype,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(encoding, **layers.origin.document()),
         norms=norms,
         unused=unused_rows,
+        padding=padding if isinstance(padding, int) and 0 <= padding < size else None,
         equal=tuple(tuple(group) for group in by_bits.values() if len(group) > 1 and norms[group[0]] > 0),
         measured=np.flatnonzero(of_token & np.isfinite(norms)),
         indicators=indicators,
-        indicator="cosine" if tied and indicators else "norm",
+        indicator=indicator,
         threshold=threshold,
         reason=reason,
         candidates=candidates[np.argsort(values[candidates], kind="stable")],
         output=output,
         fail_on=faults,
-        top=top,
+        top=min(top, size),
         notes=source.notes,
     )
-
-
-def _range(rows: np.ndarray) -> str:
-    """Return the first and last of consecutive rows in words; empty for other rows."""
-    return f" ({rows[0]} to {rows[-1]})" if len(rows) > 1 and (np.diff(rows) == 1).all() else ""
 
 
 def _indicators(
@@ -364,7 +349,7 @@ def _indicators(
     unused_sum: np.ndarray,
     covariance: Covariance,
     watch: Watch,
-) -> tuple[Indicators, np.ndarray]:
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the indicators, and for each unused row 1 - cos to the mean of the others, (V,) float64; NaN elsewhere."""
     mean, component = covariance.mean(), np.linalg.eigh(covariance.matrix())[1][:, -1]
     unused_mean = unused_sum / np.count_nonzero(np.isfinite(norms[of_unused]))
@@ -372,10 +357,9 @@ def _indicators(
     length = np.sqrt(squares(unused_mean[None]))
     directions = [_units(row[None], length)[0] for row in (unused_mean, unused_mean - mean, without)]
     found, to_others = np.full((3, len(norms)), np.nan), np.full(len(norms), np.nan)
-    done = 0
-    for block in watch(layer.blocks(), len(norms), len):
-        rows = done + np.flatnonzero(np.isfinite(norms[done : done + len(block)]))
-        exact, lengths = block[rows - done].astype(np.float64), norms[rows]
+    for ids, block in numbered_blocks(layer, watch):
+        finite = np.isfinite(norms[ids])
+        rows, exact, lengths = ids[finite], block[finite].astype(np.float64), norms[ids[finite]]
         changed = exact, exact - mean, exact - np.outer(exact @ component, component)
         for indicator, each, direction in zip(found, changed, directions, strict=True):
             indicator[rows] = _one_minus_cosine(_units(each, lengths), direction)
@@ -383,8 +367,7 @@ def _indicators(
         others = unused_sum - exact[own]
         units = _units(others, np.full(len(others), np.sqrt(unused_sum @ unused_sum)))
         to_others[rows[own]] = _one_minus_cosine(_units(exact[own], lengths[own]), units)
-        done += len(block)
-    return Indicators(*found), to_others
+    return dict(zip(("cosine_distance", "centred", "without_first"), found, strict=True)), to_others
 
 
 def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -419,14 +402,13 @@ def unused(encoding: Encoding, size: int) -> dict[int, Unused]:
     `padding` follows the last token, a `gap` is an ID without a token before it, a `byte` token has a byte that is
     invalid in UTF-8, and a `reserved` token has a name that says so.
     """
-    known = min(encoding.vocabulary_size, size)
-    reasons = {token_id: why for token_id in range(known) if (why := _why(encoding.token_bytes(token_id)))}
+    known, reasons = min(encoding.vocabulary_size, size), dict[int, Unused]()
+    for token_id in range(known):
+        token = encoding.token_bytes(token_id)
+        if token is None:
+            reasons[token_id] = "gap"
+        elif _NEVER.search(token):
+            reasons[token_id] = "byte"
+        elif _RESERVED.fullmatch(token.decode("utf-8", "replace")):
+            reasons[token_id] = "reserved"
     return reasons | dict.fromkeys(range(known, size), "padding")
-
-
-def _why(token: bytes | None) -> Unused | None:
-    if token is None:
-        return "gap"
-    if _NEVER.search(token):
-        return "byte"
-    return "reserved" if _RESERVED.fullmatch(token.decode("utf-8", "replace")) else None

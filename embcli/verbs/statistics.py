@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,14 @@ from embcli.words import QUANTILES
 
 AT = tuple(QUANTILES.values())
 _ROUNDING = 2.0**-50  # of a column's mean; different float32 values differ by far more
+
+
+def numbered_blocks(layer: Layer, watch: Watch = unwatched) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield all rows in order, (n, D) float32, with their IDs, (n,) int64; `watch` counts the rows."""
+    done = 0
+    for block in watch(layer.blocks(), layer.shape[0], len):
+        yield np.arange(done, done + len(block)), block
+        done += len(block)
 
 
 def dots(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
