@@ -182,7 +182,7 @@ ROW: dict[str, Schema] = {
     "equal_to": optional(COUNT),
     "candidate": TRUTH,
 }
-APART: dict[str, Schema] = dict.fromkeys(("cosine", "centred", "without_first"), optional(NUMBER))
+APART: dict[str, Schema] = dict.fromkeys(("cosine_distance", "centred", "without_first"), optional(NUMBER))
 FOUND = strict(
     tokens=optional(COUNT),
     faults=named(COUNT, *FAULTS),

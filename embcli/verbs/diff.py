@@ -39,35 +39,30 @@ _NEAR = 1e-8  # squared sine of an angle below which rounding would show
 class Matching:
     """Which rows stand for the same token: pairs of rows, and rows without a partner; (n,) int64 each."""
 
-    base: np.ndarray
-    tuned: np.ndarray  # the partners of `base`
-    base_only: np.ndarray
-    tuned_only: np.ndarray
+    pairs: tuple[np.ndarray, np.ndarray]  # of BASE, and of TUNED
+    alone: tuple[np.ndarray, np.ndarray]
     by: Literal["id", "token"]
 
-    @classmethod
-    def by_id(cls, base: int, tuned: int) -> Matching:
-        """Match rows with the same ID, in matrices of `base` and `tuned` rows."""
-        both = np.arange(min(base, tuned))
-        return cls(both, both, np.arange(len(both), base), np.arange(len(both), tuned), "id")
 
-    @classmethod
-    def by_token(cls, base: list[bytes | None], tuned: list[bytes | None]) -> Matching:
-        """Match rows by the bytes of their tokens, equal ones in order; rows without a token have no partner.
+def matched(sizes: tuple[int, int], encodings: tuple[Encoding | None, Encoding | None]) -> Matching:
+    """Match rows by their IDs; if the vocabularies differ, by the bytes of their tokens, equal ones in order.
 
-        >>> matching = Matching.by_token([b"a", None, b"b"], [b"b", b"a", b"a"])
-        >>> matching.base.tolist(), matching.tuned.tolist(), matching.base_only.tolist(), matching.tuned_only.tolist()
-        ([0, 2], [1, 0], [1], [2])
-        """
-        places: dict[bytes, list[int]] = {}
-        for row in reversed(range(len(tuned))):
-            places.setdefault(tuned[row] or b"", []).append(row)
-        partners = [places[token].pop() if token and places.get(token) else None for token in base]
-        left = np.array([row for row, partner in enumerate(partners) if partner is not None], np.int64)
-        right = np.array([partner for partner in partners if partner is not None], np.int64)
-        base_only = np.flatnonzero(~np.isin(np.arange(len(base)), left))
-        tuned_only = np.flatnonzero(~np.isin(np.arange(len(tuned)), right))
-        return cls(left, right, base_only, tuned_only, "token")
+    Rows without a token have no partner then.
+    """
+    base, tuned = map(np.arange, sizes)
+    both = min(sizes)
+    by: Literal["id", "token"] = "id"
+    pairs = base[:both], tuned[:both]
+    if encodings[0] and encodings[1] and encodings[0].name != encodings[1].name:
+        tokens, others = tokens_of(base, encodings[0]), tokens_of(tuned, encodings[1])
+        if tokens[:both] != others[:both]:
+            places: dict[bytes, list[int]] = {}
+            for row in reversed(range(len(others))):
+                places.setdefault(others[row] or b"", []).append(row)
+            found = [(row, places[token].pop()) for row, token in enumerate(tokens) if token and places.get(token)]
+            left, right = np.array(found, np.int64).reshape(-1, 2).T
+            by, pairs = "token", (left, right)
+    return Matching(pairs, (base[~np.isin(base, pairs[0])], tuned[~np.isin(tuned, pairs[1])]), by)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +77,6 @@ class Diff(Result, verb="diff", content="ranking"):
     dtypes: tuple[str, str]
     encodings: tuple[Encoding | None, Encoding | None]
     origins: tuple[Origin, Origin]
-    run: dict[str, Any]
     matching: Matching
     equal: np.ndarray  # (pairs,) bool
     cosine_distances: np.ndarray  # (pairs,) float64, 1 - cos: 0 for equal rows, NaN if a row has no direction
@@ -92,8 +86,7 @@ class Diff(Result, verb="diff", content="ranking"):
     @cached_property
     def counts(self) -> dict[State, int]:
         equal = int(np.count_nonzero(self.equal))
-        unmatched = len(self.matching.base_only), len(self.matching.tuned_only)
-        return dict(zip(STATES, (equal, len(self.equal) - equal, *unmatched), strict=True))
+        return dict(zip(STATES, (equal, len(self.equal) - equal, *map(len, self.matching.alone)), strict=True))
 
     @property
     def different(self) -> bool:
@@ -116,35 +109,39 @@ class Diff(Result, verb="diff", content="ranking"):
         return quantiles(values[self.changed])
 
     def tokens(self, pairs: np.ndarray) -> list[bytes | None]:
-        ids, encoding = self.matching.base, self.encodings[0]
-        if encoding is None and self.encodings[1] is not None:
-            ids, encoding = self.matching.tuned, self.encodings[1]
-        return tokens_of(ids[pairs], encoding)
+        known = 1 if self.encodings[0] is None else 0
+        return tokens_of(self.matching.pairs[known][pairs], self.encodings[known])
 
     def records(self) -> Records:
         """Return the pairs as data, then the rows without a partner, and a summary of all."""
+        (base, tuned), count = self.matching.pairs, len(self.equal)
         token: dict[str, FieldType] = {"token": str} if any(self.encodings) else {}
         fields: dict[str, FieldType] = {"base_id": int, "tuned_id": int, **token, "state": str}
+        fields |= {"cosine": float, "distance": float}
 
-        def pairs(places: np.ndarray, names: Names) -> dict[str, Any]:
+        def of_pairs(places: np.ndarray, names: Names) -> dict[str, Any]:
             return {
-                "base_id": self.matching.base[places],
-                "tuned_id": self.matching.tuned[places],
+                "base_id": base[places],
+                "tuned_id": tuned[places],
                 "token": list(map(token_text, self.tokens(places))) if "token" in names else [],
                 "state": [STATES[0 if equal else 1] for equal in self.equal[places].tolist()],
                 "cosine": 1 - self.cosine_distances[places],
                 "distance": self.distances[places],
             }
 
-        def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
-            yield from in_pieces(len(self.equal), _PIECE, pairs)(fields, matrices)
-            unmatched = ("base_id", self.matching.base_only), ("tuned_id", self.matching.tuned_only)
-            for (name, ids), encoding, state in zip(unmatched, self.encodings, STATES[2:], strict=True):
-                for start in range(0, len(ids), _PIECE):
-                    part = ids[start : start + _PIECE]
-                    known = {"token": list(map(token_text, tokens_of(part, encoding))), "state": [state] * len(part)}
-                    values = dict.fromkeys(fields, [None] * len(part)) | known | {name: part}
-                    yield Piece(len(part), {field: values[field] for field in fields})
+        def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
+            yield from in_pieces(count, _PIECE, of_pairs)(names, matrices)
+            for number, ids in enumerate(self.matching.alone):
+
+                def of_rows(
+                    places: np.ndarray, names: Names, number: int = number, ids: np.ndarray = ids
+                ) -> dict[str, Any]:
+                    known = tokens_of(ids[places], self.encodings[number])
+                    values: dict[str, Any] = dict.fromkeys(fields, [None] * len(places))
+                    values |= {"token": list(map(token_text, known)), "state": [STATES[2 + number]] * len(places)}
+                    return {**values, ("base_id", "tuned_id")[number]: ids[places]}
+
+                yield from in_pieces(len(ids), _PIECE, of_rows)(names, matrices)
 
         more = {
             "counts": self.counts,
@@ -154,35 +151,36 @@ class Diff(Result, verb="diff", content="ranking"):
             "cosine": self.quantiles(1 - self.cosine_distances),
             "distance": self.quantiles(self.distances),
         }
-        fields |= {"cosine": float, "distance": float}
-        return Records(self.run, "rows", sum(self.counts.values()), fields, pieces, more={"diff": more})
+        runs = [
+            {"encoding": encoding.name if encoding else None, **origin.document()}
+            for encoding, origin in zip(self.encodings, self.origins, strict=True)
+        ]
+        run = {"embcli": __version__, "base": runs[0], "tuned": runs[1]}
+        return Records(run, "rows", sum(self.counts.values()), fields, pieces, more={"diff": more})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import left_out, title, words
         from embcli.verbs.parts import first_of, named_rows, origin_in_words
 
-        changed, missing = Excerpt.ends(2 * self.top, len(self.changed)), []
-        table = self._table(changed) if len(self.changed) else []
-        lines = []
+        yield title("Token matrices, row by row")
         for name, origin, (rows, columns), dtype in zip(_NAMES, self.origins, self.shapes, self.dtypes, strict=True):
             where = origin_in_words(origin, "token") + (f" of {origin.path}" if origin.path else "")
-            lines.append(f"{name:5}  ({rows:,}, {columns:,}) {dtype}: {where}")
-        in_words = zip(STATES, ("equal", "changed", "only in BASE", "only in TUNED"), strict=True)
-        counts = (f"{self.counts[state]:,} {what}" for state, what in in_words if self.counts[state])
-        lines.append(f"rows   {', '.join(counts)}")
+            yield words(f"{name:5}  ({rows:,}, {columns:,}) {dtype}: {where}")
+        in_words = zip(self.counts.values(), ("equal", "changed", "only in BASE", "only in TUNED"), strict=True)
+        yield words(f"rows   {', '.join(f'{count:,} {what}' for count, what in in_words if count)}")
         if self.matching.by == "token":
-            lines.append("The vocabularies differ: rows match by the bytes of their tokens")
-        unmatched = self.matching.base_only, self.matching.tuned_only
-        for name, ids, encoding in zip(_NAMES, unmatched, self.encodings, strict=True):
+            yield words("The vocabularies differ: rows match by the bytes of their tokens")
+        changed = Excerpt.ends(2 * self.top, len(self.changed))
+        missing = [changed.missing("changed row", np.arange(1, changed.total + 1))]
+        for name, ids, encoding in zip(_NAMES, self.matching.alone, self.encodings, strict=True):
             shown = ids[: self.top + 1]
             if len(ids):
-                lines.append(f"only in {name}: {first_of(named_rows(shown, tokens_of(shown, encoding)), self.top)}")
+                named = first_of(named_rows(shown, tokens_of(shown, encoding)), self.top)
+                yield words(f"only in {name}: {named}")
             if more := Excerpt.first(self.top, len(ids)).missing("row", ids):
                 missing.append(f"{more} of {name}")
-        yield title("Token matrices, row by row")
-        yield from map(words, lines)
-        yield from table
-        if sentence := left_out(changed.missing("changed row", np.arange(1, changed.total + 1)), *missing):
+        yield from self._table(changed) if len(self.changed) else []
+        if sentence := left_out(*missing):
             yield words(sentence)
         guesses = [[*origin.guesses.values()] for origin in self.origins]
         for reason in dict.fromkeys(chain(*guesses)):
@@ -197,9 +195,9 @@ class Diff(Result, verb="diff", content="ranking"):
         from embcli.verbs.parts import token_label
 
         pairs, precision, medians = self.changed[changed.places], self.style.precision, []
-        labels = [Label("ID", self.matching.base[pairs])]
+        labels = [Label("ID", self.matching.pairs[0][pairs])]
         if self.matching.by == "token":
-            labels.append(Label("in TUNED", self.matching.tuned[pairs]))
+            labels.append(Label("in TUNED", self.matching.pairs[1][pairs]))
         if any(self.encodings):
             labels.append(token_label(self.tokens(pairs)))
         for name, distances in (("1 - cos", self.cosine_distances), ("L2 distance", self.distances)):
@@ -223,18 +221,26 @@ def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = u
             f"{shapes[1][1]:,} in {tuned.origin.name!r}"
         )
     opened = base.open({"token": None}), tuned.open({"token": None})
-    layers, origins = (opened[0]["token"], opened[1]["token"]), (opened[0].origin, opened[1].origin)
-    encodings = base.encoding, tuned.encoding
-    matching = Matching.by_id(shapes[0][0], shapes[1][0])
-    if encodings[0] and encodings[1] and encodings[0].name != encodings[1].name:
-        tokens = [tokens_of(np.arange(size), each) for each, (size, _) in zip(encodings, shapes, strict=True)]
-        both = len(matching.base)
-        matching = matching if tokens[0][:both] == tokens[1][:both] else Matching.by_token(*tokens)
-    equal, cosine_distances, distances = _compared(*layers, matching, watch)
-    runs = [
-        {"encoding": encoding.name if encoding else None, **origin.document()}
-        for encoding, origin in zip(encodings, origins, strict=True)
-    ]
+    layers = left_layer, right_layer = opened[0]["token"], opened[1]["token"]
+    matching = matched((shapes[0][0], shapes[1][0]), (base.encoding, tuned.encoding))
+    count = len(matching.pairs[0])
+    equal, cosine_distances, distances = np.ones(count, bool), np.zeros(count), np.zeros(count)
+    for block in watch(_blocks(np.arange(count), _STORED // shapes[0][1]), count, len):
+        left, right = left_layer.stored(matching.pairs[0][block]), right_layer.stored(matching.pairs[1][block])
+        unequal = np.arange(len(block))
+        if left_layer.dtype == right_layer.dtype:  # rows whose bits are equal need no comparison of numbers
+            width = left.shape[1] * left.itemsize
+            word = next(word for word in ("u8", "u4", "u2", "u1") if width % int(word[1]) == 0)
+            unequal = np.flatnonzero((left.view(word) != right.view(word)).any(axis=1))
+        for rows in _blocks(unequal, _BLOCK // shapes[0][1]):
+            with np.errstate(all="ignore"):  # of rows that are not finite, and of zero rows
+                (one, rests), (other, other_rests) = _exact(left_layer, left[rows]), _exact(right_layer, right[rows])
+                differ = (one != other) & ~(np.isnan(one) & np.isnan(other))
+                moved = (differ | (rests != other_rests)).any(axis=1)
+                pairs = block[rows[moved]]
+                equal[pairs] = False
+                found = _distances(one[moved], rests[moved], other[moved], other_rests[moved])
+                cosine_distances[pairs], distances[pairs] = found
     notes = base.notes
     if tuned.notes is not notes:  # the command has the same notes for both
         notes = Notes()
@@ -243,126 +249,62 @@ def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = u
     return Diff(
         shapes=shapes,
         dtypes=(layers[0].dtype, layers[1].dtype),
-        encodings=encodings,
-        origins=origins,
-        run={"embcli": __version__, "base": runs[0], "tuned": runs[1]},
+        encodings=(base.encoding, tuned.encoding),
+        origins=(opened[0].origin, opened[1].origin),
         matching=matching,
         equal=equal,
         cosine_distances=cosine_distances,
         distances=distances,
-        top=top,
+        top=min(top, max(*shapes[0], *shapes[1])),
         notes=notes,
     )
 
 
-def _compared(base: Layer, tuned: Layer, matching: Matching, watch: Watch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which pairs of rows are equal, (n,) bool, and their cosine and L2 distances, (n,) float64 each."""
-    count, dim, same = len(matching.base), base.shape[1], base.dtype == tuned.dtype
-    equal, cosine_distances, distances = np.ones(count, bool), np.zeros(count), np.zeros(count)
-
-    def compare(first: int, left: np.ndarray, right: np.ndarray) -> int:
-        """Compare consecutive pairs from `first` on, as stored, (n, width) each; return their number."""
-        unequal = np.flatnonzero(_bits_differ(left, right)) if same else np.arange(len(left))
-        for block in _blocks(len(unequal), dim, _BLOCK):
-            rows = unequal[block]
-            with np.errstate(all="ignore"):  # of rows that are not finite, and of zero rows
-                one, other = _Exact.of(base, left[rows]), _Exact.of(tuned, right[rows])
-                differ = (one.values != other.values) & ~(np.isnan(one.values) & np.isnan(other.values))
-                moved = (differ | (one.rests != other.rests)).any(axis=1)
-                pairs = first + rows[moved]
-                equal[pairs] = False
-                cosine_distances[pairs], distances[pairs] = _distances(one[moved], other[moved])
-        return len(left)
-
-    def parts() -> Iterator[int]:
-        for block in _blocks(count, dim, _STORED):
-            left, right = matching.base[block], matching.tuned[block]
-            yield compare(block.start, base.stored(left), tuned.stored(right))
-
-    for _ in watch(parts(), count, int):
-        pass
-    return equal, cosine_distances, distances
+def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    for start in range(0, len(rows), max(size, 1)):
+        yield rows[start : start + max(size, 1)]
 
 
-def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return which rows of two arrays of the same dtype, (n, D), have different bits, (n,) bool."""
-    width = one.shape[1] * one.itemsize
-    word = next(word for word in (np.uint64, np.uint32, np.uint16, np.uint8) if width % word().itemsize == 0)
-    differ: np.ndarray = (one.view(word) != other.view(word)).any(axis=1)
-    return differ
+def _exact(layer: Layer, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows as they are stored, (n, width), in float64, (n, D), and what that leaves of integers of 64 bits."""
+    values = (layer.widened(stored) if held_by_float32(layer.dtype) else stored).astype(np.float64)
+    if layer.dtype not in ("int64", "uint64"):
+        return values, np.zeros((len(values), 1))
+    high, low = stored >> 32, stored & (2**32 - 1)
+    return values, (high.astype(np.float64) * 2**32 - values) + low.astype(np.float64)
 
 
-def _blocks(rows: int, dim: int, values: int) -> Iterator[slice]:
-    step = max(values // dim, 1)
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
-
-
-@dataclass(frozen=True, eq=False)
-class _Exact:
-    """Rows of numbers, exactly: float64 values, and what these leave of whole numbers of 64 bits."""
-
-    values: np.ndarray  # (n, D) float64
-    rests: np.ndarray  # (n, D) float64, or (n, 1) zeros
-
-    @classmethod
-    def of(cls, layer: Layer, stored: np.ndarray) -> _Exact:
-        """Return rows that are as they are stored, (n, width)."""
-        values = (layer.widened(stored) if held_by_float32(layer.dtype) else stored).astype(np.float64)
-        if layer.dtype not in ("int64", "uint64"):
-            return cls(values, np.zeros((len(values), 1)))
-        high, low = stored >> 32, stored & (2**32 - 1)
-        return cls(values, (high.astype(np.float64) * 2**32 - values) + low.astype(np.float64))
-
-    def __getitem__(self, rows: np.ndarray) -> _Exact:
-        return _Exact(self.values[rows], self.rests[rows])
-
-
-def _distances(left: _Exact, right: _Exact) -> tuple[np.ndarray, np.ndarray]:
+def _distances(base: np.ndarray, base_rests: np.ndarray, tuned: np.ndarray, rests: np.ndarray) -> list[np.ndarray]:
     """Return 1 - cos and the L2 distances of pairs of rows, (n, D) each, (n,) float64 each; both to 10 digits or more.
 
     1 - cos = sin^2 / (1 + cos), which does not cancel: sin is the length of the part of one row that is perpendicular
     to the other, divided by the length of that row.
     """
-    base, tuned = left.values, right.values
     lengths, lengths_of_tuned, products = squares(base), squares(tuned), dots(base, tuned)
-    across = squares(tuned - (products / lengths)[:, None] * base)
+    factors = (products / lengths)[:, None]
+    across = squares(tuned - factors * base)
     near = across < _NEAR * lengths_of_tuned
     if near.any():
-        across[near] = _across(left[near], right[near])
+        left, factor = base[near], factors[near]
+        beside = _remainders(tuned[near], factor, left) - factor * base_rests[near] + rests[near]
+        before = squares(beside)
+        beside -= (dots(beside, left) / lengths[near])[:, None] * left  # once more: it can be as small as a rounding
+        after = squares(beside)
+        across[near] = np.where(after > (base.shape[1] * _ROUNDING) ** 2 * before, after, 0)  # or only rounding is left
     cosines = products / (np.sqrt(lengths) * np.sqrt(lengths_of_tuned))
     apart = np.where(cosines > 0, across / lengths_of_tuned / (1 + cosines), np.minimum(1 - cosines, 2))
-    distances = np.sqrt(squares(tuned - base + (right.rests - left.rests)))
-    return np.where(np.isfinite(apart), apart, np.nan), np.where(np.isfinite(distances), distances, np.nan)
-
-
-def _across(left: _Exact, right: _Exact) -> np.ndarray:
-    """Return the squared length of the part of each row of `right` that is perpendicular to that of `left`, (n,).
-
-    What is left of the row after subtracting its projection is computed from exact products, and then projected once
-    more: it can be as small as a rounding.
-    """
-    base = left.values
-    lengths = squares(base)
-    factors = (dots(base, right.values) / lengths)[:, None]
-    across = _remainders(right.values, factors, base) - factors * left.rests + right.rests
-    before = squares(across)
-    across -= (dots(across, base) / lengths)[:, None] * base
-    after = squares(across)
-    return np.where(after > (base.shape[1] * _ROUNDING) ** 2 * before, after, 0)  # or only rounding is left
+    found = apart, np.sqrt(squares(tuned - base + (rests - base_rests)))
+    return [np.where(np.isfinite(each), each, np.nan) for each in found]
 
 
 def _remainders(values: np.ndarray, factors: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return values - factors * others, (n, D) float64, from exact products in two parts (Dekker 1971)."""
-    products = factors * others
-    (high, low), (upper, lower) = _halves(factors), _halves(others)
+    products, parts = factors * others, []
+    for each in (factors, others):  # as sums of two numbers of 26 bits, whose products are exact
+        scaled = each * (2.0**27 + 1)
+        high = scaled - (scaled - each)
+        parts.append((high, each - high))
+    (high, low), (upper, lower) = parts
     rests = low * lower - (((products - high * upper) - low * upper) - high * lower)
     remainders: np.ndarray = (values - products) - rests
     return remainders
-
-
-def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return float64 values as sums of two numbers of 26 bits, whose products are exact."""
-    scaled = values * (2.0**27 + 1)
-    high = scaled - (scaled - values)
-    return high, values - high
