@@ -69,13 +69,12 @@ def refuse_unwritable(path: Path, names: tuple[str, ...] = ()) -> None:
     """Raise OutputError for a place that obviously cannot be written; `names` are the files of a folder."""
     with explaining_failure(path):
         mode = _writable_mode(path)
-        if mode is None and not path.parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        if names and mode is not None:
-            others = sorted({each.name for each in path.iterdir()} - {*names})
-            if others:
+        if mode is None:
+            path.parent.stat()
+        elif names:
+            if others := sorted({each.name for each in path.iterdir()} - {*names}):
                 raise OutputError(f"{str(path)!r} contains {others[0]!r}, which is not embcli's; name another folder")
-        elif mode is not None and stat.S_ISDIR(mode):
+        elif stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 

@@ -11,7 +11,6 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from io import FileIO
 from math import prod
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from embcli.errors import Notes, OutputError
 
 LIMIT = 2 * 10**9  # bytes
 _NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")  # a partial file may be an abandoned one
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # refuse a link; do not wait at a pipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,20 +59,20 @@ class Store:
         """Return the float32 matrix of a file, which is mapped; None if there is no whole one of this shape."""
         path = self.folder / name
         try:
-            with FileIO(path, opener=lambda path, flags: os.open(path, flags | _FLAGS)) as file:
-                status = os.fstat(file.fileno())
-                known = hasattr(os, "geteuid") and (os.geteuid(), 0, self.folder.stat().st_uid)
-                if not stat.S_ISREG(status.st_mode) or (known and status.st_uid not in known):
-                    return None
-                npy.read_magic(file)
-                header = npy.read_array_header_1_0(file)
-                if (*header, status.st_size) != (shape, False, np.dtype("<f4"), file.tell() + 4 * prod(shape)):
-                    return None
-                matrix = np.memmap(file, "<f4", "r", file.tell(), shape)
+            status = path.lstat()
+            known = hasattr(os, "geteuid") and (os.geteuid(), 0, self.folder.stat().st_uid)
+            if not stat.S_ISREG(status.st_mode) or (known and status.st_uid not in known):
+                return None
+            matrix = np.load(path, mmap_mode="r")
             os.utime(path)
-        except (OSError, ValueError):
+        except (OSError, ValueError, EOFError):
             return None
-        return matrix
+        is_whole = isinstance(matrix, np.memmap) and status.st_size == matrix.offset + matrix.nbytes
+        return (
+            matrix
+            if is_whole and (matrix.shape, matrix.dtype, matrix.flags.c_contiguous) == (shape, "<f4", True)
+            else None
+        )
 
     def write(self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray]) -> None:
         """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit."""

@@ -135,10 +135,10 @@ def test_a_file_that_was_cut_or_has_grown_is_drawn_anew(store: Store) -> None:
 def test_files_of_a_stranger_are_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(store)
     np.save(path(store), np.zeros((6, 3), np.float32))
-    status = os.fstat
-    monkeypatch.setattr(os, "fstat", lambda file: _Owned(status(file), 4711))
+    status = Path.lstat
+    monkeypatch.setattr(Path, "lstat", lambda path: _Owned(status(path), 4711))
     assert store.read(path(store).name, (6, 3)) is None
-    monkeypatch.setattr(os, "fstat", lambda file: _Owned(status(file), os.geteuid()))
+    monkeypatch.setattr(Path, "lstat", lambda path: _Owned(status(path), os.geteuid()))
     assert store.read(path(store).name, (6, 3)) is not None
 
 

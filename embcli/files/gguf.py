@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.binary import Binary, Header, read_header, shortened
 from embcli.encodings.gguf import GgufEncoding
-from embcli.errors import InputError, Notes, lacks
+from embcli.errors import Notes, lacks
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
 from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.layer import Layer
@@ -65,13 +65,16 @@ def read(binary: Binary, _: Notes) -> Tensors:
             if tensor.name in tensors:
                 raise part.refused(f"it has the tensor {shortened(tensor.name)} twice")
             tensors[tensor.name] = tensor
-    words = headers[0].arrays.get("tokenizer.ggml.tokens")
+    header, words = headers[0], headers[0].arrays.get("tokenizer.ggml.tokens")
     has_words = words is not None and words.has_strings
-
-    def own_words() -> GgufEncoding | None:
-        return GgufEncoding(parts[0], headers[0], str(binary.path)) if has_words else None
-
-    return Tensors(binary, "GGUF", tensors, headers[0].metadata, paths, own_words)
+    return Tensors(
+        binary,
+        "GGUF",
+        tensors,
+        header.metadata,
+        paths,
+        lambda: GgufEncoding(parts[0], header, str(binary.path)) if has_words else None,
+    )
 
 
 def _tensors(binary: Binary, header: Header) -> list[Tensor]:
@@ -85,7 +88,16 @@ def _tensors(binary: Binary, header: Header) -> list[Tensor]:
     ends = (*(data + offset for *_, offset in ordered[1:]), binary.size)
     for (name, shape, kind, offset), limit in zip(ordered, ends, strict=False):  # one end too many for no tensor
         start = data + offset
-        dtype, size = _described(binary, name, shape, kind, limit - start)
+        if kind in QUANTISED:
+            dtype, values, size = QUANTISED[kind]
+            if not shape or shape[-1] % values:
+                what = f"rows that do not divide into {dtype}'s blocks of {values}"
+                raise binary.refused(f"tensor {shortened(name)} has {what}")
+            size *= prod(shape) // values
+        elif kind in PLAIN:
+            dtype, size = PLAIN[kind], prod(shape) * NUMBER_FORMATS[PLAIN[kind]].stored.itemsize
+        else:  # an unknown type takes all available bytes
+            dtype, size = f"type {kind}", max(limit - start, 0)
         if offset % alignment or start < place:
             raise binary.refused(f"tensor {shortened(name)} begins at byte {start:,}, where no tensor can begin")
         place = start + size
@@ -96,18 +108,6 @@ def _tensors(binary: Binary, header: Header) -> list[Tensor]:
     return tensors
 
 
-def _described(binary: Binary, name: str, shape: tuple[int, ...], kind: int, available: int) -> tuple[str, int]:
-    """Return a tensor's dtype and size in bytes; one of an unknown type takes all available bytes."""
-    if kind in PLAIN:
-        return PLAIN[kind], prod(shape) * NUMBER_FORMATS[PLAIN[kind]].stored.itemsize
-    if kind not in QUANTISED:
-        return f"type {kind}", max(available, 0)
-    dtype, values, size = QUANTISED[kind]
-    if not shape or shape[-1] % values:
-        raise binary.refused(f"tensor {shortened(name)} has rows that do not divide into {dtype}'s blocks of {values}")
-    return dtype, prod(shape) // values * size
-
-
 def _quantised(tensor: Tensor) -> Layer:
     """Return a matrix of blocks, which the gguf package widens."""
     try:
@@ -115,18 +115,16 @@ def _quantised(tensor: Tensor) -> Layer:
         from gguf.quants import dequantize
     except ImportError:
         raise tensor.binary.refused(lacks(str(tensor), "models")) from None
-    number, values, size = next(
-        (number, *sizes) for number, (name, *sizes) in QUANTISED.items() if name == tensor.dtype
-    )
+    number, values, size = next((number, *row[1:]) for number, row in QUANTISED.items() if row[0] == tensor.dtype)
 
-    def widen(stored: np.ndarray, rows: np.ndarray) -> int:
-        if len(stored):  # the package fails for no rows
-            with np.errstate(all="ignore"):  # a block can have an infinite scale
-                rows[...] = dequantize(stored, GGMLQuantizationType(number))
-        return 0
+    def widen(stored: np.ndarray) -> np.ndarray:
+        if not len(stored):  # the package fails for no rows
+            return np.empty((0, tensor.shape[1]), np.float32)
+        found: np.ndarray = dequantize(stored, GGMLQuantizationType(number))
+        return found
 
     try:
-        widen(np.zeros((1, size), np.uint8), np.empty((1, values), np.float32))
+        widen(np.zeros((1, size), np.uint8))
     except (NotImplementedError, ValueError):
         raise tensor.binary.refused(f"{tensor} has numbers that the installed gguf package does not read") from None
     return file_layer(tensor, NumberFormat(tensor.dtype, np.dtype("u1"), widen, (values, size)))
@@ -141,7 +139,7 @@ def _parts(binary: Binary, header: Header) -> list[Path]:
     if named is None or int(named[3]) != count:
         raise binary.refused(f"it is one of {count} parts; its name must end like -00001-of-{count:05}.gguf")
     paths = [binary.path.with_name(f"{named[1]}{number:05}-of-{named[3]}{named[4]}") for number in range(1, count + 1)]
-    missing = next((path for path in paths if not path.is_file()), None)
-    if missing is not None:
-        raise InputError(f"cannot read {str(binary.path)!r}: its part {missing.name!r} is missing")
+    for path in paths:
+        if not path.is_file():
+            raise binary.refused(f"its part {path.name!r} is missing")
     return paths

@@ -17,7 +17,7 @@ class NumberFormat:
 
     name: str  # as numpy spells it
     stored: np.dtype[Any]  # the items of a row in the file
-    widen: Callable[[np.ndarray, np.ndarray], int]  # (n, width) stored -> (n, D) float32; returns the rounded values
+    widen: Callable[[np.ndarray], np.ndarray] = lambda stored: stored.astype(np.float32)  # (n, width) -> (n, D)
     block: tuple[int, int] = (1, 1)  # values per block, stored items per block
 
     def width(self, dim: int) -> int:
@@ -25,46 +25,28 @@ class NumberFormat:
         values, items = self.block
         return dim // values * items
 
-    def widened(self, stored: np.ndarray, dim: int) -> tuple[np.ndarray, int]:
+    def widened(self, stored: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows, (n, width) as stored, as (n, D) float32, and how many of the values were rounded."""
         if stored.dtype == np.float32:
             return np.ascontiguousarray(stored), 0
-        rows = np.empty((len(stored), dim), np.float32)
         with np.errstate(all="ignore"):  # an overflow becomes infinity and counts as rounded; a signalling NaN is one
-            return rows, self.widen(stored, rows)
+            rows = self.widen(stored)
+            if stored.itemsize <= (4 if stored.dtype.kind == "f" else 2):
+                return rows, 0
+            if stored.dtype.kind == "f":
+                return rows, int(np.count_nonzero((rows != stored) & ~np.isnan(stored)))
+        # float32 holds a whole number if it is an odd number below 2**24, shifted.
+        size = np.abs(stored.astype(np.int64)).view(np.uint64) if stored.dtype.kind == "i" else stored.astype(np.uint64)
+        lowest_bit = np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
+        return rows, int(np.count_nonzero(size // lowest_bit >= 1 << 24))
 
 
 def number_format(dtype: np.dtype[Any]) -> NumberFormat | None:
     """Return how numbers of a numpy dtype become float32; None for a dtype that is not of real numbers."""
-    if dtype.kind not in "fiu":
-        return None
-    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 2)
-    return NumberFormat(dtype.name, dtype, _copied if exact else _rounded)
+    return NumberFormat(dtype.name, dtype) if dtype.kind in "fiu" else None
 
 
-def _copied(stored: np.ndarray, rows: np.ndarray) -> int:
-    rows[...] = stored
-    return 0
-
-
-def _rounded(stored: np.ndarray, rows: np.ndarray) -> int:
-    rows[...] = stored
-    if stored.dtype.kind == "f":
-        return int(np.count_nonzero((rows != stored) & (stored == stored)))  # noqa: PLR0124 - NaN differs from itself
-    # float32 holds a whole number if it is an odd number below 2**24, shifted.
-    size = np.abs(stored.astype(np.int64)).view(np.uint64) if stored.dtype.kind == "i" else stored.astype(np.uint64)
-    lowest_bit = np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
-    return int(np.count_nonzero(size // lowest_bit >= 1 << 24))
-
-
-def _from_bfloat16(stored: np.ndarray, rows: np.ndarray) -> int:
-    bits = rows.view(np.uint32)
-    bits[...] = stored
-    np.left_shift(bits, 16, out=bits)
-    return 0
-
-
-def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray, rows: np.ndarray) -> int:
+def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.ndarray:
     """Widen 8-bit floats as 16-bit ones with the same bits in front, whose exponents have another bias.
 
     E5M2 is as in IEEE 754, E4M3 has no infinities: Micikevicius et al. 2022, "FP8 formats for deep learning", table 1.
@@ -74,11 +56,10 @@ def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray, rows: np.
     table = halves.astype(np.float32) * np.float32(scale)
     if fraction_bits == 3:
         table[[127, 255]] = np.nan
-    np.take(table, stored, out=rows, mode="clip")
-    return 0
+    return np.take(table, stored)
 
 
-BFLOAT16 = NumberFormat("bfloat16", np.dtype("<u2"), _from_bfloat16)
+BFLOAT16 = NumberFormat("bfloat16", np.dtype("<u2"), lambda stored: (stored.astype(np.uint32) << 16).view(np.float32))
 FLOAT8_E4M3 = NumberFormat("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
 FLOAT8_E5M2 = NumberFormat("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
 

@@ -31,7 +31,7 @@ class StoredLayer(Layer):
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
         wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
-        rows, rounded = self._numbers.widened(self._read(wanted), self.shape[1])
+        rows, rounded = self._numbers.widened(self._read(wanted))
         self.rounded_values += rounded
         return rows if np.array_equal(wanted, ids) else rows[places]
 
@@ -43,7 +43,7 @@ class StoredLayer(Layer):
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
         """Return rows as they are stored, (n, width), as float32, (n, D)."""
-        return self._numbers.widened(stored, self.shape[1])[0]
+        return self._numbers.widened(stored)[0]
 
 
 def array_layer(array: np.ndarray, numbers: NumberFormat) -> StoredLayer:

@@ -26,7 +26,7 @@ WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64
 
 
 def widened(numbers: NumberFormat, stored: np.ndarray) -> tuple[np.ndarray, int]:
-    found, changed = numbers.widened(stored[None], stored.size)
+    found, changed = numbers.widened(stored[None])
     return found[0], changed
 
 
