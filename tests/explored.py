@@ -14,8 +14,7 @@ from embcli.cli.opening import opened
 from embcli.explore.app import Explorer
 from embcli.explore.find import FindScreen
 from embcli.explore.matrix import MatrixScreen
-from embcli.explore.pair import PairScreen
-from embcli.explore.row import RowScreen
+from embcli.explore.row import PairScreen, RowScreen
 from embcli.explore.source import Source
 from embcli.tokens import shown
 

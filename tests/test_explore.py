@@ -25,9 +25,8 @@ from textual import events
 import embcli
 from embcli import encodings
 from embcli.cli.explore import speller
+from embcli.explore.find import Words
 from embcli.explore.matrix import Matrix
-from embcli.explore.numbers import heat_segments, number_format
-from embcli.explore.source import Words
 from embcli.tokens import shown
 from tests.conftest import TIMEOUT, Embcli
 from tests.explored import SMALL, app_of, held, lines, norms, scores, settle
@@ -137,28 +136,6 @@ def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path: Path) -> None:
         assert f"row {expected[2]} of 500" in lines(app)[0], "by ID again, on the same row"
 
     walk(steps, path, sort="norm")
-
-
-@pytest.mark.parametrize("width", [1, 7, 40, 41, 500])
-def test_colours_are_means_on_a_scale_that_is_symmetric_about_zero(width: int) -> None:
-    values = np.linspace(-2, 2, 41, dtype=np.float32)
-    segments = heat_segments(values, 2.0, width, colored=True)
-    assert sum(len(each.text) for each in segments) <= width
-    if width >= 41:
-        red, blue = (lambda color: color[0]), (lambda color: color[2])
-        ends = [each.style.bgcolor.triplet for each in (segments[0], segments[-1])]
-        assert blue(ends[0]) > red(ends[0])
-        assert red(ends[1]) > blue(ends[1])
-    marks = heat_segments(np.array([np.nan, np.inf, 0.5, -9]), 1.0, 4, colored=False)
-    assert marks[0].text == "?!# "
-
-
-@given(st.lists(st.floats(width=32), min_size=1, max_size=9))
-@example([-0.0])
-@example([4.9e-5, np.nan])
-def test_no_number_is_longer_than_its_cell(values: list[float]) -> None:
-    spec, width = number_format(np.array(values, np.float32))
-    assert max(len(format(value, spec)) for value in values) <= width
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------

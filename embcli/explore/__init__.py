@@ -1,6 +1,6 @@
 """The full screen: a textual app whose screens are the matrix, find, a row, a pair of rows, and the keys.
 
-`source` is what the screens read of a model, `numbers` how values and colours are written; one file a screen.
+`source` is what the screens read of a model, `view` what they share.
 """
 
 import os

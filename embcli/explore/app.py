@@ -1,4 +1,7 @@
-"""The app: it opens the screens, takes one key after the other, and leaves the terminal as it was."""
+"""The app: it opens the screens, takes one key after the other, and leaves the terminal as it was.
+
+Dialogs above its screens are all keys, where to go, and textual's commands.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,23 @@ import signal
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from rich.table import Table
 from textual import events
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.containers import VerticalScroll
 from textual.dom import DOMNode
 from textual.geometry import Size
-from textual.screen import Screen
-from textual.widgets import Input
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, Static
 
 from embcli.errors import EmbcliError
-from embcli.explore.find import FindScreen
-from embcli.explore.keys import GoScreen, KeysScreen, Palette
+from embcli.explore.find import FindScreen, Words
 from embcli.explore.matrix import MatrixScreen
-from embcli.explore.pair import PairScreen
-from embcli.explore.row import RowScreen
-from embcli.explore.source import Source, Words
+from embcli.explore.row import PairScreen, RowScreen
+from embcli.explore.source import Source
 from embcli.explore.view import View, sentence
 from embcli.selection import select
 
@@ -32,15 +37,60 @@ _LARGEST = Size(1500, 500)  # cells that are drawn; no screen is larger
 _ALIASES = {"j": "down", "k": "up", "G": "end", "ctrl+f": "pagedown", "ctrl+b": "pageup"}
 
 
+class KeysScreen(ModalScreen[None]):
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter,backspace", "dismiss", "Back")]
+
+    def compose(self) -> ComposeResult:
+        keys: dict[str, list[str]] = {}
+        for each in self.app.screen_stack[-2].active_bindings.values():
+            words = each.binding.tooltip or each.binding.description
+            if words and type(each.node).__module__.startswith("embcli.") and not each.binding.system:
+                keys.setdefault(words, []).append(self.app.get_key_display(each.binding))
+        table = Table.grid(padding=(0, 2))
+        for words, names in keys.items():
+            table.add_row(" ".join(dict.fromkeys(names)), words[0].lower() + words[1:])
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = "Keys"
+            dialog.border_subtitle = "Ctrl+P: theme, screenshot; Esc closes"
+            yield Static(table)
+
+
+class GoScreen(ModalScreen[None]):
+    app: Any  # the Explorer
+    AUTO_FOCUS = "Input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Back"),
+        Binding("enter", "go", "Go", priority=True),
+    ]
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="a row's ID or token, or row,column", compact=True)
+
+    async def action_go(self) -> None:
+        text = self.query_one(Input).value
+        self.app.pop_screen()
+        await self.app.go_to(text)
+
+
+class Palette(CommandPalette):
+    """Textual's, closed only once: its Enter takes several messages, and an Escape may come in between."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
 class Explorer(App[int]):
     """The full screen of one matrix."""
 
     CSS = """
     #title { height: 1; padding: 0 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
     #command { height: 1; padding: 0 1; color: $text-accent; text-wrap: nowrap; text-overflow: ellipsis; }
-    Matrix, Values, DataTable { height: 1fr; background: $background; scrollbar-size-vertical: 1; }
-    Matrix, Values { width: 1fr; overflow-x: hidden; }
+    Lines, DataTable { height: 1fr; background: $background; scrollbar-size-vertical: 1; }
+    Lines { width: 1fr; overflow-x: hidden; scrollbar-size-vertical: 0; }
     #nearest { width: 38; }
+    RowScreen.-narrow Horizontal { layout: vertical; }
+    RowScreen.-narrow #nearest { width: 100%; height: 1fr; }
     #nearest DataTable { border-left: tall $panel; border-title-color: $text-muted; }
     #nearest DataTable:focus { border-left: tall $accent; }
     FindScreen Input { margin: 0 1; }
@@ -51,13 +101,12 @@ class Explorer(App[int]):
     .dialog { border: round $accent; background: $surface; }
     """
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "Mark", tooltip="mark the row, or take the mark away"),
         Binding("c", "compare", "Compare", tooltip="compare the row with the marked one"),
         Binding("slash", "find", "Find", tooltip="type a text: its tokens, and words like it"),
-        Binding(
-            "colon,g", "go", "Go", key_display=":", tooltip="go to a row, by its ID or token, and a column: 6109,447"
-        ),
+        Binding("colon,g", "go", "Go", key_display=":", tooltip="go to a row by ID or token, and a column: 6109,447"),
         Binding("y", "copy", "Copy", show=False, tooltip="copy the command that prints this screen"),
         Binding("escape,backspace", "back", "Back", key_display="Esc", tooltip="go back to the screen before"),
         Binding("question_mark", "keys", "Keys", tooltip="all keys"),
@@ -68,9 +117,8 @@ class Explorer(App[int]):
 
     def __init__(self, source: Source, row: int = 0, text: str | None = None, sort: str = "id") -> None:
         super().__init__()
-        self.source = source
+        self.source, self.started = source, (row, text, sort)
         self.words: Words | None = None  # of the vocabulary, once they are read
-        self.started = row, text, sort
         self.commands: list[str] = []  # of the screen that was left
 
     def get_default_screen(self) -> Screen[Any]:
@@ -166,7 +214,7 @@ class Explorer(App[int]):
             view.values.go_to(column)
 
     async def action_keys(self) -> None:
-        await self.push_screen(KeysScreen([*self.screen.active_bindings.values()]))
+        await self.push_screen(KeysScreen())
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Palette):

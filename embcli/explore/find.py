@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import math
+import re
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.fuzzy import FuzzySearch
 from textual.widgets import DataTable, Input
 
 from embcli.errors import EmbcliError, InputError, Watch
-from embcli.explore.source import Source, Words
+from embcli.explore.source import TOP, Source, fitted
 from embcli.explore.view import View, sentence
 from embcli.tokens import shown, tokens_of
 
 _MOST_TOKENS, _TOKEN = 1000, 40
+_MOST_SCORED, _MOST_WAYS, _MOST_LETTERS = 1000, 5000, 100  # words, and what textual's search tries in one
+_SPACE = shown(b" ")
+
+
+class Words:
+    """The words of a vocabulary as pages show them, for textual's fuzzy search."""
+
+    def __init__(self, words: list[str]) -> None:
+        bare = [word.lstrip(_SPACE) or word for word in words]
+        self._ids = sorted((each for each, word in enumerate(bare) if word), key=lambda each: len(bare[each]))
+        self._exact = [bare[each] for each in self._ids]
+        self._lower = [word.lower() for word in self._exact]
+        self._search = FuzzySearch(case_sensitive=True)
+
+    def find(self, typed: str) -> np.ndarray:
+        """Return the IDs of the words that match best, (n,) int64; case counts only if a capital is typed."""
+        query = typed.encode(errors="replace").decode().replace("\n", " ").strip(f" {_SPACE}").replace(" ", _SPACE)
+        if not query:
+            return np.empty(0, np.int64)
+        words = self._lower if query == query.lower() else self._exact
+        in_order = re.compile("".join(f"[^{letter}]*{letter}" for letter in map(re.escape, query))).match
+        places = (place for place, word in enumerate(words) if query[0] in word and in_order(word))
+        scores = {}
+        for place in islice(places, _MOST_SCORED):
+            word = words[place]
+            is_easy = len(query) <= _MOST_LETTERS and math.prod(map(word.count, query)) <= _MOST_WAYS
+            scores[place] = self._search.match(query, word)[0] if is_easy or query in word else 0.0
+        best = sorted(scores, key=lambda place: -scores[place])[:TOP]
+        return np.array([self._ids[place] for place in best], np.int64)
 
 
 class FindScreen(View):
@@ -56,8 +89,9 @@ class FindScreen(View):
             self.tell("reading the vocabulary …")
 
     def _read(self, _: Watch) -> Words:
-        ids = np.arange(self.source.size)
-        return Words([*map(shown, tokens_of(ids, self.source.model.encoding))])
+        encoding = self.source.model.encoding
+        ids = np.arange(min(self.source.size, encoding.vocabulary_size if encoding else 0))
+        return Words([*map(shown, tokens_of(ids, encoding))])
 
     def _take(self, words: Words | EmbcliError) -> None:
         self.app.words = words if isinstance(words, Words) else Words([])
@@ -83,9 +117,7 @@ class FindScreen(View):
         table.clear()
         kinds = [f"token {place}" for place in range(len(ids))] + ["word"] * len(like)
         for kind, row, token in zip(kinds, self.ids.tolist(), tokens_of(self.ids, encoding), strict=True):
-            cell = Text(shown(token))
-            cell.truncate(_TOKEN, overflow="ellipsis")
-            table.add_row(kind, Text(str(row), justify="right"), cell)
+            table.add_row(kind, Text(str(row), justify="right"), Text(fitted(shown(token), _TOKEN).rstrip()))
         self.tell()
 
     def action_move(self, how: str) -> None:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from rich.cells import cell_len
 from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
-from textual.geometry import Region, Size
-from textual.scroll_view import ScrollView
+from textual.geometry import Size
 from textual.strip import Strip
 
 from embcli.errors import EmbcliError
-from embcli.explore.numbers import heat_segments, number_format, number_segments
-from embcli.explore.source import Source
-from embcli.explore.view import View, sentence
+from embcli.explore.source import Source, fitted
+from embcli.explore.view import CURSOR, DIM, STRONG, Lines, View, sentence
+from embcli.page.colors import Scale, means
+from embcli.page.matrix import NumberFormat, written
+from embcli.page.strips import Fit
 from embcli.verbs.statistics import NormOrder, norm_order
 
 _MOST_OF_TOKEN, _NORM = 24, 10  # cells
-_BOLD, _DIM, _CURSOR = Style(bold=True), Style(dim=True), Style(bold=True, reverse=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +35,12 @@ class _Window:
     values: np.ndarray  # (n, D) float32
     left: int  # the first column
     count: int  # of columns
-    spec: str  # of numbers
-    cell: int  # of each, without the gap
+    style: NumberFormat
+    cell: int  # cells of a number, without the gap
 
 
-class Matrix(ScrollView, can_focus=True):
-    """The rows in lines below a header; the first line stays while the others scroll."""
+class Matrix(Lines):
+    """The rows of a matrix, and a cursor on one of them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "move(1)", "Down", show=False),
@@ -52,8 +49,8 @@ class Matrix(ScrollView, can_focus=True):
         Binding("pageup", "page(-1)", "A page up", show=False),
         Binding("ctrl+d", "page(0.5)", "Half a page down", show=False),
         Binding("ctrl+u", "page(-0.5)", "Half a page up", show=False),
-        Binding("home", "jump(0)", "The first row", show=False),
-        Binding("end", "jump(-1)", "The last row", show=False),
+        Binding("home", "move(-1000000000000)", "The first row", show=False),
+        Binding("end", "move(1000000000000)", "The last row", show=False),
         Binding("right,greater_than_sign", "columns(1)", "Scroll right by a column", show=False),
         Binding("left,less_than_sign", "columns(-1)", "Scroll left by a column", show=False),
         Binding("shift+right,ctrl+right", "screens(1)", "Scroll right by a screen", show=False),
@@ -62,9 +59,9 @@ class Matrix(ScrollView, can_focus=True):
         Binding("dollar_sign", "screens(1000000000)", "The last column", show=False),
     ]
 
-    def __init__(self, source: Source, row: int, moved: Callable[[], None]) -> None:
+    def __init__(self, source: Source, row: int) -> None:
         super().__init__()
-        self.source, self.cursor, self.moved = source, row, moved
+        self.source, self.cursor = source, row
         self.left, self.rows_shown = 0, 1  # the first column, and how many rows fit
         self.limit: float | None = None  # the end of the scale of colours, if there are colours
         self.by_norm = False
@@ -101,10 +98,6 @@ class Matrix(ScrollView, can_focus=True):
         row, self.by_norm, self._cell = self.row, by_norm, 0
         self.go_to(self.source.order.ids[0] if by_norm and self.source.order else row, None)
 
-    def redraw(self) -> None:
-        self.refresh()
-        self.moved()
-
     def on_resize(self) -> None:
         self._token_width = 0 if self.source.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
         self.virtual_size = Size(self.size.width, self.source.size + 1)
@@ -118,12 +111,11 @@ class Matrix(ScrollView, can_focus=True):
         self.moved()
 
     def window(self) -> _Window | EmbcliError:
-        top = round(self.scroll_y)
-        seen = top, self.size, self.rows_shown, self.left, self.limit, self.by_norm, self._cell
+        seen = round(self.scroll_y), self.size, self.rows_shown, self.left, self.limit, self.by_norm, self._cell
         if seen != self._seen:
             self._seen = seen
             try:
-                self._window = self._fitted(top)
+                self._window = self._fitted(seen[0])
             except EmbcliError as error:
                 self._window = error
         return self._window
@@ -131,75 +123,59 @@ class Matrix(ScrollView, can_focus=True):
     def _fitted(self, top: int) -> _Window:
         ids = self.source.ids(top, top + self.rows_shown, self.by_norm)
         values, dim = self.source.rows(top, top + self.rows_shown, self.by_norm), self.source.dim
-        available = self.size.width - cell_len(self._labels("", "", "", "")) - 3
         while True:
             cell = max(self._cell, len(str(dim - 1)), 6)
-            count = min(max(available // (cell + 2), 1), dim)
+            if self.room < cell + 1:
+                self._token_width = 0  # a number is worth more than a token's text
+            count = min(max((self.room + 1) // (cell + 2), 1), dim)
             self.left = min(max(self.left, 0), dim - count)
-            spec, self._cell = number_format(values[:, self.left : self.left + count])
-            self._cell = max(self._cell, cell)
+            style = NumberFormat([values[:, self.left : self.left + count]], 4)
+            self._cell = max(style.width, cell)
             if self._cell == cell:
-                return _Window(ids, values, self.left, count, spec, cell)
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        self._base = self.rich_style  # once for all lines: it takes 0.4 ms
-        return super().render_lines(crop)
+                return _Window(ids, values, self.left, count, style, cell)
 
     def render_line(self, y: int) -> Strip:
-        window, width, base = self.window(), self.size.width, self._base
+        window = self.window()
         if isinstance(window, EmbcliError):
-            lines = Text(sentence(window)).wrap(self.app.console, max(width - 2, 1))
-            text = lines[y - 1].plain if 0 < y <= len(lines) else ""
-            return Strip([Segment(f" {text}", Style(bold=True))]).adjust_cell_length(width).apply_style(base)
-        place = round(self.scroll_y) + y - 1
-        dark, heat = self.app.current_theme.dark, self.limit
-        look = window.left, window.count, window.spec, window.cell, heat, self.by_norm, width, dark, base
+            lines = Text(sentence(window)).wrap(self.app.console, max(self.size.width - 2, 1))
+            return self.line(Segment(f" {lines[y - 1].plain}" if 0 < y <= len(lines) else "", STRONG))
         if y == 0:
-            return self._line(self._header(window), width, base)
-        if place >= self.source.size or y > len(window.ids):
-            return Strip.blank(width, base)
-        row = int(window.ids[y - 1])
-        key = (row, place == self.cursor, row == self.source.marked, *look)
-        strip = self._strips.get(key)
-        if strip is None:
-            strip = self._line(self._row(row, window.values[y - 1], window, place), width, base)
-            self._strips[key] = strip
+            columns = "".join(f"  {each:>{window.cell}}" for each in range(window.left, window.left + window.count))
+            if self.limit is not None:
+                columns = f" {self.source.dim:,} columns, {-self.limit:.4g} blue to {self.limit:.4g} orange"
+            return self.line(
+                Segment(self._labels(" ", "ID", "token", "norm"), STRONG), Segment(" │", DIM), Segment(columns, STRONG)
+            )
+        if y > len(window.ids):
+            return self.line()
+        row, has_cursor = int(window.ids[y - 1]), round(self.scroll_y) + y - 1 == self.cursor
+        look = self.app.theme, self.size, self.limit, self.by_norm, window.left, window.cell, window.style.write(0.0)
+        key = row, has_cursor, row == self.source.marked, *look
+        if (strip := self._strips.get(key)) is None:
+            norm = written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
+            token = self.source.tokens(window.ids[y - 1 : y])[0]
+            label = self._labels("•" if row == self.source.marked else " ", str(row), token, norm)
+            if self.limit is None:
+                shown = window.values[y - 1, window.left : window.left + window.count]
+                values = self.numbers(shown, window.style, window.cell)
+            else:
+                values = [Segment(" "), *self.heat(window.values[y - 1], self.limit, self.room)]
+            lead = Segment(label, CURSOR if has_cursor else None)
+            strip = self._strips[key] = self.line(lead, Segment(" │", DIM), *values)
         return strip
 
-    def _line(self, segments: list[Segment], width: int, base: Style) -> Strip:
-        # A background is written as it is: with the foreground, too, it would take twice the bytes.
-        styled = [
-            each if each.style and each.style.bgcolor else Segment(each.text, base + each.style) for each in segments
-        ]
-        return Strip(styled).adjust_cell_length(width, base)
+    @property
+    def room(self) -> int:
+        """The cells beside the labels, a bar and a blank."""
+        return max(self.size.width - len(self._labels("", "", "", "")) - 3, 1)
 
     def _labels(self, mark: str, row: str, token: str, norm: str) -> str:
         parts = [f"{mark:1} {row:>{self._id_width}}"]
         if self._token_width:
-            text = Text(token)
-            text.truncate(self._token_width, overflow="ellipsis", pad=True)
-            parts.append(text.plain)
+            parts.append(fitted(token, self._token_width))
         if self.by_norm:
             parts.append(f"{norm:>{_NORM}}")
         return "  ".join(parts)
-
-    def _header(self, window: _Window) -> list[Segment]:
-        label = Segment(self._labels(" ", "ID", "token", "norm"), _BOLD)
-        columns = "".join(f"  {each:>{window.cell}}" for each in range(window.left, window.left + window.count))
-        if self.limit is not None:
-            columns = f" {self.source.dim:,} columns, {-self.limit:.4g} blue to {self.limit:.4g} orange"
-        return [label, Segment(" │", _DIM), Segment(columns, _BOLD)]
-
-    def _row(self, row: int, values: np.ndarray, window: _Window, place: int) -> list[Segment]:
-        order = self.source.order
-        norm = format(order.norms[row], number_format(order.norms[row : row + 1])[0]) if order else ""
-        label = self._labels("•" if row == self.source.marked else " ", str(row), self.source.token(row), norm)
-        lead = [Segment(label, _CURSOR if place == self.cursor else None), Segment(" │", _DIM)]
-        if self.limit is not None:
-            width = max(self.size.width - cell_len(self._labels("", "", "", "")) - 3, 1)
-            return [*lead, Segment(" "), *heat_segments(values, self.limit, width, not self.app.no_color)]
-        shown = values[window.left : window.left + window.count]
-        return [*lead, *number_segments(shown, window.spec, window.cell, self.app.current_theme.dark)]
 
     def action_move(self, lines: int) -> None:
         self.move_to(self.cursor + lines)
@@ -208,12 +184,10 @@ class Matrix(ScrollView, can_focus=True):
         lines = round(pages * self.rows_shown) or 1
         self.move_to(self.cursor + lines, round(self.scroll_y) + lines)
 
-    def action_jump(self, place: int) -> None:
-        self.move_to(place % self.source.size)
-
     def action_columns(self, columns: int) -> None:
         self.left = min(max(self.left + columns, 0), self.source.dim - 1)
-        self.redraw()
+        self.refresh()
+        self.moved()
 
     def action_screens(self, screens: int) -> None:
         window = self.window()
@@ -237,7 +211,7 @@ class MatrixScreen(View):
 
     def __init__(self, source: Source, row: int, sort: str) -> None:
         super().__init__(source)
-        self.matrix, self.sort = Matrix(source, row, self.tell), sort
+        self.matrix, self.sort = Matrix(source, row), sort
 
     def body(self) -> ComposeResult:
         yield self.matrix
@@ -283,9 +257,9 @@ class MatrixScreen(View):
         matrix, window = self.matrix, self.matrix.window()
         if isinstance(window, EmbcliError):
             return
-        finite = window.values[np.isfinite(window.values)]
-        matrix.limit = float(np.abs(finite).max(initial=0)) if matrix.limit is None else None
-        matrix.redraw()
+        per = Fit.of(self.source.dim, matrix.room, halves=False).per
+        matrix.limit = Scale.of([means(window.values, per)]).limit if matrix.limit is None else None
+        matrix.action_columns(0)
 
     @property
     def row(self) -> int:

@@ -1,46 +1,43 @@
-"""A row: its values, its norm, and the rows nearest to it, by cosine and by L2 distance."""
+"""A row: its values, norm and nearest rows. Two rows: their cosine, L2 distance, and columns that differ most."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import DataTable
 
 from embcli.errors import EmbcliError
-from embcli.explore.numbers import number_format, number_segments
-from embcli.explore.source import TOP, Source
-from embcli.explore.view import View, sentence
+from embcli.explore.source import TOP, Source, fitted
+from embcli.explore.view import DIM, STRONG, Lines, View, sentence, sign_of, sign_styles
 from embcli.names import Metric
+from embcli.page.matrix import NumberFormat, written
+from embcli.verbs.statistics import norms_of
 
 _PER_LINE = (16, 10, 8, 5, 4, 2, 1)
-_TOKEN = 14  # cells
+_TOKEN, _COLUMNS = 14, 100  # cells; columns of two rows
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 
-class Values(ScrollView, can_focus=True):
-    """The values of a row, line after line, below a header that stays."""
+class Values(Lines):
+    """The values of a row."""
 
-    def __init__(self, values: np.ndarray, column: int, moved: Callable[[], None]) -> None:
+    def __init__(self, values: np.ndarray, column: int) -> None:
         super().__init__()
-        self.values, self.per, self.column, self.moved = values, 1, column, moved
-        self.spec, self.cell = number_format(values)
+        self.values, self.column, self.per = values, column, 1
+        self.style_of_numbers = NumberFormat([values], 4)
+        self.cell, self.label = max(self.style_of_numbers.width, 3), max(len(str(len(values) - 1)), 3)
 
     def on_resize(self) -> None:
-        label = max(len(str(len(self.values) - 1)), 3)
-        self.cell = max(self.cell, len(f"+{_PER_LINE[0]}"))
-        room = self.size.width - label - 3
+        room = self.size.width - self.label - 2
         self.per = next((each for each in _PER_LINE if each * (self.cell + 2) <= room), 1)
         self.virtual_size = Size(self.size.width, -(-len(self.values) // self.per) + 1)
         self.call_after_refresh(self.go_to, self.column)
@@ -60,17 +57,14 @@ class Values(ScrollView, can_focus=True):
         return range(first, min(first + max(self.size.height - 1, 1) * self.per, len(self.values)))
 
     def render_line(self, y: int) -> Strip:
-        label, first = max(len(str(len(self.values) - 1)), 3), (round(self.scroll_y) + y - 1) * self.per
+        first = (round(self.scroll_y) + y - 1) * self.per
         if y == 0:
             offsets = "".join(f"  {f'+{each}':>{self.cell}}" for each in range(min(self.per, len(self.values))))
-            segments = [Segment(f"{'col':>{label}} │{offsets}", Style(bold=True))]
-        elif first >= len(self.values):
-            segments = []
-        else:
-            here, dark = self.values[first : first + self.per], self.app.current_theme.dark
-            segments = [Segment(f"{first:>{label}} │", Style(dim=True))]
-            segments += number_segments(here, self.spec, self.cell, dark)
-        return Strip(segments).adjust_cell_length(self.size.width).apply_style(self.rich_style)
+            return self.line(Segment(f"{'col':>{self.label}} │{offsets}", STRONG))
+        if first >= len(self.values):
+            return self.line()
+        values = self.numbers(self.values[first : first + self.per], self.style_of_numbers, self.cell)
+        return self.line(Segment(f"{first:>{self.label}} │", DIM), *values)
 
 
 class RowScreen(View):
@@ -85,7 +79,7 @@ class RowScreen(View):
     def __init__(self, source: Source, row: int, column: int = 0) -> None:
         super().__init__(source)
         self.row, self.token = row, source.token(row, 24)
-        self.values = Values(source.row(row), column, self.tell)
+        self.values = Values(source.row(row), column)
         self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}
 
     def body(self) -> ComposeResult:
@@ -96,13 +90,10 @@ class RowScreen(View):
                     yield DataTable(id=metric, cursor_type="row", cell_padding=1)
 
     def heading(self) -> str:
-        with np.errstate(over="ignore", invalid="ignore"):
-            norm = np.sqrt(np.square(self.values.values.astype(np.float64)).sum())
-        norm = norm if np.isfinite(norm) else np.nan
+        norm = written(norms_of(self.values.values[None].astype(np.float64)), 4)[0]
         order, mark = self.source.order, "• " if self.row == self.source.marked else ""
         rank = f", rank {order.ranks[self.row]:,} of {self.source.size:,}" if order else ""
-        written = format(norm, number_format(np.array([norm]))[0])
-        return f"{mark}Row {self.row}  {self.token}   norm {written}{rank}   {self.source.name}"
+        return f"{mark}Row {self.row}  {self.token}   norm {norm}{rank}   {self.source.name}"
 
     def commands(self) -> list[str]:
         columns = f"{self.values.shown.start}:{self.values.shown.stop}"
@@ -132,18 +123,16 @@ class RowScreen(View):
         ids, scores = self.nearest[metric]
         table.clear(columns=True)
         if isinstance(found, EmbcliError):
-            table.add_column("nearest by cosine" if metric == "cosine" else "nearest by L2 distance")
+            table.add_column(f"nearest by {_METRICS[metric]}")
             for line in Text(sentence(found)).wrap(self.app.console, 38):
                 table.add_row(line)
             return
-        spec = number_format(scores)[0]
-        names = ["nearest"] if self.source.encoding is not None else []
+        write, names = NumberFormat([scores], 4).write, ["nearest"] if self.source.encoding is not None else []
         table.add_columns(*names, "ID", Text(_METRICS[metric], justify="right"))
+        room = _TOKEN - max(len(str(ids.max(initial=0))) - 6, 0)
         for row, token, score in zip(ids.tolist(), self.source.tokens(ids), scores.tolist(), strict=True):
-            text = Text(token)
-            text.truncate(_TOKEN, overflow="ellipsis", pad=True)
-            cells = [Text(str(row), justify="right"), Text(format(score, spec), justify="right")]
-            table.add_row(*([text] if names else []), *cells)
+            cells = [Text(str(row), justify="right"), Text(write(score), justify="right")]
+            table.add_row(*([Text(fitted(token, room))] if names else []), *cells)
 
     async def action_open(self) -> None:
         metric: Metric = "l2" if self.focused is not None and self.focused.id == "l2" else "cosine"
@@ -154,3 +143,60 @@ class RowScreen(View):
 
     def action_page(self, pages: int) -> None:
         self.values.scroll_relative(y=pages * max(self.values.size.height - 2, 1), animate=False)
+
+
+class PairScreen(View):
+    AUTO_FOCUS = "DataTable"
+
+    def __init__(self, source: Source, one: int, other: int) -> None:
+        super().__init__(source)
+        self.rows = one, other
+        values = np.stack([source.row(one), source.row(other)])
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = values[0] - values[1]
+            first, second = values.astype(np.float64)
+            self.distance = float(np.linalg.norm(first - second))
+            lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+            self.cosine = float(first @ second) / lengths if lengths else np.nan
+        order = np.argsort(-np.abs(difference), kind="stable")  # NaN last
+        self.columns = order[:_COLUMNS]
+        self.values = np.stack([*values, difference], axis=1)[self.columns]  # (n, 3) float32
+
+    def body(self) -> ComposeResult:
+        yield DataTable(cursor_type="row", cell_padding=1)
+
+    def on_mount(self) -> None:
+        self.tell()
+
+    def on_resize(self) -> None:
+        """List the columns of the table for which there is room: no number is cut."""
+        table, write, styles = self.query_one(DataTable), NumberFormat([self.values], 4).write, sign_styles(self.app)
+        columns = {"column": [Text(str(column), justify="right") for column in self.columns.tolist()]}
+        for name, values in zip((f"A {self.rows[0]}", f"B {self.rows[1]}", "A - B"), self.values.T, strict=True):
+            signed = zip(values, sign_of(values), strict=True)
+            columns[name] = [Text(write(value), styles[sign], justify="right") for value, sign in signed]
+        room, at, rows = self.size.width - 1, table.cursor_row, []
+        table.clear(columns=True)
+        for name, cells in columns.items():
+            room -= max(len(name), *map(len, cells)) + 2
+            if room >= 0:
+                table.add_column(Text(name, justify="right"))
+                rows.append(cells)
+        for row in zip(*rows, strict=True):
+            table.add_row(*row)
+        table.move_cursor(row=at)
+
+    def heading(self) -> str:
+        one, other = (f"{row} {self.source.token(row, 10)}".strip() for row in self.rows)
+        scores = np.array([self.cosine]), np.array([self.distance])
+        cosine, distance = ("none" if np.isnan(each) else written(each, 4)[0] for each in scores)
+        return f"Rows {one} and {other}   cosine {cosine}   L2 distance {distance}   columns that differ most:"
+
+    def commands(self) -> list[str]:
+        one, other = map(str, self.rows)
+        columns = ",".join(map(str, self.columns.tolist()))
+        return [
+            self.source.spell("neighbors", "--ids", one, "--rows", other),
+            self.source.spell("neighbors", "--ids", one, "--rows", other, "--metric", "l2"),
+            self.source.spell("weights", "--rows", f"{one},{other}", "--columns", columns),
+        ]

@@ -1,11 +1,9 @@
-"""What the screens read of a model: rows in blocks, tokens, norms, scores, and words of the vocabulary."""
+"""What the screens read of a model: rows in blocks, tokens, norms, and neighbours."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable
-from itertools import accumulate
 
 import numpy as np
 from rich.text import Text
@@ -20,7 +18,6 @@ from embcli.verbs.statistics import NormOrder
 
 TOP = 50  # neighbours, and words
 _BLOCK_VALUES, _BLOCK_ROWS, _BLOCKS = 1 << 18, 64, 16
-_SPACE = shown(b" ")
 Spell = Callable[..., str]  # writes the command line of a verb, of more words, and perhaps of a `text`
 
 
@@ -31,14 +28,11 @@ class Source:
         layers = model.source.open({"token": None})
         self.model, self.spell = model, spell
         self.layer, self.origin, self.encoding = layers["token"], layers.origin, model.source.encoding
+        self.name = f"untrained, {self.origin.name}" if self.origin.is_seeded else self.origin.name
         self.size, self.dim = self.layer.shape
         self.order: NormOrder | None = None
         self.marked: int | None = None
         self._blocks: LRUCache[tuple[int, bool], np.ndarray] = LRUCache(_BLOCKS)
-
-    @property
-    def name(self) -> str:
-        return f"untrained, {self.origin.name}" if self.origin.is_seeded else self.origin.name
 
     def ids(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
         return self.order.ids[start:stop] if by_norm and self.order else np.arange(start, min(stop, self.size))
@@ -58,10 +52,8 @@ class Source:
     def row(self, row: int) -> np.ndarray:
         return np.asarray(self.layer.rows(np.array([row]))[0])
 
-    def token(self, row: int, cells: int | None = None) -> str:
-        text = Text(self.tokens(np.array([row]))[0])
-        text.truncate(text.cell_len if cells is None else cells, overflow="ellipsis")
-        return text.plain
+    def token(self, row: int, cells: int) -> str:
+        return fitted(self.tokens(np.array([row]))[0], cells).rstrip()
 
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
@@ -84,50 +76,8 @@ class Source:
         raise InputError(f"{text[:40]!r} is not a row; give its ID or its token (/ finds rows)")
 
 
-class Words:
-    """The words of a vocabulary as pages show them, shortest first, as they are and in lower case, for fuzzy search."""
-
-    def __init__(self, words: list[str]) -> None:
-        bare = [word.lstrip(_SPACE) or word for word in words]
-        self._ids = sorted((each for each, word in enumerate(bare) if word), key=lambda each: len(bare[each]))
-        exact = [bare[each] for each in self._ids]
-        self._spelled = {True: _Spelled(exact), False: _Spelled([word.lower() for word in exact])}
-
-    def find(self, typed: str) -> np.ndarray:
-        """Return the IDs of the words that match best, (n,) int64: case counts only if a capital is typed.
-
-        First those that begin with it, then those that contain it, then those that have its letters in this order.
-        """
-        query = typed.encode(errors="replace").decode().replace("\n", " ").strip(f" {_SPACE}").replace(" ", _SPACE)
-        if not query or not self._ids:
-            return np.empty(0, np.int64)
-        spelled, found = self._spelled[query != query.lower()], dict[int, None]()
-        for part in (f"\n{query}", query):
-            at = spelled.text.find(part)
-            while at >= 0 and len(found) < TOP:
-                place = bisect_right(spelled.starts, at) - 1
-                found[place] = None
-                at = spelled.text.find(part, spelled.starts[place + 1])
-        letters = re.compile("".join(f"[^{letter}]*{letter}" for letter in map(re.escape, query)))
-        sought = np.bitwise_or.reduce(_bits(query))
-        for place in np.flatnonzero(spelled.letters & sought == sought).tolist():
-            if len(found) == TOP:
-                break
-            if letters.match(spelled.words[place]):
-                found[place] = None
-        return np.array([self._ids[place] for place in found], np.int64)
-
-
-class _Spelled:
-    """Words in one text, each after a line feed."""
-
-    def __init__(self, words: list[str]) -> None:
-        self.words, self.text = words, "".join(f"\n{word}" for word in words)
-        self.starts = [*accumulate((len(word) + 1 for word in words), initial=0)]
-        self.letters = np.bitwise_or.reduceat(_bits(self.text), self.starts[:-1]) if words else _bits("")
-
-
-def _bits(text: str) -> np.ndarray:
-    """Return a bit for each character, the same for equal ones: a word lacks a letter if it lacks its bit."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-    return np.uint64(1) << (codes & 63).astype(np.uint64)
+def fitted(text: str, cells: int) -> str:
+    """Return a text in as many cells: padded, or with an ellipsis if it is longer."""
+    line = Text(text)
+    line.truncate(cells, overflow="ellipsis", pad=True)
+    return line.plain

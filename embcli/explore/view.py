@@ -1,4 +1,4 @@
-"""A screen over rows: a title, what it shows, the command that prints the same, and its keys."""
+"""What the screens share: a title, the command that prints the same, and keys; passes in a thread; lines of numbers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,35 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
 from textual import work
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
+from textual.color import Color
+from textual.geometry import Region
 from textual.screen import Screen
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 from textual.widgets import Footer, Static
 from textual.worker import get_current_worker
 
 from embcli.errors import EmbcliError, Watch
 from embcli.explore.source import Source
+from embcli.page.colors import MARKS, RAMP, Scale, colors_of, means
+from embcli.page.matrix import NumberFormat
+from embcli.page.strips import Fit
 from embcli.words import in_line
 
 Item = TypeVar("Item")
+DIM, STRONG, CURSOR = Style(dim=True), Style(bold=True), Style(bold=True, reverse=True)
+_SIGNS = {1: "text-warning", -1: "text-primary", 2: "text-error"}  # a theme's colours; 2 is for what is not finite
+_colored = lru_cache(Style.from_color)
 _BETWEEN = 0.2  # seconds from one sign of progress to the next
 
 
@@ -26,21 +42,13 @@ class View(Screen[None]):
     """A screen; a new one has a title, a body and commands."""
 
     app: Any  # the Explorer
+    body: Callable[[], ComposeResult]
+    heading: Callable[[], str]
+    commands: Callable[[], list[str]]  # that print what is on the screen
 
     def __init__(self, source: Source) -> None:
         super().__init__()
         self.source = source
-        self.progress = ""
-
-    def body(self) -> ComposeResult:
-        raise NotImplementedError
-
-    def heading(self) -> str:
-        raise NotImplementedError
-
-    def commands(self) -> list[str]:
-        """Return the command lines that print what is on the screen."""
-        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
@@ -49,7 +57,6 @@ class View(Screen[None]):
         yield Footer(show_command_palette=False, compact=True)
 
     def tell(self, progress: str = "") -> None:
-        """Write the title and the command anew."""
         if self.query("#title"):  # it is not there yet, or no longer
             title = "   ".join(filter(None, (in_line(self.heading()), progress)))
             self.query_one("#title", Static).update(title, layout=False)
@@ -94,5 +101,56 @@ class View(Screen[None]):
 
 
 def sentence(error: EmbcliError) -> str:
-    """Return an error in a line."""
     return "; ".join(in_line(part) for part in (str(error), error.hint) if part)
+
+
+def sign_styles(app: App[Any]) -> dict[float, Style]:
+    """Return the theme's styles of numbers by their sign; those that are not finite have 2."""
+    colors = {sign: Color.parse(app.theme_variables[name]).rich_color for sign, name in _SIGNS.items()}
+    return {0: Style(), **{sign: Style(color=color, bold=sign == 2) for sign, color in colors.items()}}
+
+
+def sign_of(values: np.ndarray) -> list[float]:
+    return list(np.where(np.isfinite(values), np.sign(values), 2).tolist())
+
+
+class Lines(ScrollView, can_focus=True):
+    """A list of lines, of which only those on the screen are made; the header stays while they scroll."""
+
+    def moved(self) -> None:
+        if isinstance(self.screen, View):
+            self.screen.tell()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._plain = self.rich_style  # once for all lines: it takes 0.4 ms
+        self._signs = {sign: self._plain + style for sign, style in sign_styles(self.app).items()}
+        return super().render_lines(crop)
+
+    def line(self, *segments: Segment) -> Strip:
+        """Return a line with the widget's colours where a segment has none of its own."""
+        styled = [
+            each if each.style and each.style.bgcolor else Segment(each.text, self._plain + each.style)
+            for each in segments
+        ]
+        return Strip(styled).adjust_cell_length(self.size.width, self._plain)
+
+    def numbers(self, values: np.ndarray, style: NumberFormat, cell: int) -> list[Segment]:
+        """Return numbers in cells of a width, two blanks before each."""
+        texts = [f"  {text:>{cell}}" for text in map(style.write, values.tolist())]
+        return [
+            Segment("".join(text for _, text in same), self._signs[sign])
+            for sign, same in groupby(zip(sign_of(values), texts, strict=True), key=itemgetter(0))
+        ]
+
+    def heat(self, values: np.ndarray, limit: float, width: int) -> list[Segment]:
+        """Return a row, (D,), as colours from -limit to limit or as marks; columns that share a cell, as their mean."""
+        fit = Fit.of(len(values), width, halves=False)
+        colors = () if self.app.no_color else colors_of(self.app.console)[::3]  # a third: fewer bytes
+        cells = means(values[None], fit.per)[0]
+        cells = np.where(np.isfinite(cells), np.clip(cells, -limit, limit), cells)
+        steps, segments = Scale(limit).steps(cells, len(colors) or len(RAMP)).tolist(), []
+        for step, same in groupby(steps):
+            mark = MARKS[step] if step < 0 else " " if colors else RAMP[step]
+            style = self._signs[2] if step < 0 else _colored(None, colors[step]) if colors else None
+            segments.append(Segment(mark * (fit.cells * len([*same])), style))
+        return segments
