@@ -47,13 +47,11 @@ def parse_ids(text: str) -> np.ndarray:
     spaced = stripped.replace(",", " ").strip()  # numpy reads spaces as a 0
     if not _UNUSUAL.search(spaced):
         return np.fromstring(spaced, np.int64, sep=" ")
-    if ":" not in spaced:
-        return np.array([_one_id(word, place) for place, word in enumerate(spaced.split())], np.int64)
     ranges = [_range(word, place) for place, word in enumerate(spaced.split())]
     count = sum(map(len, ranges))
     if count > _MOST_IN_RANGES:
         raise InputError(f"the ranges have {count:,} IDs; at most {_MOST_IN_RANGES:,} are possible")
-    return np.concatenate([np.arange(each.start, each.stop, dtype=np.int64) for each in ranges])
+    return np.concatenate([np.arange(each.start, each.stop, dtype=np.uint64).astype(np.int64) for each in ranges])
 
 
 def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
@@ -68,24 +66,21 @@ def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
 
 
 def _range(word: str, place: int) -> range:
-    """Return the IDs of a range or of a single ID; raises InputError for a range without any."""
-    first, colon, end = word.partition(":")
-    if not colon:
-        return range(_one_id(word, place), _one_id(word, place) + 1)
-    ids = range(_one_id(first, place), _one_id(end, place))
+    """Return the IDs of a range or of a single ID."""
+    start, colon, end = word.partition(":")
+    numbers = []
+    for each in (start, end) if colon else (start,):
+        if not (each.isascii() and each.removeprefix("-").isdigit()):
+            raise InputError(f"{each[:60]!r} at position {place:,} is not a token ID: IDs are whole numbers from 0")
+        if each.startswith("-"):
+            raise InputError(f"ID {each[:60]} at position {place:,} is negative: IDs are whole numbers from 0")
+        if len(each) > 19 or int(each) > _LARGEST_ID:
+            raise InputError(f"ID {each[:60]} at position {place:,} is beyond any vocabulary")
+        numbers.append(int(each))
+    ids = range(numbers[0], numbers[1] if colon else numbers[0] + 1)
     if not ids:
         raise InputError(f"{word[:60]!r} at position {place:,} has no IDs: a range ends after its start, as in 0:5")
     return ids
-
-
-def _one_id(word: str, place: int) -> int:
-    if not (word.isascii() and word.removeprefix("-").isdigit()):
-        raise InputError(f"{word[:60]!r} at position {place:,} is not a token ID: IDs are whole numbers from 0")
-    if word.startswith("-"):
-        raise InputError(f"ID {word[:60]} at position {place:,} is negative: IDs are whole numbers from 0")
-    if len(word) > 19 or int(word) > _LARGEST_ID:
-        raise InputError(f"ID {word[:60]} at position {place:,} is beyond any vocabulary")
-    return int(word)
 
 
 def decoded(data: bytes, name: str) -> str:
@@ -112,7 +107,5 @@ def lines_of(text: str) -> list[str]:
     >>> lines_of("a\u2028b\r\n\nc\n")
     ['a\u2028b', '', 'c']
     """
-    lines = text.split("\n")
-    for number, line in enumerate(lines):  # in place, so that long texts are not held three times
-        lines[number] = line.removesuffix("\r")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]

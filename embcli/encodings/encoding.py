@@ -96,11 +96,7 @@ class Encoding(ABC):
 
 
 def merged(parts: list[bytes], order: Order) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
-    """Return the parts of a piece, merged, and the merges: the left and the right part of each.
-
-    >>> merged([b"a", b"b", b"c"], lambda left, right: {b"bc": 0, b"ab": 1}.get(left + right, float("inf")))
-    ([b'a', b'bc'], [(b'b', b'c')])
-    """
+    """Return the parts of a piece, merged, and the merges: the left and the right part of each."""
     before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
     trace = []
     heap = [
@@ -138,20 +134,16 @@ def derived(
     parts, trace = merged([*symbols], order)
     if ids is None:
         ids = [token_id for token_id in map(find, parts) if token_id is not None]
-    made: dict[tuple[bytes, bytes], Step] = {}  # a long run has few different ones
-    for left, right in dict.fromkeys(trace):
+    steps = []
+    for left, right in trace:
         key = order(left, right)
         rank, score = (None, -key) if has_scores else (int(key), None)
-        made[left, right] = Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score)
-    return Derivation(tuple(map(spelled, symbols)), tuple(map(made.__getitem__, trace)), tuple(ids))
+        steps.append(Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score))
+    return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
 
 
 def bytes_of(word: bytes) -> bytes | None:
-    r"""Return the bytes of a word of a byte-level vocabulary; None if it has other characters.
-
-    >>> bytes_of("Ġmoves".encode())
-    b' moves'
-    """
+    """Return the bytes of a word of a byte-level vocabulary; None if it has other characters."""
     try:
         return word.decode().translate(_BYTES).encode("latin-1")
     except UnicodeError:
@@ -164,22 +156,15 @@ def from_characters(word: bytes) -> bytes:
 
 
 def from_piece(word: bytes) -> bytes:
-    r"""Return the bytes of a piece of SentencePiece.
-
-    >>> from_piece("▁moves".encode()), from_piece(b"<0x0A>")
-    (b' moves', b'\n')
-    """
+    """Return the bytes of a piece of SentencePiece: `▁` is a space, `<0x0A>` a byte."""
     byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
     return bytes([int(byte[1], 16)]) if byte else word.replace(SPACE.encode(), b" ")
 
 
 def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
-    r"""Return a pattern of words, each with the spaces before it, such that no token reaches over their edges.
+    """Return a pattern of words, each with the spaces before it, such that no token reaches over their edges.
 
     A space within a token is ignored: a merge is its two tokens with a space between them.
-
-    >>> words_between([b"a", b"\xe2\x96\x81a", b"b\xe2\x96\x81"]).findall("\u2581a\u2581\u2581b\u2581c\u2581d")
-    ['▁a', '▁▁b▁c', '▁d']
     """
     end = "\udcff"  # what a byte that UTF-8 never has is decoded to
     text = b"\xff".join(tokens).decode(errors="surrogateescape")
@@ -188,15 +173,10 @@ def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
     return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{before}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)
 
 
-def spans_of(tokens: list[bytes]) -> np.ndarray:
-    """Return the spans of tokens that spell a text, (n, 2) int64; a token with part of a character gets all of it."""
-    ends = np.cumsum([0, *map(len, tokens)])
-    return characters_of(b"".join(tokens), ends[:-1], ends[1:])
-
-
-def characters_of(text: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the first and the end character of ranges of bytes, (n, 2) int64; part of a character counts as all."""
-    data = np.frombuffer(text, np.uint8)
+def spans_of(text: bytes, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the characters, (n, 2) int64, of tokens that spell a text; part of a character counts as all of it."""
+    data, ends = np.frombuffer(text, np.uint8), np.cumsum(lengths, dtype=np.int64)
+    starts = ends - np.array(lengths, np.int64)
     begun = np.zeros(len(data) + 1, np.int32)  # characters that begin before each byte
     np.cumsum(data & 0xC0 != 0x80, out=begun[1:])
     first = begun[np.minimum(starts + 1, len(data))] - (starts < len(data))

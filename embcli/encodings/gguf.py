@@ -7,29 +7,32 @@ the rules are those of llama.cpp's src/llama-vocab.cpp.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from embcli.binary import Array, Binary, Header, read_header, read_numbers, read_words, shortened
-from embcli.encodings.encoding import bytes_of, from_characters, from_piece
-from embcli.encodings.pieces import BytePairs, Scores, Splitting, Unigrams, WordPieces, blocks, splittings
-from embcli.encodings.vocabulary import NamedToken, Splitter, VocabularyEncoding, guarded, package
+from embcli.encodings.encoding import Derivation, bytes_of, from_characters, from_piece
+from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, blocks, splittings
+from embcli.encodings.vocabulary import NamedToken, VocabularyEncoding, guarded, package
 from embcli.errors import InputError
+from embcli.words import in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays
+_MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # whose rules are known
 
 
 class GgufEncoding(VocabularyEncoding):
     """The tokens of a file's rows; a text is split if the file says how."""
 
     def __init__(self, binary: Binary, header: Header, name: str) -> None:
-        super().__init__(binary.path, name)
+        self.path, self.name = binary.path, in_data(name)
         self._binary, self._header = binary, header
-        self.model = header.metadata.get("tokenizer.ggml.model")
+        self.model, self._pre = (header.metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
+        self._splitting = splittings().get("gemma4" if self.model == "gemma4" else str(self._pre))
         self.splits = self._refusal is None
         leads = self._flag("add_space_prefix", self.model == "llama")
         self.adds_space = self.model == "bert" or (leads and self.model in ("llama", "t5"))
@@ -50,7 +53,7 @@ class GgufEncoding(VocabularyEncoding):
     def _spelled(self) -> Callable[[bytes], bytes]:
         if self.model == "gpt2" and (self._splitting is None or "of_characters" not in self._splitting.flags):
             return from_characters
-        return from_piece if self.model in _SPLITTERS else bytes
+        return from_piece if self.model in _MODELS else bytes
 
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
@@ -75,32 +78,41 @@ class GgufEncoding(VocabularyEncoding):
         bos, eos = _AROUND.get(str(self.model), (None, None))
         return (self._special("bos", bos),) if adds_bos else (), (self._special("eos", eos),) if adds_eos else ()
 
+    def ids_between(self, text: str) -> np.ndarray:
+        return self._pieces.ids(text)
+
+    def spans_between(self, text: str) -> np.ndarray:
+        return self._pieces.spans(text)
+
+    def derivations_between(self, text: str) -> Iterator[Derivation]:
+        return self._pieces.derivations(text)
+
     @cached_property
-    def splitter(self) -> Splitter:  # type: ignore[override]
+    def _pieces(self) -> Pieces:
         if self._refusal is not None:
             raise self._refusal
-        for name in ("tokenizers", "sentencepiece") if self.model == "t5" else ():
-            package(self.path, name, "a tokenizer of the kind t5")
-        return _SPLITTERS[str(self.model)](self)
+        if self.model == "llama":
+            scores = dict(zip(self._words, self._scores.tolist(), strict=True))
+            return Scores(self._ids, scores, self._special("unknown", 0), self.adds_space)
+        if self.model == "bert":
+            lowers = self._flag("normalizer.lowercase", True)
+            strips = self._flag("normalizer.strip_accents", lowers)
+            return WordPieces(self._ids, self._special("unknown", 100), lowers, strips)
+        return self._unigrams() if self.model == "t5" else self._byte_pairs()
 
     @cached_property
     def _refusal(self) -> InputError | None:
         """Why no text can be split."""
         what, name = "tokenizer", self.model
-        if self.model in _SPLITTERS:
+        if self.model in _MODELS:
             if self.model != "gpt2" or self._splitting is not None:
                 return None
-            what, name = "pre-tokenizer", self._header.metadata.get("tokenizer.ggml.pre")
+            what, name = "pre-tokenizer", self._pre
         why = f"it does not name its {what}" if name is None else f"its {what} {shortened(str(name))} is unknown"
         return self._binary.refused(
             f"it has the tokens of its rows, but cannot split a text: {why}; give ids or encoding",
             parameters=("ids", "encoding"),
         )
-
-    @property
-    def _splitting(self) -> Splitting | None:
-        pre = "gemma4" if self.model == "gemma4" else self._header.metadata.get("tokenizer.ggml.pre")
-        return splittings().get(str(pre))
 
     @cached_property
     def _words(self) -> list[bytes]:
@@ -143,9 +155,9 @@ class GgufEncoding(VocabularyEncoding):
     def _strips(self, word: bytes) -> tuple[bool, bool]:
         """Return whether blanks before and after a token belong to no token: this depends on the model's name."""
         metadata = self._header.metadata
-        name, pre = str(metadata.get("general.name", "")).lower(), str(metadata.get("tokenizer.ggml.pre", ""))
-        architecture = str(metadata.get("general.architecture", ""))
-        if re.search("jina-v2-(de|es|code)", pre) or re.search("nomic-bert-moe|jina-bert-v3", architecture):
+        name, architecture = (str(metadata.get(f"general.{key}", "")) for key in ("name", "architecture"))
+        name = name.lower()
+        if re.search("jina-v2-(de|es|code)", str(self._pre)) or re.search("nomic-bert-moe|jina-bert-v3", architecture):
             return word == b"<mask>", False
         if "phi-3" in name or "phi3" in name:
             return False, word not in (b"<unk>", b"<s>", b"<|endoftext|>")
@@ -178,7 +190,7 @@ class GgufEncoding(VocabularyEncoding):
             raise self._binary.refused(f"it says that a text gets its {name} token, but not which one this is")
         return known[0]
 
-    def _of_merges(self) -> Splitter:
+    def _byte_pairs(self) -> Pieces:
         stored, splitting = self._array("merges"), self._splitting or splittings()["default"]
         needed = splitting is not splittings()["kimi-k2"]
         if not stored.has_strings if stored else needed:
@@ -193,31 +205,20 @@ class GgufEncoding(VocabularyEncoding):
                 ranks.setdefault((left, right), rank)
         return BytePairs(ids, ranks, splitting)
 
-    def _of_scores(self) -> Splitter:
-        scores = dict(zip(self._words, self._scores.tolist(), strict=True))
-        return Scores(self._ids, scores, self._special("unknown", 0), self.adds_space)
-
-    def _of_words(self) -> Splitter:
-        lowers = self._flag("normalizer.lowercase", True)
-        strips = self._flag("normalizer.strip_accents", lowers)
-        return WordPieces(self._ids, self._special("unknown", 100), lowers, strips)
-
-    def _of_unigrams(self) -> Splitter:
+    def _unigrams(self) -> Pieces:
+        for name in ("tokenizers", "sentencepiece"):
+            package(self.path, name, "a tokenizer of the kind t5")
         kinds, scores = self._stored_kinds, self._scores
         known = np.where(kinds == _USER_DEFINED, 0.0, scores).tolist()
         tokens = {
             self._words[token_id].decode(errors="replace"): (token_id, known[token_id])
             for token_id in np.flatnonzero(np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))).tolist()
         }
-        stored = self._array("precompiled_charsmap")
+        stored, joins = self._array("precompiled_charsmap"), self._flag("remove_extra_whitespaces", False)
         charsmap = b"" if stored is None else self._binary.read(stored.start, stored.end - stored.start)
-        joins = self._flag("remove_extra_whitespaces", False)
         worst, unknown = float(scores[kinds == _NORMAL].min(initial=0)), self._special("unknown", 2)
-        return guarded(
-            self.path,
-            "its map of characters is damaged",
-            lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space),
-        )
+        failure = "its map of characters is damaged"
+        return guarded(self.path, failure, lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space))
 
 
 def gguf_encoding(path: Path, name: str) -> GgufEncoding:
@@ -230,10 +231,3 @@ def gguf_encoding(path: Path, name: str) -> GgufEncoding:
 
 
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name
-_SPLITTERS: dict[str, Callable[[GgufEncoding], Splitter]] = {
-    "gpt2": GgufEncoding._of_merges,
-    "gemma4": GgufEncoding._of_merges,
-    "llama": GgufEncoding._of_scores,
-    "bert": GgufEncoding._of_words,
-    "t5": GgufEncoding._of_unigrams,
-}

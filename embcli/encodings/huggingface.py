@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 _LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
 _LAST_ID = (1 << 32) - 1
 # A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
-_PRE = {
-    **dict.fromkeys(("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer"), "gpt-2"),
-    **dict.fromkeys(("gpt2", "roberta", "bart", "opt", "longformer"), "gpt-2"),
-    **dict.fromkeys(("Qwen2Tokenizer", "qwen2"), "qwen2"),
-}
+_PRE = {**dict.fromkeys(("gpt2", "roberta", "bart", "opt", "longformer"), "gpt-2"), "qwen2": "qwen2"}
 
 
 class HuggingFaceEncoding(Encoding):
@@ -115,13 +111,14 @@ class HuggingFaceEncoding(Encoding):
         encoded = self._encoded(text, special)
         tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
         if b"".join(tokens) == text.encode():
-            return spans_of(tokens)
+            return spans_of(text.encode(), [*map(len, tokens)])
         spans, place = np.array(encoded.offsets, np.int64).reshape(-1, 2), 0
         for (start, end), group in groupby(encoded.offsets):
             first, place = place, place + len(list(group))
-            if place - first > 1 and b"".join(tokens[first:place]) == text[start:end].encode():
+            run = tokens[first:place]
+            if len(run) > 1 and b"".join(run) == text[start:end].encode():
                 # bytes of unknown characters: the tokenizer gives each of them the whole text
-                spans[first:place] = start + spans_of(tokens[first:place])
+                spans[first:place] = start + spans_of(b"".join(run), [*map(len, run)])
         return spans
 
     def decode(self, ids: np.ndarray) -> bytes:
@@ -203,7 +200,8 @@ def _of_pairs(binary: Binary) -> tokenizers.Tokenizer:
         raise binary.refused("it is not a list of tokens with their IDs")
     tokenizer_class = _beside(binary.path, "tokenizer_config.json").get("tokenizer_class")
     named = (tokenizer_class, _beside(binary.path, "config.json").get("model_type"))
-    pre = next((_PRE[kind] for name in named if (kind := str(name).removesuffix("Fast")) in _PRE), None)
+    kinds = (str(name).lower().removesuffix("fast").removesuffix("tokenizer") for name in named)
+    pre = next((_PRE[kind] for kind in kinds if kind in _PRE), None)
     if pre is None:
         reason = "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
         raise binary.refused(f"{reason}, so it cannot split a text")

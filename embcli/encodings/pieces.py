@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,13 +23,15 @@ from embcli.encodings.encoding import (
     SPACE,
     Derivation,
     Step,
-    characters_of,
     derived,
     from_piece,
     merged,
+    spans_of,
     words_between,
 )
 
+Ids = Mapping[bytes, int]  # by the spelling of a token
+Scored = Mapping[str, tuple[int, float]]  # IDs and scores by the spelling of a token
 Parts = list[tuple[int, int]]  # IDs, and how many bytes of the piece each of them spells
 _NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary cannot spell
 _CACHED = 1 << 18  # pieces whose tokens are kept: most pieces of a text occur often
@@ -53,6 +54,11 @@ class Splitting:
         return pieces
 
 
+@cache
+def _splitter(rule: str) -> Callable[[str], tuple[str, ...]]:
+    return lru_cache(_CACHED)(lambda piece: tuple(_split(rule, piece)))
+
+
 def _split(rule: str, text: str) -> Iterator[str]:
     """Yield what a rule matches in a text, and what is between."""
     place = 0
@@ -67,26 +73,16 @@ def _split(rule: str, text: str) -> Iterator[str]:
 
 
 def _edges(rule: str, text: str) -> Iterator[tuple[int, int]]:
+    import regex
+
     follows = rule == "in thousands"
     if not follows and rule != "before thousands":
-        yield from (match.span() for match in _compiled(rule).finditer(text))
+        yield from (match.span() for match in regex.finditer(rule, text, regex.VERSION1))
         return
-    for run in _compiled(r"\p{N}+" if follows else "[0-9]+").finditer(text):
+    for run in regex.finditer(r"\p{N}+" if follows else "[0-9]+", text):
         start, end = run.span()
         first = start + (end - start) % 3
         yield from ((cut, cut) for cut in range(first + 3 * (follows and first == start), end + follows, 3))
-
-
-@cache
-def _splitter(rule: str) -> Callable[[str], tuple[str, ...]]:
-    return lru_cache(_CACHED)(lambda piece: tuple(_split(rule, piece)))
-
-
-@cache
-def _compiled(rule: str) -> Any:
-    import regex
-
-    return regex.compile(rule, regex.VERSION1)
 
 
 def blocks(name: str) -> Iterator[tuple[list[str], list[str], tuple[str, ...]]]:
@@ -145,9 +141,7 @@ class Pieces(ABC):
         """Return the first and the end character of each token, (T, 2) int64."""
         pieces = list(self.pieces(text))
         ids, lengths = self._all_parts(pieces).T
-        ends = np.cumsum(lengths)[ids != _NO_TOKEN]
-        starts = ends - lengths[ids != _NO_TOKEN]
-        spans = characters_of("".join(pieces).encode(), starts, ends)
+        spans: np.ndarray = spans_of("".join(pieces).encode(), lengths)[ids != _NO_TOKEN]
         origins = self.origins(text)
         if origins is None:
             return spans
@@ -166,9 +160,7 @@ class BytePairs(Pieces):
     Unlike `tokenizers`, llama.cpp merges what has no token, too, and spells the result by its bytes in the end.
     """
 
-    def __init__(
-        self, ids: Mapping[bytes, int], ranks: Mapping[tuple[bytes, bytes], int], splitting: Splitting
-    ) -> None:
+    def __init__(self, ids: Ids, ranks: Mapping[tuple[bytes, bytes], int], splitting: Splitting) -> None:
         super().__init__()
         self._tokens, self._splitting = ids, splitting
         self._order = lambda left, right: ranks.get((left, right), NEVER)
@@ -215,12 +207,7 @@ class Scores(Pieces):
     """SentencePiece's byte-pair encoding: neighbours whose token has the best score are merged."""
 
     def __init__(
-        self,
-        ids: Mapping[bytes, int],
-        scores: Mapping[bytes, float],
-        unknown: int,
-        adds_space: bool,
-        whole: Iterable[bytes] = (),
+        self, ids: Ids, scores: Mapping[bytes, float], unknown: int, adds_space: bool, whole: Iterable[bytes] = ()
     ) -> None:
         super().__init__()
         self._tokens, self._unknown, self._lead = ids, unknown, SPACE * adds_space
@@ -279,7 +266,7 @@ class WordPieces(Pieces):
 
     spelled = staticmethod(bytes)
 
-    def __init__(self, ids: Mapping[bytes, int], unknown: int, lowers: bool, strips_accents: bool) -> None:
+    def __init__(self, ids: Ids, unknown: int, lowers: bool, strips_accents: bool) -> None:
         super().__init__()
         self._tokens = {word.decode(errors="ignore"): token_id for word, token_id in ids.items()}
         self._longest, self._unknown = max(map(len, self._tokens), default=0), unknown
@@ -321,15 +308,7 @@ class WordPieces(Pieces):
 class Unigrams(Pieces):
     """SentencePiece's unigram model with sums in float64: the tokens of a word that have the best sum of scores."""
 
-    def __init__(
-        self,
-        tokens: Mapping[str, tuple[int, float]],
-        unknown: int,
-        worst: float,
-        charsmap: bytes,
-        joins: bool,
-        leads: bool,
-    ) -> None:
+    def __init__(self, tokens: Scored, unknown: int, worst: float, charsmap: bytes, joins: bool, leads: bool) -> None:
         """Either spaces are joined, and each word gets one; or the first word of a text that `leads` gets one more."""
         from sentencepiece import SentencePieceNormalizer
         from tokenizers import models

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from struct import error, unpack
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from embcli.binary import Binary
 from embcli.encodings.encoding import SPACE, Derivation, Step, from_piece
 from embcli.encodings.pieces import Scores
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded, package
+from embcli.words import in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
@@ -36,6 +38,9 @@ class _Model(NamedTuple):
 class SentencePieceEncoding(VocabularyEncoding):
     """A model's own pieces; control tokens are found by their names."""
 
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, in_data(name)
+
     @cached_property
     def _model(self) -> _Model:
         return _read(Binary(self.path))
@@ -50,14 +55,6 @@ class SentencePieceEncoding(VocabularyEncoding):
         named = [NamedToken(word.decode(errors="replace"), at, True) for at, (word, _) in words.items() if word]
         return sorted(named, key=lambda each: -len(each.name))
 
-    @cached_property
-    def splitter(self) -> _ModelSplitter:  # type: ignore[override]
-        sentencepiece = package(self.path, "sentencepiece", "a tokenizer.model")
-        sentencepiece.set_min_log_level(4)
-        load = sentencepiece.SentencePieceProcessor
-        processor = guarded(self.path, "it is not a SentencePiece model", lambda: load(model_proto=self._model.data))
-        return _ModelSplitter(self._model, processor)
-
     @property
     def vocabulary_size(self) -> int:
         return len(self._model.pieces)
@@ -68,15 +65,17 @@ class SentencePieceEncoding(VocabularyEncoding):
         word, _, kind = self._model.pieces[token_id]
         return word if kind in (_CONTROL, _UNKNOWN) else from_piece(word)
 
+    @cached_property
+    def _processor(self) -> Any:
+        sentencepiece = package(self.path, "sentencepiece", "a tokenizer.model")
+        sentencepiece.set_min_log_level(4)
+        load, data = sentencepiece.SentencePieceProcessor, self._model.data
+        return guarded(self.path, "it is not a SentencePiece model", lambda: load(model_proto=data))
 
-class _ModelSplitter:
-    def __init__(self, model: _Model, processor: Any) -> None:
-        self._model, self._processor = model, processor
-
-    def ids(self, text: str) -> np.ndarray:
+    def ids_between(self, text: str) -> np.ndarray:
         return np.array(self._encoded(text, "numpy"), np.uint32)
 
-    def spans(self, text: str) -> np.ndarray:
+    def spans_between(self, text: str) -> np.ndarray:
         encoded = self._encoded(text, "offset_mapping")
         spans: list[tuple[int, int]] = encoded["offsets"]
         for place in range(len(spans) - 1, -1, -1):
@@ -88,7 +87,7 @@ class _ModelSplitter:
                 spans[place] = end - len(text[start:end].replace(SPACE, " ").lstrip()), end
         return np.array(spans, np.int64).reshape(-1, 2)
 
-    def derivations(self, text: str) -> Iterator[Derivation]:
+    def derivations_between(self, text: str) -> Iterator[Derivation]:
         if self._model.kind == _BPE:
             text.encode()
             words = self._merging.words.findall(self._processor.normalize(text))

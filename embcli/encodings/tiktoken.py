@@ -7,7 +7,6 @@ tiktoken's own `tiktoken_ext.openai_public`; a test compares each of them with t
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from binascii import a2b_base64
 from collections.abc import Iterator
@@ -20,9 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.binary import Binary, read_object
-from embcli.encodings.encoding import NEVER, Derivation, Encoding, derived, spans_of
+from embcli.encodings.encoding import NEVER, Derivation, derived, spans_of
 from embcli.encodings.pieces import blocks
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS, guarded
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded
 from embcli.errors import InputError, does_not_load
 from embcli.words import in_data
 
@@ -65,7 +64,7 @@ def loaded(module: str = "tiktoken") -> ModuleType:
         raise InputError(does_not_load("tiktoken", error)) from None
 
 
-class TiktokenEncoding(Encoding):
+class TiktokenEncoding(VocabularyEncoding):
     """An encoding of tiktoken's, by its name; its ranks are read when the first token or text is needed."""
 
     first_rank = 0  # the ID of the token of rank 0
@@ -117,38 +116,34 @@ class TiktokenEncoding(Encoding):
         except ValueError as error:
             raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
 
-    def _parts(self, text: str, special: bool) -> Iterator[tuple[str, int | None]]:
-        """Yield special tokens with their IDs, and the texts between them."""
-        names = self.definition.special_tokens if special else {}
-        cut = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-        yield from ((part, names.get(part)) for part in (re.split(f"({cut})", text) if names else [text]))
+    @cached_property
+    def named(self) -> list[NamedToken]:  # type: ignore[override]
+        special = self.definition.special_tokens
+        return [NamedToken(name, special[name], True) for name in sorted(special, key=len, reverse=True)]
+
+    def ids_between(self, text: str) -> np.ndarray:
+        return self.encode(text)
+
+    def spans_between(self, text: str) -> np.ndarray:
+        return spans_of(text.encode(), [len(self._bytes[token_id]) for token_id in self.encode(text).tolist()])
 
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
         names = self.definition.special_tokens
-        if not special or len({*names.values()}) == len(names):
-            return None
-        tokens: list[bytes] = []
-        for part, token_id in self._parts(text, special):  # one ID has two names, so the text has its spelling
-            own = map(self._bytes.__getitem__, self.encode(part).tolist())
-            tokens += own if token_id is None else [part.encode()]
-        return spans_of(tokens)
+        has_doubles = special and len({*names.values()}) < len(names)  # then a text may have the other name
+        return super().spans(text, special) if has_doubles else None
 
-    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+    def derivations_between(self, text: str) -> Iterator[Derivation]:
         import regex
 
         ranks, first = self.rank_of, self.first_rank
         try:
             pattern = regex.compile(self.definition.pattern, regex.VERSION1)
-            for part, token_id in self._parts(text, special):
-                if token_id is not None:
-                    yield Derivation((part.encode(),), (), (token_id,))
-                    continue
-                for piece in (match[0].encode() for match in pattern.finditer(part, timeout=_SECONDS) if match[0]):
-                    symbols = [b"%c" % byte for byte in piece]
-                    derivation = derived(symbols, lambda *pair: ranks.get(b"".join(pair), NEVER) - first, ranks.get)
-                    if piece in ranks and derivation.ids != (ranks[piece],):  # it is looked up; merges lead elsewhere
-                        derivation = Derivation(derivation.symbols, (), (ranks[piece],))
-                    yield derivation
+            for piece in (match[0].encode() for match in pattern.finditer(text, timeout=_SECONDS) if match[0]):
+                symbols = [b"%c" % byte for byte in piece]
+                derivation = derived(symbols, lambda *pair: ranks.get(b"".join(pair), NEVER) - first, ranks.get)
+                if piece in ranks and derivation.ids != (ranks[piece],):  # it is looked up; merges lead elsewhere
+                    derivation = Derivation(derivation.symbols, (), (ranks[piece],))
+                yield derivation
         except (ValueError, TimeoutError, regex.error) as error:
             raise InputError(f"{self.name} has a pattern that cannot split this text ({error})") from None
 

@@ -6,20 +6,20 @@ Faults of packages that read it, which are written in other languages, become a 
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from embcli.binary import refused, shortened
 from embcli.encodings.encoding import Derivation, Encoding
 from embcli.errors import InputError, lacks
-from embcli.words import in_data
 
 LONGEST = 1 << 27  # bytes of a file that lists tokens
 MOST_IDS = 1 << 22  # no vocabulary has more
@@ -41,47 +41,43 @@ class NamedToken:
     strips_right: bool = False
 
 
-class Splitter(Protocol):
-    """What splits a text between named tokens."""
-
-    def ids(self, text: str) -> np.ndarray: ...  # (T,) uint32
-
-    def spans(self, text: str) -> np.ndarray: ...  # (T, 2) int64: the first and the end character of each token
-
-    def derivations(self, text: str) -> Iterator[Derivation]: ...
-
-
 class VocabularyEncoding(Encoding):
-    """The tokens of a file; they are read when the first token or text is needed."""
+    """Tokens of which some are found in a text by their names; a dialect says how the text between them is split."""
 
-    adds_space: bool  # whether a text gets a space before it
     named: list[NamedToken]  # the tokens that a text can contain by their names, in the order in which they are found
-    splitter: Splitter
+    adds_space: bool = False  # whether a text gets a space before it
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, in_data(name)
+    @abstractmethod
+    def ids_between(self, text: str) -> np.ndarray:
+        """Return the IDs of a text without named tokens, (T,) uint32."""
+
+    @abstractmethod
+    def spans_between(self, text: str) -> np.ndarray: ...  # (T, 2) int64
+
+    @abstractmethod
+    def derivations_between(self, text: str) -> Iterator[Derivation]: ...
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        splitter = self.splitter
         try:
-            parts = [
-                splitter.ids(text[start:end]) if token_id is None else np.array([token_id], np.uint32)
-                for token_id, start, end in self._fragments(text, special)
-            ]
+            parts = [self.ids_between("")]  # a file that cannot split a text is refused, whatever the text
+            for token_id, start, end in self._fragments(text, special):
+                parts.append(
+                    np.array([token_id], np.uint32) if token_id is not None else self.ids_between(text[start:end])
+                )
         except (UnicodeError, RuntimeError) as error:  # a lone surrogate, or what sentencepiece says
             raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
-        return np.concatenate([np.empty(0, np.uint32), *parts])
+        return np.concatenate(parts)
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         for token_id, start, end in self._fragments(text, special):
             if token_id is None:
-                yield from self.splitter.derivations(text[start:end])
+                yield from self.derivations_between(text[start:end])
             else:
                 yield Derivation((text[start:end].encode(),), (), (token_id,))
 
-    def spans(self, text: str, special: bool = False) -> np.ndarray:
+    def spans(self, text: str, special: bool = False) -> np.ndarray | None:
         parts = [
-            self.splitter.spans(text[start:end]) + start if token_id is None else np.array([[start, end]])
+            self.spans_between(text[start:end]) + start if token_id is None else np.array([[start, end]])
             for token_id, start, end in self._fragments(text, special)
         ]
         return np.concatenate([np.empty((0, 2), np.int64), *parts])
@@ -109,11 +105,7 @@ class VocabularyEncoding(Encoding):
 
 def _split(text: str, fragment: Fragment, named: NamedToken) -> Iterator[Fragment]:
     token_id, place, end = fragment
-    start = text.find(named.name, place, end) if token_id is None else -1
-    if start < 0:
-        yield fragment
-        return
-    while start >= 0:
+    while token_id is None and (start := text.find(named.name, place, end)) >= 0:
         left = place + len(text[place:start].rstrip(_BLANKS)) if named.strips_left else start
         if left > place:
             yield None, place, left
@@ -121,9 +113,8 @@ def _split(text: str, fragment: Fragment, named: NamedToken) -> Iterator[Fragmen
         yield named.token_id, start, place
         if named.strips_right:
             place = end - len(text[place:end].lstrip(_BLANKS))
-        start = text.find(named.name, place, end)
     if place < end:
-        yield None, place, end
+        yield token_id, place, end
 
 
 def package(path: Path, name: str, what: str) -> Any:
@@ -135,28 +126,19 @@ def package(path: Path, name: str, what: str) -> Any:
 
 
 def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
-    """Call a package; raises InputError for its errors and its panics, which are not Exceptions."""
-    try:
-        with LOCK, _silenced():
+    """Call a package; raises InputError for its errors and its panics, which are not Exceptions.
+
+    Standard error is discarded below Python: Rust writes a trace of its panics to it.
+    """
+    with LOCK, ExitStack() as after:
+        with suppress(OSError):  # it is closed
+            standard_error = os.dup(2)
+            after.callback(os.close, standard_error)
+            after.callback(os.dup2, standard_error, 2)
+            os.dup2(after.enter_context(open(os.devnull, "wb")).fileno(), 2)
+        try:
             return function()
-    except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
-        raise
-    except BaseException as error:
-        raise refused(path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
-
-
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Discard standard error below Python: Rust writes a trace of its panics to it."""
-    try:
-        standard_error = os.dup(2)
-    except OSError:  # it is closed
-        yield
-        return
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(standard_error, 2)
-        os.close(standard_error)
+        except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
+            raise
+        except BaseException as error:
+            raise refused(path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
