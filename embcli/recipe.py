@@ -161,13 +161,6 @@ class Recipe:
         return next((step for step in self.steps if isinstance(step, AddPosition)), None)
 
     @property
-    def adds(self) -> Literal["learned", "sinusoidal"] | None:
-        """The kind of the position rows that are a term of the input embedding; None if there are none."""
-        if self.position is None or self.position not in self.sum:
-            return None
-        return "sinusoidal" if self.position.waves else "learned"
-
-    @property
     def words(self) -> str:
         return in_words(self.steps)
 

@@ -113,13 +113,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             terms += [*added, Term("input", "=", rows, places)]
         if "hidden" in names and "hidden" in self.matrices:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
-        return [replace(term, values=self._picked(term, len(index))) for term in terms]
-
-    def _picked(self, term: Term, count: int) -> np.ndarray:
-        """Return the chosen columns of a term, (count, columns); all of them, in order, without a copy."""
-        columns, size = self.columns_of(term.name), term.values.shape[1]
-        is_whole = np.array_equal(columns, np.arange(size))
-        return np.broadcast_to(term.values if is_whole else term.values[:, columns], (count, len(columns)))
+        wide = ((term, (len(index), term.values.shape[1])) for term in terms)
+        return [replace(t, values=np.broadcast_to(t.values, size)[:, self.columns_of(t.name)]) for t, size in wide]
 
     def _hidden(self, index: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens with these input rows, (n, D) -> (n, H) float32."""
@@ -282,10 +277,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def _picture(self, width: int) -> list[RenderableType]:
         """Return the token layer with the picked rows marked, and where they go: as many positions as fit."""
         from embcli.page import Label, Matrix, Values, left_out, title, words
-        from embcli.verbs.parts import PickedRows, token_label
+        from embcli.verbs.parts import picked_rows, token_label
 
         tokens, index = self.tokens, self.index(np.arange(len(self)))
-        picked = PickedRows.of(tokens.ids[index], rows_beside(self.layer.shape[0]))
+        picked = picked_rows(tokens.ids[index], rows_beside(self.layer.shape[0]))
         each = [*zip(picked.rows.tolist(), picked.marks, strict=True)]
         labels = [Label("ID", [f"{row} →" if mark else "" for row, mark in each]), Label("row", picked.rows)]
         targets = []
@@ -332,14 +327,15 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             steps = [
                 replace(terms[-1], sign=""),
                 Term("normed", "→", (exact - mean) / np.sqrt(variance + norm.epsilon)),
+                Term("gain", "x", values(norm.weight)[None]),
+                *([Term("bias", "+", values(norm.bias)[None])] if norm.bias else []),
+                replace(whole[-1], sign="="),
             ]
-            steps.append(Term("gain", "x", values(norm.weight)[None]))
-            steps += [Term("bias", "+", values(norm.bias)[None])] if norm.bias else []
             shown = written(np.array([mean, variance]), self.style.precision)
             yield ""
             yield title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
             yield words(f"mean {shown[0]}, variance {shown[1]}, over all {dim:,} columns; epsilon {norm.epsilon:g}")
-            yield from self._values([*steps, replace(whole[-1], sign="=")], columns, width)
+            yield from self._values(steps, columns, width)
         if columns.left_out:
             yield words(left_out(columns.missing("column", self.columns)))
 
@@ -411,7 +407,7 @@ def lookup(
         first = f" + {layers.origin.first_position}" if layers.origin.first_position else ""
         position_source = f"row p{first} of C = {counted(layers['position'].shape[0], 'position')}"
     if recipe is not None:
-        _note_other_ways(source, recipe, tokens, layers.origin)
+        _note_other_ways(source, recipe, tokens, layers.origin.dtypes["token"])
     has = {"position": kind != NO_POSITIONS, "hidden": "hidden" in (show or ()) or bool(recipe and recipe.rest)}
     return Lookup(
         tokens=tokens,
@@ -445,56 +441,46 @@ def _planned(
     It is followed unless the user asks for other positions, or for token rows only. Notes tell what is not known, and
     where the positions of a model are if it adds none.
     """
-    seeded = source.origin.is_seeded
-    if shown == ("token",) and given in (None, DEFAULT_KIND):
+    seeded, notes, is_default = source.origin.is_seeded, source.notes, given in (None, DEFAULT_KIND)
+    if shown == ("token",) and is_default:
         return (DEFAULT_KIND, None, (AddPosition(),)) if seeded else (NO_POSITIONS, None, ())
-    recipe, types = source.recipe, False
-    if recipe is None:
-        own: JoinedKind = DEFAULT_KIND if source.shape("position") else NO_POSITIONS
-        types = given in (None, DEFAULT_KIND) and not seeded and source.shape("token_type") is not None
-        if source.unapplied:
-            norm = shortened(source.unapplied)
-            source.notes.add(f"no file says how the model applies {norm}: these rows are before it")
-        if types:
-            source.notes.add("no file says so, but a model with token types adds the row of one: here that of type 0")
-    else:
-        own = recipe.adds or NO_POSITIONS
-        if given == DEFAULT_KIND and recipe.position and not recipe.position.waves:  # perhaps after a projection
-            given = None
-    if given in (None, DEFAULT_KIND) and own == NO_POSITIONS and not (recipe and recipe.position) and not types:
-        source.notes.add(_remark_on_positions(recipe))
-    if given not in (None, own):
-        recipe = None
-    if given == DEFAULT_KIND and source.shape("position") is None:
-        given = NO_POSITIONS
-    if recipe is not None and not recipe.is_known:
-        recipe = None
-    if "hidden" in shown and recipe is None and not seeded:
-        is_known = source.recipe is not None and source.recipe.is_known
+    recipe, has_layer = source.recipe, source.shape("position") is not None
+    step = recipe.position if recipe else None
+    has_types = recipe is None and is_default and not seeded and source.shape("token_type") is not None
+    own: JoinedKind = DEFAULT_KIND if recipe is None and has_layer else NO_POSITIONS
+    if recipe is not None and step in recipe.sum:
+        own = "sinusoidal" if step.waves else DEFAULT_KIND
+    if recipe is None and source.unapplied:
+        notes.add(f"no file says how the model applies {shortened(source.unapplied)}: these rows are before it")
+    if has_types:
+        notes.add("no file says so, but a model with token types adds the row of one: here that of type 0")
+    elif is_default and own == NO_POSITIONS and step is None:
+        what = "no file says what the model adds to the token rows: the input rows are the token rows"
+        if recipe is not None and recipe.is_known:
+            blocks = f"; {recipe.blocks}" if recipe.blocks else ""
+            rows = in_words(recipe.sum).replace("token", "token rows", 1)
+            what = f"this model adds no position rows{blocks}: the input rows are the {rows}"
+        elif recipe is not None:
+            why = f": {recipe.unknown}" if recipe.unknown else ""
+            of = f"what a {shortened(recipe.model)} model adds to the token rows is not known{why}"
+            what = f"{of}; the input rows are the token rows"
+        notes.add(what)
+    if given == DEFAULT_KIND and step and not step.waves:  # perhaps after a projection
+        given = None
+    follows = recipe is not None and recipe.is_known and given in (None, own)
+    if "hidden" in shown and not follows and not seeded:
+        is_known = recipe is not None and recipe.is_known
         why = "follows the positions of the model; leave out position" if is_known else "is not known for this model"
         raise InputError(f"show hidden, what the first block reads, {why}", parameters=("show", "position"))
-    kind = given or own
-    if recipe is not None:
+    kind = NO_POSITIONS if given == DEFAULT_KIND and not has_layer else given or own
+    if recipe is not None and follows:
         return kind, recipe, recipe.sum
-    return kind, None, (*((AddType(),) if types else ()), *(() if kind == NO_POSITIONS else (AddPosition(),)))
+    return kind, None, (*([AddType()] if has_types else []), *([] if kind == NO_POSITIONS else [AddPosition()]))
 
 
-def _remark_on_positions(recipe: Recipe | None) -> str:
-    """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
-    if recipe is None:
-        return "no file says what the model adds to the token rows: the input rows are the token rows"
-    if not recipe.is_known:
-        why = f": {recipe.unknown}" if recipe.unknown else ""
-        what = f"what a {shortened(recipe.model)} model adds to the token rows is not known{why}"
-        return f"{what}; the input rows are the token rows"
-    rows = replace(recipe, steps=recipe.sum).words.replace("token", "token rows", 1)
-    blocks = f"; {recipe.blocks}" if recipe.blocks else ""
-    return f"this model adds no position rows{blocks}: the input rows are the {rows}"
-
-
-def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
+def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, dtype: str) -> None:
     """Add remarks where the model scales token rows by another number, or treats one of these tokens in its own way."""
-    dtype, factor = origin.dtypes["token"], np.array([recipe.scale], np.float32)
+    factor = np.array([recipe.scale], np.float32)
     rounded = rounded_to(dtype, factor)
     is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
     if is_rounded and dtype.endswith("float16") and rounded != factor:

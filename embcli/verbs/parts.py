@@ -86,23 +86,17 @@ class PickedRows:
 
     rows: np.ndarray  # (n,) int64, in order
     marks: list[bool]  # whether each is picked
+    gaps: list[int]  # the places before which rows are not shown
+    tones: list[str]  # the style of each row
     missing: str  # in words, picked rows that are not shown
 
-    @classmethod
-    def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
-        """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
-        picked, _ = distinct(ids)
-        excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
-        rows, _ = distinct(np.concatenate([picked[excerpt.places], beside]).astype(np.int64))
-        marks = np.isin(rows, picked[excerpt.places]).tolist()
-        return cls(rows, marks, excerpt.missing("picked row", picked.astype(np.int64)))
 
-    @property
-    def gaps(self) -> list[int]:
-        """The places before which rows are not shown."""
-        return (np.flatnonzero(np.diff(self.rows) > 1) + 1).tolist()
-
-    @property
-    def tones(self) -> list[str]:
-        """The style of each row."""
-        return ["strong" if mark else "dim" for mark in self.marks]
+def picked_rows(ids: np.ndarray, beside: np.ndarray) -> PickedRows:
+    """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
+    picked = distinct(ids)[0].astype(np.int64)
+    excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
+    rows, _ = distinct(np.concatenate([picked[excerpt.places], beside]))
+    marks = np.isin(rows, picked[excerpt.places]).tolist()
+    gaps = (np.flatnonzero(np.diff(rows) > 1) + 1).tolist()
+    tones = ["strong" if mark else "dim" for mark in marks]
+    return PickedRows(rows, marks, gaps, tones, excerpt.missing("picked row", picked))

@@ -21,7 +21,7 @@ from embcli.selection import Excerpt
 from embcli.tokens import PIECE, Tokens, check_ids, shown
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict, decimals, judge
 from embcli.verbs.lookup import rows_beside
-from embcli.verbs.parts import PickedRows, origin_in_words, origin_lines, token_labels
+from embcli.verbs.parts import origin_in_words, origin_lines, picked_rows, token_labels
 from embcli.weights.build import loading_torch
 from embcli.weights.seeded import torch_seed
 from embcli.words import counted, in_bytes, in_seconds
@@ -247,7 +247,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         cells = width - 26 - 2 * NumberFormat([self.weight], self.style.precision).width
         tokens = Excerpt.ends(int(max(min(_MOST, cells // 3, lines // 2), 1)), length)
         places, ids = tokens.places.tolist(), self.tokens.ids[tokens.places]
-        rows = PickedRows.of(ids, beside)
+        rows = picked_rows(ids, beside)
         one, zero, dots, below = words("1", "strong"), words("0", "dim"), words("…", "dim"), [words("")] * len(ids)
         labels = [
             Label(str(place), [*(one if row == own else zero for row in rows.rows.tolist()), *below])
