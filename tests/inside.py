@@ -6,20 +6,23 @@ import fcntl
 import io
 import os
 import pty
+import signal
 import struct
+import subprocess
 import sys
 import termios
 import threading
+import warnings
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import typer
 
-from embcli.__main__ import main
+import embcli.__main__
 from embcli.cli import app, output
-from tests.conftest import Embcli, Ran
+from tests.conftest import TIMEOUT, Embcli, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,37 +102,48 @@ def run(
         patch.setattr(sys, "stdout", stdout)
         patch.setattr(sys, "stderr", stderr)
         patch.setattr(app, "command_line", _built_once)
-        status = main()
+        status = embcli.__main__.main()
         with suppress(OSError):
             stdout.flush()
         return status
 
 
+def become(arguments: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
+    """Go on as a process of embcli, right after a fork: a `preexec_fn` that never returns.
+
+    Whoever forks waits for the end of a pipe, which is closed here as a new program would close it.
+    """
+    os.closerange(3, 256)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python begins
+    os.environ.update(environment)
+    sys.argv = ["embcli", *arguments]
+    sys.stdin, sys.stdout, sys.stderr = map(partial(open, encoding="utf-8", closefd=False), range(3), "rww")
+    embcli.__main__.run()
+
+
+def forked(*arguments: str, environment: dict[str, str] | None = None, **streams: Any) -> subprocess.Popen[bytes]:
+    """Start embcli as a process with real streams and signals, but without the time that imports take."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns where a process with threads forks
+        begin = partial(become, arguments, environment or {})
+        return subprocess.Popen([sys.executable], preexec_fn=begin, **streams)  # noqa: PLW1509 (no thread holds a lock here)
+
+
 def into(place: str | int, *arguments: str) -> Ran:
     """Run embcli with a file as its standard output, which may take no more at any time; nothing is returned of it."""
-    err = Buffer()
-    with suppress(OSError), open(place, "wb") as file:  # what is left in its buffer a process ends without
-        streams = Stream(io.BytesIO()), io.TextIOWrapper(file, encoding="utf-8"), Stream(err)
-        status = run(arguments, {}, *streams)
-        streams[1].detach()
-    return Ran(status, b"", err.getvalue().decode())
+    with open(place, "wb") as file:
+        process = forked(*arguments, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE)
+    _, errors = process.communicate(timeout=TIMEOUT)
+    return Ran(process.returncode, b"", errors.decode())
 
 
 def read_early(count: int, *arguments: str) -> Ran:
     """Run embcli into a pipe whose reader leaves when it has some bytes."""
-    ours, theirs = os.pipe()
-    found = bytearray()
-
-    def read() -> None:
-        while len(found) < count and (piece := os.read(ours, count - len(found))):
-            found.extend(piece)
-        os.close(ours)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    ran = into(theirs, *arguments)
-    reader.join()
-    return Ran(ran.status, bytes(found), ran.err)
+    with forked(*arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        found = process.stdout.read(count)
+        process.stdout.close()
+        errors = process.stderr.read()
+    return Ran(process.returncode, found, errors.decode())
 
 
 def in_terminal(width: int, height: int, *arguments: str, **environment: str) -> tuple[int, str]:

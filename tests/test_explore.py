@@ -11,6 +11,7 @@ import signal
 import sys
 import termios
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from embcli.explore.matrix import Matrix
 from embcli.tokens import shown
 from tests.conftest import TIMEOUT, Embcli
 from tests.explored import SMALL, app_of, held, lines, norms, scores, settle
+from tests.inside import become
 from tests.screen import COLORS
 
 Walk = Callable[..., Awaitable[None]]
@@ -337,8 +339,8 @@ def test_without_a_terminal_there_is_a_sentence(embcli: Embcli) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.parametrize(("key", "number", "status"), [("q", 0, 0), ("\x03", 0, 130), ("", signal.SIGTERM, 143)])
 def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> None:
-    arguments = ["-m", "embcli", "explore", "--vocab", "300", "--dim", "20"]
-    child = pexpect.spawn(sys.executable, arguments, env=os.environ | COLORS, timeout=TIMEOUT, dimensions=(24, 80))
+    begin = partial(become, ("explore", "--vocab", "300", "--dim", "20"), COLORS)
+    child = pexpect.spawn(sys.executable, preexec_fn=begin, timeout=TIMEOUT, dimensions=(24, 80))
     before, screen = termios.tcgetattr(child.child_fd), pyte.Screen(80, 24)
     child.expect("Quit")
     if number == 0:

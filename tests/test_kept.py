@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from embcli.weights import build
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import KeptLayer, SeededSource, file_name
 from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside
+from tests.inside import Inside, forked
 from tests.oracles import assert_same_bits, live
 
 SMALL = Seeded(6, 3, 5)
@@ -200,17 +199,9 @@ def test_a_full_disk_is_noted_and_leaves_nothing(store: Store, monkeypatch: pyte
     assert "No space left on device" in "".join(store.notes)
 
 
-KEEPING = "from embcli.__main__ import run; run()"
-
-
-def start(store: Store, *words: str, code: str = KEEPING) -> subprocess.Popen[str]:
-    settings = os.environ | {"EMBCLI_CACHE_DIR": str(store.folder)}
-    command = [sys.executable, "-c", code, *words]
-    return subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def test_processes_at_once_are_right_and_leave_one_file(store: Store) -> None:
-    running = [start(store, "weights", "--vocab", "6", "--dim", "3", "-f", "csv") for _ in range(4)]
+    words, here = ("weights", "--vocab", "6", "--dim", "3", "-f", "csv"), {"EMBCLI_CACHE_DIR": str(store.folder)}
+    running = [forked(*words, environment=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
     outputs = [each.communicate(timeout=TIMEOUT) for each in running]
     assert len({*outputs}) == 1, outputs
     assert [entry.path for entry in store.entries()] == [path(store)] == [*store.folder.iterdir()]
@@ -221,14 +212,6 @@ def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
         layers = [*pool.map(lambda _: opened(store), range(8))]
     for layer in layers:
         assert_right(layer)
-
-
-def test_a_kept_lookup_loads_no_torch(store: Store) -> None:
-    code = "import sys; from embcli.cli.app import run; run(sys.argv[1:]); print('torch' in sys.modules)"
-    lookup = ("lookup", "--ids", "1,2", "--vocab", "6", "--dim", "3", "-f", "json")
-    (first, _), (second, errors) = (start(store, *lookup, code=code).communicate(timeout=TIMEOUT) for _ in range(2))
-    assert (first.splitlines()[-1], second.splitlines()[-1]) == ("True", "False"), errors
-    assert first.rpartition("}")[0] == second.rpartition("}")[0]
 
 
 def test_the_origin_says_what_drew_the_layers(store: Store) -> None:

@@ -23,7 +23,7 @@ from embcli.errors import OutputError
 from embcli.formats import Kind
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
-from tests.inside import Buffer, Stream, into, read_early, run
+from tests.inside import Buffer, Stream, forked, into, read_early, run
 
 TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
@@ -47,10 +47,6 @@ def bash(script: str, stdin: str = "", **environment: str) -> Ran:
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr.decode())
-
-
-def started(*arguments: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*Embcli.command, *arguments], stdout=stdout, stderr=subprocess.PIPE)
 
 
 def wait_for(path: Path, pattern: str) -> None:
@@ -295,7 +291,7 @@ def huge_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_kill_in_the_middle_leaves_the_earlier_file_as_it_was(old: Path, huge_file: Path) -> None:
-    process = started("lookup", "--file", str(huge_file), "--window", "-o", str(old))
+    process = forked("lookup", "--file", str(huge_file), "--window", "-o", str(old), stderr=subprocess.PIPE)
     wait_for(old.parent, ".*.part")
     process.kill()
     process.communicate()
@@ -312,7 +308,7 @@ def test_kill_in_the_middle_leaves_the_earlier_file_as_it_was(old: Path, huge_fi
 def test_a_signal_in_the_middle_ends_it_and_leaves_no_half_written_file(
     old: Path, huge_file: Path, number: int, status: int
 ) -> None:
-    process = started("lookup", "--file", str(huge_file), "--window", "-o", str(old))
+    process = forked("lookup", "--file", str(huge_file), "--window", "-o", str(old), stderr=subprocess.PIPE)
     wait_for(old.parent, ".*.part")
     process.send_signal(number)
     _, errors = process.communicate(timeout=TIMEOUT)
@@ -322,7 +318,7 @@ def test_a_signal_in_the_middle_ends_it_and_leaves_no_half_written_file(
 
 def test_a_signal_in_the_middle_of_a_folder_leaves_nothing(tmp_path: Path, huge_file: Path) -> None:
     folder = tmp_path / "projector"
-    process = started("lookup", "--file", str(huge_file), "--window", "-f", "projector", "-o", str(folder))
+    process = forked("lookup", "--file", str(huge_file), "--window", "-f", "projector", "-o", str(folder))
     wait_for(tmp_path, ".*.part/vectors.tsv")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=TIMEOUT)

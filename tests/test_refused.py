@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 import pexpect
@@ -17,7 +18,7 @@ from embcli.formats import FORMATS, Kind, able
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside, in_terminal
+from tests.inside import Inside, become, in_terminal
 
 DIGITS = "9" * 5000
 TOY = "--vocab 100 --dim 3"
@@ -171,8 +172,8 @@ def test_bytes_that_are_no_utf8(embcli: Embcli, inside: Embcli, data: bytes, byt
 
 @pytest.mark.parametrize("arguments", [["tokenize"], ["lookup", "-"], ["lookup", "--ids", "-"], ["decode"]])
 def test_a_terminal_and_no_text(arguments: list[str]) -> None:
-    command, *rest = Embcli.command
-    terminal = pexpect.spawn(command, [*rest, *arguments], encoding="utf-8", timeout=TIMEOUT, dimensions=(24, 200))
+    begin = partial(become, tuple(arguments), {})
+    terminal = pexpect.spawn(sys.executable, preexec_fn=begin, encoding="utf-8", timeout=TIMEOUT, dimensions=(24, 200))
     terminal.expect(pexpect.EOF)
     terminal.close()
     first, second = (terminal.before or "").splitlines()

@@ -9,8 +9,9 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import termios
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,8 @@ import pytest
 
 from embcli import names
 from embcli.cli.tour import STEPS, Step, as_typed, with_text
-from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside
+from tests.conftest import TIMEOUT
+from tests.inside import Inside, become, forked
 from tests.test_readme import printed
 
 # Python 3.12 warns where a process with threads forks to start a terminal.
@@ -141,15 +142,9 @@ class Screen:
     def __init__(self, *arguments: str, width: int = 80, height: int = 24, **environment: str) -> None:
         self.screen = pyte.HistoryScreen(width, height)
         self.stream, self.raw = pyte.Stream(self.screen), ""
-        command, *rest = Embcli.command
-        environment = {**os.environ, "TERM": "xterm-256color", **environment}
+        begin = partial(become, ("tour", *arguments), {"TERM": "xterm-256color", **environment})
         self.child = pexpect.spawn(
-            command,
-            [*rest, "tour", *arguments],
-            dimensions=(height, width),
-            env=environment,
-            timeout=TIMEOUT,
-            encoding="utf-8",
+            sys.executable, dimensions=(height, width), preexec_fn=begin, timeout=TIMEOUT, encoding="utf-8"
         )
 
     def press(self, key: str = "") -> str:
@@ -244,7 +239,7 @@ def test_a_dumb_terminal_gets_no_escapes() -> None:
 def test_the_terminal_is_restored_when_the_tour_is_killed(number: signal.Signals) -> None:
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)
-    child = subprocess.Popen([*Embcli.command, "tour"], stdin=slave, stdout=slave, stderr=slave)
+    child = forked("tour", stdin=slave, stdout=slave, stderr=slave)
     seen = b""
     while NEXT.encode() not in seen:
         seen += os.read(master, 4096)
