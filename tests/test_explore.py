@@ -368,5 +368,5 @@ def test_a_command_line_is_quoted_for_a_shell() -> None:
     assert speller("a b", {})("weights", "--rows", "1") == "embcli weights 'a b' --rows 1"
     assert (
         speller(None, {"encoding": "gpt2"})("tokenize", text="-it's\n")
-        == "embcli tokenize --encoding gpt2 -- $'-it\\'s\\n'"
+        == "embcli tokenize --encoding gpt2 -- $'-it\\x27s\\x0a'"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import pty
@@ -77,11 +78,11 @@ def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32() -> None:
 def test_the_answers_are_what_the_commands_print() -> None:
     matrix, picked = (output(STEPS[place]).splitlines() for place in (1, 2))
     row = next(line.split("│")[1] for line in picked if re.match(r" +\d+ +3 ", line))
-    assert next(line for line in matrix if line.endswith(row)).split()[0] == STEPS[2].answer
+    assert next(line for line in matrix if line.endswith(row)).split()[0] == STEPS[2].answers[0]
     cost = next(line for line in output(STEPS[4]).splitlines() if line.startswith("multiply-adds"))
-    assert cost.split()[1] == STEPS[4].answer
+    assert cost.split()[1] == STEPS[4].answers[0]
     sample = next(line for line in output(STEPS[6]).splitlines() if line.startswith("     0  "))
-    assert sample.split("│")[2].split()[0] == STEPS[6].answer
+    assert sample.split("│")[2].split()[0] == STEPS[6].answers[0]
 
 
 def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
@@ -133,6 +134,34 @@ def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: 
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_text_of_ones_own_reaches_each_step_with_a_text() -> None:
+    text = Inside().ok("tour", "--text", "you and me", COLUMNS="80").text
+    assert text.count('"you and me"') == sum("{text}" in step.command for step in STEPS) == 3
+    assert '"you and me\n> me and you" --lines' in text
+    assert "the cat" not in text
+
+
+def test_the_position_that_a_token_gets_is_the_row_that_the_step_on_positions_shows() -> None:
+    shown = next(line for line in output(STEPS[7]).splitlines() if line.startswith("  0 "))
+    traced = re.findall(r"^ +\d +\S+ \+ +(\S+) =", output(STEPS[9]), re.MULTILINE)
+    assert shown.split("│")[1].split() == traced
+
+
+@pytest.mark.parametrize("suffix", ["html", "md"])
+def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"handout.{suffix}"
+    assert Inside().ok("tour", "-o", str(file)).out == b""
+    page = html.unescape(re.sub("<[^>]*>", "", file.read_text())) if suffix == "html" else file.read_text()
+    words = " ".join(page.replace("\\", "").split())
+    for number, step in zip(NUMBERS, STEPS, strict=True):
+        assert f"{number}/{len(STEPS)} {step.heading}" in words
+        assert step.words in words
+    for line in printed_by(STEPS[10].command).splitlines()[2:]:
+        assert line.strip() in page
+    assert "<script" not in file.read_text()
+    assert suffix == "md" or file.read_text().count("<span") > 100  # colours
+
+
 # --- on a terminal ----------------------------------------------------------------------------------------------------
 
 
@@ -179,11 +208,11 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
             assert seen.count("$ embcli") == (1 if step.about else 0)
             assert not step.about or all(line in seen for line in printed_by(step.about).splitlines())
             assert " ".join(step.question.split()) in " ".join(seen.split())
-            seen = screen.press(f"{step.answer}\n")
+            seen = screen.press(f"{step.answers[0]}\n")
             assert "\nRight.\n" in seen
             assert " ".join(step.question.split()) in " ".join(seen.split())
         begin = f"{number}/{len(STEPS)}  {step.heading}\n"
-        assert number == 12 or seen.startswith(begin if step.question else f"{begin}$ embcli ")
+        assert seen.startswith(begin if step.question else f"{begin}$ embcli ")
         assert seen.count("$ embcli ") == 1
         assert " ".join(step.words.split()) in " ".join(seen.split())
         assert seen.rstrip().endswith(NEXT.strip())
@@ -193,6 +222,13 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
     assert COLOR.sub("", screen.raw).rstrip().endswith('$ embcli lookup "A text of yours" --from MODEL')
     assert COLOR.search(screen.raw), "there are colours"
     assert COLOR.sub("", screen.raw).count("\x1b[H\x1b[2J") == COLOR.sub("", screen.raw).count("\x1b") // 2
+
+
+def test_a_long_text_leaves_the_heading_on_the_screen_and_says_how_much_is_not() -> None:
+    seen = Screen("--text", "Every effort moves you. " * 40).press()
+    assert seen.startswith("1/")
+    assert re.search(r"\n… \d+ more lines\n", seen)
+    assert "these are the tokens" in " ".join(seen.split())
 
 
 @pytest.mark.parametrize("height", [33, 40])
@@ -208,7 +244,12 @@ def test_keys_go_on_and_back_and_a_wrong_answer_gets_the_right_one() -> None:
     assert screen.press("x").startswith("1/")
     assert screen.press(" ").startswith("2/")
     assert "Your answer" in screen.press("n")
-    assert "\nNot quite: 3\n" in screen.press("4\n")
+    assert "\nNot quite. Try again" in screen.press("4\n")
+    assert "\nNot quite: 3\n" in screen.press("the fifth\n")
+    screen.press("b")
+    screen.press("n")
+    screen.press("4\n")
+    assert "\nRight.\n" in screen.press("The fourth.\n")
     assert screen.press("b").startswith("2/")
     screen.press("\n")
     seen = screen.press("\n")

@@ -661,15 +661,16 @@ def explore(
     "Learn",
     "embcli tour  # all steps, with questions",
     'embcli tour --text "Hello, world" --step 3  # one step, with your own text',
+    "embcli tour -o handout.html  # all steps on one page",
 )
-def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None) -> int:
+def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None, output: o.Output = None) -> int:
     """Go through the chapter, step by step.
 
     embcli commands, their output and short explanations; Enter continues.
     """
     from embcli.cli.tour import guide
 
-    return guide(text, step, run)
+    return guide(text, step, run, output_for("page", path=output))
 
 
 @command(

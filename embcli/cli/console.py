@@ -26,21 +26,17 @@ def say(*lines: str) -> None:
 
     A terminal would break them within words.
     """
-    if sys.stderr is not None:
-        with suppress(OSError):  # if nobody reads it, the result is still good
-            safe = [("" if place else "embcli: ") + in_line(shortened(line)) for place, line in enumerate(lines)]
-            print("\n".join(map(_wrapped, safe)), file=sys.stderr, flush=True)
-
-
-def _wrapped(line: str) -> str:
-    """Return a line broken between words, as wide as the terminal, if it goes to one."""
-    if not sys.stderr.isatty():
-        return line
-    try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):
-        columns = 0
-    return textwrap.fill(line, columns or 80, break_long_words=False, break_on_hyphens=False)
+    if sys.stderr is None:
+        return
+    with suppress(OSError):  # if nobody reads it, the result is still good
+        for place, line in enumerate(lines):
+            text = ("" if place else "embcli: ") + in_line(shortened(line))
+            if sys.stderr.isatty():
+                width = 80
+                with suppress(OSError, ValueError):
+                    width = os.get_terminal_size(sys.stderr.fileno()).columns or width
+                text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+            print(text, file=sys.stderr, flush=True)
 
 
 def say_error(error: EmbcliError) -> None:
@@ -88,31 +84,3 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
                 task = bar.add_task("", total=total, completed=done)
             if bar is not None:
                 bar.update(task, completed=done, refresh=True)
-
-
-def read_key() -> str:
-    """Return the key that is pressed, without waiting for Enter; "" at the end of input.
-
-    Without termios it is the first character of a line. The terminal is restored however this ends.
-    """
-    try:
-        import termios
-        import tty
-    except ImportError:
-        typed = read_line()
-        return "" if typed is None else typed[:1] or "\n"
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    try:
-        tty.setcbreak(terminal, termios.TCSADRAIN)  # keeps the keys that were pressed before
-        return os.read(terminal, 1).decode("latin-1").replace("\x04", "").replace("\r", "\n")
-    except OSError:  # the terminal is gone
-        return ""
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-def read_line() -> str | None:
-    """Return the line that is typed, without its end; None at the end of input."""
-    typed = sys.stdin.buffer.readline()
-    return typed.decode(errors="replace").rstrip("\r\n") if typed else None

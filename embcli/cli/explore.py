@@ -66,18 +66,12 @@ def speller(path: str | None, given: dict[str, Any]) -> Spell:
 
 
 def _quoted(word: str) -> str:
-    r"""Return a word as a shell reads it; control characters are escaped as bash, zsh and ksh do.
+    r"""Return a word as a shell reads it; one with control characters as bash, zsh and ksh do, byte by byte.
 
     >>> print(_quoted("a b"), _quoted("it's\n"))
-    'a b' $'it\'s\n'
+    'a b' $'it\x27s\x0a'
     """
     if word.isprintable():
         return shlex.quote(word)
-    return "$'" + "".join(map(_escaped, word)) + "'"
-
-
-def _escaped(character: str) -> str:
-    if character.isprintable():
-        return f"\\{character}" if character in "\\'" else character
-    names = {"\n": "\\n", "\t": "\\t"}
-    return names.get(character) or "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+    plain = (chr(byte) if 32 <= byte < 127 and byte not in b"\\'" else f"\\x{byte:02x}" for byte in os.fsencode(word))
+    return f"$'{''.join(plain)}'"

@@ -7,8 +7,11 @@ import re
 import shlex
 import stat
 import sys
+from contextlib import nullcontext, suppress
+from io import UnsupportedOperation
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from embcli.cli.console import is_terminal, say
 from embcli.errors import InputError
@@ -41,7 +44,7 @@ def read(
         hint = "Write the IDs as one word, with commas between: --ids 2,3,5,1" if "--ids" in used else ""
         raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
     if ids is not None:
-        source = _standard_input("--ids -", f"echo 2,3,5,1 | {verb} --ids -", verb) if ids == "-" else ids
+        source = _content(None, "--ids -", f"echo 2,3,5,1 | {verb} --ids -", verb) if ids == "-" else ids
         return Sequences(ids=lines_of_ids(source) if lines else (parse_ids(source),), many=lines)
     if text is not None and text != "-":
         content = argument(text)
@@ -51,8 +54,7 @@ def read(
         if len(text) < 256 and "\0" not in text and Path(text).is_file():
             say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
     else:
-        is_file = file is not None and str(file) != "-"
-        content = _content(file) if file is not None and is_file else _standard_input("TEXT", example, verb)
+        content = _content(None if str(file) == "-" else file, "TEXT", example, verb)
     texts = lines_of(content) if lines else [content]
     if (text is None or text == "-") and (returns := sum(each.count("\r") for each in texts)):
         both = sum(each.count("\r\n") for each in texts)
@@ -63,11 +65,10 @@ def read(
 
 def read_ids(ids: str | None = None) -> np.ndarray:
     """Read IDs, (T,) int64; without any (or for -) from standard input. Raises InputError for anything else."""
-    option = re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or "")
-    if option is not None:
+    if option := re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or ""):
         raise InputError(f"there is no option {option[1]}", "Try 'embcli decode --help' for help.")
     example = "embcli decode 6109 3626 6100 345"
-    return parse_ids(_standard_input("IDS", example, "embcli decode") if ids in (None, "-") else ids)
+    return parse_ids(_content(None, "IDS", example, "embcli decode") if ids in (None, "-") else ids)
 
 
 def argument(text: str, name: str = "TEXT") -> str:
@@ -80,37 +81,21 @@ def argument(text: str, name: str = "TEXT") -> str:
     return decoded(data, name)
 
 
-def _content(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return decoded(_bounded(file, repr(str(path))), str(path))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
-
-
-def _standard_input(name: str, example: str, verb: str) -> str:
-    if sys.stdin is None or is_terminal(sys.stdin):
+def _content(file: Path | None, name: str, example: str, verb: str) -> str:
+    """Return the text of a file, or of standard input; `name` is what else could be given, as in the example."""
+    if file is None and (sys.stdin is None or is_terminal(sys.stdin)):
         hint = f"Try '{verb} --help' for help."
         raise InputError(f"no {name} given and nothing is piped in, as in: {example}", hint)
+    place, mode = "standard input" if file is None else repr(str(file)), 0
     try:
-        return decoded(_bounded(sys.stdin.buffer, "standard input"), "standard input")
-    except OSError as error:
-        raise InputError(f"cannot read standard input: {os.strerror(error.errno or 0)}") from None
-
-
-def _bounded(file: BinaryIO, name: str) -> bytes:
-    """Return the content of a file, read in pieces; raises InputError for too much."""
-    try:
-        mode = os.fstat(file.fileno()).st_mode
-    except OSError:  # not a file of the system
-        mode = 0
-    is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
-    pieces, size, most = [], 0, _MOST_OF_A_DEVICE if is_device else _MOST
-    while piece := file.read(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        if size > most:
-            raise InputError(
-                f"cannot read {name}: {'the device' if is_device else 'it'} gives more than {in_bytes(most)}"
-            )
-    return b"".join(pieces)
+        with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
+            with suppress(UnsupportedOperation):
+                mode = os.fstat(source.fileno()).st_mode
+            is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+            most = _MOST_OF_A_DEVICE if is_device else _MOST
+            data = b"".join(islice(iter(lambda: source.read(_PIECE), b""), most // _PIECE + 1))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {place}: {getattr(error, 'strerror', error)}") from None
+    if len(data) > most:
+        raise InputError(f"cannot read {place}: {'the device' if is_device else 'it'} gives more than {in_bytes(most)}")
+    return decoded(data, str(file or place))

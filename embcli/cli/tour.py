@@ -1,35 +1,37 @@
-"""The tour: steps on a terminal, led by keys; all of it, or one step, in a pipe. The steps are `data/tour.json`."""
+"""The tour: steps on a terminal, led by keys; in a pipe or a file all of them, or one. They are `data/tour.json`."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import orjson
 from rich.console import Group, RenderableType
+from rich.text import Text
 
-from embcli.cli.console import is_terminal, read_key, read_line, say_error
+from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import SUGGESTING, Output
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
-from embcli.page import title, words
+from embcli.names import TOUR_TEXT
+from embcli.page import Drawing, title, words
 
-_LINES = 24  # of a small screen, which the page and the words of a step fit
 _KEYS = "Enter continues, b goes back, q quits: "
-_ANSWER = "Your answer (Enter continues, b goes back, q quits): "
-_ON, _BACK, _END = ("\n", " ", "n"), ("b",), ("q", "")
+_ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
+_ON, _BACK, _END = ("\r", "\n", " ", "n"), ("b",), ("q", "")
 _NEXT = (
     'embcli tokenize "A text of yours" --merges',
     'embcli lookup "A text of yours" --heat',
     'embcli lookup "A text of yours" --from MODEL',
 )
+_IN_COLOR = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "100"}
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,17 @@ class Step:
     """A step of the tour; a question has an answer and is asked before the command is run."""
 
     heading: str
-    command: str  # as it is typed, with {text} in place of the text
+    command: str  # as it is typed, with {text} in place of the text, and {reversed} with its words in reverse
     words: str
     question: str = ""
-    answer: str = ""
+    answers: tuple[str, ...] = ()  # the first one is shown
     about: str = ""  # a command whose output is above the question, as the question is about it
+    own: dict[str, str] = field(default_factory=dict)  # what is different with the reader's own text
 
     def is_right(self, answer: str) -> bool:
-        """Return whether this is the answer; blanks, commas and capitals do not count."""
-        plain, right = (re.sub(r"[\s,]", "", each).casefold() for each in (answer, self.answer))
-        return plain == right
+        """Return whether this is an answer; blanks, commas and capitals do not count."""
+        plain, *right = (re.sub(r"[\s,.]", "", each).casefold() for each in (answer, *self.answers))
+        return plain in right
 
 
 STEPS = [Step(**each) for each in orjson.loads((Path(__file__).parents[1] / "data" / "tour.json").read_bytes())]
@@ -58,8 +61,8 @@ def with_text(command: str, text: str) -> list[str]:
     >>> with_text("embcli lookup {text} --dim 3", "- a dash")
     ['lookup', '--dim', '3', '--', '- a dash']
     """
-    given = shlex.split(command)[1:]
-    filled = [word.replace("{text}", text) for word in given]
+    given, turned = shlex.split(command)[1:], " ".join(reversed(text.split()))
+    filled = [word.replace("{reversed}", turned).replace("{text}", text) for word in given]
     dashed = [word for word, old in zip(filled, given, strict=True) if "{text}" in old and word.startswith("-")]
     return [*(word for word in filled if word not in dashed), "--", *dashed] if dashed else filled
 
@@ -74,50 +77,47 @@ def as_typed(typed: list[str]) -> str:
     return line if re.search(r'["$`\\!]', line) else line.replace("'", '"')
 
 
-def guide(text: str, first: int | None, run: Callable[[list[str]], object]) -> int:
-    """Go through the tour, on a terminal from the step that is named; in a pipe print all steps, or only that one.
+def guide(text: str, first: int | None, run: Callable[[list[str]], object], out: Output) -> int:
+    """Go through the tour, on a terminal from the step that is named; otherwise write all steps, or only that one.
 
     `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
     Raises InputError for a step that does not exist, and for a text that means standard input.
     """
     if text == "-":
         raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
-    tour = _Tour(argument(text, "--text"), run)
-    if first is not None and not 1 <= first <= len(STEPS):
-        raise InputError(f"step must be from 1 to {len(STEPS)}, not {str(first)[:20]}", parameters=("step",))
-    if is_terminal(sys.stdout) and is_terminal(sys.stdin):
+    text = argument(text, "--text")
+    steps = STEPS if text == TOUR_TEXT else [replace(step, **step.own) for step in STEPS]  # type: ignore[arg-type]
+    if first is not None and not 1 <= first <= len(steps):
+        raise InputError(f"step must be from 1 to {len(steps)}, not {str(first)[:20]}", parameters=("step",))
+    last: list[RenderableType] = ["", "Next, with a text of yours, and with a model on your disk:"]
+    last += [words(f"$ {line}", "embedding") for line in _NEXT]
+    if out.path is None and is_terminal(sys.stdout) and is_terminal(sys.stdin):
+        tour = _Tour(steps, text, run, {"COLUMNS": str(shutil.get_terminal_size().columns)}, True)
         reached_end = tour.walk(first or 1)
-        print()
+        out.show(Group(*last[: None if reached_end else 1]))
     else:
-        reached_end = first is None
-        tour.print(range(1, len(STEPS) + 1) if first is None else [first])
-    if reached_end:
-        commands = [words(f"$ {line}", "embedding") for line in _NEXT]
-        _show("", "Next, with a text of yours, and with a model on your disk:", *commands)
+        tour = _Tour(steps, text, run, {} if out.path is None else _IN_COLOR)
+        numbers = range(1, len(steps) + 1) if first is None else [first]
+        above = ["", *(step.command for step in steps)]  # the command whose output is above a step
+        parts = [part for number in numbers for part in (*tour.parts(number, above=above[number - 1]), "")]
+        out.show(Group(*parts[:-1], *last[: None if first is None else 0]))
     return 2 if tour.failed else 0
 
 
 @dataclass
 class _Tour:
-    """A tour in progress."""
+    """A tour in progress; `environment` is what its commands are told of where they print."""
 
+    steps: list[Step]
     text: str
     run: Callable[[list[str]], object]
+    environment: dict[str, str]
+    terminal: bool = False
     failed: bool = False
-
-    def print(self, numbers: Sequence[int]) -> None:
-        """Print these steps one under the other, with their questions and the answers."""
-        above = ""  # the command whose output is above
-        for number in numbers:
-            if number != numbers[0]:
-                _show("")
-            self._ask(number, above)
-            self._explain(number)
-            above = STEPS[number - 1].command
 
     def walk(self, number: int) -> bool:
         """Show step after step, each on a screen of its own, as the keys say; return whether the last one was left."""
-        while number <= len(STEPS):
+        while number <= len(self.steps):
             key = self._visit(number)
             if key in _END:
                 return False
@@ -126,81 +126,113 @@ class _Tour:
 
     def _visit(self, number: int) -> str:
         """Show a step, its question first, and return the key that leaves it."""
-        answer, step = "", STEPS[number - 1]
-        clear = "\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J"
+        answer, step = "", self.steps[number - 1]
         if step.question:
-            _write(clear)
-            self._ask(number)
-            _write(f"\r{_ANSWER}")
-            typed = read_line()
-            answer = "" if typed is None else typed.strip()
-            if typed is None or (answer in ("b", "q") and not step.is_right(answer)):
-                return answer
-        _write(clear)
-        self._ask(number, step.about)
-        self._explain(number, answer)
+            _show_screen(self._asked(number))
+            for prompt in _ANSWERS:
+                print(f"\r{prompt}", end="", flush=True)
+                typed = sys.stdin.buffer.readline().decode(errors="replace")
+                answer = typed.strip()
+                if not typed or (answer in ("b", "q") and not step.is_right(answer)):
+                    return answer
+                if not answer or step.is_right(answer):
+                    break
+        _show_screen(self.parts(number, answer, step.about, shutil.get_terminal_size().lines - 1))
         while True:
-            _write(f"\r{_KEYS}")
-            if (key := read_key()) in (*_ON, *_BACK, *_END):
+            print(f"\r{_KEYS}", end="", flush=True)
+            if (key := _read_key()) in (*_ON, *_BACK, *_END):
                 return key
 
-    def _ask(self, number: int, above: str = "") -> None:
-        """Print the heading and the question of a step, after the output of its command, unless that is above."""
-        step = STEPS[number - 1]
-        _show(title(f"{number}/{len(STEPS)}  {step.heading}"))
-        if step.about and step.about != above:
-            self._run(step.about)
-            _show("")
-        if step.question:
-            _show(words(step.question))
-
-    def _explain(self, number: int, answer: str = "") -> None:
-        """Print the command of a step, its output as it comes, and the explanation."""
-        step = STEPS[number - 1]
-        self._run(step.command)
-        _show("")
+    def parts(self, number: int, answer: str = "", above: str = "", height: int | None = None) -> list[RenderableType]:
+        """Return a step: question, command, output and explanation, on so many lines at most; the output gives way."""
+        step = self.steps[number - 1]
+        asked, command = self._asked(number, above), self._typed(step.command)
+        verdict = [words(f"The answer: {step.answers[0]}")] if step.answers else []
         if answer:
-            _show(words("Right.", "good") if step.is_right(answer) else words(f"Not quite: {step.answer}", "bad"))
-        elif step.answer:
-            _show(words(f"The answer: {step.answer}"))
-        _show(words(step.words))
+            right = step.is_right(answer)
+            verdict = [words("Right." if right else f"Not quite: {step.answers[0]}", "good" if right else "bad")]
+        explained: list[RenderableType] = ["", *verdict, words(step.words)]
+        if height is not None:
+            others = _printed(lambda: Output().show(Group(*asked, *command, *explained)), True, self.environment)
+            height = max(height - len(others), 3)
+        return [*asked, *command, self._output(step.command, height), *explained]
 
-    def _run(self, command: str) -> None:
-        typed = with_text(command, self.text)
-        _show(*(words(line, "embedding") for line in f"$ {as_typed(typed)}".replace("\n", "\n> ").split("\n")))
-        try:
-            with _isolated():
-                self.run(typed)
-        except EmbcliError as error:
-            self.failed = True
-            say_error(error)
-        sys.stdout.flush()
+    def _asked(self, number: int, above: str = "") -> list[RenderableType]:
+        """Return the heading and the question of a step, below the output that it is about, unless that is above."""
+        step = self.steps[number - 1]
+        parts: list[RenderableType] = [title(f"{number}/{len(self.steps)}  {step.heading}")]
+        if step.about and step.about != above:
+            parts += [*self._typed(step.about), self._output(step.about), ""]
+        return [*parts, words(step.question)] if step.question else parts
+
+    def _typed(self, command: str) -> list[RenderableType]:
+        lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
+        return [words(line, "embedding") for line in lines]
+
+    def _output(self, command: str, height: int | None = None) -> RenderableType:
+        """Return what a command prints, on so many lines at most."""
+        environment = self.environment | ({} if height is None else {"LINES": str(height)})
+
+        def print_it() -> None:
+            try:
+                self.run(with_text(command, self.text))
+            except EmbcliError as error:
+                self.failed = True
+                say_error(error)
+
+        lines = _printed(print_it, self.terminal, environment)
+        if height is not None and len(lines) > height:
+            lines[height - 1 :] = [f"… {len(lines) - height + 1:,} more lines"]
+        return Drawing([Text.from_ansi(line) for line in lines])
 
 
-def _show(*parts: RenderableType) -> None:
-    Output("table", None).show(Group(*parts))
+def _show_screen(parts: list[RenderableType]) -> None:
+    print(end="\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J", flush=True)
+    Output().show(Group(*parts))
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+class _Kept(io.BytesIO):
+    """What a command prints, as on a terminal or in a pipe."""
+
+    terminal = False
+
+    def isatty(self) -> bool:
+        return self.terminal
 
 
-@contextmanager
-def _isolated() -> Iterator[None]:
-    """Give a step an empty standard input and the default format, whatever is typed, piped in or set.
-
-    Its page is no longer than on a small screen, as some pages would take all of a larger one: words are around it.
-    """
-    stdin, environment = sys.stdin, dict(os.environ)
+def _printed(write: Callable[[], object], terminal: bool, environment: dict[str, str]) -> list[str]:
+    """Return the lines that a function prints; standard input is empty for it, and the default format is not set."""
+    streams, before = (sys.stdin, sys.stdout), dict(os.environ)
     suggesting = SUGGESTING.set(False)  # the words of a step say what to look at
-    os.environ["LINES"] = str(min(shutil.get_terminal_size().lines, _LINES))  # by LINES, or those of the terminal
     os.environ.pop("EMBCLI_FORMAT", None)
+    os.environ.update(environment)
+    kept = _Kept()
+    kept.terminal = terminal
     try:
-        with open(os.devnull) as sys.stdin:
-            yield
+        with open(os.devnull) as sys.stdin, io.TextIOWrapper(kept, "utf-8", write_through=True) as sys.stdout:
+            write()
+            return kept.getvalue().decode().removesuffix("\n").split("\n")
     finally:
         SUGGESTING.reset(suggesting)
-        sys.stdin = stdin
+        sys.stdin, sys.stdout = streams
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update(before)
+
+
+def _read_key() -> str:
+    """Return the key that is pressed, without waiting for Enter; "" at the end of input."""
+    try:
+        import termios
+        import tty
+    except ImportError:
+        import typer
+
+        return typer.getchar()
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin, termios.TCSADRAIN)  # keeps the keys that were pressed before
+        return os.read(sys.stdin.fileno(), 1).decode("latin-1").replace("\x04", "")
+    except OSError:  # the terminal is gone
+        return ""
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
