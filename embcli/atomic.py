@@ -20,10 +20,7 @@ PARTIAL = re.compile("[.]embcli-[0-9a-f]{12}[.]part")  # the names of unfinished
 
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces `path` at the end; an error removes it and keeps what is there.
-
-    `mode` are its permissions, from before the first byte on.
-    """
+    """Yield a new file that replaces `path` at the end; an error removes it and keeps what is there."""
     partial = path.with_name(f".embcli-{os.urandom(6).hex()}.part")
     try:
         with partial.open("xb") as file:

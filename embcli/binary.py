@@ -22,10 +22,7 @@ _SEEKING = Lock()  # the offset of a descriptor belongs to all threads
 
 
 class Binary:
-    """A regular file, open for reading at any offset.
-
-    Raises InputError for a file that cannot be opened or is not a regular file.
-    """
+    """A regular file, open for reading at any offset."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,13 +57,12 @@ class Binary:
         target, start = buffer.reshape(-1).view(np.uint8).data, 0
         try:
             for offset, length in zip(offsets, lengths, strict=True):
-                end = start + length
-                while start < end:
-                    count = _read_at(self.file.fileno(), target[start:end], offset + length - (end - start))
+                while length:
+                    count = _read_at(self.file.fileno(), target[start : start + length], offset)
                     if not count:
                         size = os.fstat(self.file.fileno()).st_size
                         raise self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
-                    start += count
+                    start, offset, length = start + count, offset + count, length - count
         except OSError as error:
             raise self.refused(str(error.strerror)) from None
 

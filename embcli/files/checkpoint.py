@@ -145,10 +145,7 @@ class Checkpoint:
 
     @cached_property
     def recipe(self) -> Recipe | None:
-        """How token rows become what the first block reads; None without a config.json that names the model's type.
-
-        Raises InputError if config.json cannot be read, or does not fit the tensors.
-        """
+        """How token rows become what the first block reads; None without a config.json that names the model's type."""
         if self._config_error:
             raise self._config_error
         roles = self.roles

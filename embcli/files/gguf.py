@@ -52,10 +52,7 @@ PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "
 
 
 def read(binary: Binary, _: Notes) -> Tensors:
-    """Return the tensors of a GGUF file and of the other parts of its model.
-
-    Raises InputError for a header that does not describe the file, and for missing parts.
-    """
+    """Return the tensors of a GGUF file and of the other parts of its model."""
     first, tensors = read_header(binary), {}
     paths = _parts(binary, first) if first.metadata.get("split.count", 1) != 1 else [binary.path]
     parts = [binary if path == binary.path else Binary(path) for path in paths]

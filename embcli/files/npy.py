@@ -1,7 +1,4 @@
-"""numpy's formats: .npy, one array, and .npz, a zip archive of arrays by name. Pickles in them are never read.
-
-Rows of an uncompressed array are read in place; a compressed array is read whole when it is needed.
-"""
+"""numpy's formats: .npy, one array, and .npz, a zip archive of arrays by name. Pickles in them are never read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """PyTorch's files of tensors (.pt, .pth, .bin): a zip archive of a pickle and of the tensors' numbers.
 
-Python's own unpickler, the one that is written in Python, reads the pickle with the few opcodes that torch.save writes,
-and with functions of this module for those of torch: nothing is imported or called because a file asks for it. Python's
-pickletools describes the opcodes, torch/_utils.py the arguments of the functions.
+Python's own unpickler reads the pickle with the few opcodes that torch.save writes, and with functions of this module
+for those of torch: nothing is imported or called because a file asks for it. Python's pickletools describes the
+opcodes, torch/_utils.py the arguments of the functions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
@@ -59,10 +60,7 @@ class _Weight(NamedTuple):
 
 
 def read(binary: Binary, _: Notes) -> Tensors:
-    """Return the tensors of a PyTorch file, named by the keys that lead to them, joined with dots.
-
-    Raises InputError for a file that torch.load refuses with `weights_only`, and for storages that are not in the file.
-    """
+    """Return the tensors of a PyTorch file, named by the keys that lead to them, joined with dots."""
     archive = opened_archive(binary, f"older than PyTorch 1.6; {_ADVICE}")
     members, listed = archive.NameToInfo, archive.infolist()
     folder = next((name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl")), None)
@@ -128,13 +126,20 @@ def _named_weights(whole: Any, name: str) -> dict[str, _Weight]:
 
 
 def _unpickled(data: bytes) -> Any:
-    """Return what a pickle describes; raises Malformed for a pickle of other things than tensors and plain values."""
     try:
         return _Unpickler(io.BytesIO(data), encoding="utf-8").load()
     except (Malformed, MemoryError):
         raise
     except Exception as error:  # of many kinds, for an argument, a stack or a call that is wrong
         raise Malformed(f"its pickle is damaged ({shortened(str(error) or type(error).__name__, 100)})") from None
+
+
+class _Checked(dict[Any, Any]):
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Refuse what makes a dictionary slow, or Python crash: numbers of one hash, tuples in tuples in tuples."""
+        if type(key) not in (str, int, float, bool, type(None)) or (type(key) is int and abs(key) >= 1 << 64):
+            raise Malformed("its pickle has a key that is neither text nor a number of 64 bits")
+        super().__setitem__(key, value)
 
 
 class _Unpickler(pickle._Unpickler):
@@ -145,51 +150,37 @@ class _Unpickler(pickle._Unpickler):
         code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _OPCODES.split())
     }
 
+    def load_empty_dictionary(self) -> None:
+        self.append(_Checked())  # type: ignore[attr-defined]
+
     def load_build(self) -> None:
         """Drop what else a state_dict has: the versions of its modules."""
         self.stack.pop()
         if not isinstance(self.stack[-1], dict):
             raise Malformed("its pickle changes a tensor that it has made")
 
-    def load_setitem(self) -> None:
-        _check_key(self.stack[-2])
-        pickle._Unpickler.dispatch[pickle.SETITEM[0]](self)  # type: ignore[arg-type]
-
-    def load_setitems(self) -> None:
-        for key in self.stack[::2]:
-            _check_key(key)
-        pickle._Unpickler.dispatch[pickle.SETITEMS[0]](self)  # type: ignore[arg-type]
-
-    dispatch |= {pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems}
+    dispatch |= {pickle.EMPTY_DICT[0]: load_empty_dictionary, pickle.BUILD[0]: load_build}
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a function, or the name of a dtype; raises Malformed for what torch.load refuses."""
         name = f"{module}.{name}".replace("__builtin__.", "builtins.")  # as Python 2 named it
-        storage, dtype, rebuilt = (each.fullmatch(name) for each in (_STORAGE, _DTYPE, _REBUILT))
         if name in _FUNCTIONS:
             return _FUNCTIONS[name]
-        if storage and storage[1] in _STORAGES:
-            return _STORAGES[storage[1]]
-        if dtype:
-            return dtype[1]
-        if rebuilt:  # a sparse, a quantised one or another one that has no plain rows
-            return lambda *_: _Weight(rebuilt[1], ())
+        if (found := _STORAGE.fullmatch(name)) and found[1] in _STORAGES:
+            return _STORAGES[found[1]]
+        if found := _DTYPE.fullmatch(name):
+            return found[1]
+        if found := _REBUILT.fullmatch(name):  # a sparse, a quantised one or another one that has no plain rows
+            return partial(lambda kind, *_: _Weight(kind, ()), found[1])
         if not _KIND.fullmatch(name):
             raise Malformed(f"it asks for {shortened(name)}, and embcli runs nothing of a file; {_ADVICE}")
         return None
 
     def persistent_load(self, described: Any) -> _Storage:
-        """Return the storage that a tensor refers to."""
         kind, dtype, key, location, count = described
         if kind != "storage" or not isinstance(key, str) or location == "meta":
             raise Malformed("its pickle refers to what is not a storage")
         return _Storage(key, dtype, _natural(count)[0] * _item_size(dtype))
-
-
-def _check_key(key: Any) -> None:
-    """Refuse what makes a dictionary slow, or Python crash: numbers of one hash, tuples in tuples in tuples."""
-    if type(key) not in (str, int, float, bool, type(None)) or (type(key) is int and abs(key) >= 1 << 64):
-        raise Malformed("its pickle has a key that is neither text nor a number of 64 bits")
 
 
 def _item_size(dtype: str) -> int:
@@ -221,7 +212,7 @@ def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *rest: 
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("collections.OrderedDict", "collections.Counter"), lambda *_: {}),
+    **dict.fromkeys(("collections.OrderedDict", "collections.Counter"), lambda *_: _Checked()),
     **dict.fromkeys(("builtins.set", "builtins.complex", "builtins.bytearray", "_codecs.encode"), lambda *_: None),
     **dict.fromkeys(("torch.device", "torch.serialization._get_layout", "torch.Size"), lambda *_: None),
     "torch.nn.parameter.Parameter": lambda weight, *_: weight,

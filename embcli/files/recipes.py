@@ -70,11 +70,7 @@ class Settings:
 
 
 def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the metadata of a GGUF file says, under the names of config.json; empty for another file.
-
-    >>> of_gguf({"general.architecture": "gemma3", "gemma3.embedding_length": 640})
-    {'model_type': 'gemma3_text', 'hidden_size': 640}
-    """
+    """Return what the metadata of a GGUF file says, under the names of config.json; empty for another file."""
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str):
         return {}
@@ -117,10 +113,7 @@ def recipe_of(
     roles: Collection[str],  # those of matrices that there are
     part: Part | None,
 ) -> Recipe | None:
-    """Return how token rows become what the first block reads; None if nothing names the model's type.
-
-    Raises InputError if config.json does not fit the tensors.
-    """
+    """Return how token rows become what the first block reads; None if nothing names the model's type."""
     model = settings.values.get("model_type")
     if not isinstance(model, str):
         return None

@@ -60,10 +60,7 @@ class Roles:
 
 
 def resolve(tensors: Tensors, said: Mapping[str, Any], chosen: str | None = None) -> Roles:
-    """Return the roles of tensors; `said` is a config.json, and `chosen` names a token matrix.
-
-    Raises InputError if the token matrix is unknown.
-    """
+    """Return the roles of tensors; `said` is a config.json, and `chosen` names a token matrix."""
     text_model = next((name for key, name in _MIXED.items() if isinstance(said.get(key), dict)), "")
     half = None if text_model else _half(said)
     config = dict(said)
@@ -237,10 +234,7 @@ def _shared_parts(tensor: Tensor, other: Tensor) -> int:
 
 
 def equal_rows(first: Tensor, second: Tensor) -> int:
-    """Return how many rows of two matrices were compared and are equal; 0 if any differs.
-
-    Of large matrices, rows spread over the whole matrix are compared.
-    """
+    """Return how many rows of two matrices were compared and are equal; 0 if any differs."""
     if first.shape != second.shape or first.dtype != second.dtype:
         return 0
     rows, dim = first.shape

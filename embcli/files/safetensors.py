@@ -47,10 +47,7 @@ def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[st
 
 
 def read(binary: Binary, _: Notes) -> Tensors:
-    """Return the tensors of a file in the order of their bytes; raises InputError unless these fill the file.
-
-    No file is accepted that the safetensors library refuses.
-    """
+    """Return the tensors of a file in the order of their bytes; raises InputError unless these fill the file."""
     try:
         length = int.from_bytes(binary.read(0, 8), "little")
         if binary.size < 8 + length:

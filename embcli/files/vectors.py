@@ -1,7 +1,4 @@
-"""Word vectors: text with one word and its numbers per line (GloVe, word2vec, fastText), and word2vec's binary form.
-
-An index says where the rows begin; one pass over the file makes it.
-"""
+"""Word vectors: text with one word and its numbers per line (GloVe, word2vec, fastText), and word2vec's binary form."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ class Index:
 
 
 def read(binary: Binary, notes: Notes) -> Tensors:
-    """Return word vectors as one matrix, whose rows stand for the file's own words.
-
-    Raises InputError for lines with different numbers of numbers, and for a first line with wrong sizes.
-    """
+    """Return word vectors as one matrix, whose rows stand for the file's own words."""
     match = _SIZES.match(binary.read(0, 64))
     start, sizes = (match.end(), (int(match[1]), int(match[2]))) if match else (0, None)
     if binary.size >= LARGE:
@@ -83,10 +77,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
 
 
 def _looks_like_text(sample: bytes) -> bool:
-    """Return whether bytes are lines of text; binary numbers nearly always have a byte that text never has.
-
-    Words before decimal numbers may have any byte.
-    """
+    """Return whether bytes are lines of text; binary numbers nearly always have a byte that text never has."""
     sample, words = _WORD.subn(b"", sample)
     if words:
         sample = sample[: sample.rfind(b"\n") + 1]  # the last line may be cut within its word
@@ -96,8 +87,7 @@ def _looks_like_text(sample: bytes) -> bool:
 def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index:
     """Index lines of a word and its numbers from offset `start` on.
 
-    Without `sizes`, V and D of a first line, D is that of the first word. Raises InputError for a line with another
-    number of numbers, and for another number of lines.
+    Without `sizes`, V and D of a first line, D is that of the first word.
     """
     dim, first, place, end = sizes[1] if sizes else 0, 2 if sizes else 1, start, start
     starts, lengths, words = array("q"), array("q"), []
@@ -143,10 +133,7 @@ def _length_of_word(binary: Binary, line: bytes, number: str, dim: int) -> int:
 
 
 def _of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
-    """Index V rows of a word, a space and D float32 numbers; a newline may follow each row.
-
-    Raises InputError if the file is shorter or longer than that.
-    """
+    """Index V rows of a word, a space and D float32 numbers; a newline may follow each row."""
     count, dim = sizes
     if dim < 1 or not 0 < count <= (binary.size - start) // (4 * dim + 1):
         raise binary.refused(
