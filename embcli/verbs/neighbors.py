@@ -16,7 +16,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Watch, unwatched
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import Metric, check_choice, check_top
-from embcli.records import FieldType, Names, Piece, Records, run_of
+from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt, distinct, select
 from embcli.text import lines_of, parse_ids
@@ -57,7 +57,6 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
     layer: Layer
     encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
     origin: Origin
-    run: dict[str, Any]
 
     @cached_property
     def ids(self) -> np.ndarray:
@@ -74,71 +73,97 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
 
     def records(self) -> Records:
         """Return the neighbours as data: query, rank, ID, token and score of each."""
+        lengths = [len(ranking.ids) for ranking in self.search.rankings]
+        numbers = np.repeat(np.arange(len(lengths)), lengths)
+        ranks = np.concatenate([np.arange(1, length + 1) for length in lengths])
+
+        def values(index: np.ndarray, names: Names) -> dict[str, Any]:
+            ids = self.ids[index]
+            return {
+                "query": numbers[index],
+                "rank": ranks[index],
+                "id": ids,
+                "token": list(map(token_text, self.tokens(ids))) if "token" in names else [],
+                "score": self.scores[index],
+            }
+
+        queries = [
+            {
+                "ids": query.ids.tolist(),
+                "plus": [ids.tolist() for ids in query.plus],
+                "minus": [ids.tolist() for ids in query.minus],
+            }
+            for query in self.queries
+        ]
+        found = self.search
+        run = {
+            **run_of(self.encoding, **self.origin.document()),
+            "metric": self.metric,
+            "queries": queries,
+            "searched": found.searched,
+            "not_finite": len(found.not_finite),
+            "zero": len(found.zero),
+        }
         token: dict[str, FieldType] = {"token": str} if self.encoding else {}
         fields: dict[str, FieldType] = {"query": int, "rank": int, "id": int, **token, "score": float}
-        return Records(self.run, "neighbors", len(self.ids), fields, self._pieces)
-
-    def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
-        for number, ranking in enumerate(self.search.rankings):
-            for start in range(0, len(ranking.ids), _PIECE):
-                ids = ranking.ids[start : start + _PIECE]
-                values = {
-                    "query": np.full(len(ids), number),
-                    "rank": np.arange(start + 1, start + 1 + len(ids)),
-                    "id": ids,
-                    "token": list(map(token_text, self.tokens(ids))) if "token" in fields else [],
-                    "score": ranking.scores[start : start + _PIECE],
-                }
-                yield Piece(len(ids), {name: values[name] for name in fields})
+        return Records(run, "neighbors", len(ranks), fields, in_pieces(len(ranks), _PIECE, values))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import left_out, words
         from embcli.verbs.parts import origin_lines
 
         queries = Excerpt.ends(_MOST_QUERIES, len(self.queries))
-        parts = [self._part(number) for number in queries.places.tolist()]
-        for part in parts:
-            yield from part
+        for number in queries.places.tolist():
+            yield from self._part(number)
             yield ""
         of_all = f" of {self.layer.shape[0]:,}" if self.search.searched < self.layer.shape[0] else ""
         yield words(f"Searched {counted(self.search.searched, 'row')}{of_all}.")
         kinds = {"with NaN or infinity": self.search.not_finite, "of zeros, without a direction": self.search.zero}
         for what, ids in kinds.items():
             if len(ids):
-                first = ", ".join(map(str, ids[:_MOST_TERMS].tolist())) + (", …" if len(ids) > _MOST_TERMS else "")
+                first = ", ".join([*map(str, ids[:_MOST_TERMS]), *["…"] * (len(ids) > _MOST_TERMS)])
                 yield words(f"Left out: {counted(len(ids), 'row')} {what}: {first}")
         if missing := left_out(queries.missing("query", np.arange(1, len(self.queries) + 1), "queries")):
             yield words(missing)
         yield from origin_lines(self.origin)
 
-    def _part(self, number: int) -> list[RenderableType]:
-        """Return the neighbours of a query, below its tokens."""
+    def _part(self, number: int) -> Iterator[RenderableType]:
+        """Yield the neighbours of a query, below its tokens."""
         from embcli.page import Label, Matrix, Values, left_out, ruled, title, words, written
         from embcli.verbs.parts import token_label
 
-        query, ranking = self.queries[number], self.search.rankings[number]
-        part: list[RenderableType] = [title(f"Nearest to {self._in_words(number)} by {_METRICS[self.metric]}")]
+        query, ranking, precision = self.queries[number], self.search.rankings[number], self.style.precision
+        named = f"vector {number + 1:,}" if query.vector is not None else ""
+        for sign, terms in (("", [query.ids] if not named else []), (" - ", query.minus), (" + ", query.plus)):
+            for ids in terms:
+                tokens = zip(map(shown, self.tokens(ids[:_MOST_TERMS])), ids.tolist(), strict=False)
+                each = [f"{token} ({row})" if token else f"ID {row}" for token, row in tokens]
+                each += [f"{len(ids) - _MOST_TERMS:,} more"] if len(ids) > _MOST_TERMS else []
+                named += sign + ", ".join(each)
+        yield title(f"Nearest to {named} by {_METRICS[self.metric]}")
         if len(query.ids) > 1:
-            part.append(words(f"The query is the mean of {len(query.ids):,} rows."))
+            yield words(f"The query is the mean of {len(query.ids):,} rows.")
         if not len(ranking.ids):
-            return [*part, words("No other rows.")]
+            yield words("No other rows.")
+            return
         rows = Excerpt.ends(_MOST_ROWS, len(ranking.ids))
         ids, scores = ranking.ids[rows.places], ranking.scores[rows.places]
         labels = [
             Label("rank", rows.places + 1),
             *([] if self.encoding is None else [token_label(self.tokens(ids))]),
             Label("ID", ids),
-            Label("distance" if self.metric == "l2" else "score", written(scores, self.style.precision)),
+            Label("distance" if self.metric == "l2" else "score", written(scores, precision)),
         ]
         missing = rows.missing("rank", np.arange(1, len(ranking.ids) + 1))
-        if not self.style.heat:
-            part.append(ruled([*labels, self._bars(number, scores)], gaps=rows.gaps))
-            return [*part, words(left_out(missing))] if missing else part
-        labels = [replace(label, cells=["query" if label.header == "rank" else "", *label.cells]) for label in labels]
-        values = np.concatenate([self.vectors[number][None], self.layer.rows(ids)]).astype(np.float32)
-        columns, gaps, precision = np.arange(values.shape[1]), [gap + 1 for gap in rows.gaps], self.style.precision
-        heat = Matrix(labels, [Values(values)], columns, gaps, heat=True, precision=precision, rows_left_out=missing)
-        return [*part, heat]
+        if self.style.heat:
+            labels = [replace(each, cells=["query" if each.header == "rank" else "", *each.cells]) for each in labels]
+            values = np.concatenate([self.vectors[number][None], self.layer.rows(ids)]).astype(np.float32)
+            columns, gaps = np.arange(values.shape[1]), [gap + 1 for gap in rows.gaps]
+            yield Matrix(labels, [Values(values)], columns, gaps, heat=True, precision=precision, rows_left_out=missing)
+            return
+        yield ruled([*labels, self._bars(number, scores)], gaps=rows.gaps)
+        if missing:
+            yield words(left_out(missing))
 
     def _bars(self, number: int, shown: np.ndarray) -> Label:
         """Return a bar for each score on the scale of its metric, whose ends are the header: the longer, the nearer.
@@ -157,21 +182,6 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         low, high = (f"{end:.3g}" for end in (nothing, full))
         bars = [words(bar(share, _BAR) if share > 0 else "", "embedding") for share in shares.tolist()]
         return Label(f"{low}{high:>{_BAR - len(low)}}", bars, "left", minimum=_BAR)
-
-    def _in_words(self, number: int) -> str:
-        """Return the tokens and IDs of a query."""
-        query = self.queries[number]
-        if query.vector is not None:
-            return f"vector {number + 1:,}"
-        terms = [("", query.ids), *((" - ", ids) for ids in query.minus), *((" + ", ids) for ids in query.plus)]
-        text = ""
-        for sign, ids in terms:
-            first = ids[:_MOST_TERMS]
-            tokens = zip(map(shown, self.tokens(first)), first.tolist(), strict=True)
-            named = [f"{token} ({each})" if token else f"ID {each}" for token, each in tokens]
-            named += [f"{len(ids) - len(first):,} more"] if len(ids) > len(first) else []
-            text += sign + ", ".join(named)
-        return text
 
 
 def neighbors(
@@ -192,81 +202,51 @@ def neighbors(
     check_choice("metric", metric, get_args(Metric))
     check_top(top)
     encoding, (size, _) = source.encoding, shape_of(source, "token")
-    among = _rows_to_search(match, rows, encoding, size)
+    among = None if rows is None and match is None else distinct(select(rows, size, "row"))[0]
+    if match is not None and among is not None:
+        try:
+            pattern = re.compile(match)
+        except re.error as error:
+            message = f"match {match[:60]!r} is not a regular expression: {error}"
+            raise InputError(message, parameters=("match",)) from None
+        if encoding is None:
+            message = f"match {match[:40]!r} needs tokens, and these rows stand for no known tokens"
+            raise InputError(message, parameters=("match",))
+        texts = map(token_text, tokens_of(among, encoding))
+        among = among[[text is not None and bool(pattern.search(text)) for text in texts]]
     layers = source.open({"token": None})
     layer = layers["token"]
     vectors = [_vector(query, number, layer, metric) for number, query in enumerate(queries, 1)]
     excluded = [np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries]
     k = min(top, max(size if among is None else len(among), 1))
     search = nearest(layer, vectors, k, metric, among, excluded, watch)
-    run = {
-        **run_of(encoding, **layers.origin.document()),
-        "metric": metric,
-        "queries": [_document(query) for query in queries],
-        "searched": search.searched,
-        "not_finite": len(search.not_finite),
-        "zero": len(search.zero),
-    }
-    return Neighbors(metric, queries, vectors, search, layer, encoding, layers.origin, run, notes=source.notes)
-
-
-def _document(query: Query) -> dict[str, list[Any]]:
-    plus, minus = ([ids.tolist() for ids in terms] for terms in (query.plus, query.minus))
-    return {"ids": query.ids.tolist(), "plus": plus, "minus": minus}
-
-
-def _rows_to_search(match: str | None, rows: str | None, encoding: Encoding | None, size: int) -> np.ndarray | None:
-    """Return the rows that may be answers, (n,) int64 ascending; None for all."""
-    if rows is None and match is None:
-        return None
-    ids, _ = distinct(select(rows, size, "row"))
-    if match is None:
-        return ids
-    try:
-        pattern = re.compile(match)
-    except re.error as error:
-        message = f"match {match[:60]!r} is not a regular expression: {error}"
-        raise InputError(message, parameters=("match",)) from None
-    if encoding is None:
-        message = f"match {match[:40]!r} needs tokens, and these rows stand for no known tokens"
-        raise InputError(message, parameters=("match",))
-    texts = map(token_text, tokens_of(ids, encoding))
-    return ids[[text is not None and bool(pattern.search(text)) for text in texts]]
+    return Neighbors(metric, queries, vectors, search, layer, encoding, layers.origin, notes=source.notes)
 
 
 def _vector(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:
     """Return the vector of a query, (D,) float64; queries count from 1."""
-    if query.vector is not None:
-        vector = query.vector.astype(np.float64)
-    else:
-        unit = metric == "cosine" and bool(query.plus or query.minus)
-        vector = _mean_of_rows(query.ids, layer, metric, unit)
-        for sign, terms in ((1, query.plus), (-1, query.minus)):
-            for ids in terms:
-                vector += sign * _mean_of_rows(ids, layer, metric, unit)
+
+    def without_direction(what: str) -> InputError:
+        return InputError(f"{what} is zero and has no direction; use metric dot or l2", parameters=("metric",))
+
+    vector = np.zeros(layer.shape[1]) if query.vector is None else query.vector.astype(np.float64)
+    terms = [] if query.vector is not None else [(1, query.ids)]
+    for sign, ids in (*terms, *((1, each) for each in query.plus), *((-1, each) for each in query.minus)):
+        rows = layer.rows(ids)
+        not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(not_finite):
+            raise InputError(f"row {int(ids[not_finite[0]])} contains NaN or infinity and has no neighbours")
+        term = rows.astype(np.float64).mean(axis=0)
+        norm = float(np.linalg.norm(term))
+        if metric == "cosine" and not norm:
+            many = f"the mean of rows {', '.join(map(str, ids[:8]))}"
+            raise without_direction(f"row {int(ids[0])}" if len(ids) == 1 else many)
+        vector += sign * (term / norm if metric == "cosine" and (query.plus or query.minus) else term)
     if not np.isfinite(vector).all():
         raise InputError(f"query {number:,} contains NaN or infinity and has no neighbours")
     if metric == "cosine" and not vector.any():
-        raise _no_direction(f"query {number:,}")
+        raise without_direction(f"query {number:,}")
     return vector
-
-
-def _mean_of_rows(ids: np.ndarray, layer: Layer, metric: Metric, unit: bool) -> np.ndarray:
-    """Return the mean of some rows, (D,) float64; of length 1 if `unit`."""
-    rows = layer.rows(ids)
-    not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if len(not_finite):
-        raise InputError(f"row {int(ids[not_finite[0]])} contains NaN or infinity and has no neighbours")
-    term: np.ndarray = rows.astype(np.float64).mean(axis=0)
-    norm = float(np.linalg.norm(term))
-    if metric == "cosine" and not norm:
-        many = f"the mean of rows {', '.join(map(str, ids[:8]))}"
-        raise _no_direction(f"row {int(ids[0])}" if len(ids) == 1 else many)
-    return term / norm if unit else term
-
-
-def _no_direction(what: str) -> InputError:
-    return InputError(f"{what} is zero and has no direction; use metric dot or l2", parameters=("metric",))
 
 
 def queries_of_tokens(
@@ -278,22 +258,19 @@ def queries_of_tokens(
     that a layer of `rows` rows does not have.
     """
     check_ids(tokens, rows, grows=False)
-    added = tuple(_term_ids(term, "plus", encoding, rows) for term in plus)
-    subtracted = tuple(_term_ids(term, "minus", encoding, rows) for term in minus)
+    terms: dict[str, tuple[np.ndarray, ...]] = {}
+    for parameter, given in (("plus", plus), ("minus", minus)):
+        terms[parameter] = tuple(parse_ids(each) if encoding is None else encoding.encode(each) for each in given)
+        for term, ids in zip(given, terms[parameter], strict=True):
+            if not len(ids):
+                raise InputError(f"{parameter} {term[:40]!r} has no tokens", parameters=(parameter,))
+            check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, grows=False)
     sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(tokens.starts.tolist())]
     empty = next((number for number, ids in enumerate(sequences, 1) if not len(ids)), None)
     if empty is not None or not sequences:
         where = f"line {empty:,} has" if tokens.many and empty else "the input has"
         raise InputError(f"{where} no tokens, so there are no neighbours")
-    return [Query(ids, added, subtracted) for ids in sequences]
-
-
-def _term_ids(term: str, parameter: str, encoding: Encoding | None, rows: int) -> np.ndarray:
-    ids = parse_ids(term) if encoding is None else encoding.encode(term).astype(np.int64)
-    if not len(ids):
-        raise InputError(f"{parameter} {term[:40]!r} has no tokens", parameters=(parameter,))
-    check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, grows=False)
-    return ids
+    return [Query(ids, terms["plus"], terms["minus"]) for ids in sequences]
 
 
 def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
@@ -313,36 +290,36 @@ def vectors_in_lines(text: str, dim: int) -> np.ndarray:
     Of an object the vector `input` is taken, or the only one there is. Numbers become float32, the dtype that `lookup`
     writes. Raises InputError for anything else, with its line number.
     """
-    lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if line.strip()]
-    if not lines:
-        raise InputError("vector has no vectors; it takes a JSON array of numbers per line", parameters=("vector",))
-    return np.stack([_parsed(line, number, dim) for number, line in lines])
-
-
-def _parsed(line: str, number: int, dim: int) -> np.ndarray:
     import orjson
 
-    def refused(problem: str) -> InputError:
-        return InputError(f"line {number:,} of vector {problem}", parameters=("vector",))
-
-    try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise refused(f"is not valid JSON: {error}") from None
-    if isinstance(value, dict):
-        vectors = value.get("vectors")
-        vectors = vectors if isinstance(vectors, dict) else {}
-        if "input" not in vectors and len(vectors) != 1:
-            raise refused("has no vectors.input")
-        value = vectors["input"] if "input" in vectors else next(iter(vectors.values()))
-    if not isinstance(value, list) or not all(type(each) in (int, float) for each in value):
-        has_null = isinstance(value, list) and None in value
-        what = "an array that contains null or NaN" if has_null else "no array of numbers"
-        raise refused(f"contains {what}; it takes D = {dim:,} numbers")
-    if len(value) != dim:
-        raise refused(f"has {len(value):,} numbers, and rows have D = {dim:,}")
-    with np.errstate(over="ignore"):
-        vector = np.array(value, np.float64).astype(np.float32)
-    if not np.isfinite(vector).all():
-        raise refused("contains a number out of the range of float32")
-    return vector
+    vectors = []
+    for number, line in enumerate(lines_of(text), 1):
+        if not line.strip():
+            continue
+        value: Any = None
+        problem = ""
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            problem = f"is not valid JSON: {error}"
+        if isinstance(value, dict):
+            named = value.get("vectors")
+            named = named if isinstance(named, dict) else {}
+            problem = "" if "input" in named or len(named) == 1 else "has no vectors.input"
+            value = named.get("input", next(iter(named.values()), None))
+        if not problem and not (isinstance(value, list) and all(type(each) in (int, float) for each in value)):
+            has_null = isinstance(value, list) and None in value
+            what = "an array that contains null or NaN" if has_null else "no array of numbers"
+            problem = f"contains {what}; it takes D = {dim:,} numbers"
+        elif not problem and len(value) != dim:
+            problem = f"has {len(value):,} numbers, and rows have D = {dim:,}"
+        with np.errstate(over="ignore"):
+            vector = np.array([] if problem else value, np.float64).astype(np.float32)
+        if not np.isfinite(vector).all():
+            problem = "contains a number out of the range of float32"
+        if problem:
+            raise InputError(f"line {number:,} of vector {problem}", parameters=("vector",))
+        vectors.append(vector)
+    if not vectors:
+        raise InputError("vector has no vectors; it takes a JSON array of numbers per line", parameters=("vector",))
+    return np.stack(vectors)
