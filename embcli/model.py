@@ -380,7 +380,7 @@ class Model:
         special: bool = False,
         batch_size: int = 8,
         max_length: int = 4,
-        stride: int = 4,
+        stride: int | None = None,
         shuffle: bool = False,
         keep_last: bool = False,
         index: int | None = None,

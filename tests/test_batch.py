@@ -107,7 +107,7 @@ def test_batches_are_those_of_a_plain_script(
 def test_npy_of_all_batches_of_a_text_is_the_plain_scripts(tmp_path: Path, stride: int, flags: list[str]) -> None:
     text, out = tmp_path / "text.txt", tmp_path / "out.npy"
     text.write_text(OPENING)
-    run.ok("batch", str(text), "--dim", "16", "--stride", str(stride), *flags, "--all", "-o", str(out))
+    run.ok("batch", "--file", str(text), "--dim", "16", "--stride", str(stride), *flags, "--all", "-o", str(out))
     ids = embcli.seeded().tokenize(OPENING).tokens.ids.tolist()
     split = {"batch_size": 8, "max_length": 4, "stride": stride}
     split |= {"shuffle": "--shuffle" in flags, "keep_last": "--keep-last" in flags}
@@ -210,13 +210,27 @@ def test_chosen_columns_are_those_of_the_whole() -> None:
         (("--all", "--index", "1", "--ids", "1"), "--all and --index"),
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "csv"), "cannot be written as csv"),
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "tsv"), "cannot be written as tsv"),
-        (("Every effort moves you",), "echo 'Every effort moves you' | embcli batch -"),
-        (("x" * 5000,), "there is no file"),
-        (("the-verdict.txt",), "there is no file 'the-verdict.txt'\n"),
+        (("Every effort moves you",), "need at least 5 tokens (--max-length 4 and one more), got 4"),
     ],
 )
 def test_what_makes_no_batch_is_refused(arguments: tuple[str, ...], message: str) -> None:
     assert message in run.refused("batch", *arguments)
+
+
+def test_a_text_is_an_argument_a_file_or_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "Every effort moves you, and so on. " * 9
+    Path("my book.txt").write_text(text)
+    wanted = run.ok("batch", text, "--dim", "3").out
+    assert wanted == run.ok("batch", "--file", "my book.txt", "--dim", "3").out
+    assert wanted == run.ok("batch", "--dim", "3", stdin=text).out == run.ok("batch", "-", "--dim", "3", stdin=text).out
+    told = "'my book.txt' is a file; TEXT is the text itself\nfor its text: embcli batch --file 'my book.txt'\n"
+    assert run.refused("batch", "my book.txt") == f"embcli: {told}"
+
+
+def test_samples_follow_one_another_unless_a_stride_is_given() -> None:
+    words = ("batch", "--ids", "0:40", "--max-length", "6", "--vocab", "50", "--dim", "2", "--batch-size", "3")
+    assert run.ok(*words).out == run.ok(*words, "--stride", "6").out != run.ok(*words, "--stride", "4").out
 
 
 # --- on a page ------------------------------------------------------------------------------------------------------

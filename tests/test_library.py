@@ -66,7 +66,7 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
         lambda *_: embcli.seeded(vocab=6, dim=4, context_length=3).positions("rotary"),
     ),
     "batch": (
-        "batch,{2},--batch-size,2,--dim,3,--shuffle",
+        "batch,--file,{2},--batch-size,2,--dim,3,--shuffle",
         lambda *_: embcli.seeded(dim=3).batch("Every effort moves you, and so on. " * 9, batch_size=2, shuffle=True),
     ),
     "neighbors": (

@@ -258,7 +258,6 @@ def test_rows() -> None:
     ("words", "reason"),
     [
         (["--ids", "1,2", "--merges"], "only a text becomes tokens by merges or by several encodings; leave out --ids"),
-        (["x", "--draw"], "--draw draws the trees of --merges; give both"),
         (["x", "--merges", "-f", "npy"], "npy"),
     ],
 )

@@ -22,7 +22,7 @@ from embcli.cli.output import Output
 from embcli.cli.output import output as output_for
 from embcli.cli.text import read, read_ids
 from embcli.errors import InputError
-from embcli.formats import VIEWS, able
+from embcli.formats import VIEWS, Kind, able
 from embcli.names import __version__
 from embcli.selection import select
 
@@ -142,22 +142,13 @@ def tokenize(
 
     given_names = encoding or [names.DEFAULT_ENCODING]
     several = [name for each in given_names for name in ([each] if os.access(each, os.F_OK) else each.split(","))]
-    if draw and not merges:
-        raise InputError("--draw draws the trees of --merges; give both")
+    merges = merges or draw
     if merges and len(several) > 1:
         raise InputError("--merges and --encoding with several names are two pages; give one of them")
     if ids is not None and (merges or len(several) > 1):
         raise InputError("only a text becomes tokens by merges or by several encodings; leave out --ids")
-    out = output_for(
-        "list" if merges or len(several) > 1 else "tokens",
-        format,
-        output,
-        color,
-        width,
-        theme,
-        reads=(file, *several),
-        pages={"--draw": draw},
-    )
+    kind: Kind = "list" if merges or len(several) > 1 else "tokens"
+    out = output_for(kind, format, output, color, width, theme, reads=(file, *several), pages={"--draw": draw})
     given = read(text, file, ids, lines, 'embcli tokenize "Every effort moves you"')
     if len(several) > 1:
         return out.write(tokenizers(given, several, special=special, notes=PrintedNotes()))
@@ -185,17 +176,18 @@ def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output
 
 @command(
     "Text",
-    "embcli batch the-verdict.txt  # the first batch, as in the chapter",
-    'echo "Every effort moves you forward" | embcli batch --batch-size 1 --dim 3  # every number of a short text',
-    "embcli batch the-verdict.txt --shuffle --all -o input.npy  # all batches, shuffled, for the next program",
+    "embcli batch --file the-verdict.txt  # the first batch, as in the chapter",
+    'embcli batch "Every effort moves you forward" --batch-size 1 --dim 3  # every number of a short text',
+    "embcli batch --file the-verdict.txt --shuffle --all -o input.npy  # all batches, shuffled, for the next program",
 )
 def batch(
-    file: o.TextFile = None,
+    text: o.Text = None,
+    file: o.File = None,
     ids: o.Ids = None,
     special: o.Special = False,
     batch_size: o.BatchSize = 8,
     max_length: o.MaxLength = 4,
-    stride: o.Stride = 4,
+    stride: o.Stride = None,
     shuffle: o.Shuffle = False,
     keep_last: o.KeepLast = False,
     index: o.Index = None,
@@ -220,18 +212,16 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
+    reads = file, encoding
     out = output_for(
-        "batches",
-        *(format, output, color, width, theme, precision, heat),
-        reads=(file, encoding),
-        pages={"--draw": draw},
+        "batches", format, output, color, width, theme, precision, heat, reads=reads, pages={"--draw": draw}
     )
-    if file is not None and str(file) != "-" and not os.access(file, os.F_OK):
-        quoted = shlex.quote(str(file)[:60])
-        raise InputError(f"there is no file {str(file)[:60]!r}", f"for a text: echo {quoted} | embcli batch -")
+    if text is not None and len(text) < 256 and Path(text).is_file():
+        hint = f"for its text: embcli batch --file {shlex.quote(text)}"
+        raise InputError(f"{text[:60]!r} is a file; TEXT is the text itself", hint)
     model = opened(None, encoding, None, vocab, dim, context_length, seed, no_cache)
     result = model.batch(
-        read(None, file, ids, example="embcli batch the-verdict.txt"),
+        read(text, file, ids, example='embcli batch "Every effort moves you forward" --batch-size 1'),
         special=special,
         batch_size=batch_size,
         max_length=max_length,
@@ -296,12 +286,9 @@ def lookup(
     Token rows + position rows = input embeddings, which the model reads.
     """
     matrices = _names(show)
+    reads, pages = (file, path, encoding), {"--trace": trace is not None, "--draw": draw}
     out = output_for(
-        "embeddings",
-        *(format, output, color, width, theme, precision, heat),
-        reads=(file, path, encoding),
-        show=matrices,
-        pages={"--trace": trace is not None, "--draw": draw},
+        "embeddings", format, output, color, width, theme, precision, heat, reads=reads, show=matrices, pages=pages
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     tokens = model.tokens(read(text, file, ids, lines), special)
@@ -428,17 +415,9 @@ def positions(
     """
     chosen, named = kind_and_path(named_kind, named, kind)
     path = one_path(named, path)
+    limits = {"--kind relative": able("batches")} if chosen == "relative" and not similarity else {}
     out = output_for(
-        "embeddings",
-        format,
-        output,
-        color,
-        width,
-        theme,
-        precision,
-        heat,
-        reads=(path, encoding),
-        limits={"--kind relative": able("batches")} if chosen == "relative" and not similarity else {},
+        "embeddings", format, output, color, width, theme, precision, heat, reads=(path, encoding), limits=limits
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     result = model.positions(
@@ -492,11 +471,9 @@ def weights(
     if map and heat:
         raise InputError("--map is a picture in colours already; leave out --heat")
     path = one_path(named, path)
+    reads, pages = (path, encoding), {"--map": map}
     out = output_for(
-        "embeddings",
-        *(format, output, color, width, theme, precision, heat or map),
-        reads=(path, encoding),
-        pages={"--map": map},
+        "embeddings", format, output, color, width, theme, precision, heat or map, reads=reads, pages=pages
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     numbered, (size, dim) = model.numbered(rows, layer), shape_of(model.source, layer)

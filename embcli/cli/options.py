@@ -88,7 +88,6 @@ _FORMATS = tuple(formats.FORMATS)
 # What is given.
 Text = Annotated[str | None, _argument("TEXT", "Text to use; omit it or pass - to read standard input.")]
 ComparedText = Annotated[str | None, _argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1.")]
-TextFile = Annotated[Path | None, _argument("FILE", "A file with the text; omit it or pass - to read standard input.")]
 Words = Annotated[list[str] | None, _argument("WORD", "A term, field or format of a page.", autocompletion=_words)]
 GivenIds = Annotated[list[str] | None, _argument("IDS", "Token IDs: 6109 3626, or 6109,3626.")]
 CommandWords = Annotated[list[str] | None, _argument("COMMAND", "Such as lookup.")]
@@ -120,7 +119,7 @@ Encodings = Annotated[
 ]
 BatchSize = Annotated[int, _input("Samples in a batch.", "B")]
 MaxLength = Annotated[int, _input("Tokens in a sample.", "T")]
-Stride = Annotated[int, _input("Tokens from one sample to the next.", "N")]
+Stride = Annotated[int | None, _input("Tokens from one sample to the next.", "N", "--max-length")]
 Shuffle = Annotated[bool, _input("Shuffle the samples.", "--shuffle")]
 KeepLast = Annotated[bool, _input("Keep the last batch even if incomplete.", "--keep-last")]
 Index = Annotated[int | None, _input("Which batch, counted from 0.", "K", "0")]

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -139,7 +139,7 @@ def output(
     reads: Iterable[str | Path | None] = (),
     show: tuple[str, ...] | None = None,
     pages: dict[str, bool] | None = None,
-    limits: dict[str, tuple[str, ...]] | None = None,
+    limits: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Output:
     """Return the output for a kind of result; nothing is opened yet.
 
@@ -155,7 +155,7 @@ def output(
     chosen = chosen_format(kind, format, file, default)
     views = {"--width": width is not None, "--heat": heat, **(pages or {})}
     limited = {flag: VIEWS for flag, is_given in views.items() if is_given} | ({"--theme": PICTURES} if theme else {})
-    for flag, formats in (limited | (limits or {})).items():
+    for flag, formats in {**limited, **(limits or {})}.items():
         if chosen not in formats:
             example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")

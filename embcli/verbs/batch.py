@@ -190,7 +190,7 @@ def batch(
     *,
     batch_size: int = 8,
     max_length: int = 4,
-    stride: int = 4,
+    stride: int | None = None,
     shuffle: bool = False,
     keep_last: bool = False,
     index: int | None = None,
@@ -204,6 +204,7 @@ def batch(
     Raises InputError for options that make no batch, for a text without such a batch, for a model that is not seeded,
     for an ID without a row, and for columns out of range.
     """
+    stride = max_length if stride is None else stride
     for name, value in (("batch_size", batch_size), ("max_length", max_length), ("stride", stride)):
         if not 1 <= value < 2**31:
             raise InputError(f"{name} must be at least 1 and below 2**31, not {str(value)[:20]}", parameters=(name,))

@@ -177,7 +177,7 @@ def npy(folder: Path, size: float, runs: int, long: bool = False) -> Case:
 def batches(folder: Path, size: float, runs: int, long: bool = False) -> Case:
     """Return the case of so many MB of text in batches, as the chapter has them, to a file of vectors."""
     text, target = text_file(folder, int(size * 1e6)), folder / "out"
-    ours = embcli(f"batch {text} --all -o {target}-ours.npy")
+    ours = embcli(f"batch --file {text} --all -o {target}-ours.npy")
     plain = script("batch", str(text), f"{target}-plain.npy")
     return Case(f"{size:g} MB in batches to npy", ours, plain, 0.5, runs=runs, long=long, text=int(size * 1e6))
 
