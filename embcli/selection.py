@@ -35,23 +35,6 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
     return np.concatenate([np.arange(each.start, each.stop) for each in ranges])
 
 
-def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct IDs, ascending, and the place of each ID among them; `numpy.unique` would load numpy.ma.
-
-    >>> import numpy as np
-    >>> unique, places = distinct(np.array([5, 2, 5]))
-    >>> unique.tolist(), places.tolist()
-    ([2, 5], [1, 0, 1])
-    """
-    import numpy as np
-
-    ordered = np.sort(ids)
-    first = np.ones(len(ordered), bool)
-    first[1:] = ordered[1:] != ordered[:-1]
-    unique = ordered[first]
-    return unique, np.searchsorted(unique, ids)
-
-
 @dataclass(frozen=True, eq=False)
 class Excerpt:
     """Which places of a longer list are shown: the first and the last, or all."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.selection import distinct
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -84,7 +83,7 @@ class Tokens:
 
     def measured(self, measure: Callable[[bytes], int]) -> np.ndarray:
         """Return a number that the bytes of each token give, (T,) int64."""
-        ids, places = distinct(self.ids)
+        ids, places = np.unique(self.ids, return_inverse=True)
         numbers = np.array([measure(token or b"") for token in self.bytes_of(ids)], np.int64)
         return np.asarray(numbers[places])
 
@@ -127,7 +126,7 @@ def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False,
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     """Raise InputError for the first ID that the encoding does not have."""
-    unknown = [token_id for token_id in distinct(ids)[0].tolist() if encoding.token_bytes(token_id) is None]
+    unknown = [token_id for token_id in np.unique(ids).tolist() if encoding.token_bytes(token_id) is None]
     if unknown:
         place = int(np.isin(ids, unknown).argmax())
         token_id, size = int(ids[place]), encoding.vocabulary_size

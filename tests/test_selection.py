@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli.errors import InputError
-from embcli.selection import distinct, select
+from embcli.selection import select
 
 untimed = settings(deadline=None)
 
@@ -69,13 +69,3 @@ def test_what_chooses_nothing_is_refused(spec: str, message: str) -> None:
 def test_the_thing_chosen_is_named() -> None:
     with pytest.raises(InputError, match=r"^column 1234 is out of range: there are 1,024, from 0 to 1023$"):
         select("1234", 1024, "column")
-
-
-@untimed
-@given(st.lists(st.integers(0, 9)))
-def test_distinct_is_numpys_unique(numbers: list[int]) -> None:
-    ids = np.array(numbers, np.int64)
-    found, places = distinct(ids)
-    expected, inverse = np.unique(ids, return_inverse=True)
-    assert found.tolist() == expected.tolist()
-    assert places.tolist() == inverse.tolist()

@@ -13,7 +13,6 @@ from embcli.binary import Binary, shortened
 from embcli.encodings.encoding import Encoding
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
 from embcli.layer import Layer
-from embcli.selection import distinct
 
 
 class StoredLayer(Layer):
@@ -30,14 +29,14 @@ class StoredLayer(Layer):
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
+        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)  # offsets can exceed 32 bits
         rows, rounded = self._numbers.widened(self._read(wanted))
         self.rounded_values += rounded
         return rows if np.array_equal(wanted, ids) else rows[places]
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows as they are stored, (n,) int64 -> (n, width), in the machine's byte order."""
-        wanted, places = distinct(ids.astype(np.int64))
+        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
         stored = self._read(wanted)[places]
         return np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
 

@@ -18,7 +18,7 @@ from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import Metric, check_choice, check_top
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
-from embcli.selection import Excerpt, distinct, select
+from embcli.selection import Excerpt, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, check_ids, shown, token_text, tokens_of
 from embcli.verbs.search import Search, nearest
@@ -202,7 +202,7 @@ def neighbors(
     check_choice("metric", metric, get_args(Metric))
     check_top(top)
     encoding, (size, _) = source.encoding, shape_of(source, "token")
-    among = None if rows is None and match is None else distinct(select(rows, size, "row"))[0]
+    among = None if rows is None and match is None else np.unique(select(rows, size, "row"))
     if match is not None and among is not None:
         try:
             pattern = re.compile(match)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from embcli.layer import Origin
 from embcli.page import Label, words
-from embcli.selection import Excerpt, distinct
+from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown
 
 _MOST_PICKED = 12  # rows of a drawing
@@ -93,9 +93,9 @@ class PickedRows:
 
 def picked_rows(ids: np.ndarray, beside: np.ndarray) -> PickedRows:
     """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
-    picked = distinct(ids)[0].astype(np.int64)
+    picked = np.unique(ids).astype(np.int64)
     excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
-    rows, _ = distinct(np.concatenate([picked[excerpt.places], beside]))
+    rows = np.unique(np.concatenate([picked[excerpt.places], beside]))
     marks = np.isin(rows, picked[excerpt.places]).tolist()
     gaps = (np.flatnonzero(np.diff(rows) > 1) + 1).tolist()
     tones = ["strong" if mark else "dim" for mark in marks]

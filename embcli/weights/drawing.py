@@ -19,7 +19,6 @@ import torch
 
 from embcli.files.tensors import runs
 from embcli.layer import Layer
-from embcli.selection import distinct
 from embcli.weights.jump import WORDS, jump
 from embcli.weights.seeded import Seeded
 
@@ -54,7 +53,7 @@ class DrawnLayer(Layer):
 
     def hold(self, ids: np.ndarray) -> None:
         """Draw rows, (n,), and hold them."""
-        ids_of_held, _ = distinct(ids.astype(np.int64))
+        ids_of_held = np.unique(ids.astype(np.int64))
         self._preloaded, self._preloaded_rows = ids_of_held, self._drawn(ids_of_held)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -63,7 +62,7 @@ class DrawnLayer(Layer):
         if len(self._preloaded) and (self._preloaded.take(places, mode="clip") == ids).all():
             ids_of_held: np.ndarray = self._preloaded_rows[places]
             return ids_of_held
-        wanted, places = distinct(ids.astype(np.int64))
+        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
         rows: np.ndarray = self._drawn(wanted)[places]
         return rows
 

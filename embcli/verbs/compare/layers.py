@@ -12,7 +12,6 @@ import torch
 from torch.nn.functional import one_hot
 
 from embcli.layer import Source, shape_of
-from embcli.selection import distinct
 from embcli.verbs.compare.pair import Gradient, Training
 
 GRADIENT_SLICE = 1 << 24  # elements of one-hot rows in a backward pass: within one slice, sums are torch's bit for bit
@@ -114,7 +113,7 @@ def _gradient(
     embedding: torch.nn.Embedding, linear: torch.nn.Linear, ids: torch.Tensor, learning_rate: float | None
 ) -> Gradient:
     """Return the gradients of both weights, and with a learning rate the weights after one step."""
-    size, (occurring, places) = linear.in_features, distinct(ids.numpy())
+    size, (occurring, places) = linear.in_features, np.unique(ids.numpy(), return_inverse=True)
     chosen, weight = torch.from_numpy(occurring), embedding.weight.detach()
     slices = _sliced(ids, size, GRADIENT_SLICE)
     one_hot_rows = (one_hot(part, size).float() for part in slices)
