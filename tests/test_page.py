@@ -355,7 +355,10 @@ def cells_of(text: Text, drawn: Console) -> list[tuple[str, Color | None, Color 
 def test_the_colours_of_strips_are_the_steps_of_their_numbers(system: str, values: np.ndarray) -> None:
     drawn = console(400, system)
     colors, scale = colors_of(drawn), Scale.of([values])
-    steps = scale.steps(values, len(colors))
+    zero = 0 if scale.signed else len(colors) // 2  # a matrix without negative numbers has the upper half
+    assert scale.signed == bool((values < 0).any())
+    steps = scale.steps(values, len(colors) - zero)
+    steps[steps >= 0] += zero
 
     def expected(*pair: int) -> object:
         return "?" if NAN in pair else "!" if INFINITE in pair else tuple(colors[step] for step in pair)

@@ -1,7 +1,8 @@
 """Colours of text and of numbers: each can be read on black, on white, and among a terminal's 16 colours.
 
 The scale of signed numbers is symmetric about 0: blue below, orange to red above, which no common colour blindness
-confuses. Colours get darker with the distance from 0. Sizes, which have no sign, use the upper half of the scale.
+confuses. Colours get darker with the distance from 0, or lighter in a picture on a dark background. Sizes, which have
+no sign, use the upper half of the scale.
 """
 
 from __future__ import annotations
@@ -37,12 +38,28 @@ STYLES = {
 }
 _TOKENS = [Style.parse(each) for each in ("#0087d7", "#d75f00", "#008700", "#af5fd7")]
 _ANCHORS = [(0, 40, 110), (0, 135, 215), (165, 212, 242), (228, 228, 228), (250, 196, 150), (215, 95, 0), (110, 30, 0)]
-_STEPS = 16 * (len(_ANCHORS) - 1) + 1
-_PLACES = np.linspace(0, len(_ANCHORS) - 1, _STEPS)
-_PARTS = [np.interp(_PLACES, range(len(_ANCHORS)), part).round() for part in np.transpose(_ANCHORS)]
-_SCALE = [Color.from_rgb(*rgb) for rgb in np.transpose(_PARTS).tolist()]
+_ON_DARK = [
+    (205, 232, 250),
+    (70, 165, 235),
+    (50, 105, 150),
+    (96, 96, 96),
+    (160, 95, 45),
+    (235, 135, 50),
+    (255, 222, 185),
+]
 _PLAIN = Style()
 _SCALE_OF_16 = [Color.parse(name) for name in ("blue", "cyan", "white", "yellow", "red")]
+
+
+def _scale(anchors: Sequence[tuple[int, int, int]]) -> list[Color]:
+    """Return 97 colours through seven."""
+    places = np.linspace(0, len(anchors) - 1, 16 * (len(anchors) - 1) + 1)
+    parts = [np.interp(places, range(len(anchors)), part).round() for part in np.transpose(anchors)]
+    return [Color.from_rgb(*rgb) for rgb in np.transpose(parts).tolist()]
+
+
+_SCALE, _DARK_SCALE = _scale(_ANCHORS), _scale(_ON_DARK)
+DARK = "dark_ground"  # a style of a console whose background is known to be dark
 
 
 def token_style(place: int) -> Style:
@@ -61,7 +78,9 @@ def colors_of(console: Console) -> Sequence[Color]:
     """Return the colours of a scale on a console, from the least to the largest number; none without colour."""
     if console.color_system is None or console.no_color:
         return ()
-    return _SCALE_OF_16 if console.color_system in ("standard", "windows") else _SCALE
+    if console.color_system in ("standard", "windows"):
+        return _SCALE_OF_16
+    return _DARK_SCALE if console.get_style(DARK, default="none") else _SCALE
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +90,9 @@ class Scale:
 
     @classmethod
     def of(cls, values: Sequence[np.ndarray], signed: bool = True) -> Scale:
-        return cls(float(max((np.abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0)), signed)
+        """Return the scale of matrices, from 0 up if they have no negative numbers."""
+        limit = max((np.abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0)
+        return cls(float(limit), signed and any((each < 0).any() for each in values))
 
     def steps(self, values: np.ndarray, count: int) -> np.ndarray:
         """Return the step of each value, from 0 to count - 1, or NAN or INFINITE; int64 in the shape of the values.

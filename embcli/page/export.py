@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from html import unescape
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len
 from rich.console import Console, Group
-from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
+from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError, lacks
+from embcli.page.colors import DARK
 from embcli.page.strips import Shades
 from embcli.page.table import Drawing, Line, Shortened
 
@@ -56,7 +58,7 @@ _HTML = """\
 <title>embcli</title>
 <style>
 body {{ background: {background}; color: {foreground}; margin: 12px; }}
-pre {{ font: 14px/18px FONTS; margin: 0; }}
+pre {{ font: 14px/16px FONTS; margin: 0; }}
 </style>
 </head>
 <body>
@@ -67,7 +69,11 @@ pre {{ font: 14px/18px FONTS; margin: 0; }}
 _PROBE = f"""<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">
 <text y="9" font-family="{_FONTS}">X</text>
 </svg>"""
-_FRAGMENT = f'<pre style="font: 14px/18px {_FONTS}; white-space: pre; overflow-x: auto">{{code}}</pre>'
+_FRAGMENT = f'<pre style="font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto">{{code}}</pre>'
+# The arms of characters that draw lines, which fonts leave gaps between: an SVG has paths in their place.
+_ARMS = {"─": "lr", "│": "ud", "╰": "ur", "╯": "ul", "╭": "dr", "╮": "dl", "┬": "lrd", "┴": "lru", "┼": "lrud"}
+_CELL, _LINE, _ABOVE = 12.04, 24.4, 18.5  # width and height of a cell in rich's SVG, and its part above the base line
+_SVG_TEXT = re.compile(r'<text class="([\w-]+)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
 _MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
 _MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of lists, quotes, headings
 _BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them
@@ -87,12 +93,27 @@ def exported(page: RenderableType, format: View, width: int, theme: Theme, color
     if format in ("table", "markdown"):
         return (text(page, width) if format == "table" else markdown(page, width)).encode()
     if format == "html":
-        console = _recorded(page, width, color)
+        console = _recorded(page, width, color, theme)
         return console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True).encode()
-    console = _recorded(Padding(page, (1, 2), expand=False), width + 4, color)
+    console = _recorded(page, width, color, theme, margin=2)
     code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
     svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
+    svg = _SVG_TEXT.sub(_stroked, svg)
     return svg.encode() if format == "svg" else png(svg)
+
+
+def _stroked(match: re.Match[str]) -> str:
+    """Return a text of an SVG with a path in place of its characters that draw lines."""
+    text, strokes = unescape(match[4]), ""
+    for place, character in enumerate(text):
+        left, top = float(match[2]) + _CELL * cell_len(text[:place]), float(match[3]) - _ABOVE
+        x, y = left + _CELL / 2, top + _LINE / 2
+        ends = {"l": (left, y - 1), "r": (x - 1, y - 1), "u": (x - 1, top), "d": (x - 1, y - 1)}
+        for arm in _ARMS.get(character, ""):
+            wide, high = (_CELL / 2 + 1.5, 2) if arm in "lr" else (2, _LINE / 2 + 1.5)
+            strokes += "M{:.2f} {:.2f}h{:.2f}v{:.2f}h-{:.2f}z".format(*ends[arm], wide, high, wide)
+    rest = re.sub(f"[{''.join(_ARMS)}]", "&#160;", match[0])
+    return f'<path class="{match[1]}" d="{strokes}"/>{rest}' if strokes else match[0]
 
 
 def fragment(page: RenderableType, width: int) -> str:
@@ -120,10 +141,17 @@ def _console(width: int, **options: Any) -> Console:
     return Console(file=io.StringIO(), width=width, force_jupyter=False, **options)
 
 
-def _recorded(page: RenderableType, width: int, color: bool = True) -> Console:
+def _recorded(page: RenderableType, width: int, color: bool = True, theme: Theme = "light", margin: int = 0) -> Console:
+    """Return a console with a page, which is at least as wide as the longest line, and margins."""
     console = _console(width, record=True, color_system="truecolor", no_color=not color)
+    if theme == "dark":
+        console.push_theme(Themes({DARK: "bold"}))
     segments = console.render(page, console.options.update(highlight=False, markup=False))
-    console.print(Segments(segments if color else Segment.remove_color(segments)), end="")
+    lines = [*Segment.split_lines(segments if color else Segment.remove_color(segments))]
+    console.width = max(width, *map(Segment.get_line_length, lines), 0) + 2 * margin
+    edge = [Segment("\n")] * (margin // 2)
+    body = [each for line in lines for each in (Segment(" " * margin), *line, Segment("\n"))]
+    console.print(Segments([*edge, *body, *edge]), end="", crop=False)
     return console
 
 

@@ -28,7 +28,8 @@ WIDEST = 4  # the most cells of a number
 LEAST = 16  # the fewest cells of a useful strip
 _BAR = 33  # the most numbers of a colour bar
 _AROUND = 5  # lines around a picture: its axis, a rule, and below a blank line a colour bar and a remark
-_LINES = 40  # of a picture in a pipe or a file
+_LINES = 40  # of a picture in a pipe
+_FILE = 512, 128  # columns and rows of a picture in a file, each with cells of its own
 _MARKED = Style.parse("bold #ffd700 on #000000")
 
 
@@ -46,7 +47,12 @@ def has_halves(console: Console) -> bool:
 
 def strip_numbers(console: Console, width: int, labels: Sequence[Label], after: Sequence[Label] = ()) -> int:
     """Return how many numbers a strip beside these labels can show one by one."""
-    return beside(width, labels, after)[1] * (2 if has_halves(console) else 1)
+    return room(console, beside(width, labels, after)[1] * (2 if has_halves(console) else 1), _FILE[0])
+
+
+def room(console: Console, cells: int, columns: int) -> int:
+    """Return the cells for some columns: those of the page, or more in a file."""
+    return max(cells, min(columns, _FILE[0])) if console.record else cells
 
 
 def lines_of(console: Console) -> int:
@@ -136,26 +142,39 @@ class Strips:
     precision: int = 4
     signed: bool = True
     below: Sequence[str] = ()
+    averaged: tuple[int, int] = (1, 1)  # rows of which each row is the mean, and all rows
+    fit: Fit | None = None  # None for what fits beside the labels
+    high: int = 1  # strips of each row
+    stacked: bool = False  # two strips in a line
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = beside(options.max_width, self.labels, self.after, len(self.blocks))
         apart = max((block.apart for block in self.blocks), default=1)
-        fit = Fit.of(len(self.numbers), cells, has_halves(console), apart)
+        halves = has_halves(console) and not self.stacked
+        fit = self.fit or Fit.of(len(self.numbers), room(console, cells, len(self.numbers)), halves, apart)
         shown = [means(block.values, fit.per, apart) for block in self.blocks]
         scale = Scale.of(shown, self.signed)
-        extra = [""] if self.below else []
+        step, glyph = (2, "▀") if self.stacked else (1, fit.glyph)
         columns = []
         for block, values in zip(self.blocks, shown, strict=True):
-            strips: list[Text] = [strip(row[None], scale, console, fit.cells, fit.glyph) for row in values]
+            drawn = values.repeat(self.high, axis=0)
+            lines = (drawn[k : k + step] for k in range(0, len(drawn), step))
+            strips: list[Text] = [strip(each, scale, console, fit.cells, glyph) for each in lines]
             for gap in reversed(self.gaps):
                 strips.insert(gap, Text("⋮", "dim"))
-            marks = [Text(_marks(self.below, fit))] if self.below else []
+            if self.below:
+                strips.append(Text(_marks(self.below, fit)))
             title = f"{in_line(block.title)}\n" if block.title else ""
-            columns.append((Text(title + _axis(self.numbers, fit.width)), [*strips, *marks]))
-        labels, after = ([replace(each, cells=[*each.cells, *extra]) for each in part] for part in (labels, self.after))
-        yield ruled(labels, columns, after, self.gaps)
+            columns.append((Text(title + _axis(self.numbers, fit.width)), strips))
+        if self.below:
+            after = [replace(each, cells=[*each.cells, ""]) for each in self.after]
+            labels = [replace(each, cells=[*each.cells, ""]) for each in labels]
+        table = ruled(labels, columns, after if self.below else self.after, self.gaps)
+        if console.record:  # a file is as wide as its strips
+            table.width = console.measure(table, options=options.update(max_width=8 * _FILE[0])).maximum
+        yield table
         yield ""
-        mean = _mean(1, fit.per, (1, len(self.numbers)), apart)
+        mean = _mean(self.averaged[0], fit.per, (self.averaged[1], len(self.numbers)), apart)
         yield color_bar(scale, shown, mean, self.precision, console, options.max_width)
 
 
@@ -176,32 +195,30 @@ class Picture:
     precision: int = 4
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        shape = len(self.rows), len(self.columns)
-        lines = max((self.lines or lines_of(console)) - _AROUND, 1)
-        label = Label(self.label, [self.rows.max(initial=0)])
-        cells = beside(options.max_width, [label], ())[1]
-        halves = has_halves(console)
+        rows, columns = len(self.rows), len(self.columns)
+        lines = max((self.lines or lines_of(console)) - _AROUND, _FILE[1] if console.record else 1)
+        cells = beside(options.max_width, [Label(self.label, [self.rows.max(initial=0)])], ())[1]
+        stacked, size, fit = has_halves(console) and (self.square or rows > lines), 1, None
+        height = 2 * lines if stacked else lines
+        per = max(-(-rows // height), 1)
         if self.square:
-            height, width = (2 * lines, cells) if halves else (lines, cells // 2)
-            per = max(-(-shape[0] // height), -(-shape[1] // width), 1)
-            sizes = (size for size in (WIDEST, 2) if size * shape[0] <= height and size * shape[1] <= width)
-            size = next(sizes, 1)
-            fit, stacked = Fit(-(-shape[1] // per), per, size if halves else 2 * size), halves
-        else:
-            stacked, size = halves and shape[0] > lines, 1
-            per = max(-(-shape[0] // (2 * lines if stacked else lines)), 1)
-            fit = Fit.of(shape[1], cells, halves and not stacked, self.apart)
-        shown = means(means(self.values.T, per).T, fit.per, self.apart)
-        scale, step = Scale.of([shown]), 2 if stacked else 1
-        drawn = shown.repeat(size, axis=0)
-        glyph = "▀" if stacked else fit.glyph
-        strips = [strip(drawn[k : k + step], scale, console, fit.cells, glyph) for k in range(0, len(drawn), step)]
-        begins = [k // size * per if k % size == 0 else None for k in range(0, len(drawn), step)]
-        begin = Label(self.label, ["" if row is None else self.rows[row] for row in begins])
-        yield ruled([begin], [(Text(_axis(self.columns, fit.width)), strips)])
-        yield ""
-        mean = _mean(per, fit.per, shape, self.apart)
-        yield color_bar(scale, [shown], mean, self.precision, console, options.max_width)
+            width = cells if stacked else room(console, cells // 2, columns)
+            per = max(per, -(-columns // width))
+            size = next((size for size in (WIDEST, 2) if size * rows <= height and size * columns <= width), 1)
+            fit = Fit(-(-columns // per), per, size if stacked else 2 * size)
+        fit = fit or Fit.of(columns, room(console, cells, columns), has_halves(console) and not stacked, self.apart)
+        shown = means(self.values.T, per).T
+        begins = range(0, len(shown) * size, 2 if stacked else 1)
+        numbers = [self.rows[k // size * per] if k % size == 0 else "" for k in begins]
+        values, averaged = Values(shown, apart=self.apart), (per, rows)
+        yield Strips(
+            *([Label(self.label, numbers)], [values], self.columns),
+            precision=self.precision,
+            averaged=averaged,
+            fit=fit,
+            high=size,
+            stacked=stacked,
+        )
 
 
 def color_bar(
@@ -209,7 +226,7 @@ def color_bar(
 ) -> Text:
     """Return a colour bar with the ends of its scale, and remarks about the colours above it."""
     limit = f"{scale.limit:.{max(precision, 4)}g}"
-    low = f"-{limit}" if scale.signed and scale.limit else "0"
+    low = f"-{limit}" if scale.signed else "0"
     halves = has_halves(console)
     most = (width - len(f"{low}  {limit}")) * (2 if halves else 1)
     numbers = scale.limit * np.linspace(-1.0 if scale.signed else 0.0, 1.0, min(_BAR, most - (most + 1) % 2))
