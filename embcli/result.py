@@ -16,7 +16,7 @@ from embcli.names import DEFAULT_PRECISION, Theme, check_choice
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from embcli.records import Records
 
@@ -31,6 +31,7 @@ class Style:
 
     precision: int = DEFAULT_PRECISION  # decimals
     heat: bool = False  # matrices as strips of colours
+    bare: bool = False  # no further than the last table, picture or drawing
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "light"  # the background of a picture
 
@@ -78,11 +79,18 @@ class Result(ABC):
         """
         return replace(self, style=replace(self.style, **changes))
 
+    def view(self) -> RenderableType:
+        """Return the page, as the style says."""
+        from embcli.page.table import Bare
+
+        return Bare(self) if self.style.bare else self
+
     def page(self, format: FormatName) -> bytes:
         """Return the result as a page in one of the formats that are views, as in a file."""
         from embcli.page import export
 
-        return export.exported(self, cast("View", format), width_of(self.style.width, format), self.style.theme)
+        width = width_of(self.style.width, format)
+        return export.exported(self.view(), cast("View", format), width, self.style.theme)
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")
@@ -91,7 +99,7 @@ class Result(ABC):
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
         from embcli.page import export
 
-        return export.fragment(self, width_of(self.style.width, "html"))
+        return export.fragment(self.view(), width_of(self.style.width, "html"))
 
     def save(self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched) -> None:
         """Write the result to a file, in the format of its suffix unless another one is named; atomically.

@@ -214,6 +214,18 @@ def test_both_layers_are_equal_after_a_step_where_each_token_occurs_once() -> No
     np.testing.assert_allclose(found.embedding, found.before * 0.9, rtol=1e-6)
 
 
+def test_the_largest_learning_rate_is_taken_and_other_optimizers_move_other_rows() -> None:
+    """As `explain gradient` says: plain SGD leaves rows of tokens that did not occur, AdamW does not."""
+    found = seeded([2], 6, learning_rate=float(np.finfo(np.float32).max)).gradient.training
+    assert (found.rows, np.isinf(found.embedding).any()) == ({"embedding": 1, "linear": 1}, True)
+    layer = torch.nn.Embedding(6, 3)
+    before = layer.weight.detach().clone()
+    optimizer = torch.optim.AdamW(layer.parameters())
+    layer(torch.tensor([2])).sum().backward()
+    optimizer.step()
+    assert (layer.weight != before).any(dim=1).all()
+
+
 def test_the_layers_that_were_compared_stay_as_they_were() -> None:
     plain, stepped = seeded([2, 3, 1], 4), seeded([2, 3, 1], 4, learning_rate=0.5)
     for name in ("first", "weight", "embedding", "linear"):
@@ -293,8 +305,11 @@ def test_an_id_without_a_row_is_refused() -> None:
 def test_options_that_are_out_of_range_are_refused() -> None:
     with pytest.raises(InputError, match=r"^show 'shares' is not known; choose from ids, one-hot"):
         seeded([1], 2, show=("ids", "shares"))
-    for rate in (-1, np.nan, np.inf):
-        with pytest.raises(InputError, match=rf"^learning_rate must be a finite number of at least 0, not {rate}$"):
+    for rate in (-1, np.nan, np.inf, 3.5e38):
+        with pytest.raises(
+            InputError,
+            match=rf"^learning_rate must be a finite float32 of at least 0, not {rate:g}$".replace("+", r"\+"),
+        ):
             seeded([1], 2, learning_rate=rate)
 
 
@@ -663,6 +678,23 @@ def test_what_was_asked_for_ends_a_page_that_fits_the_screen(ids: list[int]) -> 
     assert "Moved: 1 of 6 rows in the embedding, 1 of 6 rows in the linear layer." in trained
 
 
+def test_a_drawing_in_a_picture_stands_alone_and_costs_are_there_if_they_are_named() -> None:
+    result = seeded([2, 3, 1], 4, draw=True)
+
+    def page(result: Comparison) -> str:
+        return " ".join(re.sub("<[^>]*>", "", result.page("html").decode()).split())
+
+    drawn = page(result)
+    assert "One-hot rows times the weight" in drawn
+    assert "Bit-identical" in drawn
+    assert not re.search("The token IDs|The outputs|multiply-adds|Untrained", page(result.styled(bare=True)))
+    assert "Untrained" in drawn
+    assert not re.search("The token IDs|The outputs|multiply-adds", drawn)
+    assert "multiply-adds" in page(replace(result, show=("cost",)))
+    assert "multiply-adds" in str(result)
+    assert "The outputs" in page(seeded([2, 3, 1], 4))
+
+
 def test_only_a_screen_leaves_out_parts() -> None:
     result = seeded([*range(60)], 60, draw=True, gradient=True)
     for format in ("table", "markdown", "svg", "html"):
@@ -759,7 +791,7 @@ REFUSED = [
     (["--seed", str(2**64)], "seed must be from -2**63 to 2**64 - 1, as in torch, not 18446744073709551616"),
     (["--vocab", str(10**12)], "takes 20.0 TB, and this machine has"),
     (["--show", "ids,shares"], "--show 'shares' is not known; choose from ids, one-hot, first, shared, outputs"),
-    (["--learning-rate", "nan"], "--learning-rate must be a finite number of at least 0, not nan"),
+    (["--learning-rate", "nan"], "--learning-rate must be a finite float32 of at least 0, not nan"),
     (["--learning-rate", "1", "-f", "csv"], "--learning-rate cannot be shown in csv"),
 ]
 

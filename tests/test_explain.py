@@ -213,3 +213,28 @@ def test_each_field_of_a_row_is_explained(line: str, models: Path) -> None:
 def test_completion_offers_the_words() -> None:
     ran = run.ok(_EMBCLI_COMPLETE="complete_bash", COMP_WORDS="embcli explain one", COMP_CWORD="2")
     assert ran.text.split() == ["one-hot"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "word"),
+    [
+        *(("positional embedding", "position"), ("absolute positional embeddings", "position")),
+        *(("positional encoding", "position"), ("mean norm", "norm"), ("shared weight", "weight matrix")),
+        *(("SGD", "gradient"), ("model_type", "recipe"), ("RoPE", "rotary")),
+    ],
+)
+def test_words_that_readers_ask_for_find_their_entry(asked: str, word: str) -> None:
+    assert glossary.explain(asked).entries[0].word == word
+
+
+def test_the_examples_of_the_chapter_run_without_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in glossary.explain("chapter").entries[0].examples:
+        run.ok(*shlex.split(line)[1:])
+
+
+def test_each_field_that_is_explained_is_there(models: Path) -> None:
+    """The fields that the entry names for the cache are those of its rows."""
+    fields = next(each.name for each in glossary.explain("fields").entries[0].blocks if "of cache" in each.text)
+    run.ok("weights", "--vocab", "6", "--dim", "3")
+    assert fields.split(", ") == [*json.loads(run.ok("cache", "-f", "ndjson").text.splitlines()[0])]

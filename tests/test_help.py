@@ -17,7 +17,7 @@ from tests.inside import Inside
 
 COMMANDS = typer.main.get_command(command_line()).commands
 EXAMPLES = [line for each in COMMANDS.values() for line in each.epilog.split("\n\n")[1::2]]
-MOST_OPTIONS = {"lookup": 28, "neighbors": 27, "batch": 26, "positions": 24, "compare": 23}
+MOST_OPTIONS = {"lookup": 29, "neighbors": 28, "batch": 27, "positions": 25, "compare": 24, "weights": 23}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

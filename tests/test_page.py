@@ -318,14 +318,14 @@ def test_a_step_of_the_scale_is_the_nearest_one_and_symmetric_about_zero(
     values = values if signed else np.abs(values)
     scale = Scale.of([values], signed)
     assert scale.limit == max((abs(float(each)) for each in values if math.isfinite(each)), default=0)
-    places, steps = np.linspace(-1 if signed else 0, 1, count), scale.steps(values, count)
+    places, steps = np.linspace(-1 if scale.signed else 0, 1, count), scale.steps(values, count)
     for value, step in zip(values.tolist(), steps.tolist(), strict=True):
         if math.isfinite(value):
             share = value / scale.limit if scale.limit else 0.0
             assert abs(places[step] - share) <= np.abs(places - share).min() + 1e-12
         else:
             assert step == (NAN if math.isnan(value) else INFINITE)
-    if signed:
+    if scale.signed:
         assert (scale.steps(-values, count)[steps >= 0] == count - 1 - steps[steps >= 0]).all()
 
 
@@ -511,6 +511,59 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
     assert found == ["a", "b", *(each for each in expected for _ in range(2)), *filter(None, expected)]
 
 
+def test_lines_of_a_drawing_are_strokes_that_meet_in_one_colour() -> None:
+    """Each line of a tree ends where the next one begins: with its lines drawn over the text, no cell has a gap."""
+    drawing = Drawing([Text(" │ "), Text("╭┼╮"), Text("╰┴─")])
+    svg = export.exported(drawing, "svg", 60, "light").decode()
+    assert not re.search("[│╭┼╮╰┴─]", svg)
+    (color,) = {*re.findall(r'<path class="([^"]+)"', svg)}
+    assert f".{color} {{ fill: #24292f }}" in svg
+    strokes = re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)", svg)
+    boxes = [(x, y, x + wide, y + high) for x, y, wide, high in (map(float, each) for each in strokes)]
+    assert len(boxes) == 2 + (2 + 4 + 2) + (2 + 3 + 2)
+    joined = [boxes.pop()]
+    while near := [
+        b for b in boxes if any(b[0] <= c[2] and c[0] <= b[2] and b[1] <= c[3] and c[1] <= b[3] for c in joined)
+    ]:
+        joined += near
+        boxes = [each for each in boxes if each not in near]
+    assert not boxes, "each stroke touches another one"
+
+
+@pytest.mark.parametrize(("columns", "rows", "averaged"), [(512, 128, ""), (513, 128, "2 "), (512, 129, "2 rows")])
+def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
+    columns: int, rows: int, averaged: str
+) -> None:
+    values = np.sin(np.arange(rows * columns, dtype=np.float32).reshape(rows, columns))
+    page = Picture("pos", np.arange(rows), np.arange(columns), values)
+    pre = "".join(ET.fromstring(export.exported(page, "html", 100, "light", color=False)).find(".//{*}pre").itertext())  # type: ignore[union-attr]
+    lines = [line for line in pre.splitlines()[2:] if "│" in line]
+    assert ("the mean of" in pre) == bool(averaged)
+    assert averaged in pre
+    if not averaged:
+        assert (len(lines), {len(line.split("│ ")[1].strip()) for line in lines}) == (rows, {columns})
+
+
+@pytest.mark.parametrize(
+    "verb", ["tokenize", "tokenize --merges", "weights", "weights --map", "lookup --heat", "batch"]
+)
+def test_bare_leaves_out_what_is_below_the_last_table_or_picture(verb: str) -> None:
+    whole, bare = (Inside().ok(*PAGES[verb], *more).text for more in ((), ("--bare",)))
+    assert whole.startswith(bare.removesuffix("\n"))
+    assert not re.search("Untrained|standard deviation|tokens \\(gpt2|what the model reads", bare)
+    assert re.search("Untrained|tokens \\(gpt2|characters", whole)
+
+
+def test_zero_is_a_middle_grey_on_a_dark_ground_and_colours_grow_lighter_from_it() -> None:
+    page = Matrix([Label("ID", [0])], [Values(np.float32([[-1, -0.5, 0, 0.5, 1]]))], np.arange(5), heat=True)
+    dark, light = (export.exported(page, "html", 60, theme).decode() for theme in ("dark", "light"))
+    found = [re.findall("background-color: #(\\w{6})", each)[:5] for each in (dark, light)]
+    dark_values, light_values = ([sum(bytes.fromhex(each)) / 3 for each in colors] for colors in found)
+    assert 80 <= dark_values[2] <= 160 < 200 <= light_values[2]
+    assert dark_values[2] == min(dark_values)
+    assert light_values[2] == max(light_values)
+
+
 # --- verbs ------------------------------------------------------------------------------------------------------------
 
 SMALL = ("--vocab", "60", "--dim", "40")
@@ -525,7 +578,7 @@ PAGES = {
     "lookup": ("lookup", TEXT, "--dim", "40"),
     "lookup --draw": ("lookup", *IDS, "--trace", "0", "--draw"),
     "lookup --heat": ("lookup", *IDS, "--heat", "--color", "never"),
-    "compare": ("compare", "--ids", "2,3,1", "--draw", "--trace", "--gradient"),
+    "compare": ("compare", "--ids", "2,3,1", "--show", "shared,cost", "--trace", "--gradient"),
     "batch": ("batch", "--ids", "1,2,3,4,5,6", *SMALL, "--batch-size", "1", "--draw"),
     "positions": ("positions", "relative", "--context-length", "6", *SMALL),
     "positions --similarity": ("positions", "sinusoidal", "--similarity"),
@@ -539,8 +592,8 @@ MEASURED = re.compile(r"^(?:time .*|  at least .*|linear: [\s\S]*?by\s+zero.*)$"
 
 
 def said_in(text: str) -> str:
-    """Return a page without blanks, and without what is measured."""
-    return "".join(MEASURED.sub("", text.replace("\xa0", " ")).split())
+    """Return a page without blanks, without lines, which an SVG has as paths, and without what is measured."""
+    return "".join(re.sub("[─│╭╮╰╯┬┴┼]", "", MEASURED.sub("", text.replace("\xa0", " "))).split())
 
 
 @pytest.mark.parametrize("view", PAGES)

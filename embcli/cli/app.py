@@ -128,6 +128,7 @@ def tokenize(
     encoding: o.Encodings = None,
     merges: o.Merges = False,
     draw: o.Draw = False,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -148,7 +149,9 @@ def tokenize(
     if ids is not None and (merges or len(several) > 1):
         raise InputError("only a text becomes tokens by merges or by several encodings; leave out --ids")
     kind: Kind = "list" if merges or len(several) > 1 else "tokens"
-    out = output_for(kind, format, output, color, width, theme, reads=(file, *several), pages={"--draw": draw})
+    out = output_for(
+        kind, format, output, color, width, theme, bare=bare, reads=(file, *several), pages={"--draw": draw}
+    )
     given = read(text, file, ids, lines, 'embcli tokenize "Every effort moves you"')
     if len(several) > 1:
         return out.write(tokenizers(given, several, special=special, notes=PrintedNotes()))
@@ -202,6 +205,7 @@ def batch(
     draw: o.Draw = False,
     precision: o.Precision = names.DEFAULT_PRECISION,
     heat: o.Heat = False,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -214,7 +218,7 @@ def batch(
     """
     reads = file, encoding
     out = output_for(
-        "batches", format, output, color, width, theme, precision, heat, reads=reads, pages={"--draw": draw}
+        "batches", format, output, color, width, theme, precision, heat, bare, reads=reads, pages={"--draw": draw}
     )
     if text is not None and len(text) < 256 and Path(text).is_file():
         hint = f"for its text: embcli batch --file {shlex.quote(text)}"
@@ -275,6 +279,7 @@ def lookup(
     draw: o.Draw = False,
     precision: o.Precision = names.DEFAULT_PRECISION,
     heat: o.Heat = False,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -288,7 +293,18 @@ def lookup(
     matrices = _names(show)
     reads, pages = (file, path, encoding), {"--trace": trace is not None, "--draw": draw}
     out = output_for(
-        "embeddings", format, output, color, width, theme, precision, heat, reads=reads, show=matrices, pages=pages
+        "embeddings",
+        format,
+        output,
+        color,
+        width,
+        theme,
+        precision,
+        heat,
+        bare,
+        reads=reads,
+        show=matrices,
+        pages=pages,
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     tokens = model.tokens(read(text, file, ids, lines), special)
@@ -332,6 +348,7 @@ def compare(
     draw: o.Draw = False,
     precision: o.Precision = names.DEFAULT_PRECISION,
     heat: o.Heat = False,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -343,12 +360,12 @@ def compare(
     With the same weight, bit for bit; the exit status is 1 if they differ.
     """
     shown = _names(show)
-    steps = [step for step in shown or () if step in names.STEPS and step != "outputs"]
+    steps = [step for step in shown or () if step in (*names.STEPS, "cost") and step != "outputs"]
     given_flags = {"--gradient": gradient, "--learning-rate": learning_rate is not None}
     limited = [flag for flag, is_given in given_flags.items() if is_given] + [f"--show {step}" for step in steps]
     out = output_for(
         "matrices",
-        *(format, output, color, width, theme, precision, heat),
+        *(format, output, color, width, theme, precision, heat, bare),
         reads=(file, path, encoding),
         show=tuple(name for name in names.OUTPUTS if name in (shown or ())) or None,
         pages={"--trace": trace, "--draw": draw},
@@ -402,6 +419,7 @@ def positions(
     columns: o.Columns = None,
     precision: o.Precision = names.DEFAULT_PRECISION,
     heat: o.Heat = False,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -417,7 +435,7 @@ def positions(
     path = one_path(named, path)
     limits = {"--kind relative": able("batches")} if chosen == "relative" and not similarity else {}
     out = output_for(
-        "embeddings", format, output, color, width, theme, precision, heat, reads=(path, encoding), limits=limits
+        "embeddings", format, output, color, width, theme, precision, heat, bare, reads=(path, encoding), limits=limits
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     result = model.positions(
@@ -456,6 +474,7 @@ def weights(
     map: o.Map = False,
     precision: o.Precision = names.DEFAULT_PRECISION,
     heat: o.Heat = False,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -473,7 +492,7 @@ def weights(
     path = one_path(named, path)
     reads, pages = (path, encoding), {"--map": map}
     out = output_for(
-        "embeddings", format, output, color, width, theme, precision, heat or map, reads=reads, pages=pages
+        "embeddings", format, output, color, width, theme, precision, heat or map, bare, reads=reads, pages=pages
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     numbered, (size, dim) = model.numbered(rows, layer), shape_of(model.source, layer)
@@ -510,6 +529,7 @@ def neighbors(
     rows: o.Rows = None,
     precision: o.Precision = names.DEFAULT_PRECISION,
     heat: o.Heat = False,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -523,7 +543,7 @@ def neighbors(
     from embcli.verbs.neighbors import vectors_in_lines
 
     out = output_for(
-        "ranking", format, output, color, width, theme, precision, heat, reads=(file, path, vector, encoding)
+        "ranking", format, output, color, width, theme, precision, heat, bare, reads=(file, path, vector, encoding)
     )
     given = {"TEXT": text, "--file": file, "--ids": ids, "--plus": plus, "--minus": minus}
     others = [name for name, value in given.items() if value]

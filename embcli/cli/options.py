@@ -82,7 +82,7 @@ _input, _model, _view, _output = (partial(_option, panel) for panel in ("Input",
 _MODEL = "A model: file, folder, or name in the Hugging Face cache."
 _VECTORS = "Vectors in place of the text, one per line: a JSON array, or an object of lookup's ndjson; - reads them."
 _POSITIONS = f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}"
-_STEPS = "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs; or embedding or linear."
+_STEPS = "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost; or embedding, linear."
 _FORMATS = tuple(formats.FORMATS)
 
 # What is given.
@@ -197,6 +197,7 @@ AllTensors = Annotated[bool, _view("List all tensors of the model.", "--tensors"
 Models = Annotated[bool, _view("List the models on this machine.", "--models")]
 Precision = Annotated[int, _view("Decimals in a table.", "N")]
 Heat = Annotated[bool, _view("Show all columns as a heat map.", "--heat")]
+Bare = Annotated[bool, _view("Leave out what is below the last table or picture: notes, costs.", "--bare")]
 Color = Annotated[names.Color, _view("Colour in a table.")]
 Width = Annotated[int | None, _view("Columns of a page.", "N", "the terminal's; in a pipe 120, a picture 100")]
 Theme = Annotated[names.Theme | None, _view("Background of a picture.", "", "light")]

@@ -49,8 +49,8 @@ class Output:
         """
         result = replace(result, style=self.style)
         if self.format in VIEWS:
-            content = self._drawn(result)
-            if self.format == "table" and self.path is None and SUGGESTING.get():
+            content = self._drawn(result.view())
+            if self.format == "table" and self.path is None and SUGGESTING.get() and not self.style.bare:
                 from rich.text import Text
 
                 plain = re.sub("\x1b\\[[0-9;]*m", "", content.decode(errors="replace"))
@@ -135,6 +135,7 @@ def output(
     theme: Theme | None = None,
     precision: int = 4,
     heat: bool = False,
+    bare: bool = False,
     *,
     reads: Iterable[str | Path | None] = (),
     show: tuple[str, ...] | None = None,
@@ -147,13 +148,13 @@ def output(
     only a page can show, and whether they are given; `limits` are given flags and the formats that can show them.
     Raises OutputError for a format or a file that cannot hold the result.
     """
-    style = Style(precision=precision, heat=heat, width=width, theme=theme or "light")
+    style = Style(precision=precision, heat=heat, bare=bare, width=width, theme=theme or "light")
     file = None if path is None or path == "-" else Path(path)
     default = os.environ.get("EMBCLI_FORMAT") or ""
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     chosen = chosen_format(kind, format, file, default)
-    views = {"--width": width is not None, "--heat": heat, **(pages or {})}
+    views = {"--width": width is not None, "--heat": heat, "--bare": bare, **(pages or {})}
     limited = {flag: VIEWS for flag, is_given in views.items() if is_given} | ({"--theme": PICTURES} if theme else {})
     for flag, formats in {**limited, **(limits or {})}.items():
         if chosen not in formats:

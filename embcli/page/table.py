@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.box import Box
 from rich.cells import cell_len
@@ -143,6 +143,18 @@ class Drawing:
         for line in self.lines:
             line.no_wrap, line.overflow = True, "crop"
             yield line
+
+
+@dataclass(frozen=True, eq=False)
+class Bare:
+    """A page without what follows its last table, picture or drawing."""
+
+    page: Any
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        parts = [*self.page.__rich_console__(console, options)]
+        is_text = [isinstance(part, str | Text) for part in parts]
+        yield from parts[: max((place for place, text in enumerate(is_text, 1) if not text), default=len(parts))]
 
 
 def left_out(*parts: str) -> str:

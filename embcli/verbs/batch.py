@@ -122,6 +122,8 @@ class Batches(Result, verb="batch", content="batches"):
         samples = f"{letter} = {counted(count, 'sample')} of T = {counted(length, 'token')}"
         yield title(f"{which}: {samples}, stride {self.stride:,}{', shuffled' if self.shuffle else ''}")
         yield matrix
+        if self.style.bare:
+            return
         names = ["IDs", "token", "+ position", "= input"]
         letters = [f"({letter}, T)", f"({letter}, T, D)", "(T, D)", f"({letter}, T, D)"]
         shapes = [f"({shape})", f"({shape}, {dim:,})", f"({length:,}, {dim:,})", f"({shape}, {dim:,})"]

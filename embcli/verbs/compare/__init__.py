@@ -107,7 +107,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the page, with the steps that `show` names or those that fit on the screen."""
         screen = console.height if console.is_terminal and not console.record else math.inf
-        parts = [*self._parts(options.max_width, screen)]
+        parts = [*self._parts(options.max_width, screen, console.record)]
         lines, fit = screen - 3, []  # without what is not shown, suggestions and the prompt
         for part in sorted(parts, key=lambda part: part.rank):
             lines -= len(console.render_lines(Group(*part.lines), options, pad=False)) + (2 if part.title else 0)
@@ -127,8 +127,8 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         if missing := ", ".join(part.name for part in parts if part.name not in fit):
             yield words(f"Not shown (no room): {missing}")
 
-    def _parts(self, width: int, screen: float) -> Iterator[Part]:
-        """Yield the parts in their order on the page."""
+    def _parts(self, width: int, screen: float, is_picture: bool) -> Iterator[Part]:
+        """Yield the parts in their order on the page; a drawing in a picture stands alone, without steps and costs."""
         asked = self.draw or self.trace or self.gradient is not None
         length, size, dim = (f"{each:,}" for each in (len(self.tokens), *self.weight.shape))
         dtype = "" if self.origin.is_seeded else f" ({self.origin.dtypes['token']})"
@@ -142,7 +142,8 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             "shared": f"The shared weight, embedding.weight, (V, D) = ({size}, {dim})",
             "outputs": f"The outputs, (T, D) = ({length}, {dim}): row ID of the weight; one-hot row · weight",
         }
-        named = None if self.show is None else ["outputs" if each in OUTPUTS else each for each in self.show]
+        show = () if self.show is None and is_picture and self.draw else self.show
+        named = None if show is None else ["outputs" if each in OUTPUTS else each for each in show]
         for name in STEPS if named is None else [step for step in STEPS if step in named]:
             rank = 0 if named or (name == "outputs" and not asked) else 2 + _IMPORTANCE.index(name)
             yield Part([*self._step(name, width)], rank, name, titles[name])
@@ -154,7 +155,8 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             yield Part(["", *self._trace()], name="trace")
         if self.gradient is not None:
             yield Part(["", *self._training(self.gradient, width)], name="gradient")
-        yield Part([""] * asked + [*self._costs(width)], int(asked), "the cost")
+        if "cost" in (show or ()) or not (is_picture or self.style.bare):
+            yield Part([""] * asked + [*self._costs(width)], int(asked), "the cost")
         yield Part([*origin_lines(self.origin)], name="origin")
 
     def _matrix(self, labels: Sequence[Label], *blocks: Values, **more: Any) -> Matrix:
@@ -400,9 +402,9 @@ def compare(
     """
     show = (show,) if isinstance(show, str) else show
     for name in show or ():
-        check_choice("show", name, (*STEPS, *OUTPUTS))
-    if learning_rate is not None and not 0 <= learning_rate < math.inf:
-        reason = f"learning_rate must be a finite number of at least 0, not {learning_rate:g}"
+        check_choice("show", name, (*STEPS, *OUTPUTS, "cost"))
+    if learning_rate is not None and not 0 <= learning_rate <= float(np.finfo(np.float32).max):
+        reason = f"learning_rate must be a finite float32 of at least 0, not {learning_rate:g}"
         raise InputError(reason, parameters=("learning_rate",))
     origin, (size, dim) = source.origin, shape_of(source, "token")
     if seed is None:
