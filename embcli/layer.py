@@ -58,7 +58,11 @@ class Layer(ABC):
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
+    place: tuple[Source, str]  # the source that opened it, and its name there; a copy is opened anew
     rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, self.place
 
     @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -125,9 +129,11 @@ class Origin:
 class Layers(dict[str, "Layer"]):
     """Layers that are open, by name, and where their numbers come from."""
 
-    def __init__(self, layers: Mapping[str, Layer], origin: Origin) -> None:
+    def __init__(self, layers: Mapping[str, Layer], origin: Origin, source: Source) -> None:
         super().__init__(layers)
         self.origin = origin
+        for name, layer in layers.items():
+            layer.place = source, name
 
 
 class Source(Protocol):
@@ -162,3 +168,7 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
     if shape is None:
         raise LayerError(f"there is no {name} layer here")
     return shape
+
+
+def _opened(source: Source, name: str) -> Layer:
+    return source.open({name: None})[name]

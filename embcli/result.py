@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
-from embcli.errors import Notes, OutputError, Watch, lacks, unwatched
+from embcli.errors import InputError, Notes, OutputError, Watch, lacks, unwatched
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, View, able
 from embcli.names import DEFAULT_PRECISION, Theme, check_choice
+from embcli.words import in_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +59,18 @@ class Result(ABC):
 
     def __init_subclass__(cls, *, verb: str, content: Kind) -> None:
         cls.verb, cls.content = verb, content
+        setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - a dataclass then makes none of its own
+
+    def __repr__(self) -> str:
+        records = self.records()
+        run, shapes = records.run, [f"{name} {each.shape}" for name, each in records.matrices.items()]
+        source = [f"seed {run['seed']}"] if "seed" in run else [str(run["from"])] if "from" in run else []
+        return in_line(
+            f"<embcli {self.verb}: {', '.join([*(shapes or [f'{records.rows:,} {records.unit}']), *source])}>"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # nothing that is computed of these
 
     @abstractmethod
     def records(self) -> Records:
@@ -199,7 +212,10 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
         except Exception as error:  # a package that is there can fail to load in any way
             raise OutputError(lacks(chosen, found.extra[1], error)) from None
     if file is not None:
-        refuse_unwritable(file, found.folder)
+        try:
+            refuse_unwritable(file, found.folder)
+        except ValueError as error:  # a NUL, or half of a surrogate pair
+            raise InputError(f"output {str(file)[:60]!r} cannot name a file: {error}", parameters=("output",)) from None
     return found.name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,9 @@ class Tokens:
     texts: tuple[str, ...] | None = None  # that were encoded, one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
     added: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # IDs before and after each text
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # nothing that is computed of these
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -143,8 +146,8 @@ def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
     token_id = int(tokens.ids[place])
     token = id_in_words(token_id, tokens.encoding.token_bytes(token_id) if tokens.encoding else None)
     there_are = f"the token layer has V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
-    cure = f"; pass vocab {int(tokens.ids.max()) + 1} or more" if grows else ""
-    parameters = ("vocab",) if grows else ()
+    grows = grows and token_id >= 0
+    cure, parameters = (f"; pass vocab {int(tokens.ids.max()) + 1} or more", ("vocab",)) if grows else ("", ())
     raise InputError(f"{token} at position {place:,} has no row: {there_are}{cure}", parameters=parameters)
 
 

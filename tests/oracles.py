@@ -119,7 +119,7 @@ class StubSource:
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
         self.asked = dict(wanted)
-        return Layers({name: self.layers[name] for name in wanted}, self.origin)
+        return Layers({name: self.layers[name] for name in wanted}, self.origin, self)
 
 
 def stub(token: Any, position: Any) -> StubSource:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,11 @@ class Encoding(ABC):
     name: str  # of the encoding, the model or the file
     splits: bool = True  # whether it can split a text
     around: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # IDs that a model reads before and after each text
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what it is made of: nothing that is computed of it."""
+        kept = (name for name in vars(self) if not isinstance(getattr(type(self), name, None), cached_property))
+        return {name: vars(self)[name] for name in kept}
 
     @property
     @abstractmethod

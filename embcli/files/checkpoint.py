@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Checkpoint:
     encoding: Encoding | None = None  # of the token rows
 
     def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:
-        self.path, self.notes = path, Notes() if notes is None else notes
+        self.path, self.token, self.notes = path, token, Notes() if notes is None else notes
         self.tensors = open_tensors(located(path), self.notes)
         beside, config = self.tensors.path.parent / "config.json", {}
         self._config_error: InputError | None = None
@@ -73,6 +73,10 @@ class Checkpoint:
         self._open: dict[str, Layer] = {}  # as they are in the file
         self.notes.count(self._rounded)
         self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {"encoding": self.encoding, "reasons": self.reasons}
+        return Checkpoint, (self.path, self.token, self.notes), state  # read anew
 
     def _rounded(self) -> str:
         count = sum(layer.rounded_values for layer in tuple(self._open.values()))
@@ -141,7 +145,7 @@ class Checkpoint:
             first_position=first,
             is_other=self.roles.is_other,
         )
-        return Layers(layers, origin)
+        return Layers(layers, origin, self)
 
     @cached_property
     def recipe(self) -> Recipe | None:
@@ -154,7 +158,14 @@ class Checkpoint:
         family = roles.family or recipes.family_of(roles.settings)  # for a value of a wrong type, which this refuses
         found = [role for role in ("position", "token_type") if self.find(role) is not None]
         part = roles.part if roles.has_two_parts else None
-        return recipes.recipe_of(roles.settings, family, self.tensors, roles.token.shape[1], roles.nearest, found, part)
+        recipe = recipes.recipe_of(
+            roles.settings, family, self.tensors, roles.token.shape[1], roles.nearest, found, part
+        )
+        return recipe and replace(recipe, values=self.values)
+
+    def values(self, name: str) -> np.ndarray:
+        """Return a tensor by its name, as float32."""
+        return self.tensors.array(name)
 
     @property
     def unapplied(self) -> str:

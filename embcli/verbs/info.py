@@ -83,7 +83,12 @@ class ModelInfo(Result, verb="info", content="list"):
     """A checkpoint and the tensors of it that are listed."""
 
     checkpoint: Checkpoint
-    tensors: tuple[tuple[str, Tensor], ...]  # role (empty if unknown) and tensor
+    names: dict[str, str]  # of tensors, and the role of each; empty if unknown
+
+    @property
+    def tensors(self) -> list[tuple[str, Tensor]]:
+        """Role and tensor."""
+        return [(role, self.checkpoint.tensors[name]) for name, role in self.names.items()]
 
     @cached_property
     def recipe(self) -> str | None:
@@ -172,8 +177,7 @@ def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
     if other is not None:
         roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
     shown = checkpoint.tensors if every else roles
-    tensors = tuple((roles.get(name, ""), checkpoint.tensors[name]) for name in shown)
-    return ModelInfo(checkpoint, tensors, notes=checkpoint.notes)
+    return ModelInfo(checkpoint, {name: roles.get(name, "") for name in shown}, notes=checkpoint.notes)
 
 
 class LocalModel(NamedTuple):

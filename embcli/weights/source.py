@@ -70,7 +70,7 @@ class SeededSource:
         layers = {name: self._kept(name) or self._drawn(name, ids) for name, ids in wanted.items()}
         drawn_by = next((layer.build for layer in layers.values()), {})
         shapes = {name: layer.shape for name, layer in layers.items()}
-        return Layers(layers, Origin(shapes, self.seeded.seed, drawn_by))
+        return Layers(layers, Origin(shapes, self.seeded.seed, drawn_by), self)
 
     def _kept(self, name: str) -> KeptLayer | None:
         if self.store is None:
