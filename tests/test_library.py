@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import io
 import itertools
+import pickle
 import re
 import shutil
 import signal
@@ -174,6 +176,37 @@ def test_a_notebook_gets_a_fragment_of_well_formed_html(case: str, files: tuple[
     assert len(text) > 100
 
 
+@pytest.mark.parametrize("case", SAME)
+def test_a_result_is_told_in_a_line_and_can_be_pickled_and_copied(case: str, files: tuple[Path, Path]) -> None:
+    result = SAME[case][1](*files)
+    page, line = str(result), repr(result)  # what a page computes is not pickled
+    assert line.startswith(f"<embcli {result.verb}: ")
+    assert "\n" not in line
+    for other in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
+        assert (str(other), repr(other)) == (page, line)
+
+
+def test_a_line_has_the_shapes_of_matrices_and_where_they_are_from(model: Model, files: tuple[Path, Path]) -> None:
+    assert repr(model.lookup(TEXT)) == "<embcli lookup: token (4, 4), position (4, 4), input (4, 4), seed 123>"
+    assert repr(model.lookup(TEXT, position="none")) == "<embcli lookup: token (4, 4), input (4, 4), seed 123>"
+    assert repr(embcli.open(files[0]).audit()) == f"<embcli audit: 40 rows, {files[0]}>"
+    assert repr(model.tokenize(TEXT)) == "<embcli tokenize: 4 tokens>"
+
+
+def test_a_copy_of_a_model_reads_its_file_anew(model: Model, files: tuple[Path, Path]) -> None:
+    for each in (model, embcli.open(files[0], encoding="gpt2")):
+        pickled = pickle.dumps(each)
+        assert len(pickled) < 2000
+        for other in (pickle.loads(pickled), copy.deepcopy(each)):
+            assert repr(other) == repr(each)
+            assert np.array_equal(other[[3, 5]], each[[3, 5]])
+            assert other.tokenize(TEXT).ids.tolist() == each.tokenize(TEXT).ids.tolist()
+    again = pickle.loads(pickled)
+    shutil.copy(files[1], files[0])
+    assert np.array_equal(pickle.loads(pickled)[3], MATRIX[3] + np.float32(0.5))
+    assert again.source.path == str(files[0])
+
+
 def test_the_library_is_quiet_and_touches_no_signal(
     files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,6 +320,10 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(precision=99), "precision 99 is out of range"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(theme="red"), "theme 'red' is not known"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights(layer="x"), "layer 'x' is not known"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded(vocab=6, dim=3).weights(layer=None), "layer 'None' is not known"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded(vocab=6, dim=3)[-1], "V = 6 rows, for IDs from 0 to 5$"),
+        (lambda: embcli.seeded(vocab=6, dim=3)[6], "from 0 to 5; pass vocab 7 or more$"),
+        (lambda: embcli.seeded(vocab=6, dim=3).weights().save("\ud800"), "cannot name a file"),
         (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], metric="x"), "metric 'x' is not known"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], position="x"), "position 'x' is not known"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).positions("x"), "kind 'x' is not known"),  # type: ignore[arg-type]
@@ -300,7 +337,7 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
 def test_errors_are_in_the_words_of_the_library(ask: Callable[[], Any], said: str) -> None:
     with pytest.raises(embcli.EmbcliError) as caught:
         ask()
-    assert said in str(caught.value)
+    assert said in f"{caught.value}$"
     assert "--" not in str(caught.value) + caught.value.hint
 
 
