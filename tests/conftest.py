@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 # Before numpy and torch are imported: the suite runs on all cores, and threads of one test would take those of others.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start find embcli compiled, as users do
 
 TIMEOUT = 120  # seconds after which a process that hangs is a failure
 _OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", "TERM")
@@ -24,7 +25,7 @@ _OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", 
 # `--hypothesis-profile long` looks further; whoever asks for a number of examples gets that number.
 # No test is timed: a busy machine is no failure.
 _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("suite", _untimed, max_examples=40)
+settings.register_profile("suite", _untimed, max_examples=30)
 settings.register_profile("long", _untimed, max_examples=1000)
 settings.load_profile("suite")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from torch.utils.data import DataLoader
@@ -85,7 +85,6 @@ SPLITS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.data(), SPLITS, st.integers(1, 40), st.integers(1, 20), st.integers(0, 2**64 - 1))
 def test_batches_are_those_of_a_plain_script(
     data: st.DataObject, split: dict[str, Any], size: int, dim: int, seed: int

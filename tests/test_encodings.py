@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tiktoken import model
 from tiktoken_ext import openai_public
@@ -20,7 +20,6 @@ from embcli import encodings, names
 from embcli.encodings import tiktoken as packaged
 from embcli.errors import InputError
 
-untimed = settings(deadline=None)
 NAMES = list(openai_public.ENCODING_CONSTRUCTORS)
 DATA = Path(embcli.__file__).parent / "data"
 TEXTS = (
@@ -97,7 +96,6 @@ def test_texts_become_the_same_ids(name: str, special: bool, built: dict[str, ti
         assert encodings.get(name).encode(text, special).tolist() == expected
 
 
-@untimed
 @given(text=st.text(max_size=80), name=st.sampled_from(NAMES))
 @example(text="\ud7ff\ue000 \U0001f916", name="gpt2")
 def test_any_text_becomes_the_same_ids(text: str, name: str, built: dict[str, tiktoken.Encoding]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -31,7 +31,6 @@ from tests.conftest import Embcli
 from tests.readers import from_ndjson
 from tests.test_encodings import TEXTS
 
-untimed = settings(deadline=None)
 SENTENCES = ["Every effort moves you", "The effort that moves every one of you", "É is a letter, 日本 a land"] * 3
 PLAIN = "Every effort, é🤖 日本語  moves\nyou"
 
@@ -185,7 +184,6 @@ def test_a_first_blank_is_kept_where_the_library_keeps_it(
         assert ours.decode(np.array(ids[1:])) == theirs.decode(ids[1:]).encode()
 
 
-@untimed
 @given(text=st.one_of(st.text(max_size=60), st.text("aé🤖 日\n'", max_size=40)), special=st.booleans())
 @example(text="hi<|endoftext|>🤖", special=True)
 @example(text="hi<|endoftext|>🤖", special=False)
@@ -197,7 +195,6 @@ def test_gpt2_as_a_file_is_gpt2(text: str, special: bool, saved: Callable[[str],
 
 
 @pytest.mark.parametrize("name", LOSSLESS)
-@untimed
 @given(text=WITHOUT_MARK)
 @example(text=PLAIN)
 @example(text=" two  spaces ")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, Group
 
@@ -28,7 +28,6 @@ CAT, DOG = "the cat saw the dog", "the dog saw the cat"
 IDS = [1169, 3797, 2497, 262, 3290]  # of CAT
 KINDS = ("learned", "sinusoidal", "none")
 run = Inside()
-untimed = settings(deadline=None)
 TRACED = re.compile(r"^ *(\d+) +(-?[\d.]+) \+ +(-?[\d.]+) = +(-?[\d.]+)$", re.MULTILINE)
 
 
@@ -45,7 +44,6 @@ def page_of(result: Lookup, precision: int = 4) -> str:
     return str(result.styled(width=100, precision=precision))
 
 
-@untimed
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**64 - 1))
 def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: int, length: int, seed: int) -> None:
     spec = Seeded(size, dim, length, seed)
@@ -95,7 +93,6 @@ def test_traced_lines_add_up(dim: int) -> None:
         assert float(terms[0]) + float(terms[1]) == pytest.approx(float(terms[2]), abs=1.6e-4)  # each is rounded
 
 
-@untimed
 @given(st.lists(st.lists(st.integers(0, 8), max_size=20), max_size=3), st.integers(1, 6))
 def test_windows_begin_at_position_zero_again(ids: list[list[int]], length: int) -> None:
     spec = Seeded(9, 2, length)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
@@ -23,7 +23,6 @@ from tests.oracles import live, stub
 if TYPE_CHECKING:
     from pathlib import Path
 
-untimed = settings(deadline=None)
 matrices = st_numpy.arrays(
     np.float32,
     st.tuples(st.integers(1, 12), st.integers(1, 12)),
@@ -36,7 +35,6 @@ def bins(source: Any, rows: int, columns: int, watch: Any = unwatched) -> Bins:
     return weights(source, "token", watch=watch, map=True).bins(rows, columns)  # type: ignore[attr-defined, no-any-return]
 
 
-@untimed
 @given(matrices, st.integers(1, 5), st.integers(1, 5))
 @np.errstate(all="ignore")
 def test_bins_are_those_of_plain_numpy(values: np.ndarray, rows: int, columns: int) -> None:

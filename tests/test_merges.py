@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import embcli
@@ -60,7 +60,6 @@ def test_the_merges_of_tiktokens_encodings_lead_to_its_tokens(name: str) -> None
 KNOWN = st.characters(exclude_categories=["Cn", "Cs"])
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.text(KNOWN, max_size=60), st.sampled_from(["gpt2", "o200k_base"]))
 def test_any_text_becomes_the_tokens_that_it_has(text: str, name: str) -> None:
     if text:

@@ -613,7 +613,11 @@ def test_each_page_in_each_format_says_what_the_table_says(view: str) -> None:
     markdown = run.ok(*verb, "-f", "markdown").text
     numbers = set(re.findall(r"-?\d+\.\d{4}\b", MEASURED.sub("", table)))
     assert numbers <= {*re.findall(r"-?\d+\.\d{4}\b", markdown)}
-    assert run.ok(*verb, "-f", "png").out.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("view", ["tokenize --merges", "lookup --heat"])
+def test_a_page_is_drawn_as_a_png(view: str) -> None:
+    assert Inside().ok(*PAGES[view], "-f", "png").out.startswith(b"\x89PNG")
 
 
 def test_printing_a_result_by_rich_is_the_page_of_the_command(monkeypatch: pytest.MonkeyPatch, inside: Embcli) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import embcli
@@ -21,14 +21,12 @@ from tests.inside import Inside
 from tests.oracles import normal
 
 V, T, D, SEED = 50, 40, 6, 123
-untimed = settings(deadline=None)
 dims = st.integers(1, 40)
 even_dims = st.integers(1, 20).map(lambda half: 2 * half)
 places = st.lists(st.integers(0, 10_000), min_size=1, max_size=6)
 pairings = st.sampled_from(["interleaved", "halves"])
 
 
-@untimed
 @given(dims, places)
 def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: list[int]) -> None:
     found = wave_rows(dim, np.array(positions))
@@ -39,14 +37,12 @@ def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: li
             assert abs(value - (math.cos(angle) if column % 2 else math.sin(angle))) < 1e-6
 
 
-@untimed
 @given(even_dims, st.integers(0, 500), st.integers(0, 500), st.integers(0, 500))
 def test_sinusoidal_dot_products_of_an_even_d_depend_on_the_distance_alone(d: int, i: int, j: int, shift: int) -> None:
     rows = waves(d, np.array([i, j, i + shift, j + shift]))
     assert rows[0] @ rows[1] == pytest.approx(rows[2] @ rows[3], abs=1e-9)
 
 
-@untimed
 @given(even_dims, pairings, places, st.floats(1, 1e6))
 def test_rotary_positions_multiply_pairs_as_complex_numbers(
     dim: int, pairing: Any, at: list[int], theta: float
@@ -61,7 +57,6 @@ def test_rotary_positions_multiply_pairs_as_complex_numbers(
     np.testing.assert_allclose(turned(row, pairing, theta, np.array(at)), wanted, rtol=0, atol=1e-9)
 
 
-@untimed
 @given(even_dims, pairings, st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 99))
 def test_rotary_dot_products_are_equal_under_a_shift_of_both_positions(
     dim: int, pairing: Any, i: int, j: int, shift: int, seed: int

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import embcli
@@ -61,7 +61,6 @@ def test_all_rows_are_those_of_torch(seeded: Seeded, name: str) -> None:
     assert_same_bits(layer.rows(np.arange(layer.shape[0])), live(seeded)[name])
 
 
-@settings(max_examples=100, deadline=None)
 @given(reads())
 def test_rows_in_any_order_and_as_often_as_asked_are_those_of_torch(
     case: tuple[Seeded, list[tuple[str, list[int]]]],
@@ -72,7 +71,6 @@ def test_rows_in_any_order_and_as_often_as_asked_are_those_of_torch(
         assert_same_bits(layers[name].rows(np.array(ids, np.int64)), live(seeded)[name][ids])
 
 
-@settings(max_examples=100, deadline=None)
 @given(pairs(), st.integers(1, 9), st.sampled_from(NAMES))
 def test_consecutive_pieces_join_to_the_whole(seeded: Seeded, step: int, name: str) -> None:
     layer = DrawnLayer(seeded, name)
@@ -81,7 +79,6 @@ def test_consecutive_pieces_join_to_the_whole(seeded: Seeded, step: int, name: s
     assert_same_bits(np.concatenate(pieces), live(seeded)[name])
 
 
-@settings(max_examples=100, deadline=None)
 @given(pairs())
 @example(Seeded(3, 5, 3))
 @example(Seeded(7, 3, 4))
@@ -91,7 +88,6 @@ def test_blocks_give_every_row_once_and_in_order(seeded: Seeded) -> None:
         assert_same_bits(np.concatenate(blocks), live(seeded)[name])
 
 
-@settings(max_examples=100, deadline=None)
 @given(pairs(), st.data())
 def test_rows_that_are_held_are_those_of_torch_and_so_are_the_others(seeded: Seeded, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(NAMES))
@@ -157,7 +153,6 @@ def test_a_drawing_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-@settings(max_examples=60, deadline=None)
 @given(pairs())
 @example(LARGE[0])
 def test_the_summary_is_that_of_numpy(seeded: Seeded) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embcli.errors import InputError
 from embcli.selection import select
 
-untimed = settings(deadline=None)
 
-
-@untimed
 @given(st.data(), st.integers(1, 300))
 def test_parts_are_what_numpy_makes_of_them(data: st.DataObject, size: int) -> None:
     every = np.arange(size)

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from embcli.cli.text import read, read_ids
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
 
-untimed = settings(deadline=None)
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
 
 
@@ -35,7 +34,6 @@ def ids(result: Sequences) -> list[list[int]]:
     return [each.tolist() for each in result.ids or ()]
 
 
-@untimed
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
 @example(text="\r\n a\r\x00\ufeff🤖 \n")
 def test_every_way_in_gives_the_text_whole(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -69,7 +67,6 @@ def test_lines(text: str, lines: list[str], tmp_path: Path) -> None:
     assert texts(read(file=tmp_path / "lines", lines=True)) == lines
 
 
-@untimed
 @given(IDS, st.sampled_from([",", " ", "\n", ", ", "\t"]))
 @example([2**63 - 1, 10**18, 999999999999999999, 0], ",")
 def test_ids_are_read_exactly(numbers: list[int], between: str) -> None:
@@ -91,7 +88,6 @@ def test_forms_of_ids(written: str, wanted: list[int], monkeypatch: pytest.Monke
     assert ids(read(ids="-")) == [wanted]
 
 
-@untimed
 @given(st.lists(IDS, max_size=5))
 def test_a_line_of_ids_is_a_sequence(lines: list[list[int]]) -> None:
     written = "".join(" ".join(map(str, line)) + "\n" for line in lines)
@@ -127,7 +123,6 @@ def test_what_is_no_id_is_refused_with_its_place(written: str, message: str) -> 
     assert str(error.value) == message
 
 
-@untimed
 @given(st.binary(max_size=20))
 @example(b"ab\xe2\x80")
 @example(b"\xed\xa0\x80")

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
@@ -163,7 +163,6 @@ def check_text_survives(text: str) -> None:
     assert list(map(int, written(records, "ids").split())) == ids
 
 
-@settings(max_examples=80, deadline=None)
 @given(any_text())
 def test_any_text_survives_json_ndjson_csv_and_tsv(text: str) -> None:
     check_text_survives(text)

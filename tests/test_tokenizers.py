@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import tiktoken
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import embcli
@@ -60,7 +60,6 @@ def check(result: Tokenizers, ends: list[list[list[int]]]) -> None:
         assert [token for part in parts for token in part.tokens[number]] == tokens.bytes_of(tokens.ids)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.text("ab eé日👋\n1,'", max_size=12), min_size=1, max_size=3), st.integers(2, 4))
 def test_common_tokens_and_cuts_are_those_of_sets(texts: list[str], count: int) -> None:
     result = embcli.tokenizers(texts, NAMES[:count])

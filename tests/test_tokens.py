@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from wcwidth import wcswidth
@@ -19,7 +19,6 @@ from embcli.text import Sequences
 from embcli.tokens import Tokens, shown, token_text, tokenize
 
 GPT2 = encodings.get("gpt2")
-untimed = settings(deadline=None)
 RANK_FILES = ("gpt2", "p50k_base", "cl100k_base", "o200k_harmony")  # every rank file and every special token
 TRICKY = "aé 日🤖\u0301\u200d🇨🇭👩\u0915\u093f\u1100\u1161\u202e\x00\x1b\x80\xa0\xad\\\n\r\t␣\U0010ffff[]/"
 texts = st.text(st.one_of(st.sampled_from(TRICKY), st.characters(codec="utf-8")), max_size=60)
@@ -37,14 +36,12 @@ def of_lines(lines: list[str]) -> Tokens:
     return tokenize(Sequences(texts=tuple(lines), many=True), GPT2)
 
 
-@untimed
 @given(texts, st.sampled_from(ENCODINGS))
 def test_any_text_comes_back_from_its_tokens(text: str, name: str) -> None:
     result = of_text(text, name)
     assert b"".join(token or b"" for token in result.bytes_of(result.ids)) == text.encode()
 
 
-@untimed
 @given(st.lists(texts, max_size=4))
 def test_sequences_are_those_of_the_lines(lines: list[str]) -> None:
     result = of_lines(lines)
@@ -57,7 +54,6 @@ def test_sequences_are_those_of_the_lines(lines: list[str]) -> None:
     assert result.sequences == len(lines)
 
 
-@untimed
 @given(st.lists(st.lists(st.integers(0, 9), max_size=9), max_size=4), st.integers(1, 5))
 def test_windows_cut_each_sequence(ids: list[list[int]], length: int) -> None:
     cut = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), many=True), None).window(length)
@@ -73,7 +69,6 @@ def test_no_two_tokens_are_the_same_text(name: str) -> None:
     assert len({token_text(token) for token in every}) == len(every)
 
 
-@untimed
 @given(st.lists(st.sampled_from([b"\\", b"x", b"ff", b"e2", b"\xff", b"\xe2", b"a"])).map(b"".join))
 def test_the_text_of_a_token_tells_its_bytes(token: bytes) -> None:
     text = token_text(token) or ""
@@ -139,7 +134,6 @@ def test_every_token_is_shown_in_its_own_way_and_in_a_known_width(name: str) -> 
     assert all(map(harmless, views))
 
 
-@untimed
 @given(st.one_of(texts.map(str.encode), st.binary(max_size=12)))
 @example(b"\xa0")
 @example("\xa0".encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -20,7 +20,6 @@ ODD = st.sampled_from(np.float32([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np
         lambda shape: st.tuples(*[arrays.arrays(np.float32, shape, elements=ODD)] * 2)
     )
 )
-@settings(max_examples=100, deadline=None)
 def test_the_verdict_is_that_of_a_look_at_each_value(pair: tuple[np.ndarray, np.ndarray]) -> None:
     left, right = pair
     verdict = judge(left, right)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import embcli
@@ -26,7 +26,6 @@ from tests.conftest import Embcli
 from tests.oracles import assert_same_bits, live, stub
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.sampled_from(["token", "position"]))
 def test_rows_are_those_of_torchs_layer(data: st.DataObject, size: int, dim: int, name: str) -> None:
     spec = Seeded(size, dim, 7)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import safetensors.numpy
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import embcli
@@ -142,7 +142,6 @@ def assert_written(found: list[list[str]], matrix: np.ndarray) -> None:
 # --- any result ---------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(results())
 def test_any_result_is_read_back_from_ndjson_and_json(result: Result) -> None:
     records = result.records(more={"verdict": [1, None]}, run={"embcli": "1"})
@@ -159,7 +158,6 @@ def test_any_result_is_read_back_from_ndjson_and_json(result: Result) -> None:
         assert_told(matrices[name], matrix)
 
 
-@settings(deadline=None)
 @given(results(), st.sampled_from(["csv", "tsv"]))
 def test_any_result_is_read_back_from_csv_and_tsv(result: Result, form: str) -> None:
     records = result.records()
@@ -176,7 +174,6 @@ def test_any_result_is_read_back_from_csv_and_tsv(result: Result, form: str) -> 
         assert_written([row[count:] for row in rows], result.matrices[records.default])
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(texts, st.none() | texts), max_size=5))
 def test_csv_is_what_the_csv_module_writes(rows: list[tuple[str, str | None]]) -> None:
     assume(sys.version_info >= (3, 11) or "\\x00" not in repr(rows))  # which csv of Python 3.10 does not write
@@ -186,7 +183,6 @@ def test_csv_is_what_the_csv_module_writes(rows: list[tuple[str, str | None]]) -
     assert written(Result(columns).records(), "csv").decode() == file.getvalue()
 
 
-@settings(deadline=None)
 @given(results())
 def test_any_result_is_read_back_from_npy_and_safetensors(result: Result) -> None:
     records = result.records(columns=(7,), run={"embcli": "1"})
@@ -210,7 +206,6 @@ def test_any_result_is_read_back_from_npy_and_safetensors(result: Result) -> Non
         assert written(records, "npy") == file.getvalue()
 
 
-@settings(deadline=None)
 @given(results())
 def test_any_result_is_read_back_from_parquet(result: Result) -> None:
     result.matrices.setdefault("input", np.zeros((result.rows, 2), np.float32))
@@ -230,7 +225,6 @@ def test_any_result_is_read_back_from_parquet(result: Result) -> None:
     assert told == {"run": {"embcli": "1"}, "columns": [7]}
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=4), max_size=5), st.integers(1, 4), st.booleans())
 @example([[], [1], [], [], [2, 3], []], 1, True)
 def test_ids_are_a_line_for_each_sequence(lines: list[list[int]], step: int, many: bool) -> None:
@@ -242,7 +236,6 @@ def test_ids_are_a_line_for_each_sequence(lines: list[list[int]], step: int, man
     assert data.decode() == "".join(" ".join(map(str, line)) + "\n" for line in lines)
 
 
-@settings(deadline=None)
 @given(result=results())
 def test_the_projector_gets_a_row_of_numbers_and_a_row_of_fields_for_each(
     result: Result, tmp_path_factory: pytest.TempPathFactory
@@ -438,7 +431,6 @@ def test_every_format_of_data_counts_the_rows_that_it_writes(tmp_path: Path) -> 
 # --- any number ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(0, 2**32 - 1).filter(lambda bits: bits & 0x7F800000 != 0x7F800000), min_size=1))
 @example([0, 0x80000000, 1, 0x7F7FFFFF, 0x00800000, 0x007FFFFF, 0x3F800001, 0x4B800000, 0x5D000000])
 def test_any_finite_float32_is_written_with_the_fewest_digits_that_give_it_back(bits: list[int]) -> None:

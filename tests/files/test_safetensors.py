@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embcli.binary import Binary
@@ -76,7 +76,6 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
     return entries, draw(st.binary(min_size=place, max_size=place))
 
 
-@settings(max_examples=100, deadline=None)
 @given(files())
 def test_what_the_library_reads_is_read_the_same(case: tuple[dict[str, Any], bytes]) -> None:
     whole = packed(*case)
@@ -88,7 +87,6 @@ VALUES = [0, 1, 2, 8, -1, True, None, 1.0, 1e400, "1", "F32", "U8", [], [0], [[]
 VALUES += [2**31, 2**62, 2**63, 2**64, 10**30]
 
 
-@settings(max_examples=120, deadline=None)
 @given(files(), st.data())
 def test_a_file_that_the_library_refuses_is_never_accepted(
     case: tuple[dict[str, Any], bytes], data: st.DataObject

@@ -116,7 +116,6 @@ def test_the_first_of_equal_words_is_found(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.text("abc \t.é", min_size=1, max_size=4), st.booleans()), min_size=1, max_size=30))
-@settings(max_examples=80, deadline=None)
 def test_words_with_spaces_keep_them(tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, bool]]) -> None:
     words = [word.strip() or "x" for word, _ in drawn]
     path = tmp_path_factory.getbasetemp() / "spaces.txt"
