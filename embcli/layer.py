@@ -75,7 +75,7 @@ class Layer(ABC):
             yield self.rows(np.arange(start, min(start + step, self.shape[0])))
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows as they are stored, (n,) int64 -> (n, width); float32 if they have no other form."""
+        """Return these rows as they are stored, (n, width); float32 if they have no other form."""
         return self.rows(ids)
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
@@ -117,7 +117,6 @@ class Origin:
         return f"seed {self.seed}" if self.path is None else self.path
 
     def document(self) -> dict[str, Any]:
-        """Return what belongs to the `run` of a JSON document."""
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         if self.is_seeded:
             return {"seed": self.seed, "shapes": shapes, **self.build}
@@ -163,7 +162,6 @@ class Source(Protocol):
 
 
 def shape_of(source: Source, name: str) -> tuple[int, int]:
-    """Return the shape of a layer; raises LayerError if the source has no layer of this name."""
     shape = source.shape(name)
     if shape is None:
         raise LayerError(f"there is no {name} layer here")

@@ -166,7 +166,6 @@ class Recipe:
 
     @property
     def positions_in_words(self) -> str:
-        """What names the model, and which positions it has."""
         kind = "sinusoidal" if self.position and self.position.waves else "learned"
         added = f"it adds {kind} positions" if self.position else ""
         text = "; ".join(filter(None, (added, self.blocks))) or "it has no positions"

@@ -28,8 +28,6 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What the steps of a model add to rows, and how they are applied."""
-
     positions: (
         Callable[[np.ndarray], np.ndarray] | None
     )  # returns rows of these positions, (n,) -> (n, columns) float32
@@ -39,8 +37,7 @@ class Steps:
     def apply(self, steps: Iterable[Step], rows: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, list[Term]]:
         """Return rows (n, columns) at these positions (n,) after all steps, and the terms of their sum.
 
-        A projection takes the rows of a whole text: a row may depend on the rows beside it, and a product of many rows
-        has other bits than that of one.
+        A projection takes the rows of a whole text: a product of many rows has other bits than that of one.
         """
         terms: list[Term] = []
         for step in steps:
@@ -82,7 +79,6 @@ class Steps:
 
 
 def _normed(step: Norm, rows: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
-    """Return normalised rows, as torch's `layer_norm` or as some families spell it out."""
     with loading_torch():
         import torch
     values, gain = torch.from_numpy(rows), torch.from_numpy(weight)
@@ -98,10 +94,7 @@ def _normed(step: Norm, rows: np.ndarray, weight: np.ndarray, bias: np.ndarray |
 
 
 def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
-    """Return the sinusoidal rows of positions, (n,) int64 -> (n, D) float32; position -1 is padding, with zeros.
-
-    The sines come first, then the cosines.
-    """
+    """Return the sinusoidal rows of positions, (n,) -> (n, D) float32; position -1 is padding, with zeros."""
     if step.waves == "sines, cosines in float64":  # Marian
         angles = positions[:, None] / np.power(10000, 2 * (np.arange(dim) // 2) / dim)
         return np.concatenate([np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])], axis=1).astype(np.float32)

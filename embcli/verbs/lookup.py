@@ -45,9 +45,7 @@ _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
 class Lookup(Result, verb="lookup", content="embeddings"):
     """The result of a lookup: (T, D) token rows and what `steps` add to them are the (T, D) input embeddings.
 
-    The steps of a real model are those of its recipe, in their order and in float32: a scale, the row of a token type,
-    position rows make the input embedding; a norm or a projection makes `hidden` of it, (T, H), what the model's first
-    block reads. Rows are computed when they are asked for, so that memory does not grow with the number of tokens.
+    Rows are computed when they are asked for, so that memory does not grow with the number of tokens.
     """
 
     tokens: Tokens
@@ -58,6 +56,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     origin: Origin
     steps: tuple[Step, ...]  # from a token row to the input embedding
     added: Steps  # what they add
+    rest: tuple[Step, ...]  # from the input embedding to `hidden`; empty if the input is that
     position_source: str  # of position rows, in words
     matrices: Names
     show: Names | None  # of the matrices, as the user chose
@@ -75,13 +74,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return len(self.tokens) if self.only is None else len(self.only)
 
     @property
-    def rest(self) -> tuple[Step, ...]:
-        """The steps from the input embedding to `hidden`; empty if the input is that."""
-        return self.recipe.rest if self.recipe else ()
-
-    @property
     def shown(self) -> Names:
-        """The matrices on a page."""
         given = self.show or (("token",) if self.draw else self.matrices)
         return tuple(name for name in self.matrices if name in given)
 
@@ -90,7 +83,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return places if self.only is None else self.only[places]
 
     def columns_of(self, name: str) -> np.ndarray:
-        """Return the columns of a matrix, (columns,) int64: the chosen ones, or all that a projection gives."""
         if name == "hidden" and self.recipe and self.recipe.width != self.layer.shape[1]:
             return np.arange(self.recipe.width)
         return self.columns
@@ -101,10 +93,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return {name: terms[name] for name in names if name in self.matrices}
 
     def terms(self, index: np.ndarray, names: Names = MATRICES) -> list[Term]:
-        """Return the terms of the input embeddings of these tokens, in their order, the input embeddings, and `hidden`.
-
-        Of these only as many as the named matrices need.
-        """
+        """Return the terms of the sum of these tokens, the input embeddings and `hidden`: as many as the names need."""
         ids, positions, places = self.tokens.ids[index], self._positions[index], self.tokens.places(index)[1]
         rows = self.layer.rows(ids)
         terms = [Term("token", "", rows, ids)]
@@ -138,7 +127,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return np.where(counts, until[1:] - 1 - np.repeat(until[starts[:-1]], np.diff(starts)), -1)
 
     def records(self) -> Records:
-        """Return the lookup as data: position, ID and token of each row, and its matrices."""
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
         run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document())
         if self.kind != DEFAULT_KIND:
@@ -220,7 +208,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             )
 
     def _sizes(self) -> str:
-        """Return the sizes of the matrices with their units, and how many of the tokens the user chose."""
         tokens, count = self.tokens, counted(len(self.tokens), "token")
         columns = f"D = {counted(self.layer.shape[1], 'column')}"
         if self.only is not None:
@@ -233,7 +220,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return f"{sequences}, {count}, {columns}"
 
     def _labels(self, index: np.ndarray, terms: list[Term], is_sum: bool) -> list[Label]:
-        """Return the labels of the rows of each token: its terms, and the numbers of their rows in their layers."""
         from embcli.page import Label
         from embcli.verbs.parts import token_label, token_labels
 
@@ -379,7 +365,8 @@ def lookup(
     places = None if only is None else _occurrences(tokens, only, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
     kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()))
-    every = (*steps, *(recipe.rest if recipe else ()))
+    rest = recipe.rest if recipe else ()
+    every = (*steps, *rest)
     positions, has_layer, position_source = None, False, ""
     if recipe and recipe.position and recipe.position.waves:
         positions = partial(sinusoids, recipe.position, dim)
@@ -408,7 +395,7 @@ def lookup(
         position_source = f"row p{first} of C = {counted(layers['position'].shape[0], 'position')}"
     if recipe is not None:
         _note_other_ways(source, recipe, tokens, layers.origin.dtypes["token"])
-    has = {"position": kind != NO_POSITIONS, "hidden": "hidden" in (show or ()) or bool(recipe and recipe.rest)}
+    has = {"position": kind != NO_POSITIONS, "hidden": "hidden" in (show or ()) or bool(rest)}
     return Lookup(
         tokens=tokens,
         layer=layers["token"],
@@ -417,6 +404,7 @@ def lookup(
         columns_chosen=columns is not None,
         origin=layers.origin,
         steps=steps,
+        rest=rest,
         added=Steps(
             layers["position"].rows if has_layer else positions,
             layers["token_type"].rows(types) if len(types) else np.empty((0, 0), np.float32),
@@ -438,8 +426,7 @@ def _planned(
 ) -> tuple[JoinedKind, Recipe | None, tuple[Step, ...]]:
     """Return the kind of positions that join token rows, the recipe if it is followed, and the steps to the input.
 
-    It is followed unless the user asks for other positions, or for token rows only. Notes tell what is not known, and
-    where the positions of a model are if it adds none.
+    It is followed unless the user asks for other positions, or for token rows only. Notes tell what is not known.
     """
     seeded, notes, is_default = source.origin.is_seeded, source.notes, given in (None, DEFAULT_KIND)
     if shown == ("token",) and is_default:
@@ -497,10 +484,7 @@ def rows_beside(size: int) -> np.ndarray:
 
 
 def _occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
-    """Return where the tokens of a text, or of IDs (digits alone), occur, (n,) int64.
-
-    Raises InputError for a token that does not occur, and if there are none.
-    """
+    """Return where the tokens of a text, or of IDs (digits alone), occur, (n,) int64; raises InputError for none."""
     given, is_ids = f"only {text[:40]!r}", _IDS.fullmatch(text) is not None
     if not is_ids and tokens.encoding is None:
         raise InputError(f"{given} is a text; IDs without an encoding take an ID", parameters=("only",))

@@ -19,7 +19,6 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
-    """Return the labels of rows, one per token: sequence (if there are several), position, token, ID."""
     sequence, position = tokens.places(places)
     ids = tokens.ids[places]
     labels = [Label("seq", sequence)] if tokens.many else []
@@ -30,17 +29,14 @@ def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
 
 
 def token_label(tokens: Sequence[bytes | None]) -> Label:
-    """Return the tokens that rows stand for, as a column."""
     return Label("token", [shown(token) for token in tokens], "left", short=True)
 
 
 def id_labels(ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID") -> list[Label]:
-    """Return the labels of rows by their IDs, (n,) int64, and their tokens if these are known."""
     return [Label(name, ids), *([] if tokens is None else [token_label(tokens)])]
 
 
 def origin_in_words(origin: Origin, layer: str) -> str:
-    """Return where the numbers of a layer come from: a seed, or a tensor."""
     return f"seed {origin.seed}" if origin.is_seeded else origin.tensors[layer]
 
 
@@ -64,13 +60,11 @@ def head_in_words(relation: str, rows: int, reason: str) -> str:
 
 
 def first_of(each: Iterable[str], top: int, between: str = ", ") -> str:
-    """Return the first words, and dots if there are more."""
     begin = [*islice(each, top + 1)]
     return between.join([*begin[:top], *["..."] * (len(begin) > top)])
 
 
 def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
-    """Return the IDs of rows, (n,) int64, each with its token if it has one."""
     return [f"{row} {shown(token)}".strip() for row, token in zip(rows.tolist(), tokens, strict=True)]
 
 
