@@ -16,19 +16,30 @@ _PART = re.compile(r"(?P<start>[0-9]*)(?P<range>:(?P<stop>[0-9]*))?", re.ASCII)
 
 
 def select(spec: str | None, size: int, what: str) -> np.ndarray:
-    """Return the chosen indices, (n,) int64, in the given order, with repetitions.
+    """Return the chosen indices, (n,) int64, in the given order, with repetitions: 0, 1, 2 and 5 for `0:3,5`.
 
     A part is an index or `start:stop` (stop excluded, as in Python; either may be omitted); None chooses all indices.
     `what` is "row" or "column". Raises InputError for a part that is malformed or out of range.
-
-    >>> select("0:3,5", 6, "row").tolist()
-    [0, 1, 2, 5]
     """
     import numpy as np
 
     if spec is None:
         return np.arange(size)
-    ranges = [_part(part.strip(), size, what) for part in spec.split(",")]
+    ranges = []
+    for part in map(str.strip, spec.split(",")):
+        match = _PART.fullmatch(part)
+        if match is None or not part:
+            raise InputError(f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100")
+        there_are = f"there are {size:,}, from 0 to {size - 1}"
+        if any(len(number) > 18 for number in re.findall("[0-9]+", part)):
+            raise InputError(f"{what}s {part[:60]} are out of range: {there_are}")
+        start = int(match["start"] or 0)
+        stop = start + 1 if match["range"] is None else int(match["stop"] or size)
+        if start >= size or stop > size:
+            raise InputError(f"{what} {max(start, stop - 1)} is out of range: {there_are}")
+        if start >= stop:
+            raise InputError(f"{what}s {part} are empty: the stop is excluded, so it must be larger than the start")
+        ranges.append(range(start, stop))
     count = sum(map(len, ranges))
     if 2 * 8 * count > errors.memory_of_machine():  # the indices of each part, and of all
         raise InputError(f"{count:,} {what}s do not fit into this machine's memory; choose fewer")
@@ -52,7 +63,6 @@ class Excerpt:
 
     @property
     def left_out(self) -> int:
-        """How many are not shown."""
         return self.total - self.head - self.tail
 
     @property
@@ -86,18 +96,3 @@ class Excerpt:
             return f"{what} {hidden[0]} {of}"
         are_consecutive = (np.diff(hidden) == 1).all()
         return f"{several or f'{what}s'} {f'{hidden[0]} to {hidden[-1]} ' if are_consecutive else ''}{of}"
-
-
-def _part(part: str, size: int, what: str) -> range:
-    match = _PART.fullmatch(part)
-    if match is None or not part:
-        raise InputError(f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100")
-    if any(len(number) > 18 for number in re.findall("[0-9]+", part)):
-        raise InputError(f"{what}s {part[:60]} are out of range: there are {size:,}, from 0 to {size - 1}")
-    start = int(match["start"] or 0)
-    stop = start + 1 if match["range"] is None else int(match["stop"] or size)
-    if start >= size or stop > size:
-        raise InputError(f"{what} {max(start, stop - 1)} is out of range: there are {size:,}, from 0 to {size - 1}")
-    if start >= stop:
-        raise InputError(f"{what}s {part} are empty: the stop is excluded, so it must be larger than the start")
-    return range(start, stop)

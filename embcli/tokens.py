@@ -68,21 +68,19 @@ class Tokens:
 
     @property
     def sequences(self) -> int:
-        """The number of sequences."""
         return len(self.starts) - 1
 
     @cached_property
     def longest(self) -> int:
-        """The length of the longest sequence."""
         return int(np.diff(self.starts).max(initial=0))
-
-    def bytes_of(self, ids: np.ndarray) -> list[bytes | None]:
-        """Return the bytes of each ID; None for an ID that the encoding does not have."""
-        return list(map(self._bytes, ids.tolist()))
 
     @cached_property
     def _bytes(self) -> Callable[[int], bytes | None]:
         return cache(self.encoding.token_bytes) if self.encoding else lambda _: None
+
+    def bytes_of(self, ids: np.ndarray) -> list[bytes | None]:
+        """Return the bytes of each ID; None for an ID that the encoding does not have."""
+        return list(map(self._bytes, ids.tolist()))
 
     def measured(self, measure: Callable[[bytes], int]) -> np.ndarray:
         """Return a number that the bytes of each token give, (T,) int64."""
@@ -161,11 +159,7 @@ def check_length(tokens: Tokens, context_length: int, grows: bool) -> None:
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:
-    """Return an ID with its token, if there is one.
-
-    >>> id_in_words(262, b" the")
-    "ID 262 (' the')"
-    """
+    """Return an ID with its token, if there is one: `ID 262 (' the')`."""
     return f"ID {token_id}" if token is None else f"ID {token_id} ({token_text(token)!r})"
 
 
@@ -178,9 +172,6 @@ def token_text(token: bytes | None) -> str | None:
 
     A token that consists of such characters gets one more backslash, so that no two tokens have the same text:
     cl100k_base has both the byte `\xff` and these four characters.
-
-    >>> token_text(b" effort"), token_text(b"\xff"), token_text(b"\\xff")
-    (' effort', '\\xff', '\\\\xff')
     """
     if token is None:
         return None
@@ -207,9 +198,6 @@ def shown(token: bytes | None) -> str:
 
     Spaces are visible. Control characters, bidi controls, other characters that cannot be printed, and combining marks
     without a letter are escaped. Bytes that are not complete characters are shown as `\xe2\x80`.
-
-    >>> shown(b" effort"), shown(b"\x1b[2J"), shown("\u202e".encode())
-    ('␣effort', '\\x1b[2J', '\\u202e')
     """
     if token is None:
         return ""
@@ -219,9 +207,7 @@ def shown(token: bytes | None) -> str:
         return "".join(f"\\x{byte:02x}" for byte in token)
     if text.isascii() and text.isprintable() and "\\" not in text:  # most tokens: ten times as fast
         return text.replace(" ", _SHOWN[" "])
-    return "".join(
-        _shown_character(character, text[place - 1] if place else "") for place, character in enumerate(text)
-    )
+    return "".join(map(_shown_character, text, f" {text}"))
 
 
 def _shown_character(character: str, previous: str) -> str:

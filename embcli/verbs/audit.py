@@ -1,8 +1,4 @@
-"""Problems of a token matrix: broken, equal, unused and under-trained rows, and the norms of all rows.
-
-One pass takes norms, digests and sums in float64. If rows of unused tokens are known, a second one compares each row
-with them. Rows that contain NaN or infinity count for neither.
-"""
+"""Problems of a token matrix: broken, equal, unused and under-trained rows, and the norms of all rows."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.statistics import AT, Covariance, norms_of, numbered_blocks, quantiles, squares
+from embcli.verbs.statistics import AT, Covariance, dots, norms_of, numbered_blocks, quantiles, squares
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -115,8 +111,7 @@ class Audit(Result, verb="audit", content="ranking"):
         if not len(norms):
             return ()
         edges = np.linspace(norms.min(), norms.max(), _BINS + 1)  # numpy.histogram refuses a range that is too narrow
-        places = np.minimum(np.searchsorted(edges, norms, side="right") - 1, _BINS - 1)
-        return tuple(np.bincount(places, minlength=_BINS).tolist())
+        return tuple(np.histogram(norms, edges)[0].tolist())
 
     @cached_property
     def faults(self) -> dict[Fault, int]:
@@ -221,9 +216,11 @@ class Audit(Result, verb="audit", content="ranking"):
         else:
             missing = f": {self.faults['missing']:,} have no row" if self.faults["missing"] else ""
             yield "rows", f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}{missing}"
-            in_order = {why for why, ids in self.by_use.items() if len(ids) > 1 and (np.diff(ids) == 1).all()}
-            ranges = {why: f" ({self.by_use[why][0]} to {self.by_use[why][-1]})" for why in in_order}
-            unused = (f"{len(ids):,} {_WHY[why]}{ranges.get(why, '')}" for why, ids in self.by_use.items())
+            runs = {why for why, ids in self.by_use.items() if len(ids) > 1 and ids[-1] - ids[0] == len(ids) - 1}
+            unused = (
+                f"{len(ids):,} {_WHY[why]}{f' ({ids[0]} to {ids[-1]})' if why in runs else ''}"
+                for why, ids in self.by_use.items()
+            )
             yield "unused", ", ".join(unused) or "none"
         kinds = {"non-finite row": self.non_finite, "zero row": self.zero}
         broken = [
@@ -292,9 +289,8 @@ def audit(
         raise InputError(f"the covariance of {dim:,} columns does not fit into memory; is it stored as (D, V)?")
     layers = source.open({"token": None})
     layer = layers["token"]
-    of_unused, of_token = np.zeros(size, bool), np.ones(size, bool)
-    of_unused[[*unused_rows]] = True
-    of_token[[row for row, why in unused_rows.items() if why in ("padding", "gap")]] = False
+    of_unused = np.isin(np.arange(size), [*unused_rows])
+    of_token = ~np.isin(np.arange(size), [row for row, why in unused_rows.items() if why in ("padding", "gap")])
     norms, unused_sum, by_bits = np.empty(size), np.zeros(dim), dict[bytes, list[int]]()
     covariance = Covariance(dim) if unused_rows else None
     for ids, block in numbered_blocks(layer, watch):
@@ -354,34 +350,32 @@ def _indicators(
     mean, component = covariance.mean(), np.linalg.eigh(covariance.matrix())[1][:, -1]
     unused_mean = unused_sum / np.count_nonzero(np.isfinite(norms[of_unused]))
     without = unused_mean - (unused_mean @ component) * component
-    length = np.sqrt(squares(unused_mean[None]))
-    directions = [_units(row[None], length)[0] for row in (unused_mean, unused_mean - mean, without)]
+    length, length_of_sum = np.sqrt(squares(unused_mean[None])), np.sqrt(squares(unused_sum[None]))
+    directions = unused_mean, unused_mean - mean, without
     found, to_others = np.full((3, len(norms)), np.nan), np.full(len(norms), np.nan)
     for ids, block in numbered_blocks(layer, watch):
         finite = np.isfinite(norms[ids])
         rows, exact, lengths = ids[finite], block[finite].astype(np.float64), norms[ids[finite]]
         changed = exact, exact - mean, exact - np.outer(exact @ component, component)
         for indicator, each, direction in zip(found, changed, directions, strict=True):
-            indicator[rows] = _one_minus_cosine(_units(each, lengths), direction)
+            indicator[rows] = _distances(each, lengths, direction[None], length)
         own = of_unused[rows]
-        others = unused_sum - exact[own]
-        units = _units(others, np.full(len(others), np.sqrt(unused_sum @ unused_sum)))
-        to_others[rows[own]] = _one_minus_cosine(_units(exact[own], lengths[own]), units)
+        to_others[rows[own]] = _distances(exact[own], lengths[own], unused_sum - exact[own], length_of_sum)
     return dict(zip(("cosine_distance", "centred", "without_first"), found, strict=True)), to_others
 
 
-def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Return rows, (n, D), scaled to length 1; NaN if only rounding is left of their earlier lengths, (n,)."""
-    lengths = np.sqrt(squares(rows))
-    directed = lengths > rows.shape[1] * _LAST_BITS * before
-    units: np.ndarray = rows / np.where(directed, lengths, np.nan)[:, None]
-    return units
+def _distances(rows: np.ndarray, before: np.ndarray, other: np.ndarray, other_before: np.ndarray) -> np.ndarray:
+    """Return 1 - cos of rows, (n, D), to one row, (1, D), or to one each; NaN if one of the two has no direction.
 
-
-def _one_minus_cosine(units: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return 1 - cos of unit rows, (n, D), to one unit row, (D,), or to one each, (n, D)."""
-    cosines: np.ndarray = np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape))
-    return 1 - cosines.clip(-1, 1)
+    It has none if only rounding is left of its earlier length, `before`.
+    """
+    units = []
+    for each, earlier in ((rows, before), (other, other_before)):
+        lengths = np.sqrt(squares(each))
+        directed = lengths > each.shape[1] * _LAST_BITS * earlier
+        units.append(each / np.where(directed, lengths, np.nan)[:, None])
+    cosines = dots(units[0], np.broadcast_to(units[1], rows.shape))
+    return np.asarray(1 - cosines.clip(-1, 1))
 
 
 def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]:
