@@ -155,13 +155,8 @@ class Audit(Result, verb="audit", content="ranking"):
             }
 
         fields: dict[str, FieldType] = {"id": int, **({"token": str} if self.encoding else {}), "norm": float}
-        fields |= {
-            **dict.fromkeys(self.indicators, float),
-            "unused": str,
-            "fault": str,
-            "equal_to": int,
-            "candidate": bool,
-        }
+        fields |= dict.fromkeys(self.indicators, float) | dict.fromkeys(by_row, str) | {"equal_to": int}
+        fields["candidate"] = bool
         more = {
             "tokens": self.encoding.vocabulary_size if self.encoding else None,
             "faults": self.faults,
@@ -339,15 +334,10 @@ def audit(
 
 
 def _indicators(
-    layer: Layer,
-    norms: np.ndarray,
-    of_unused: np.ndarray,
-    unused_sum: np.ndarray,
-    covariance: Covariance,
-    watch: Watch,
+    layer: Layer, norms: np.ndarray, of_unused: np.ndarray, unused_sum: np.ndarray, all_rows: Covariance, watch: Watch
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the indicators, and for each unused row 1 - cos to the mean of the others, (V,) float64; NaN elsewhere."""
-    mean, component = covariance.mean(), np.linalg.eigh(covariance.matrix())[1][:, -1]
+    mean, component = all_rows.mean(), np.linalg.eigh(all_rows.matrix())[1][:, -1]
     unused_mean = unused_sum / np.count_nonzero(np.isfinite(norms[of_unused]))
     without = unused_mean - (unused_mean @ component) * component
     length, length_of_sum = np.sqrt(squares(unused_mean[None])), np.sqrt(squares(unused_sum[None]))
