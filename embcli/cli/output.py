@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
     from embcli.formats import View
 
+Content = Literal["page", "text", "binary"]
 SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
+_LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 
 
@@ -69,7 +71,7 @@ class Output:
         """Write a page, which needs no result."""
         self.write_bytes(self._drawn(page), "page")
 
-    def write_bytes(self, content: bytes, kind: Literal["page", "text"]) -> None:
+    def write_bytes(self, content: bytes, kind: Content) -> None:
         """Write a page or a text as it is; on a terminal, a text is escaped and its last line ended."""
         with self._open(kind) as file:
             file.write(content)
@@ -83,13 +85,18 @@ class Output:
     def _drawn(self, page: RenderableType) -> bytes:
         from embcli.page import export
 
-        terminal = self.format == "table" and self._on_a_terminal
-        width, lines = _terminal_size() if terminal else (width_of(self.style.width, self.format), None)
-        color = self.color != "never" if self.format in PICTURES else _colored(self.color, terminal)
+        width, color = width_of(self.style.width, self.format), self._colored
         if self.format != "table":
             return export.exported(page, cast("View", self.format), width, self.style.theme, color)
-        text = export.text(page, self.style.width or width, lines, color)
-        return text.encode((sys.stdout.encoding if terminal else None) or "utf-8", "backslashreplace")
+        if not self._on_a_terminal:
+            return export.text(page, width, None, color).encode("utf-8", "backslashreplace")
+        columns, lines = 80, 24  # of a terminal of unknown size
+        with suppress(OSError, ValueError):
+            size = os.get_terminal_size(sys.stdout.fileno())
+            columns, lines = size.columns or columns, size.lines or lines
+        columns = self.style.width or number_in("COLUMNS") or min(columns, _LARGEST)
+        lines = (number_in("LINES") or min(lines, _LARGEST)) - SUGGESTING.get()
+        return export.text(page, columns, lines, color).encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 
     def _write_data(self, result: Result) -> None:
         from embcli import writers
@@ -103,7 +110,7 @@ class Output:
 
             document = io.BytesIO()
             writers.write(records, format, document, result.notes)
-            self.write_bytes(pretty(document.getvalue(), _colored(self.color, True)).encode(), "page")
+            self.write_bytes(pretty(document.getvalue(), self._colored).encode(), "page")
             return
         with self._open("binary" if FORMATS[format].binary else "text") as file:
             writers.write(records, format, file, result.notes, watched)
@@ -112,8 +119,16 @@ class Output:
     def _on_a_terminal(self) -> bool:
         return self.path is None and is_terminal(sys.stdout)
 
+    @property
+    def _colored(self) -> bool:
+        if self.color != "auto":
+            return self.color == "always"
+        if self.format in PICTURES or os.environ.get("NO_COLOR"):
+            return self.format in PICTURES
+        return bool(os.environ.get("FORCE_COLOR")) or (self._on_a_terminal and os.environ.get("TERM") != "dumb")
+
     @contextmanager
-    def _open(self, kind: Literal["page", "text", "binary"]) -> Iterator[BinaryIO]:
+    def _open(self, kind: Content) -> Iterator[BinaryIO]:
         """Open the destination. A terminal gets text at once, with control characters escaped, and no binary data."""
         with explaining_failure(self.path), _standard_output() if self.path is None else destination(self.path) as file:
             if kind == "page" or not file.isatty():
@@ -154,9 +169,9 @@ def output(
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     chosen = chosen_format(kind, format, file, default)
-    views = {"--width": width is not None, "--heat": heat, "--bare": bare, **(pages or {})}
-    limited = {flag: VIEWS for flag, is_given in views.items() if is_given} | ({"--theme": PICTURES} if theme else {})
-    for flag, formats in {**limited, **(limits or {})}.items():
+    given = {"--width": width is not None, "--heat": heat, "--bare": bare, **(pages or {}), "--theme": theme is not None}
+    needed = {flag: PICTURES if flag == "--theme" else VIEWS for flag, is_given in given.items() if is_given}
+    for flag, formats in {**needed, **(limits or {})}.items():
         if chosen not in formats:
             example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
@@ -173,22 +188,6 @@ def output(
                 if file.is_file() and (file.samefile(place) or (place.is_dir() and place.samefile(file.parent))):
                     raise OutputError(f"{str(file)!r} is read by this command; name another file with --output")
     return Output(chosen, file, color, style)
-
-
-def _terminal_size() -> tuple[int, int]:
-    """Return the columns of standard output, or those that the environment names, and the lines for a page."""
-    width, lines = 0, 0
-    with suppress(OSError, ValueError):
-        width, lines = os.get_terminal_size(sys.stdout.fileno())
-    return number_in("COLUMNS") or width or 80, (number_in("LINES") or lines or 24) - SUGGESTING.get()
-
-
-def _colored(choice: Color, terminal: bool) -> bool:
-    if choice != "auto":
-        return choice == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")
 
 
 @contextmanager
