@@ -149,9 +149,8 @@ def tokenize(
     if ids is not None and (merges or len(several) > 1):
         raise InputError("only a text becomes tokens by merges or by several encodings; leave out --ids")
     kind: Kind = "list" if merges or len(several) > 1 else "tokens"
-    out = output_for(
-        kind, format, output, color, width, theme, bare=bare, reads=(file, *several), pages={"--draw": draw}
-    )
+    page = format, output, color, width, theme
+    out = output_for(kind, *page, bare=bare, reads=(file, *several), pages={"--draw": draw})
     given = read(text, file, ids, lines, 'embcli tokenize "Every effort moves you"')
     if len(several) > 1:
         return out.write(tokenizers(given, several, special=special, notes=PrintedNotes()))
@@ -216,10 +215,8 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    reads = file, encoding
-    out = output_for(
-        "batches", format, output, color, width, theme, precision, heat, bare, reads=reads, pages={"--draw": draw}
-    )
+    page = format, output, color, width, theme, precision, heat, bare
+    out = output_for("batches", *page, reads=(file, encoding), pages={"--draw": draw})
     if text is not None and len(text) < 256 and Path(text).is_file():
         hint = f"for its text: embcli batch --file {shlex.quote(text)}"
         raise InputError(f"{text[:60]!r} is a file; TEXT is the text itself", hint)
@@ -290,22 +287,9 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    matrices = _names(show)
+    matrices, page = _names(show), (format, output, color, width, theme, precision, heat, bare)
     reads, pages = (file, path, encoding), {"--trace": trace is not None, "--draw": draw}
-    out = output_for(
-        "embeddings",
-        format,
-        output,
-        color,
-        width,
-        theme,
-        precision,
-        heat,
-        bare,
-        reads=reads,
-        show=matrices,
-        pages=pages,
-    )
+    out = output_for("embeddings", *page, reads=reads, show=matrices, pages=pages)
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     tokens = model.tokens(read(text, file, ids, lines), special)
     if only is None:
@@ -433,10 +417,9 @@ def positions(
     """
     chosen, named = kind_and_path(named_kind, named, kind)
     path = one_path(named, path)
+    page = format, output, color, width, theme, precision, heat, bare
     limits = {"--kind relative": able("batches")} if chosen == "relative" and not similarity else {}
-    out = output_for(
-        "embeddings", format, output, color, width, theme, precision, heat, bare, reads=(path, encoding), limits=limits
-    )
+    out = output_for("embeddings", *page, reads=(path, encoding), limits=limits)
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     result = model.positions(
         chosen,
@@ -490,10 +473,8 @@ def weights(
     if map and heat:
         raise InputError("--map is a picture in colours already; leave out --heat")
     path = one_path(named, path)
-    reads, pages = (path, encoding), {"--map": map}
-    out = output_for(
-        "embeddings", format, output, color, width, theme, precision, heat or map, bare, reads=reads, pages=pages
-    )
+    page = format, output, color, width, theme, precision, heat or map, bare
+    out = output_for("embeddings", *page, reads=(path, encoding), pages={"--map": map})
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     numbered, (size, dim) = model.numbered(rows, layer), shape_of(model.source, layer)
     out.refuse_many_numbers(_count(numbered, size, "row") * _count(columns, dim, "column"))
@@ -542,9 +523,8 @@ def neighbors(
     """
     from embcli.verbs.neighbors import vectors_in_lines
 
-    out = output_for(
-        "ranking", format, output, color, width, theme, precision, heat, bare, reads=(file, path, vector, encoding)
-    )
+    page = format, output, color, width, theme, precision, heat, bare
+    out = output_for("ranking", *page, reads=(file, path, vector, encoding))
     given = {"TEXT": text, "--file": file, "--ids": ids, "--plus": plus, "--minus": minus}
     others = [name for name, value in given.items() if value]
     if vector is not None and others:
