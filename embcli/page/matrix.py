@@ -36,8 +36,11 @@ class NumberFormat:
         whole = all(values.dtype.kind in "iu" for values in arrays)
         exponent = not whole and (largest >= _FIXED or 0 < largest < 0.5 * 10.0**-precision)
         self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
-        longest = (value for values in arrays for value in _longest(values))
-        self.width = max((len(self.write(value)) for value in longest), default=1)
+        ends = [float(end) for values in finite if values.size for end in (values.min(), values.max())]
+        ends += [-0.0] * any(np.signbit(values).any() for values in finite)
+        for odd, is_odd in ((np.nan, np.isnan), (np.inf, np.isposinf), (-np.inf, np.isneginf)):
+            ends += [odd] * any(is_odd(values).any() for values in arrays)
+        self.width = max((len(self.write(value)) for value in ends), default=1)
 
     def write(self, value: float) -> str:
         return format(float(value), self._spec)
@@ -141,13 +144,3 @@ class Matrix:
         if self._most(labels, width, dots=True) < 1:
             labels = none  # a number is worth more than a token's text
         return labels, Excerpt.ends(max(self._most(labels, width, dots=True), 1), count)
-
-
-def _longest(values: np.ndarray) -> list[float]:
-    """Return the values that are longest to write: both ends, a negative zero, those that are not finite."""
-    is_finite = np.isfinite(values)
-    finite, others = values[is_finite], values[~is_finite]
-    zero = finite[np.signbit(finite) & (finite == 0)][:1]
-    ends = [finite.min(), finite.max()] if finite.size else []
-    kinds = (others > 0, others < 0, np.isnan(others))
-    return [*ends, *zero, *(each for kind in kinds for each in others[kind][:1])]

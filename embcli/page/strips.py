@@ -129,7 +129,7 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Strips:
-    """Matrices as strips of colours, one per row, with labels before and after them.
+    """Matrices as strips of colours, one per row, with labels before and after them, and a colour bar.
 
     Numbers that are not `signed` are sizes, from 0 up. `below` are marks under the columns, one character or none each.
     """
@@ -148,13 +148,19 @@ class Strips:
     stacked: bool = False  # two strips in a line
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        count, apart = len(self.numbers), max((block.apart for block in self.blocks), default=1)
         labels, cells = beside(options.max_width, self.labels, self.after, len(self.blocks))
-        apart = max((block.apart for block in self.blocks), default=1)
-        halves = has_halves(console) and not self.stacked
-        fit = self.fit or Fit.of(len(self.numbers), room(console, cells, len(self.numbers)), halves, apart)
+        after, marks = self.after, [*self.below]
+        fit = self.fit or Fit.of(count, room(console, cells, count), has_halves(console), apart)
         shown = [means(block.values, fit.per, apart) for block in self.blocks]
         scale = Scale.of(shown, self.signed)
         step, glyph = (2, "▀") if self.stacked else (1, fit.glyph)
+        if marks:
+            labels, after = ([replace(each, cells=[*each.cells, ""]) for each in part] for part in (labels, after))
+        if marks and fit.glyph:  # of two marks in a cell, the first
+            marks = [left or right for left, right in zip_longest(marks[::2], marks[1::2], fillvalue="")]
+        first, last = (str(number) for number in self.numbers[[0, -1]]) if count else ("", "")
+        axis = f"{first}{last:>{max(fit.width - len(first), len(last) + 1)}}" if count > 1 else first
         columns = []
         for block, values in zip(self.blocks, shown, strict=True):
             drawn = values.repeat(self.high, axis=0)
@@ -162,20 +168,37 @@ class Strips:
             strips: list[Text] = [strip(each, scale, console, fit.cells, glyph) for each in lines]
             for gap in reversed(self.gaps):
                 strips.insert(gap, Text("⋮", "dim"))
-            if self.below:
-                strips.append(Text(_marks(self.below, fit)))
-            title = f"{in_line(block.title)}\n" if block.title else ""
-            columns.append((Text(title + _axis(self.numbers, fit.width)), strips))
-        if self.below:
-            after = [replace(each, cells=[*each.cells, ""]) for each in self.after]
-            labels = [replace(each, cells=[*each.cells, ""]) for each in labels]
-        table = ruled(labels, columns, after if self.below else self.after, self.gaps)
+            if marks:
+                strips.append(Text("".join((mark or "·") * fit.cells for mark in marks)))
+            columns.append((Text(f"{in_line(block.title)}\n{axis}" if block.title else axis), strips))
+        table = ruled(labels, columns, after, self.gaps)
         if console.record:  # a file is as wide as its strips
             table.width = console.measure(table, options=options.update(max_width=8 * _FILE[0])).maximum
         yield table
         yield ""
-        mean = _mean(self.averaged[0], fit.per, (self.averaged[1], len(self.numbers)), apart)
-        yield color_bar(scale, shown, mean, self.precision, console, options.max_width)
+        yield self._bar(scale, shown, fit.per, console, options.max_width)
+
+    def _bar(self, scale: Scale, shown: Sequence[np.ndarray], per: int, console: Console, width: int) -> Text:
+        """Return a colour bar with the ends of its scale, and remarks about the colours above it."""
+        limit = f"{scale.limit:.{max(self.precision, 4)}g}"
+        low = f"-{limit}" if scale.signed else "0"
+        halves, (rows, all_rows), remarks = has_halves(console), self.averaged, []
+        apart, count = max((block.apart for block in self.blocks), default=1), len(self.numbers)
+        of = [counted(rows, "row")] if rows > 1 else []
+        of += [f"{per} {'even or odd ' if apart > 1 else ''}columns"] if per > 1 else []
+        fewer = all_rows % rows or any(len(range(kind, count, apart)) % per for kind in range(apart))
+        if of:
+            each = "colour" if colors_of(console) else "character"
+            remarks.append(f"each {each}: the mean of {' x '.join(of)}{' (fewer at the ends)' if fewer else ''}")
+        for mark, name, which in ((MARKS[NAN], "NaN", np.isnan), (MARKS[INFINITE], "infinite", np.isinf)):
+            if found := sum(int(which(values).sum()) for values in shown):
+                remarks.append(f"{mark}: {found:,} {name}")
+        most = (width - len(f"{low}  {limit}")) * (2 if halves else 1)
+        numbers = scale.limit * np.linspace(-1.0 if scale.signed else 0.0, 1.0, min(_BAR, most - (most + 1) % 2))
+        bar = Text(f"{low} ").append_text(strip(numbers[None], scale, console, 1, "▌" if halves else ""))
+        bar.append(f" {limit}")
+        text = "; ".join(remarks)
+        return bar.append(f"  {text}" if bar.cell_len + len(text) + GAP <= width else f"\n{text}") if text else bar
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,49 +218,31 @@ class Picture:
     precision: int = 4
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows, columns = len(self.rows), len(self.columns)
+        rows, columns, halves = len(self.rows), len(self.columns), has_halves(console)
         lines = max((self.lines or lines_of(console)) - _AROUND, _FILE[1] if console.record else 1)
         cells = beside(options.max_width, [Label(self.label, [self.rows.max(initial=0)])], ())[1]
-        stacked, size, fit = has_halves(console) and (self.square or rows > lines), 1, None
+        stacked, size = halves and (self.square or rows > lines), 1
         height = 2 * lines if stacked else lines
         per = max(-(-rows // height), 1)
+        fit = Fit.of(columns, room(console, cells, columns), halves and not stacked, self.apart)
         if self.square:
             width = cells if stacked else room(console, cells // 2, columns)
             per = max(per, -(-columns // width))
             size = next((size for size in (WIDEST, 2) if size * rows <= height and size * columns <= width), 1)
             fit = Fit(-(-columns // per), per, size if stacked else 2 * size)
-        fit = fit or Fit.of(columns, room(console, cells, columns), has_halves(console) and not stacked, self.apart)
         shown = means(self.values.T, per).T
-        begins = range(0, len(shown) * size, 2 if stacked else 1)
-        numbers = [self.rows[k // size * per] if k % size == 0 else "" for k in begins]
-        values, averaged = Values(shown, apart=self.apart), (per, rows)
+        lines_begun = range(0, len(shown) * size, 2 if stacked else 1)
+        begins = Label(self.label, [self.rows[k // size * per] if k % size == 0 else "" for k in lines_begun])
         yield Strips(
-            *([Label(self.label, numbers)], [values], self.columns),
+            [begins],
+            [Values(shown, apart=self.apart)],
+            self.columns,
             precision=self.precision,
-            averaged=averaged,
+            averaged=(per, rows),
             fit=fit,
             high=size,
             stacked=stacked,
         )
-
-
-def color_bar(
-    scale: Scale, shown: Sequence[np.ndarray], mean: str, precision: int, console: Console, width: int
-) -> Text:
-    """Return a colour bar with the ends of its scale, and remarks about the colours above it."""
-    limit = f"{scale.limit:.{max(precision, 4)}g}"
-    low = f"-{limit}" if scale.signed else "0"
-    halves = has_halves(console)
-    most = (width - len(f"{low}  {limit}")) * (2 if halves else 1)
-    numbers = scale.limit * np.linspace(-1.0 if scale.signed else 0.0, 1.0, min(_BAR, most - (most + 1) % 2))
-    remarks = [f"each {'colour' if colors_of(console) else 'character'}: {mean}"] if mean else []
-    for mark, name, which in ((MARKS[NAN], "NaN", np.isnan), (MARKS[INFINITE], "infinite", np.isinf)):
-        if count := sum(int(which(values).sum()) for values in shown):
-            remarks.append(f"{mark}: {count:,} {name}")
-    bar = Text(f"{low} ").append_text(strip(numbers[None], scale, console, 1, "▌" if halves else ""))
-    bar.append(f" {limit}")
-    text = "; ".join(remarks)
-    return bar.append(f"  {text}" if bar.cell_len + len(text) + GAP <= width else f"\n{text}") if text else bar
 
 
 def beside(width: int, labels: Sequence[Label], after: Sequence[Label], blocks: int = 1) -> tuple[list[Label], int]:
@@ -248,26 +253,3 @@ def beside(width: int, labels: Sequence[Label], after: Sequence[Label], blocks: 
         if cells >= LEAST:
             break
     return version, max(cells, 1)
-
-
-def _marks(marks: Sequence[str], fit: Fit) -> str:
-    """Return the line below columns with these marks ("" for none); of two marks in a cell, the first."""
-    if fit.glyph:
-        marks = [left or right for left, right in zip_longest(marks[::2], marks[1::2], fillvalue="")]
-    return "".join((mark or "·") * fit.cells for mark in marks)
-
-
-def _axis(numbers: np.ndarray, width: int) -> str:
-    if not len(numbers):
-        return ""
-    first, last = (str(number) for number in numbers[[0, -1]])
-    return f"{first}{last:>{max(width - len(first), len(last) + 1)}}" if len(numbers) > 1 else first
-
-
-def _mean(per_rows: int, per_columns: int, shape: tuple[int, int], apart: int) -> str:
-    """Return in words which numbers each colour is the mean of; an empty text if it is one number."""
-    of_rows = [counted(per_rows, "row")] if per_rows > 1 else []
-    of_columns = [f"{per_columns} {'even or odd ' if apart > 1 else ''}columns"] if per_columns > 1 else []
-    fewer = shape[0] % per_rows or any(len(range(kind, shape[1], apart)) % per_columns for kind in range(apart))
-    words = " x ".join(of_rows + of_columns)
-    return f"the mean of {words}{' (fewer at the ends)' if fewer else ''}" if words else ""

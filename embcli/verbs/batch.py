@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
 
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, shape_of
+from embcli.page import Label, Matrix, Values, ruled, shorten, title, words
+from embcli.page.table import SHORTEST
 from embcli.records import Array, Names, Piece, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import Tokens, check_ids, shown
+from embcli.verbs.parts import origin_lines, token_label
 from embcli.weights.build import loading_torch
 from embcli.weights.source import SeededSource
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.page import Matrix
 
 _PIECE = 1 << 18  # values that are computed at a time
 _MOST_SAMPLES = 8
@@ -110,9 +109,6 @@ class Batches(Result, verb="batch", content="batches"):
             yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, title, words
-        from embcli.verbs.parts import origin_lines
-
         length, count, (size, dim) = self.max_length, len(self.order), self.layer.shape
         matrix = self._picture() if self.draw or self.style.heat else self._table(options.max_width)
         which = f"Batch {self.first:,} of {self.count:,}"
@@ -140,9 +136,6 @@ class Batches(Result, verb="batch", content="batches"):
         yield from origin_lines(self.origin)
 
     def _table(self, width: int) -> Matrix:
-        from embcli.page import Label, Matrix, Values, shorten
-        from embcli.page.table import SHORTEST
-
         rows = Excerpt.ends(_MOST_SAMPLES, len(self.order))
         samples = self.order[rows.places]
         ids = self.ids(samples)  # (n, T + 1)
@@ -158,9 +151,6 @@ class Batches(Result, verb="batch", content="batches"):
         return Matrix(labels, blocks, np.arange(self.max_length), rows.gaps, column="position", rows_left_out=missing)
 
     def _picture(self) -> Matrix:
-        from embcli.page import Label, Matrix, Values
-        from embcli.verbs.parts import token_label
-
         most = _MOST_IN_COLOUR if self.style.heat else _MOST_DRAWN[0]
         samples, tokens = Excerpt.ends(most, len(self.order)), Excerpt.ends(_MOST_DRAWN[1], self.max_length)
         order, count = self.order[samples.places], len(tokens.places)
@@ -259,10 +249,7 @@ def batch(
 def _drawn(
     source: SeededSource, samples: int, batch_size: int, max_length: int, shuffle: bool, keep_last: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return all samples in the order of torch's loader, (N,) int64, and the position rows, (T, D) float32.
-
-    The generator stands after the token layer when the loader begins; the position layer is drawn after the loader.
-    """
+    """Return all samples in the order of torch's loader, (N,) int64, and the position rows, (T, D) float32."""
     with loading_torch(source.notes):
         import torch
         from torch.utils.data import DataLoader

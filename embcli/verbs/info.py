@@ -7,25 +7,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from rich.console import Console, ConsoleOptions, RenderResult
 
 from embcli.binary import shortened
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import InputError, LayerError, Notes
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
+from embcli.files.tensors import Tensor
 from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
 from embcli.names import __version__
+from embcli.page import Label, ruled, title, words
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.store import Store
+from embcli.verbs.parts import head_in_words
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.words import counted, in_bytes, in_data
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.files.tensors import Tensor
 
 _ROLES = ("token", "position", "token_type", "head")
 
@@ -46,8 +46,6 @@ class Info(Result, verb="info", content="list"):
         return listed(run, "encodings", encoding=named, vocabulary_size=(int, sizes), carried=(bool, carried))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, words
-
         lines = {**self.versions, "CPU capability": self.cpu_capability or "", "cache": self.cache or "none"}
         width = max(map(len, lines))
         yield from (words(f"{name:{width}}  {value}") for name, value in lines.items())
@@ -135,9 +133,6 @@ class ModelInfo(Result, verb="info", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, title, words
-        from embcli.verbs.parts import head_in_words
-
         checkpoint, head, recipe = self.checkpoint, self.checkpoint.head, self.recipe
         part = checkpoint.roles.part
         yield title(f"{checkpoint.path}: {checkpoint.tensors.format}")
@@ -206,8 +201,6 @@ class Models(Result, verb="info", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, words
-
         yield ruled(
             [
                 Label("model", [each.name for each in self.models], "left", short=True),
