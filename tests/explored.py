@@ -41,6 +41,11 @@ async def settle(pilot: Pilot[int]) -> None:
     await pilot.pause()
 
 
+async def press(pilot: Pilot[int], *keys: str) -> None:
+    await pilot.press(*keys)
+    await settle(pilot)
+
+
 def lines(app: Explorer) -> list[str]:
     """Return the lines on the screen."""
     return [strip.text for strip in app.screen._compositor.render_strips(app.size)]
@@ -89,8 +94,13 @@ def _matrix(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarr
             count += _values(label.split()[-1], norms(row[None]))
         if view.limit is None:
             count += _values(values[0], row[list(map(int, header[1].split()))])
-        else:
-            assert not re.search(r"\d", values[0])
+        else:  # nine columns, each of four cells
+            shares = np.clip(np.nan_to_num(row / (view.limit or 1)), -1, 1)
+            marks = [".:-=+*#%@"[each] for each in np.rint(shares * 4).astype(int) + 4]
+            marks = [
+                "?" if np.isnan(at) else "!" if np.isinf(at) else mark for at, mark in zip(row, marks, strict=True)
+            ]
+            assert len(row) != 9 or values[0].strip()[::4][:9] == "".join(marks), (row, view.limit)
     return count
 
 
@@ -118,6 +128,7 @@ def _row(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray)
         if bar:
             first = int(label)
             count += _values(values, row[first : first + screen.values.per])
+    assert count > 1, "whole numbers at any width"
     for metric in ("cosine", "l2"):
         if len(screen.nearest[metric][0]):
             order, every = scores(matrix, screen.row, metric)
@@ -148,7 +159,8 @@ def _pair(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray
         column, *values = line.rstrip(" ▁▂▃▄▅▆▇█").split() or [""]
         if column:
             at = int(column)
-            count += _values(" ".join(values), np.array([one[at], other[at], difference[at]]))
+            count += _values(" ".join(values), np.array([one[at], other[at], difference[at]][: len(values)]))
+    assert "A - B" in shown_lines[1] or app.size.width < 60
     return count
 
 

@@ -11,7 +11,6 @@ import signal
 import sys
 import termios
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import pyte
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from textual import events
+from textual import constants, events
 
 import embcli
 from embcli import encodings
@@ -30,11 +29,11 @@ from embcli.explore.find import Words
 from embcli.explore.matrix import Matrix
 from embcli.tokens import shown
 from tests.conftest import TIMEOUT, Embcli
-from tests.explored import SMALL, app_of, held, lines, norms, scores, settle
+from tests.explored import SMALL, app_of, held, lines, norms, press, scores, settle
 from tests.inside import become
-from tests.screen import COLORS
 
 Walk = Callable[..., Awaitable[None]]
+COLORS = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
 def walk(steps: Walk, path: Path | None = None, size: tuple[int, int] = (120, 40), **begun: Any) -> None:
@@ -102,8 +101,7 @@ def test_every_screen_names_commands_that_print_its_numbers(inside: Embcli, tmp_
 
     async def steps(app: Any, pilot: Any) -> None:
         for keys in (["j", "right"], ["s"], ["enter"], ["space", "escape", "j", "c"], ["escape", "slash", *"Hi"]):
-            await pilot.press(*keys)
-            await settle(pilot)
+            await press(pilot, *keys)
             printed = "\n".join(inside(*shlex.split(each)[1:], "-f", "ndjson").text for each in app.screen.commands())
             exact = {format(float(each), ".4f") for each in re.findall(r"-?\d+\.\d+(?:e[+-]\d+)?", printed)}
             numbers = re.findall(r"-?\d+\.\d{4}\b", "\n".join(lines(app)[:-2]))
@@ -119,8 +117,7 @@ def test_every_screen_names_commands_that_print_its_numbers(inside: Embcli, tmp_
 def test_the_cursor_stays_in_the_matrix(tmp_path: Path) -> None:
     async def steps(app: Any, pilot: Any) -> None:
         for keys, row in (["up"], 0), (["end", "down", "pagedown"], 499), (["home"], 0):
-            await pilot.press(*keys)
-            await settle(pilot)
+            await press(pilot, *keys)
             assert app.screen.query_one(Matrix).cursor == row
 
     walk(steps, broken(tmp_path))
@@ -148,19 +145,15 @@ def test_keys_lead_through_rows_and_back() -> None:
 
     async def steps(app: Any, pilot: Any) -> None:
         assert "row 7 of 300" in lines(app)[0]
-        await pilot.press("g", *"299", "comma", "3", "enter")
-        await settle(pilot)
+        await press(pilot, "g", *"299", "comma", "3", "enter")
         assert "row 299 of 300" in lines(app)[0]
         assert re.search(r"│ +3 +4", lines(app)[1])
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert "Row 299" in lines(app)[0]
         nearest = scores(matrix, 299, "cosine")[0]
-        await pilot.press("j", "enter")
-        await settle(pilot)
+        await press(pilot, "j", "enter")
         assert app.screen.row == nearest[1]
-        await pilot.press("tab", "enter")
-        await settle(pilot)
+        await press(pilot, "tab", "enter")
         assert app.screen.row == scores(matrix, nearest[1], "l2")[0][0]
         await pilot.press("backspace", "escape", "escape", "escape")
         assert "row 299" in lines(app)[0]
@@ -193,6 +186,19 @@ def test_keys_that_are_typed_ahead_reach_the_screens_that_those_before_open() ->
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("size", [(40, 12), (80, 24)])
+def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path: Path, size: tuple[int, int]) -> None:
+    matrix = np.random.default_rng(1).standard_normal((70, 300)).astype(np.float32) * np.float32(-1e30)
+    np.save(tmp_path / "large.npy", matrix)
+
+    async def steps(app: Any, pilot: Any) -> None:
+        for keys in (["space", "j"], ["right", "enter"], ["escape", "c"], ["down"], ["escape", "s"]):
+            await press(pilot, *keys)
+            assert held(app, matrix) >= 4, keys
+
+    walk(steps, tmp_path / "large.npy", size=size)
+
+
 @pytest.mark.parametrize("keys", [["colon"], ["question_mark"], ["ctrl+p"], ["slash"], []])
 def test_ctrl_c_ends_every_screen(keys: list[str]) -> None:
     async def steps(app: Any, pilot: Any) -> None:
@@ -202,11 +208,27 @@ def test_ctrl_c_ends_every_screen(keys: list[str]) -> None:
     walk(steps)
 
 
+def test_a_theme_is_chosen_from_the_palette_and_colours_of_numbers_follow() -> None:
+    async def steps(app: Any, pilot: Any) -> None:
+        def color() -> Any:
+            return {each.style.color for each in app.screen.matrix.render_line(1) if each.text.strip().startswith("-")}
+
+        before = color()
+        for typed in ("theme", "solarized-light"):
+            await pilot.press(*([] if app.screen.query("Input") else ["ctrl+p"]), *typed)
+            await settle(pilot)
+            await press(pilot, "enter")
+        assert app.theme == "solarized-light"
+        assert len(before) == len(color()) == 1
+        assert before != color()
+
+    walk(steps)
+
+
 @pytest.mark.parametrize("typed", [["enter", "escape"], ["1", "escape"]])
 def test_keys_that_follow_at_once_find_the_screen_below_a_closed_palette(typed: list[str]) -> None:
     async def steps(app: Any, pilot: Any) -> None:
-        await pilot.press("enter", "ctrl+p", *"keys")
-        await settle(pilot)
+        await press(pilot, "enter", "ctrl+p", *"keys")
         for key in typed:
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         await settle(pilot)
@@ -218,8 +240,7 @@ def test_keys_that_follow_at_once_find_the_screen_below_a_closed_palette(typed: 
 
 def test_a_choice_in_a_screen_that_closes_does_not_reach_the_one_above(tmp_path: Path) -> None:
     async def steps(app: Any, pilot: Any) -> None:
-        await pilot.press("space", "j", "c")
-        await settle(pilot)
+        await press(pilot, "space", "j", "c")
         for key in ("enter", "escape", "slash", "enter"):
             app.post_message(events.Key(key, None))
         await settle(pilot)
@@ -233,8 +254,7 @@ def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path:
     (tmp_path / "words.vec").write_text("queen 1 2\nking 2 3\nthinking 3 4\n")
 
     async def steps(app: Any, pilot: Any) -> None:
-        await pilot.press("slash", *"kin")
-        await settle(pilot)
+        await press(pilot, "slash", *"kin")
         assert "has no row for 'kin'" in lines(app)[0]
         assert [line.split()[:3] for line in lines(app)[3:5]] == [["word", "1", "king"], ["word", "2", "thinking"]]
         await pilot.press("down", "enter")
@@ -251,11 +271,9 @@ def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path) -> N
         said = [each.message for each in app._notifications]
         assert [text.split()[0] for text in said] == ["no", "Space", "This"]
         os.truncate(tmp_path / "rows.npy", 1000)
-        await pilot.press("end")
-        await settle(pilot)
+        await press(pilot, "end")
         assert "rows.npy" in "".join(lines(app)[1:5])
-        await pilot.press("enter", "s", "h", "home")
-        await settle(pilot)
+        await press(pilot, "enter", "s", "h", "home")
         assert app.is_running
 
     walk(steps, tmp_path / "rows.npy")
@@ -268,8 +286,7 @@ def test_hostile_words_and_names_are_shown_escaped(tmp_path: Path) -> None:
 
     async def steps(app: Any, pilot: Any) -> None:
         for key in ["j", "h", "s", "enter", "space", "escape", "j", "c", "escape", "slash", "x", "d", "escape"]:
-            await pilot.press(key)
-            await settle(pilot)
+            await press(pilot, key)
             assert not re.search("[\x00-\x1f\x7f-\x9f\u202e]", "".join(lines(app)))
 
     walk(steps, path, size=(80, 20))
@@ -293,8 +310,7 @@ def test_rows_fill_the_first_screen_and_a_resized_one(size: tuple[int, int]) -> 
 def test_a_terminal_of_any_size_is_drawn(size: tuple[int, int]) -> None:
     async def steps(app: Any, pilot: Any) -> None:
         app.post_message(events.Resize(*[type(app.size)(*size)] * 2))
-        await pilot.press("j", "h", "enter", "escape")
-        await settle(pilot)
+        await press(pilot, "j", "h", "enter", "escape")
         assert app.size.width <= 1500
 
     walk(steps)
@@ -332,18 +348,26 @@ def test_a_vocabulary_is_searched_as_pages_spell_it() -> None:
 # --- a real terminal --------------------------------------------------------------------------------------------------
 
 
-def test_without_a_terminal_there_is_a_sentence(embcli: Embcli) -> None:
-    assert "explore is a full screen and needs a terminal" in embcli.refused("explore", "--vocab", "300")
+def spawned(without: int | None = None, **environment: str) -> Any:
+    """Begin explore in a pseudo-terminal, perhaps with one of the three streams elsewhere."""
+
+    def begin() -> None:
+        if without is not None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), without)
+        become(("explore", "--vocab", "300", "--dim", "20"), COLORS | environment)
+
+    return pexpect.spawn(sys.executable, preexec_fn=begin, timeout=TIMEOUT, dimensions=(24, 80))
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-@pytest.mark.parametrize(("key", "number", "status"), [("q", 0, 0), ("\x03", 0, 130), ("", signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("key", "number", "status"), [("q", 0, 0), ("\x03", 0, 130), ("", signal.SIGTERM, 143), ("", signal.SIGHUP, 129)]
+)
 def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> None:
-    begin = partial(become, ("explore", "--vocab", "300", "--dim", "20"), COLORS)
-    child = pexpect.spawn(sys.executable, preexec_fn=begin, timeout=TIMEOUT, dimensions=(24, 80))
+    child = spawned()
     before, screen = termios.tcgetattr(child.child_fd), pyte.Screen(80, 24)
     child.expect("Quit")
-    if number == 0:
+    if key == "q":
         child.send("\x1a")  # Ctrl-Z: the shell's screen, until it goes on
         child.expect_exact("\x1b[?1049l")
         os.waitpid(child.pid, os.WUNTRACED)
@@ -362,6 +386,25 @@ def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> N
     pyte.ByteStream(screen).feed(rest.rpartition(b"\x1b[?1049l")[2])
     left = "".join(screen.display).strip()
     assert re.fullmatch(r"embcli weights --vocab 300 --dim 20 --rows 2\d\d:300 --columns 0:\d", left) or status
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("without", "term", "log", "said"),
+    [
+        *((stream, "xterm", None, "explore is a full screen and needs a terminal") for stream in (0, 1)),
+        (None, "dumb", None, "explore needs a terminal that can move its cursor"),
+        (None, "xterm", "/nowhere/log", "cannot open '/nowhere/log': No such file"),
+    ],
+)
+def test_what_no_screen_can_be_shown_on_is_said(
+    monkeypatch: pytest.MonkeyPatch, without: int | None, term: str, log: str | None, said: str
+) -> None:
+    monkeypatch.setattr(constants, "LOG_FILE", log)  # as TEXTUAL_LOG sets it
+    child = spawned(without, TERM=term)
+    assert said in child.read().decode()
+    child.close()
+    assert child.exitstatus == 2
 
 
 def test_a_command_line_is_quoted_for_a_shell() -> None:

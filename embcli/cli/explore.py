@@ -25,7 +25,7 @@ def walk(path: str | None, given: dict[str, Any], row: str | None, text: str | N
 
     Raises OutputError if there is no terminal or textual is missing, and InputError for a row that does not exist.
     """
-    if not (is_terminal(sys.stderr) and is_terminal(sys.stdin)):  # textual draws on standard error
+    if not all(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))):  # textual draws on standard error
         raise OutputError("explore is a full screen and needs a terminal; embcli weights prints rows")
     if os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown"):
         raise OutputError("explore needs a terminal that can move its cursor; embcli weights prints rows")

@@ -1,7 +1,4 @@
-"""The full screen: a textual app whose screens are the matrix, find, a row, a pair of rows, and the keys.
-
-`source` is what the screens read of a model, `view` what they share.
-"""
+"""The full screen: a textual app whose screens are the matrix, find, a row, a pair of rows, and the keys."""
 
 import os
 

@@ -59,10 +59,7 @@ class KeysScreen(ModalScreen[None]):
 class GoScreen(ModalScreen[None]):
     app: Any  # the Explorer
     AUTO_FOCUS = "Input"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Back"),
-        Binding("enter", "go", "Go", priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss"), Binding("enter", "go", priority=True)]
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="a row's ID or token, or row,column", compact=True)
@@ -81,8 +78,6 @@ class Palette(CommandPalette):
 
 
 class Explorer(App[int]):
-    """The full screen of one matrix."""
-
     CSS = """
     #title { height: 1; padding: 0 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
     #command { height: 1; padding: 0 1; color: $text-accent; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -122,8 +117,7 @@ class Explorer(App[int]):
         self.commands: list[str] = []  # of the screen that was left
 
     def get_default_screen(self) -> Screen[Any]:
-        row, _, sort = self.started
-        return MatrixScreen(self.source, row, sort)
+        return MatrixScreen(self.source, self.started[0])
 
     async def on_mount(self) -> None:
         """Catch the signals that end a process, draw anew after one that stopped it, and begin at a text."""
@@ -133,8 +127,11 @@ class Explorer(App[int]):
             with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
                 number = getattr(signal, name)
                 loop.add_signal_handler(number, self._end, 128 + number)
-        if self.started[1] is not None:
-            await self.open(FindScreen(self.source, self.started[1]))
+        _, text, sort = self.started
+        if sort == "norm" and isinstance(self.screen, MatrixScreen):
+            self.screen.action_sort()
+        if text is not None:
+            await self.open(FindScreen(self.source, text))
 
     def _end(self, status: int) -> None:
         signal.alarm(3)  # a terminal that is gone may take no more
@@ -254,9 +251,7 @@ class Explorer(App[int]):
 
 
 def run(app: Explorer) -> int:
-    """Show the screens until somebody leaves; return the exit status."""
     gc.freeze()  # looking through all objects takes 0.1 s, in which no key is answered
-    gc.set_threshold(5_000)  # objects, about a screen of them
     gc.enable()  # which a short process has no need of
     app.run()
     return app.return_code or 0

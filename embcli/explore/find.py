@@ -103,7 +103,6 @@ class FindScreen(View):
             self.show_found()
 
     def show_found(self) -> None:
-        """List the tokens of the text as it is now, and words like it."""
         encoding, text = self.source.model.encoding, self.query_one(Input).value
         self.text, self.error, ids = text, "", np.empty(0, np.int64)
         try:

@@ -94,7 +94,6 @@ class Matrix(Lines):
         self.move_to(place, None if row is None else place - self.rows_shown // 3)
 
     def sort(self, by_norm: bool) -> None:
-        """Show the rows by norm, from the largest on, or by ID from the same row on."""
         row, self.by_norm, self._cell = self.row, by_norm, 0
         self.go_to(self.source.order.ids[0] if by_norm and self.source.order else row, None)
 
@@ -166,7 +165,6 @@ class Matrix(Lines):
 
     @property
     def room(self) -> int:
-        """The cells beside the labels, a bar and a blank."""
         return max(self.size.width - len(self._labels("", "", "", "")) - 3, 1)
 
     def _labels(self, mark: str, row: str, token: str, norm: str) -> str:
@@ -209,9 +207,9 @@ class MatrixScreen(View):
         Binding("h", "heat", "Heat", tooltip="colours of all columns in place of numbers, and back"),
     ]
 
-    def __init__(self, source: Source, row: int, sort: str) -> None:
+    def __init__(self, source: Source, row: int) -> None:
         super().__init__(source)
-        self.matrix, self.sort = Matrix(source, row), sort
+        self.matrix = Matrix(source, row)
 
     def body(self) -> ComposeResult:
         yield self.matrix
@@ -227,14 +225,10 @@ class MatrixScreen(View):
             return [self.source.spell("weights")]
         ids = window.ids.tolist()
         rows = ",".join(map(str, ids)) if matrix.by_norm or len(ids) == 1 else f"{ids[0]}:{ids[-1] + 1}"
-        columns = (
-            ["--heat"] if matrix.limit is not None else ["--columns", f"{window.left}:{window.left + window.count}"]
-        )
-        return [self.source.spell("weights", "--rows", rows, *columns, *(["--sort", "norm"] if matrix.by_norm else []))]
-
-    def on_mount(self) -> None:
-        if self.sort == "norm":
-            self.action_sort()
+        span = f"{window.left}:{window.left + window.count}"
+        given = ["--columns", span] if matrix.limit is None else ["--heat"]
+        given += ["--sort", "norm"] if matrix.by_norm else []
+        return [self.source.spell("weights", "--rows", rows, *given)]
 
     async def action_open(self) -> None:
         await self.app.open_row(self.matrix.row)

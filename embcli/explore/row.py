@@ -17,8 +17,9 @@ from textual.widgets import DataTable
 
 from embcli.errors import EmbcliError
 from embcli.explore.source import TOP, Source, fitted
-from embcli.explore.view import DIM, STRONG, Lines, View, sentence, sign_of, sign_styles
+from embcli.explore.view import DIM, STRONG, Lines, View, sentence
 from embcli.names import Metric
+from embcli.page.colors import sign_style
 from embcli.page.matrix import NumberFormat, written
 from embcli.verbs.statistics import norms_of
 
@@ -105,7 +106,6 @@ class RowScreen(View):
         ]
 
     def on_screen_resume(self) -> None:
-        self.tell()
         missing = [metric for metric in _METRICS if metric not in self.nearest]
         for metric in missing:
             self.query_one(f"#{metric}", DataTable).loading = True
@@ -165,16 +165,12 @@ class PairScreen(View):
     def body(self) -> ComposeResult:
         yield DataTable(cursor_type="row", cell_padding=1)
 
-    def on_mount(self) -> None:
-        self.tell()
-
     def on_resize(self) -> None:
         """List the columns of the table for which there is room: no number is cut."""
-        table, write, styles = self.query_one(DataTable), NumberFormat([self.values], 4).write, sign_styles(self.app)
+        table, write = self.query_one(DataTable), NumberFormat([self.values], 4).write
         columns = {"column": [Text(str(column), justify="right") for column in self.columns.tolist()]}
         for name, values in zip((f"A {self.rows[0]}", f"B {self.rows[1]}", "A - B"), self.values.T, strict=True):
-            signed = zip(values, sign_of(values), strict=True)
-            columns[name] = [Text(write(value), styles[sign], justify="right") for value, sign in signed]
+            columns[name] = [Text(write(value), sign_style(value), justify="right") for value in values]
         room, at, rows = self.size.width - 1, table.cursor_row, []
         table.clear(columns=True)
         for name, cells in columns.items():

@@ -40,14 +40,13 @@ class Source:
     def rows(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
         """Return the rows at these places, (n, D) float32, from blocks that are kept for a while."""
         step = min(max(_BLOCK_VALUES // self.dim, 1), _BLOCK_ROWS)
-        blocks = []
-        for number in range(start // step, -(-min(stop, self.size) // step)):
-            block = self._blocks.get((number, by_norm))
-            if block is None:
+        first, blocks = start // step, []
+        for number in range(first, -(-min(stop, self.size) // step)):
+            if (number, by_norm) not in self._blocks:
                 ids = self.ids(number * step, (number + 1) * step, by_norm)
-                block = self._blocks[number, by_norm] = np.array(self.layer.rows(ids))
-            blocks.append(block[max(start - number * step, 0) : stop - number * step])
-        return np.concatenate(blocks)
+                self._blocks[number, by_norm] = np.array(self.layer.rows(ids))
+            blocks.append(self._blocks[number, by_norm])
+        return np.concatenate(blocks)[start - first * step : stop - first * step]
 
     def row(self, row: int) -> np.ndarray:
         return np.asarray(self.layer.rows(np.array([row]))[0])

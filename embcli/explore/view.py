@@ -15,7 +15,7 @@ import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 from textual import work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.color import Color
 from textual.geometry import Region
 from textual.screen import Screen
@@ -33,7 +33,7 @@ from embcli.words import in_line
 
 Item = TypeVar("Item")
 DIM, STRONG, CURSOR = Style(dim=True), Style(bold=True), Style(bold=True, reverse=True)
-_SIGNS = {1: "text-warning", -1: "text-primary", 2: "text-error"}  # a theme's colours; 2 is for what is not finite
+_SIGNS = {1: "text-warning", -1: "text-primary", 2: "text-error"}  # a theme's colours by sign; 2 is not finite
 _colored = lru_cache(Style.from_color)
 _BETWEEN = 0.2  # seconds from one sign of progress to the next
 
@@ -61,6 +61,9 @@ class View(Screen[None]):
             title = "   ".join(filter(None, (in_line(self.heading()), progress)))
             self.query_one("#title", Static).update(title, layout=False)
             self.query_one("#command", Static).update(f"$ {in_line('; '.join(self.commands()))}", layout=False)
+
+    def on_screen_resume(self) -> None:
+        self.tell()
 
     def on_data_table_row_selected(self) -> None:
         self.app.call_later(self.app.run_action, "open", self)  # there, one after the other with keys
@@ -104,16 +107,6 @@ def sentence(error: EmbcliError) -> str:
     return "; ".join(in_line(part) for part in (str(error), error.hint) if part)
 
 
-def sign_styles(app: App[Any]) -> dict[float, Style]:
-    """Return the theme's styles of numbers by their sign; those that are not finite have 2."""
-    colors = {sign: Color.parse(app.theme_variables[name]).rich_color for sign, name in _SIGNS.items()}
-    return {0: Style(), **{sign: Style(color=color, bold=sign == 2) for sign, color in colors.items()}}
-
-
-def sign_of(values: np.ndarray) -> list[float]:
-    return list(np.where(np.isfinite(values), np.sign(values), 2).tolist())
-
-
 class Lines(ScrollView, can_focus=True):
     """A list of lines, of which only those on the screen are made; the header stays while they scroll."""
 
@@ -123,7 +116,9 @@ class Lines(ScrollView, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         self._plain = self.rich_style  # once for all lines: it takes 0.4 ms
-        self._signs = {sign: self._plain + style for sign, style in sign_styles(self.app).items()}
+        colors = {sign: Color.parse(self.app.theme_variables[name]).rich_color for sign, name in _SIGNS.items()}
+        self._signs = {sign: self._plain + Style(color=color, bold=sign == 2) for sign, color in colors.items()}
+        self._signs[0] = self._plain
         return super().render_lines(crop)
 
     def line(self, *segments: Segment) -> Strip:
@@ -136,10 +131,11 @@ class Lines(ScrollView, can_focus=True):
 
     def numbers(self, values: np.ndarray, style: NumberFormat, cell: int) -> list[Segment]:
         """Return numbers in cells of a width, two blanks before each."""
+        signs = np.where(np.isfinite(values), np.sign(values), 2).tolist()
         texts = [f"  {text:>{cell}}" for text in map(style.write, values.tolist())]
         return [
             Segment("".join(text for _, text in same), self._signs[sign])
-            for sign, same in groupby(zip(sign_of(values), texts, strict=True), key=itemgetter(0))
+            for sign, same in groupby(zip(signs, texts, strict=True), key=itemgetter(0))
         ]
 
     def heat(self, values: np.ndarray, limit: float, width: int) -> list[Segment]:
