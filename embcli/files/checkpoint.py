@@ -15,7 +15,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
 from embcli.files import open_tensors, recipes
 from embcli.files.families import CAUSAL, NORMS
-from embcli.files.roles import equal_rows, resolve
+from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
@@ -68,7 +68,7 @@ class Checkpoint:
             config = read_object(Binary(beside), _CONFIG_LONGEST) if beside.is_file() else {}
         except InputError as error:  # raised by what needs it: what is only about token rows does not
             self._config_error = error
-        self.roles = resolve(self.tensors, config, token)
+        self.roles = Roles(self.tensors, config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         self._open: dict[str, Layer] = {}  # as they are in the file
         self.notes.count(self._rounded)

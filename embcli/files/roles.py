@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
@@ -30,25 +30,55 @@ _MOST_LISTED = 8  # candidates in a message
 COMPARED = 1 << 26  # bytes of two matrices that are compared at most
 
 
-@dataclass(frozen=True)
 class Roles:
-    """The tensors of a model by their roles, and what its config.json says about the part that reads tokens."""
+    """The tensors of a model by their roles, and what its config.json says about the part that reads tokens.
 
-    token: Tensor
-    others: Mapping[str, Tensor | InputError | None]  # position, token_type, head; an error if several could be it
-    reasons: Mapping[str, str]  # a role -> why this tensor, if it is a guess
-    known: tuple[Tensor, ...]  # the tensors with a token matrix' name, if the user named another tensor
-    first_position: int  # the row of the position matrix that position 0 picks
-    config: Mapping[str, Any]  # with the part about the text model; empty if there is none
-    settings: Settings  # the same, or what the metadata of a GGUF file says under its names, read strictly
-    family: Family | None
-    part: Part | None  # the encoder or the decoder where both read tokens
-    has_two_parts: bool  # whether both read tokens, as far as is known
-    nearest: Callable[[str], Tensor | None]  # returns the tensor whose name ends like this, nearest to the token matrix
+    `said` is a config.json, and `chosen` names a token matrix; an InputError says that this is unknown.
+    """
+
+    def __init__(self, tensors: Tensors, said: Mapping[str, Any], chosen: str | None = None) -> None:
+        text_model = next((name for key, name in _MIXED.items() if isinstance(said.get(key), dict)), "")
+        half = None if text_model else _half(said, tensors)
+        config = dict(said)
+        keys = (*_TEXT_MODELS, *filter(None, (half,)))
+        while inner := [each for key in keys if isinstance(each := config.pop(key, None), dict)]:
+            config = {**config, **inner[0]}
+        self.config: Mapping[str, Any] = config  # with the part about the text model; empty if there is none
+        settings = Settings(config, tensors.refused) if config else None
+        # The same, or what the metadata of a GGUF file says under its names, read strictly.
+        self.settings = settings or Settings(recipes.of_gguf(tensors.metadata), tensors.refused, "its metadata")
+        self.family: Family | None = None
+        with suppress(InputError):  # for a value of a wrong type, which the recipe refuses
+            self.family = recipes.family_of(self.settings, half)
+        reads = self.family.reads if self.family and not text_model else ()
+        self.part: Part | None = half or (reads[0] if reads else None)  # of a model with two that read tokens
+        is_one = self.family is not None and not reads
+        self.has_two_parts = said.get("model_type") == "encoder-decoder" if half else not is_one  # as far as is known
+        self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
+        self._tensors = tensors
+        self._by_last_part: dict[str, list[tuple[str, list[str]]]] = {}
+        every = [(name, _parts(name)) for name in tensors]
+        begin = half or text_model  # of the names of the only model in the file that reads tokens
+        for name, parts in [each for each in every if begin in each[1]] or every:
+            self._by_last_part.setdefault(parts[-1], []).append((name, parts))
+            if len(parts) > 1 and parts[-1] in SUFFIXES:
+                self._by_last_part.setdefault(parts[-2], []).append((name, parts[:-1]))
+        known = self._named("token", lambda tensor: tensor.is_matrix)
+        self.known = known if chosen is not None else []  # with a token matrix' name, if the user named another tensor
+        self.token = self._token(known, chosen)
+        self._others: dict[str, Tensor | InputError | None] = {}  # an error if several could be it
+        self.first_position = 0  # the row of the position matrix that position 0 picks
+        for role in ("position", "token_type", "head"):
+            try:
+                self._others[role] = tensor = self._other(role)
+                if tensor is not None and role == "position":
+                    self.first_position = self._first_position(tensor)
+            except InputError as error:
+                self._others[role] = error
 
     def find(self, role: str) -> Tensor | None:
         """Return the tensor of a role, or None; raises InputError if several tensors could be it."""
-        found = self.token if role == "token" else self.others[role]
+        found = self.token if role == "token" else self._others[role]
         if isinstance(found, InputError):
             raise found
         return found
@@ -58,88 +88,10 @@ class Roles:
         """Whether the user named another tensor in place of a token matrix that is known by its name."""
         return bool(self.known) and self.token not in self.known
 
-
-def resolve(tensors: Tensors, said: Mapping[str, Any], chosen: str | None = None) -> Roles:
-    """Return the roles of tensors; `said` is a config.json, and `chosen` names a token matrix."""
-    text_model = next((name for key, name in _MIXED.items() if isinstance(said.get(key), dict)), "")
-    half = None if text_model else _half(said)
-    config = dict(said)
-    keys = (*_TEXT_MODELS, *filter(None, (half,)))
-    while inner := [each for key in keys if isinstance(each := config.pop(key, None), dict)]:
-        config = {**config, **inner[0]}
-    settings = Settings(config, tensors.refused) if config else None
-    settings = settings or Settings(recipes.of_gguf(tensors.metadata), tensors.refused, "its metadata")
-    try:
-        family = recipes.family_of(settings, half)
-    except InputError:  # a value of a wrong type, which the recipe refuses
-        family = None
-    reads = family.reads if family and not text_model else ()
-    part = half or (reads[0] if reads else None)
-    search = _Search(tensors, half or text_model, part)
-    reasons: dict[str, str] = {}
-    known = search.named("token", lambda tensor: tensor.is_matrix)
-    if chosen is not None:
-        if chosen not in tensors:
-            raise _undecided(tensors, f"it has no tensor {shortened(chosen)}")
-        token = tensors[chosen]
-        if not token.is_matrix:
-            raise tensors.refused(f"tensor {token} is not a matrix", parameters=("tensor",))
-    elif known:
-        token = _one_of_equal(tensors, "token", known, reasons)
-    else:
-        matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
-        if len(matrices) != 1:
-            why = f" of a {settings.values['model_type']} model: {family.unknown}" if family else ""
-            raise _undecided(tensors, f"no tensor has the name of a token matrix{why}")
-        (token,) = matrices
-        if not isinstance(tensors.own_words(), OwnWords):  # word vectors are no guess
-            reasons["token"] = f"{shortened(token.name)} is the only two-dimensional tensor"
-    others: dict[str, Tensor | InputError | None] = {}
-    first = 0
-    for role in ("position", "token_type", "head"):
-        try:
-            others[role] = tensor = search.other(role, token, family, reasons)
-            if tensor is not None and role == "position":
-                first = _first_position(tensor, settings, family, reasons)
-        except InputError as error:
-            others[role] = error
-    return Roles(
-        token=token,
-        others=others,
-        reasons=reasons,
-        known=tuple(known) if chosen is not None else (),
-        first_position=first,
-        config=config,
-        settings=settings,
-        family=family,
-        part=part,
-        has_two_parts=said.get("model_type") == "encoder-decoder" if half else family is None or bool(reads),
-        nearest=lambda end: search.nearest(end, token),
-    )
-
-
-def _half(said: Mapping[str, Any]) -> Part | None:
-    """Return the part that config.json describes for tokens, where a model is put together from two models."""
-    if said.get("model_type") == "encoder-decoder":
-        return "encoder"
-    alone = (said.get("is_decoder"), said.get("is_encoder_decoder")) == (True, False)  # the decoder of two parts
-    if alone and recipes.has_two_parts(said.get("model_type")):
-        return "decoder"
-    return "decoder" if isinstance(said.get("decoder"), dict) else None  # the encoder sees or hears
-
-
-class _Search:
-    """Finds tensors by the ends of their names."""
-
-    def __init__(self, tensors: Tensors, model: str, part: Part | None) -> None:
-        """Take the beginning of the names of the only model in the file that reads tokens, and the part that does."""
-        self._tensors, self._part = tensors, part
-        self._by_last_part: dict[str, list[tuple[str, list[str]]]] = {}
-        every = [(name, _parts(name)) for name in tensors]
-        for name, parts in [each for each in every if model in each[1]] or every:
-            self._by_last_part.setdefault(parts[-1], []).append((name, parts))
-            if len(parts) > 1 and parts[-1] in SUFFIXES:
-                self._by_last_part.setdefault(parts[-2], []).append((name, parts[:-1]))
+    def nearest(self, end: str) -> Tensor | None:
+        """Return the tensor whose name ends like this; of several, the one nearest to the token matrix."""
+        found = self._of_part(self._ending(end))
+        return max(found, key=lambda each: (self._shared_parts(each), -each.name.count("."), each.name), default=None)
 
     def _ending(self, end: str, fits: Callable[[Tensor], bool] = lambda _: True) -> list[Tensor]:
         parts = end.split(".")
@@ -148,54 +100,97 @@ class _Search:
 
     def _of_part(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors that belong to the part; all of them if none does."""
-        return [tensor for tensor in tensors if self._part in _parts(tensor.name)] or tensors
+        return [tensor for tensor in tensors if self.part in _parts(tensor.name)] or tensors
 
-    def nearest(self, end: str, token: Tensor) -> Tensor | None:
-        """Return the tensor whose name ends like this; of several, the one nearest to the token matrix."""
-        found = self._of_part(self._ending(end))
-        return max(found, key=lambda each: (_shared_parts(each, token), -each.name.count("."), each.name), default=None)
-
-    def named(self, role: str, fits: Callable[[Tensor], bool]) -> list[Tensor]:
+    def _named(self, role: str, fits: Callable[[Tensor], bool]) -> list[Tensor]:
         """Return the tensors with the first known name of a role that any fitting tensor has."""
         fitting = next((found for known in NAMES[role] if (found := self._ending(known, fits))), [])
         return fitting if role == "head" else self._of_part(fitting)
 
-    def other(self, role: str, token: Tensor, family: Family | None, reasons: dict[str, str]) -> Tensor | None:
+    def _shared_parts(self, tensor: Tensor) -> int:
+        pairs = zip(_parts(tensor.name), _parts(self.token.name), strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    def _token(self, known: list[Tensor], chosen: str | None) -> Tensor:
+        tensors = self._tensors
+        if chosen is not None:
+            if chosen not in tensors:
+                raise _undecided(tensors, f"it has no tensor {shortened(chosen)}")
+            if not tensors[chosen].is_matrix:
+                raise tensors.refused(f"tensor {tensors[chosen]} is not a matrix", parameters=("tensor",))
+            return tensors[chosen]
+        if known:
+            return self._one_of_equal("token", known)
+        matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
+        if len(matrices) != 1:
+            family = self.family
+            why = f" of a {self.settings.values['model_type']} model: {family.unknown}" if family else ""
+            raise _undecided(tensors, f"no tensor has the name of a token matrix{why}")
+        if not isinstance(tensors.own_words(), OwnWords):  # word vectors are no guess
+            self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
+        return matrices[0]
+
+    def _other(self, role: str) -> Tensor | None:
         """Return the tensor of a role; of several the nearest to the token matrix, an error if these are not equal."""
-        (rows, dim), projection = token.shape, None
-        for step in family.steps if family and role != "head" else ():
+        (rows, dim), projection = self.token.shape, None
+        for step in self.family.steps if self.family and role != "head" else ():
             if isinstance(step, Project):  # a model may project token rows before it adds others
-                projection = self.nearest(f"{step.name}.weight", token)
+                projection = self.nearest(f"{step.name}.weight")
             elif isinstance(step, AddPosition if role == "position" else AddType):
+                dim = projection.shape[0] if projection else dim
                 break
-        else:
-            projection = None
 
         def fits(tensor: Tensor) -> bool:
-            if not tensor.is_matrix or projection is not None:
-                return tensor.is_matrix and projection is not None and tensor.shape[1] == projection.shape[0]
-            return tensor.shape[1] == dim and (role != "head" or 2 * tensor.shape[0] > rows)
+            if role == "head":  # its columns differ from the token matrix' in RemBERT
+                return (
+                    tensor.is_matrix
+                    and 2 * tensor.shape[0] > rows
+                    and (tensor.shape[1] == dim or self.settings.values.get("model_type") == "rembert")
+                )
+            return tensor.is_matrix and tensor.shape[1] == dim
 
-        fitting = self.named(role, fits)
-        most = max((_shared_parts(tensor, token) for tensor in fitting), default=0)
-        near = [tensor for tensor in fitting if _shared_parts(tensor, token) == most]
+        fitting = self._named(role, fits)
+        most = max(map(self._shared_parts, fitting), default=0)
+        near = [tensor for tensor in fitting if self._shared_parts(tensor) == most]
         encoders = [tensor for tensor in near if "encoder" in _parts(tensor.name)]
         if len(near) == 2 and len(encoders) == 1 and any("decoder" in _parts(tensor.name) for tensor in near):
-            reasons[role] = f"{shortened(encoders[0].name)} is the encoder's; the decoder has another"
+            self.reasons[role] = f"{shortened(encoders[0].name)} is the encoder's; the decoder has another"
             near = encoders
-        return _one_of_equal(self._tensors, role, near, reasons) if near else None
+        return self._one_of_equal(role, near) if near else None
+
+    def _one_of_equal(self, role: str, candidates: list[Tensor]) -> Tensor:
+        """Return the first of several tensors; raises InputError unless all are one tensor, or equal."""
+        first, *others = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
+        for other in others:
+            if other.place != first.place and not equal_rows(first, other):
+                reason = f"several tensors could be the {role.replace('_', ' ')} matrix"
+                raise _undecided(self._tensors, reason, candidates, can_choose=role == "token")
+        if others:
+            self.reasons[role] = f"{shortened(first.name)} is one of {len(candidates)} equal tensors"
+        return first
+
+    def _first_position(self, position: Tensor) -> int:
+        rows = position.shape[0]
+        if isinstance(self.settings.values.get("model_type"), str):
+            first = recipes.first_position(self.family, self.settings) if self.family else 0
+            return first if first < rows else 0
+        for pattern, modulo, reason in SHIFTED:
+            if rows > 2 and modulo in (None, rows % 64) and re.search(pattern, position.name):
+                why = f"{shortened(position.name)} {reason.format(rows=rows)}"
+                self.reasons["first_position"] = f"position 0 is row 2: {why}"
+                return 2
+        return 0
 
 
-def _one_of_equal(tensors: Tensors, role: str, candidates: list[Tensor], reasons: dict[str, str]) -> Tensor:
-    """Return the first of several tensors; raises InputError unless all are one tensor, or equal."""
-    first, *others = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
-    for other in others:
-        if other.place != first.place and not equal_rows(first, other):
-            reason = f"several tensors could be the {role.replace('_', ' ')} matrix"
-            raise _undecided(tensors, reason, candidates, can_choose=role == "token")
-    if others:
-        reasons[role] = f"{shortened(first.name)} is one of {len(candidates)} equal tensors"
-    return first
+def _half(said: Mapping[str, Any], tensors: Tensors) -> Part | None:
+    """Return the part that config.json describes for tokens, where a model is put together from two models."""
+    if said.get("model_type") == "encoder-decoder":
+        return "encoder"
+    if recipes.has_two_parts(said.get("model_type")):
+        parts = {part for name in tensors for part in _parts(name)}
+        alone = (said.get("is_decoder"), said.get("is_encoder_decoder")) == (True, False)
+        return "decoder" if alone or ("decoder" in parts and not parts & {"encoder", "shared"}) else None
+    return "decoder" if isinstance(said.get("decoder"), dict) else None  # the encoder sees or hears
 
 
 def _undecided(tensors: Tensors, reason: str, candidates: Iterable[Tensor] = (), can_choose: bool = True) -> InputError:
@@ -211,26 +206,8 @@ def _undecided(tensors: Tensors, reason: str, candidates: Iterable[Tensor] = (),
     return tensors.refused(f"{reason}; choose one with tensor", hint, parameters=("tensor",))
 
 
-def _first_position(position: Tensor, settings: Settings, family: Family | None, reasons: dict[str, str]) -> int:
-    rows = position.shape[0]
-    if isinstance(settings.values.get("model_type"), str):
-        first = recipes.first_position(family, settings) if family else 0
-        return first if first < rows else 0
-    for pattern, modulo, reason in SHIFTED:
-        if rows > 2 and modulo in (None, rows % 64) and re.search(pattern, position.name):
-            why = f"{shortened(position.name)} {reason.format(rows=rows)}"
-            reasons["first_position"] = f"position 0 is row 2: {why}"
-            return 2
-    return 0
-
-
 def _parts(name: str) -> list[str]:
     return name.replace("/", ".").replace(":", ".").split(".")
-
-
-def _shared_parts(tensor: Tensor, other: Tensor) -> int:
-    pairs = zip(_parts(tensor.name), _parts(other.name), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def equal_rows(first: Tensor, second: Tensor) -> int:
