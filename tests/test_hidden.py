@@ -136,6 +136,26 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], Formula]] = {
         },
         lambda w, token: (trigram(w, token) + w["late_types"][0]) * w["late_gain"] + w["late_bias"],
     ),
+    "mobilebert, no trigrams": (
+        {"model_type": "mobilebert", "trigram_input": False},
+        {"token": "e.word_embeddings.weight", "late": "e.position_embeddings.weight", "late_gain": "LayerNorm.weight"}
+        | {"matrix": "embedding_transformation.weight", "late_bias": "LayerNorm.bias"},
+        lambda w, token: (linear(token[None], w["matrix"])[0] + w["late"][:T]) * w["late_gain"] + w["late_bias"],
+    ),
+    "roc_bert, plain": (
+        {"model_type": "roc_bert", "enable_shape": False, "enable_pronunciation": False},
+        {"token": "word_embeddings", "late": "position_embeddings", "late_types": "token_type_embeddings"}
+        | {"matrix": "map_inputs_layer", "late_gain": "LayerNorm.weight", "late_bias": "LayerNorm.bias"},
+        lambda w, token: norm(
+            linear(token[None], w["matrix"])[0] + w["late_types"][0] + w["late"][:T],
+            *((H,), w["late_gain"], w["late_bias"], 1e-12),
+        ),
+    ),
+    "nomic_bert": (
+        {},
+        {"token": "word_embeddings", "gain": "/emb_ln.weight", "bias": "/emb_ln.bias"},
+        lambda w, token: norm(token, (D,), w["gain"], w["bias"], 1e-12),
+    ),
     "xglm": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token * D**0.5 + waves(2)),
     "m2m_100": (
         {"scale_embedding": False, "pad_token_id": 4},
@@ -300,14 +320,6 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Pa
     assert run.ok(*words).text == wanted
 
 
-def test_the_page_shows_rows_that_are_added_to_all_tokens_alike(tmp_path: Path) -> None:
-    config = {"model_type": "ernie", "use_task_id": True}
-    found = embcli.open(model(tmp_path, config, {**BERT_LIKE, "matrix": "task_type_embeddings"})).lookup([3, 7])
-    assert found.records().run["sum"] == "token + token type 0 + position + row 0 of task_type_embeddings"
-    rows = [re.findall(r"-?[0-9]+\.[0-9]{4}", line) for line in str(found).splitlines() if line.startswith("+ rows 0")]
-    assert rows == [[f"{value:.4f}" for value in WEIGHTS["matrix"][0].tolist()]] * 2
-
-
 def test_the_rows_of_several_boxes_are_one_term(tmp_path: Path) -> None:
     boxes = [f"{name}_position_embeddings" for name in "xyhw"]
     tensors = {f"e.{name}.weight": torch.full((9, D), 2.0**place) for place, name in enumerate(boxes)}
@@ -321,6 +333,7 @@ def test_the_rows_of_several_boxes_are_one_term(tmp_path: Path) -> None:
     terms = {term.sign + term.name: term.values for term in found.terms(np.arange(2))}
     assert [*terms] == ["token", "+position", "+rows 0", "+type", "=input", "hidden"]
     assert (terms["+rows 0"] == 2 * 1 + 2 * 2 + 4 + 8).all()
+    assert sum(line.split()[3:] == ["│", *["18.0000"] * D] for line in str(found).splitlines()) == 2
 
 
 def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
@@ -410,42 +423,6 @@ def test_what_joins_no_positions_is_told(tmp_path: Path) -> None:
     assert "positions" not in run("lookup", "--ids", "1", "--from", path).err
     own = run.ok("lookup", "--ids", "1", "--from", path, "-f", "json").out  # its positions follow a projection
     assert run.ok("lookup", "--ids", "1", "--from", path, "-f", "json", "--position", "learned").out == own
-
-
-@pytest.mark.parametrize(
-    ("config", "names", "formula"),
-    [
-        (
-            {"model_type": "mobilebert", "trigram_input": False},
-            {
-                "token": "e.word_embeddings.weight",
-                "late": "e.position_embeddings.weight",
-                "late_gain": "LayerNorm.weight",
-            }
-            | {"matrix": "embedding_transformation.weight", "late_bias": "LayerNorm.bias"},
-            lambda w, token: (linear(token[None], w["matrix"])[0] + w["late"][:T]) * w["late_gain"] + w["late_bias"],
-        ),
-        (
-            {"model_type": "roc_bert", "enable_shape": False, "enable_pronunciation": False},
-            {"token": "word_embeddings", "late": "position_embeddings", "late_types": "token_type_embeddings"}
-            | {"matrix": "map_inputs_layer", "late_gain": "LayerNorm.weight", "late_bias": "LayerNorm.bias"},
-            lambda w, token: norm(
-                linear(token[None], w["matrix"])[0] + w["late_types"][0] + w["late"][:T],
-                *((H,), w["late_gain"], w["late_bias"], 1e-12),
-            ),
-        ),
-        (
-            {"model_type": "nomic_bert"},
-            {"token": "word_embeddings", "gain": "/emb_ln.weight", "bias": "/emb_ln.bias"},
-            lambda w, token: norm(token, (D,), w["gain"], w["bias"], 1e-12),
-        ),
-    ],
-)
-def test_models_with_parts_left_out_or_other_names(
-    config: dict[str, Any], names: dict[str, str], formula: Formula, tmp_path: Path
-) -> None:
-    found = embcli.open(model(tmp_path, config, names)).lookup(IDS).hidden
-    assert_same_bits(found, formula(WEIGHTS, WEIGHTS["token"][IDS]).numpy())
 
 
 def test_a_decoder_alone_follows_the_decoder(tmp_path: Path) -> None:

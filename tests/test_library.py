@@ -141,6 +141,9 @@ def test_rich_prints_a_result_as_the_command_does_but_for_the_line_of_suggestion
     (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
     ran = Inside(suggesting=True)(*(word.format(*files, tmp_path / "book.txt") for word in line.split(",")))
     result = make(*files)
+    html = result._repr_html_()  # a fragment for a notebook
+    assert not {"<script", "http"} & {*re.findall("<script|http(?!://www.w3.org/)", html)}
+    assert len("".join(ElementTree.fromstring(f"<body>{html}</body>").itertext())) > 100
     line = suggestions(result.verb, str(result))
     assert ran.text == f"{result}\n{line}\n" if line else f"{result}\n"
     if hasattr(result, "__rich_console__"):
@@ -164,18 +167,6 @@ def test_a_comparison_is_that_of_the_command(
     assert np.array_equal(result.embedding, result.linear)
     result.save(tmp_path / "ours", format=format)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
-
-
-# Commands of the README's examples and of pages.md, and the same in Python.
-
-
-@pytest.mark.parametrize("case", SAME)
-def test_a_notebook_gets_a_fragment_of_well_formed_html(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
-    html = SAME[case][1](*files)._repr_html_()
-    assert "<script" not in html
-    assert "http" not in html.replace("http://www.w3.org/", "")
-    text = "".join(ElementTree.fromstring(f"<body>{html}</body>").itertext())
-    assert len(text) > 100
 
 
 @pytest.mark.parametrize("case", SAME)
@@ -302,6 +293,9 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
         np.asarray(model.lookup(TEXT, show=("token", "input")))
     with pytest.raises(embcli.OutputError, match="no matrix 'inputs'"):
         result.matrix("inputs")
+    with pytest.raises(AttributeError, match="no matrix 'position'; there are: token, input"):
+        _ = model.lookup(TEXT, position="none").position
+    assert np.array_equal(model.lookup(TEXT, columns="2,0").input, result.input[:, [2, 0]])
     assert np.asarray(model.weights(rows="0:3")).shape == (3, 4)
     assert model.batch(TEXT * 20).input.shape == (8, 4, 4)
 
@@ -316,7 +310,10 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
         ),
         (lambda: embcli.seeded(encoding="gpt9"), "no encoding or model is named 'gpt9'"),
         (lambda: embcli.open("/nonexistent/model"), "not found"),
-        (lambda: embcli.seeded(vocab=6, dim=3).lookup([6]), "ID 6 at position 0 has no row"),
+        (
+            lambda: embcli.seeded(vocab=9, dim=2).lookup([0, 11, 9, 12]),
+            "ID 11 at position 1 has no row: the token layer has V = 9 rows, for IDs from 0 to 8; pass vocab 13 or mor",
+        ),
         (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], trace=3), "trace 3"),
         (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], top=0), "top must be at least 1, not 0"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(precision=99), "precision 99 is out of range"),
@@ -361,13 +358,6 @@ def test_a_style_changes_the_page_and_nothing_else(model: Model) -> None:
     assert f"{result.input[0, 0]:.1f} " in table[3]
     assert np.array_equal(narrow.input, result.input)
     assert "each character" in str(embcli.seeded(vocab=6, dim=80).weights().styled(heat=True, width=60))
-
-
-def test_a_remark_is_a_field_of_the_result(tmp_path: Path) -> None:
-    np.save(tmp_path / "wide.npy", np.array([[1.0 + 2.0**-40, 2.0]]))
-    result = embcli.open(tmp_path / "wide.npy").lookup([0], position="none")
-    assert result.token.tolist() == [[1.0, 2.0]]
-    assert any("rounded to float32" in note for note in result.notes)
 
 
 def test_one_model_serves_several_threads(files: tuple[Path, Path]) -> None:

@@ -15,7 +15,7 @@ import embcli
 from embcli.errors import EmbcliError, LayerError
 from embcli.positions import KINDS
 from embcli.positions.rotary import turned
-from embcli.positions.sinusoidal import wave_rows, waves
+from embcli.positions.sinusoidal import wave_rows
 from embcli.verbs.positions import PositionTable
 from tests.inside import Inside
 from tests.oracles import normal
@@ -37,12 +37,6 @@ def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: li
             assert abs(value - (math.cos(angle) if column % 2 else math.sin(angle))) < 1e-6
 
 
-@given(even_dims, st.integers(0, 500), st.integers(0, 500), st.integers(0, 500))
-def test_sinusoidal_dot_products_of_an_even_d_depend_on_the_distance_alone(d: int, i: int, j: int, shift: int) -> None:
-    rows = waves(d, np.array([i, j, i + shift, j + shift]))
-    assert rows[0] @ rows[1] == pytest.approx(rows[2] @ rows[3], abs=1e-9)
-
-
 @given(even_dims, pairings, places, st.floats(1, 1e6))
 def test_rotary_positions_multiply_pairs_as_complex_numbers(
     dim: int, pairing: Any, at: list[int], theta: float
@@ -55,16 +49,6 @@ def test_rotary_positions_multiply_pairs_as_complex_numbers(
     both = [complex_pairs.real, complex_pairs.imag]
     wanted = np.stack(both, axis=2).reshape(-1, dim) if pairing == "interleaved" else np.concatenate(both, axis=1)
     np.testing.assert_allclose(turned(row, pairing, theta, np.array(at)), wanted, rtol=0, atol=1e-9)
-
-
-@given(even_dims, pairings, st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 99))
-def test_rotary_dot_products_are_equal_under_a_shift_of_both_positions(
-    dim: int, pairing: Any, i: int, j: int, shift: int, seed: int
-) -> None:
-    query, key = normal(2, dim, seed)[:, None]
-    queries = turned(query, pairing, 1e4, np.array([i, i + shift]))
-    keys = turned(key, pairing, 1e4, np.array([j, j + shift]))
-    assert queries[0] @ keys[0] == pytest.approx(queries[1] @ keys[1], abs=1e-9 * dim)
 
 
 def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
