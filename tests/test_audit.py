@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from tokenizers import Tokenizer, models
 
 import embcli
 from embcli import errors, formats
-from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import StoredLayer
 from embcli.verbs.audit import Audit, audit
 from embcli.verbs.statistics import Covariance
@@ -237,29 +235,6 @@ def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys() -> None
     covariance = Covariance(6)
     covariance.add(matrix)
     np.testing.assert_allclose(covariance.matrix(), np.cov(matrix.T), rtol=1e-9, atol=1e-20)
-
-
-def test_the_matrix_is_gone_through_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    passes: list[str] = []
-    blocks, rows = StoredLayer.blocks, StoredLayer.rows
-
-    def counted(layer: StoredLayer) -> Iterator[np.ndarray]:
-        passes.append("blocks")
-        return blocks(layer)
-
-    def counted_rows(layer: StoredLayer, ids: np.ndarray) -> np.ndarray:
-        if len(ids) < layer.shape[0]:  # all rows are a block
-            passes.append("rows")
-        return rows(layer, ids)
-
-    folder = model(tmp_path / "model", planted(False), **{"lm_head.weight": vectors(TOKENS + PADDING, seed=9)})
-    monkeypatch.setattr(StoredLayer, "blocks", counted)
-    monkeypatch.setattr(StoredLayer, "rows", counted_rows)
-    audit(embcli.open(folder).source)
-    assert passes == ["blocks", "blocks"]
-    passes.clear()
-    audit(Checkpoint(str(folder)))
-    assert passes == ["blocks"], "no row is known to be unused"
 
 
 @pytest.mark.parametrize(

@@ -229,22 +229,18 @@ def words(folder: Path, tokens: list[str], matrix: np.ndarray) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("lies", ["by columns", "big-endian", "deflated", "at an odd place"])
+@pytest.mark.parametrize("lies", ["by columns", "at an odd place"])
 def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(tmp_path: Path, lies: str) -> None:
     """4.8 million values, the last bit of one of them in each edited row."""
     matrix = vectors(200_000)
     edited, rows = matrix.copy(), [0, 7, 99_999, 174_763, 199_999]
     edited[rows, 5] = np.nextafter(edited[rows, 5], np.float32(9))
     base, tuned = saved(tmp_path / "base.safetensors", matrix), tmp_path / "tuned.npy"
-    if lies == "deflated":
-        tuned = tmp_path / "tuned.npz"
-        np.savez_compressed(tuned, wte=edited)
-    elif lies == "at an odd place":
+    np.save(tuned, np.asfortranarray(edited))
+    if lies == "at an odd place":
         tuned = tmp_path / "tuned.safetensors"
         tensors = {"wte.weight": ("F32", edited.shape, edited.tobytes()), "z": ("U8", (1,), b"x")}
         tuned.write_bytes(safetensors_bytes({"a": ("U8", (1,), b"x"), **tensors}))
-    else:
-        np.save(tuned, np.asfortranarray(edited) if lies == "by columns" else edited.astype(">f4"))
     for pair in ((base, tuned), (tuned, base)):
         found = compared(*pair)
         assert np.flatnonzero(~found.equal).tolist() == rows
@@ -310,13 +306,6 @@ def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(
     assert np.flatnonzero(~found.equal).tolist() == EDITED
     assert (found.distances[EDITED] == 1).all()
     assert inside("diff", *map(str, pair)).err == ""
-
-
-def test_two_kinds_of_nan_in_eight_bits_are_equal(tmp_path: Path) -> None:
-    paths = tmp_path / "base.safetensors", tmp_path / "tuned.safetensors"
-    for path, bits in zip(paths, (0x7D, 0x7E), strict=True):
-        path.write_bytes(safetensors_bytes({"wte.weight": ("F8_E5M2", (1, 2), bytes([1, bits]))}))
-    assert states(compared(*paths)) == ["equal"]
 
 
 @pytest.mark.parametrize("dtypes", [("i8", "i8"), ("u8", "u8"), (">i8", "u8")])

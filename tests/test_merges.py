@@ -158,11 +158,6 @@ def test_the_steps_of_a_file_of_ranks_lead_to_its_tokens(tmp_path: Path) -> None
     assert [len(piece.steps) for piece in opened.merges("xyz abc").pieces] == [0, 2]
 
 
-def test_ids_have_no_merges() -> None:
-    with pytest.raises(InputError, match="only a text has merges"):
-        model("gpt2").merges([1, 2])
-
-
 def test_a_long_run_is_one_piece() -> None:
     (piece,) = model("gpt2").merges("a" * 20_000).pieces
     assert len(piece.steps) == 15_000

@@ -14,13 +14,12 @@ import embcli
 from embcli import encodings
 from embcli.encodings import Encoding
 from embcli.errors import InputError
-from embcli.names import ENCODINGS
 from embcli.page import export
 from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
 from tests.readers import from_csv, from_json, from_ndjson, from_tsv, written
-from tests.test_tokens import GPT2, HARMONY, named, of_lines, of_text, texts, untimed
+from tests.test_tokens import GPT2, HARMONY, named, of_lines, of_text, texts
 
 
 def decode(ids: np.ndarray, encoding: Encoding) -> bytes:
@@ -44,7 +43,6 @@ def slow_spans(sequence: list[bytes]) -> list[tuple[int, int]]:
     return found
 
 
-@untimed
 @given(named)
 @example("a<|reserved_200018|>b<|endofprompt|>c")
 def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: str) -> None:
@@ -58,14 +56,12 @@ def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: st
     assert spans(of_text(text, "o200k_harmony", special=True)) == wanted
 
 
-@untimed
 @given(st.lists(texts, max_size=4))
 def test_spans_start_anew_in_each_line(lines: list[str]) -> None:
     encoded = [[GPT2.tiktoken.decode_single_token_bytes(i) for i in GPT2.tiktoken.encode_ordinary(s)] for s in lines]
     assert spans(of_lines(lines)) == [span for sequence in encoded for span in slow_spans(sequence)]
 
 
-@untimed
 @given(st.lists(st.lists(st.sampled_from([64, 97, 244, 10545, 12520, 50169]), max_size=8), max_size=4))
 @example([[64], [97, 12520, 97, 244, 64]])
 def test_spans_of_ids_that_begin_or_end_within_a_character(ids: list[list[int]]) -> None:
@@ -113,64 +109,40 @@ def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> Non
             use()
 
 
-@untimed
-@given(texts, st.sampled_from(ENCODINGS))
-def test_ids_decode_to_their_text(text: str, name: str) -> None:
-    encoding = encodings.get(name)
-    assert decode(encoding.encode(text), encoding) == text.encode()
-
-
 NASTY = [
-    "",
     "\x00",
-    "a\r\nb\rc\nd\te",
+    "\r\n",
+    "\r",
+    "\n",
+    "\t",
     '"',
+    ",",
+    "\\",
+    "\\n",
+    " ",
     '","\r\n","',
     "\\t \\ \\\\n",
-    "🏳️‍🌈👩‍👩‍👧‍👦",
     "\u202eשלום\u202c عربى",
-    "\u0301",
-    "e\u0301\u0302 \u0301",
-    "\ufeff\u2028\u2029\x85\x0b\x0c\x1b[31m",
-    "=1+1,@SUM(A1)",
-    " lead, trail ",
 ]
+NASTY += ["\u0301", "e\u0301\u0302 \u0301", "\ufeff\u2028\u2029\x85\x0b\x0c\x1b[31m", "🏳️‍🌈👩‍👩‍👧‍👦"]
 
 
-def any_text() -> st.SearchStrategy[str]:
-    awkward = st.sampled_from(["\x00", "\r\n", "\r", "\n", "\t", '"', ",", "\\", "\\n", "🦜", "\u202e", "\u0301", " "])
-    return st.lists(st.one_of(awkward, st.text(max_size=4)), max_size=8).map("".join)
-
-
-def whole(token: bytes) -> bool:
-    return token.decode(errors="ignore").encode() == token
-
-
-def check_text_survives(text: str) -> None:
+@given(st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=4)), max_size=8).map("".join))
+def test_any_text_survives_json_ndjson_csv_and_tsv(text: str) -> None:
     records = Tokenization(of_text(text)).records()
     ids = GPT2.tiktoken.encode_ordinary(text)
     pieces = [GPT2.tiktoken.decode_single_token_bytes(token_id) for token_id in ids]
     objects = from_ndjson(written(records, "ndjson"))
-    assert b"".join(pieces) == text.encode()
     assert [(row["id"], row["bytes"]) for row in objects] == [(i, b.hex()) for i, b in zip(ids, pieces, strict=True)]
     for row, piece in zip(objects, pieces, strict=True):
-        assert row["token"] == (piece.decode() if whole(piece) else "".join(f"\\x{byte:02x}" for byte in piece))
+        is_whole = piece.decode(errors="ignore").encode() == piece
+        assert row["token"] == (piece.decode() if is_whole else "".join(f"\\x{byte:02x}" for byte in piece))
         assert piece in text[row["start"] : row["end"]].encode()
     assert from_json(written(records, "json"))["tokens"] == objects
     cells = [[*records.fields], *([str(row[name]) for name in records.fields] for row in objects)]
     assert from_csv(written(records, "csv")) == cells
     assert from_tsv(written(records, "tsv")) == cells
     assert list(map(int, written(records, "ids").split())) == ids
-
-
-@given(any_text())
-def test_any_text_survives_json_ndjson_csv_and_tsv(text: str) -> None:
-    check_text_survives(text)
-
-
-@pytest.mark.parametrize("text", NASTY, ids=ascii)
-def test_nasty_texts_survive_json_ndjson_csv_and_tsv(text: str) -> None:
-    check_text_survives(text)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

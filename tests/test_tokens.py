@@ -62,13 +62,6 @@ def test_windows_cut_each_sequence(ids: list[list[int]], length: int) -> None:
     assert [cut.ids[start:stop].tolist() for start, stop in pairwise(starts)] == slices
 
 
-@pytest.mark.parametrize("name", RANK_FILES)
-def test_no_two_tokens_are_the_same_text(name: str) -> None:
-    encoding = encodings.get(name)
-    every = {encoding.token_bytes(token_id) for token_id in range(encoding.vocabulary_size)}
-    assert len({token_text(token) for token in every}) == len(every)
-
-
 @given(st.lists(st.sampled_from([b"\\", b"x", b"ff", b"e2", b"\xff", b"\xe2", b"a"])).map(b"".join))
 def test_the_text_of_a_token_tells_its_bytes(token: bytes) -> None:
     text = token_text(token) or ""
@@ -178,13 +171,3 @@ def test_every_character_is_shown_in_a_known_width(before: str) -> None:
 )
 def test_shown(token: bytes | None, view: str) -> None:
     assert shown(token) == view
-
-
-@pytest.mark.parametrize("wanted", [(), ("id",), ("sequence",), ("position", "token"), ("id", "difference")])
-def test_only_what_is_asked_for_is_said_of_a_token(wanted: tuple[str, ...]) -> None:
-    result = of_lines(["a b", "c"])
-    whole = result.fields(np.arange(3), ("sequence", "position", "id", "token"))
-    assert [*whole] == [*result.field_types]
-    found = result.fields(np.arange(3), wanted)
-    assert {*found} == {*wanted} & {*whole}
-    assert all(np.array_equal(found[name], whole[name]) for name in found)
