@@ -13,9 +13,10 @@ import tiktoken
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 
 from embcli import encodings
+from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
-from embcli.hub import tokenizer_file
+from embcli.hub import TOKENIZERS, tokenizer_file
 from tests.conftest import Embcli
 from tests.test_vocabularies import (
     CUTS,
@@ -77,7 +78,7 @@ def tekken(path: Path, **changed: object) -> str:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"pattern": "("}, "tiktoken cannot take its tokens or its pattern (Parsing error"),
+        ({"pattern": "("}, "cannot split this text of 41 characters: Parsing error"),
         ({"pattern": "(a|aa|a)+$(?!b)"}, "Max limit for backtracking count exceeded"),
         ({"default_vocab_size": float("inf")}, "it is not a tekken.json"),
         ({"default_num_special_tokens": -1}, "a rank that no vocabulary has"),
@@ -121,8 +122,7 @@ def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, cou
     path = tmp_path / "tekken.json"
     path.write_text(json.dumps({"config": config, "vocab": [], "special_tokens": special}))
     if count == 2:
-        assert [encodings.get(str(path)).token_bytes(at) for at in (0, 1)] == [b"", b"?"]
-        assert encodings.get(str(path)).definition.special_tokens == {}
+        assert encodings.get(str(path)).definition.special_tokens == {"<SPECIAL_0>": 0, "<SPECIAL_1>": 1}
         return
     with pytest.raises(InputError, match="it promises 4,000,000 special tokens"):
         encodings.get(str(path)).encode("a")
@@ -140,6 +140,10 @@ def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) 
         assert ids.tolist() == oracle.encode(text).ids, text
         assert encoding.decode(ids) == text.encode()
     assert encoding.token_bytes(len(WORDS)) is None
+    for wrong in ('{"a": "b"}', '{"a": 9999999999}'):
+        (tmp_path / "vocab.json").write_text(wrong)
+        with pytest.raises(InputError, match=r"it is not a vocab.json with a merges.txt \("):
+            HuggingFaceEncoding(tmp_path / "vocab.json", "own").encode("a")
 
 
 @pytest.mark.parametrize("lowers", [True, False])
@@ -155,17 +159,9 @@ def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
 
 
 def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
-    for name in (
-        "m.gguf",
-        "vocab.txt",
-        "vocab.json",
-        "own.tiktoken",
-        "tokenizer.model",
-        "tekken.json",
-        "tokenizer.json",
-    ):
-        (tmp_path / name).touch()
-        assert tokenizer_file(tmp_path).name == name
+    for name in ("m.gguf", *reversed(TOKENIZERS)):
+        (tmp_path / name.replace("*", "own")).touch()
+        assert tokenizer_file(tmp_path).name == name.replace("*", "own")
 
 
 def message(*fields: tuple[int, int | float | bytes]) -> bytes:
@@ -284,8 +280,6 @@ def test_ways_that_are_nearly_as_good_are_decided_by_sums_in_float32(tmp_path: P
         ("gpt2.tiktoken", "YQ== -1", "a rank that no vocabulary has"),
         ("tekken.json", "{}", "it is not a tekken.json"),
         ("tekken.json", "[]", "is not an object"),
-        ("vocab.json", '{"a": "b"}', "not a list of tokens"),
-        ("vocab.json", '{"a": 9999999999}', "not a list of tokens"),
         ("vocab.json", '{"a": 1}', "nor config.json|or config.json"),
         ("vocab.txt", "\udcff", "it is not a vocab.txt"),
         ("tokenizer.model", "x", "it is not a SentencePiece model"),

@@ -22,8 +22,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from embcli import encodings, names
 from embcli.encodings import tiktoken as packaged
-from embcli.encodings.encoding import bytes_of
 from embcli.encodings.huggingface import HuggingFaceEncoding
+from embcli.encodings.merging import bytes_of
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.tokenize import Tokenization

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import embcli
 from embcli import encodings
-from embcli.encodings.encoding import Derivation
+from embcli.encodings.merging import Derivation
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model

@@ -10,7 +10,7 @@ import pytest
 from gguf import GGUFWriter, TokenType
 from tokenizers import Tokenizer, models
 
-from embcli.encodings import own
+from embcli.encodings.encoding import OwnWords
 from embcli.files import open_tensors
 from tests.conftest import Embcli
 from tests.oracles import assert_same_bits
@@ -92,7 +92,7 @@ def test_words_are_found_by_their_first_ids(tmp_path: Path) -> None:
     """Against a dictionary; words of one length with equal first and last letters, empty ones, and the last one."""
     chance = np.random.default_rng(3)
     words = ["".join(chance.choice(["a", "b"], chance.integers(0, 5))) for _ in range(200)]
-    known = own.OwnWords(tmp_path, "".join(words).encode(), np.array([*map(len, words)]))
+    known = OwnWords(tmp_path, "".join(words).encode(), np.array([*map(len, words)]))
     wanted = [word for word in ("abab", "b", "aaaa", "bbbb", "aba", words[-1]) if word]
     assert known.encode(" ".join(wanted)).tolist() == [words.index(word) for word in wanted]
     assert known.encode("").tolist() == []

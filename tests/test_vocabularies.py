@@ -17,7 +17,7 @@ from gguf import GGUFWriter
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
-from embcli.encodings.encoding import bytes_of, words_between
+from embcli.encodings.merging import bytes_of, words_between
 from embcli.encodings.pieces import Unigrams, splittings
 from embcli.errors import InputError
 from tests.conftest import Embcli

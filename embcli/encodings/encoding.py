@@ -1,63 +1,34 @@
-"""The interface of encodings, how vocabularies spell bytes, and the merges of byte-pair encoding."""
+"""The interface of encodings, tokens that are found by their names, the words of word vectors, and packages."""
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
-from itertools import pairwise
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.binary import refused, shortened
+from embcli.encodings.merging import Derivation
+from embcli.errors import InputError, lacks
+from embcli.words import in_data
 
-Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
-NEVER = float("inf")
-SPACE = "\u2581"  # SentencePiece's spelling of a space
-# GPT-2's encoder: printable characters of Latin-1 are their own bytes; the others are U+0100 and on, in order.
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTES = {byte: byte for byte in _PRINTABLE} | {0x100 + place: byte for place, byte in enumerate(_OTHERS)}
-_BYTES |= dict.fromkeys(_OTHERS, 0x100)  # in Latin-1 such a character stands for no byte
-
-
-@dataclass(frozen=True)
-class Step:
-    """A token that comes of a piece: of two merged neighbours, or of the piece itself."""
-
-    token: bytes
-    token_id: int | None  # None if the vocabulary has no such token
-    left: bytes | None = None  # the two neighbours that were merged
-    right: bytes | None = None
-    rank: int | None = None  # of the merge
-    score: float | None = None  # of the token
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """The steps of a piece: its symbols, what each step makes of them, and the tokens at the end."""
-
-    symbols: tuple[bytes, ...]  # bytes or characters, in order
-    steps: tuple[Step, ...]
-    ids: tuple[int, ...]
-    merges: bool = True  # whether steps are merges; otherwise they are the tokens from left to right
-
-    @classmethod
-    def in_order(cls, steps: list[Step]) -> Derivation:
-        """Return the tokens of a piece from left to right, which no merge made."""
-        ids = tuple(step.token_id for step in steps if step.token_id is not None)
-        return cls((b"".join(step.token for step in steps),), tuple(steps), ids, merges=False)
-
-    @cached_property
-    def rows(self) -> list[tuple[int, Step]]:
-        """The steps with their numbers from 1; before them, as step 0, the tokens that no merge made."""
-        made = {step.token_id for step in self.steps}
-        untouched = [(0, Step(b"", token_id)) for token_id in self.ids if token_id not in made]
-        return [*untouched, *enumerate(self.steps, 1)]
+LONGEST = 1 << 27  # bytes of a file that lists tokens
+MOST_IDS = 1 << 22  # no vocabulary has more
+LOCK = RLock()  # special tokens and standard error are set for one call at a time
+_Value = TypeVar("_Value")
+Fragment = tuple[int | None, int, int]  # the ID of a named token or None, its first and its end character
+_BLANKS = " \t\n\v\f\r"
+_MOST_LISTED, _LONGEST_LISTED = 8, 30  # words in a message, and characters of one of them
+_START = 4  # characters of a name that many share: a text without them has none of these names
 
 
 class Encoding(ABC):
@@ -101,89 +72,167 @@ class Encoding(ABC):
         raise InputError(f"{self.name} does not tell how it splits a text")
 
 
-def merged(parts: list[bytes], order: Order) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
-    """Return the parts of a piece, merged, and the merges: the left and the right part of each."""
-    before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
-    trace = []
-    heap = [
-        (least, place, len(left) + len(right))
-        for place, (left, right) in enumerate(pairwise(parts))
-        if (least := order(left, right)) != NEVER
-    ]
-    heapify(heap)
-    while heap:
-        _, place, length = heappop(heap)
-        other = after[place]
-        if not parts[place] or other == len(parts) or len(parts[place]) + len(parts[other]) != length:
-            continue  # one of the two was merged since
-        trace.append((parts[place], parts[other]))
-        parts[place] += parts[other]
-        parts[other] = b""
-        after[place] = after[other]
-        if after[place] < len(parts):
-            before[after[place]] = place
-        for left, right in ((before[place], place), (place, after[place])):
-            if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != NEVER:
-                heappush(heap, (least, left, len(parts[left]) + len(parts[right])))
-    return [part for part in parts if part], trace
+@dataclass(frozen=True)
+class NamedToken:
+    """A token that a text can contain by its name."""
+
+    name: str
+    token_id: int
+    is_special: bool  # whether it is found only if special tokens are asked for
+    strips_left: bool = False  # whether the blanks before it belong to no token
+    strips_right: bool = False
 
 
-def derived(
-    symbols: list[bytes],
-    order: Order,
-    find: Callable[[bytes], int | None],
-    ids: Sequence[int] | None = None,
-    spelled: Callable[[bytes], bytes] = bytes,
-    has_scores: bool = False,
-) -> Derivation:
-    """Return the merges of a piece, whose `symbols` are as in the vocabulary; its `ids` are those of its last parts."""
-    parts, trace = merged([*symbols], order)
-    if ids is None:
-        ids = [token_id for token_id in map(find, parts) if token_id is not None]
-    steps = []
-    for left, right in trace:
-        key = order(left, right)
-        rank, score = (None, -key) if has_scores else (int(key), None)
-        steps.append(Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score))
-    return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
+class VocabularyEncoding(Encoding):
+    """Tokens of which some are found in a text by their names; a dialect says how the text between them is split."""
+
+    named: list[NamedToken]  # the tokens that a text can contain by their names, in the order in which they are found
+    adds_space: bool = False  # whether a text gets a space before it
+
+    @abstractmethod
+    def ids_between(self, text: str) -> np.ndarray:
+        """Return the IDs of a text without named tokens, (T,) uint32."""
+
+    @abstractmethod
+    def spans_between(self, text: str) -> np.ndarray: ...  # (T, 2) int64
+
+    @abstractmethod
+    def derivations_between(self, text: str) -> Iterator[Derivation]: ...
+
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        try:
+            parts = [
+                self.ids_between(text[start:end]) if token_id is None else np.array([token_id], np.uint32)
+                for token_id, start, end in self._fragments(text, special)
+            ]
+        except (UnicodeError, RuntimeError) as error:  # a lone surrogate, or what sentencepiece says
+            raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
+        return np.concatenate(parts)
+
+    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+        for token_id, start, end in self._fragments(text, special):
+            if token_id is None:
+                yield from self.derivations_between(text[start:end])
+            else:
+                yield Derivation((text[start:end].encode(),), (), (token_id,))
+
+    def spans(self, text: str, special: bool = False) -> np.ndarray | None:
+        parts = [
+            self.spans_between(text[start:end]) + start if token_id is None else np.array([[start, end]])
+            for token_id, start, end in self._fragments(text, special)
+        ]
+        return np.concatenate(parts)
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        """Return the bytes of known IDs, (T,), together, without the spaces that texts get before them."""
+        if not self.adds_space:
+            return super().decode(ids)
+        names, begins, pieces = {each.token_id for each in self.named}, True, []
+        for token_id in ids.tolist():
+            token = self.token_bytes(token_id) or b""
+            pieces.append(token.removeprefix(b" ") if begins else token)
+            begins = token_id in names
+        return b"".join(pieces)
+
+    def _fragments(self, text: str, special: bool) -> list[Fragment]:
+        """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
+        fragments: list[Fragment] = [(None, 0, len(text))]
+        begun = {start: start in text for start in {named.name[:_START] for named in self.named}}
+        for named in self.named:
+            if (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
+                fragments = [part for each in fragments for part in _split(text, each, named)]
+        return fragments
 
 
-def bytes_of(word: bytes) -> bytes | None:
-    """Return the bytes of a word of a byte-level vocabulary; None if it has other characters."""
+def _split(text: str, fragment: Fragment, named: NamedToken) -> Iterator[Fragment]:
+    token_id, place, end = fragment
+    while token_id is None and (start := text.find(named.name, place, end)) >= 0:
+        left = place + len(text[place:start].rstrip(_BLANKS)) if named.strips_left else start
+        if left > place:
+            yield None, place, left
+        place = start + len(named.name)
+        yield named.token_id, start, place
+        if named.strips_right:
+            place = end - len(text[place:end].lstrip(_BLANKS))
+    if place < end:
+        yield token_id, place, end
+
+
+class OwnWords(Encoding):
+    """The words that a file has for its rows: one string of bytes, and their lengths; a text is split at spaces."""
+
+    def __init__(self, path: Path, words: bytes, lengths: np.ndarray) -> None:
+        self.name = in_data(str(path))
+        self._path, self._words = path, words
+        self._lengths, self._ends = lengths, np.cumsum(lengths)  # (V,) int64
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self._ends)
+
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        words = text.split()
+        ids = self._first_ids(words)
+        unknown = [word for word in dict.fromkeys(words) if word.encode() not in ids]
+        if not unknown:
+            return np.array([ids[word.encode()] for word in words], np.uint32)
+        more = f" and {len(unknown) - _MOST_LISTED:,} more" if len(unknown) > _MOST_LISTED else ""
+        lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_LISTED])
+        known = self._first_ids(lower)
+        listed = _listed(word for word in lower if word.encode() in known)
+        hint = f"in lower case it has {listed}" if known else ""
+        raise InputError(f"{str(self._path)!r} has no row for {_listed(unknown[:_MOST_LISTED])}{more}", hint)
+
+    def _first_ids(self, words: Iterable[str]) -> dict[bytes, int]:
+        wanted, letters = {word.encode() for word in words}, np.frombuffer(self._words + b"\0", np.uint8)
+        # Few words share their length and their first and last letters with a given one; only these are compared.
+        keys = self._lengths << 16 | letters[self._ends - self._lengths].astype(np.int64) << 8 | letters[self._ends - 1]
+        chosen = np.isin(keys, [len(word) << 16 | word[0] << 8 | word[-1] for word in wanted])
+        ids: dict[bytes, int] = {}
+        for token_id in np.flatnonzero(chosen).tolist():
+            if (word := self.token_bytes(token_id)) in wanted:
+                ids.setdefault(word, token_id)
+        return ids
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        if not 0 <= token_id < len(self._ends):
+            return None
+        end = int(self._ends[token_id])
+        return self._words[end - int(self._lengths[token_id]) : end]
+
+    def spans(self, text: str, special: bool = False) -> np.ndarray:
+        return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(-1, 2)
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        return b" ".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(repr(word[:_LONGEST_LISTED]) for word in words)
+
+
+def package(path: Path, name: str, what: str) -> Any:
+    """Import a package; raises InputError that `what`, the file's kind, needs it."""
     try:
-        return word.decode().translate(_BYTES).encode("latin-1")
-    except UnicodeError:
-        return None
+        return import_module(name)
+    except Exception as error:
+        raise refused(path, lacks(what, "models", error)) from None
 
 
-def from_characters(word: bytes) -> bytes:
-    """Return the bytes of a word of a byte-level vocabulary; others are spelled as they are."""
-    return bytes_of(word) or word
+def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
+    """Call a package; raises InputError for its errors and its panics, which are not Exceptions.
 
-
-def from_piece(word: bytes) -> bytes:
-    """Return the bytes of a piece of SentencePiece: `▁` is a space, `<0x0A>` a byte."""
-    byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
-    return bytes([int(byte[1], 16)]) if byte else word.replace(SPACE.encode(), b" ")
-
-
-def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
-    """Return a pattern of words, each with the spaces before it, such that no token reaches over their edges.
-
-    A space within a token is ignored: a merge is its two tokens with a space between them.
+    Standard error is discarded below Python: Rust writes a trace of its panics to it.
     """
-    end = "\udcff"  # what a byte that UTF-8 never has is decoded to
-    text = b"\xff".join(tokens).decode(errors="surrogateescape")
-    inside = {match[1] for match in re.finditer(f"([^ {SPACE}{end}]) ?(?={SPACE})", text)}
-    before = "".join(map(re.escape, sorted(inside)))  # characters that a space can follow within a token
-    return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{before}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)
-
-
-def spans_of(text: bytes, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the characters, (n, 2) int64, of tokens that spell a text; part of a character counts as all of it."""
-    data, ends = np.frombuffer(text, np.uint8), np.cumsum(lengths, dtype=np.int64)
-    starts = ends - np.array(lengths, np.int64)
-    begun = np.zeros(len(data) + 1, np.int32)  # characters that begin before each byte
-    np.cumsum(data & 0xC0 != 0x80, out=begun[1:])
-    first = begun[np.minimum(starts + 1, len(data))] - (starts < len(data))
-    return np.stack([np.maximum(first, 0), begun[ends]], axis=1).astype(np.int64)
+    with LOCK, ExitStack() as after:
+        with suppress(OSError):  # it is closed
+            standard_error = os.dup(2)
+            after.callback(os.close, standard_error)
+            after.callback(os.dup2, standard_error, 2)
+            os.dup2(after.enter_context(open(os.devnull, "wb")).fileno(), 2)
+        try:
+            return function()
+        except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
+            raise
+        except BaseException as error:
+            raise refused(path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None

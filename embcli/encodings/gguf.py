@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from embcli.binary import Array, Binary, Header, read_header, read_numbers, read_words, shortened
-from embcli.encodings.encoding import Derivation, bytes_of, from_characters, from_piece
+from embcli.encodings.encoding import NamedToken, VocabularyEncoding, guarded, package
+from embcli.encodings.merging import Derivation, bytes_of, from_characters, from_piece
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, blocks, splittings
-from embcli.encodings.vocabulary import NamedToken, VocabularyEncoding, guarded, package
 from embcli.errors import InputError
 from embcli.words import in_data
 
@@ -42,7 +42,6 @@ class GgufEncoding(VocabularyEncoding):
         return self._header.arrays["tokenizer.ggml.tokens"].count
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of a token: control tokens and user-defined ones are spelled as they are."""
         if not 0 <= token_id < self.vocabulary_size:
             return None
         word, spelled = self._words[token_id], self._spelled
@@ -57,7 +56,6 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
-        """The special and the user-defined tokens, the longest first, as a text is searched for them."""
         chosen = np.flatnonzero((self._kinds != _NORMAL) & (self._kinds <= _USER_DEFINED) & (self._kinds > 0))
         names = {at: self._words[at].decode(errors="ignore") for at in chosen.tolist()}
         ids = [at for at, name in names.items() if name and name.encode() == self._words[at]]
@@ -102,7 +100,6 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def _refusal(self) -> InputError | None:
-        """Why no text can be split."""
         what, name = "tokenizer", self.model
         if self.model in _MODELS:
             if self.model != "gpt2" or self._splitting is not None:
@@ -128,11 +125,10 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def _stored_kinds(self) -> np.ndarray:
-        kinds = self._array("token_type")
-        if kinds is None or kinds.kind not in _TYPE or kinds.count != self.vocabulary_size:
-            return np.full(self.vocabulary_size, _NORMAL, np.int32)
-        stored = read_numbers(self._binary, kinds)
-        return np.where(stored == 0, _NORMAL, stored)
+        stored, count = self._array("token_type"), self.vocabulary_size
+        has_kinds = stored is not None and stored.kind in _TYPE and stored.count == count
+        kinds = read_numbers(self._binary, stored) if stored and has_kinds else np.zeros(count, np.int32)
+        return np.where(kinds == 0, _NORMAL, kinds)
 
     @cached_property
     def _kinds(self) -> np.ndarray:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import Binary, read_object, refused
-from embcli.encodings.encoding import NEVER, Derivation, Encoding, Step, derived, from_characters, from_piece, spans_of
+from embcli.encodings.encoding import LONGEST, Encoding, guarded, package
+from embcli.encodings.merging import NEVER, Derivation, Step, derived, from_characters, from_piece, spans_of
 from embcli.encodings.pieces import splittings
-from embcli.encodings.vocabulary import LONGEST, guarded, package
 from embcli.words import in_data
 
 if TYPE_CHECKING:
     import tokenizers
 
+_KINDS = {".txt": "vocab.txt", "vocab.json": "vocab.json with a merges.txt", "": "tokenizer.json"}  # by their ends
 _LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
 _LAST_ID = (1 << 32) - 1
 # A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
@@ -32,16 +33,21 @@ class HuggingFaceEncoding(Encoding):
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, in_data(name)
-        self._encoded = lru_cache(1)(self._encode)  # the last one is kept, for its IDs and then its spans
-        self._bytes = cache(self._looked_up)
+
+    @cached_property
+    def _encoded(self) -> Callable[[str, bool], tokenizers.Encoding]:
+        return lru_cache(1)(self._encode)  # the last one is kept, for its IDs and then its spans
+
+    @cached_property
+    def _bytes(self) -> Callable[[int], bytes | None]:
+        return cache(self._looked_up)
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
-        readers = {".txt": ("vocab.txt", _of_words), "vocab.json": ("vocab.json with a merges.txt", _of_pairs)}
-        kind, read = next((readers[end] for end in readers if self.path.name.endswith(end)), ("tokenizer.json", _read))
+        kind = next(kind for end, kind in _KINDS.items() if self.path.name.endswith(end))
         package(self.path, "tokenizers", f"a {kind}")
         binary = Binary(self.path)
-        tokenizer = guarded(self.path, f"it is not a {kind}", lambda: read(binary))
+        tokenizer = guarded(self.path, f"it is not a {kind}", lambda: _made(binary))
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:
@@ -123,7 +129,7 @@ class HuggingFaceEncoding(Encoding):
 
     def decode(self, ids: np.ndarray) -> bytes:
         if self._spelling is None:
-            return self._decoded(ids.tolist()).encode()
+            return self._decoded(ids)
         joined = super().decode(ids)
         return joined.removeprefix(b" ") if self._drops_first_space else joined
 
@@ -140,11 +146,12 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def _drops_first_space(self) -> bool:
         """Whether the tokenizer adds a space before a text and removes it again; ByteLevel keeps it."""
-        ids = self._encoded("a", False).ids
-        return super().decode(np.array(ids)).startswith(b" ") and not self._decoded(ids).startswith(" ")
+        ids = self.encode("a")
+        return super().decode(ids).startswith(b" ") and not self._decoded(ids).startswith(b" ")
 
-    def _decoded(self, ids: list[int]) -> str:
-        return guarded(self.path, "it cannot decode these IDs", lambda: str(self.tokenizer.decode(ids, False)))
+    def _decoded(self, ids: np.ndarray) -> bytes:
+        failure = "it cannot decode these IDs"
+        return guarded(self.path, failure, lambda: self.tokenizer.decode(ids.tolist(), False)).encode()
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
@@ -176,31 +183,18 @@ class HuggingFaceEncoding(Encoding):
         return guarded(self.path, f"it cannot split this text of {len(text):,} characters", encoded)
 
 
-def _read(binary: Binary) -> tokenizers.Tokenizer:
-    from tokenizers import Tokenizer
+def _made(binary: Binary) -> tokenizers.Tokenizer:
+    from tokenizers import BertWordPieceTokenizer, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-    return Tokenizer.from_buffer(binary.read_whole(LONGEST))
-
-
-def _of_words(binary: Binary) -> tokenizers.Tokenizer:
-    """Return a WordPiece of BERT; a text is lower-cased unless the tokenizer_config.json says otherwise."""
-    from tokenizers import BertWordPieceTokenizer, Tokenizer
-
-    ids = {word: token_id for token_id, word in enumerate(binary.read_whole(LONGEST).decode().splitlines())}
-    lowers = _beside(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
-    return Tokenizer.from_str(BertWordPieceTokenizer(ids, lowercase=lowers).to_str())
-
-
-def _of_pairs(binary: Binary) -> tokenizers.Tokenizer:
-    """Return a byte-level BPE; a file beside it names the tokenizer or the model, which tells the pre-tokenizer."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-
-    ids = read_object(binary, LONGEST)
-    if not all(type(token_id) is int and 0 <= token_id <= _LAST_ID for token_id in ids.values()):
-        raise binary.refused("it is not a list of tokens with their IDs")
-    tokenizer_class = _beside(binary.path, "tokenizer_config.json").get("tokenizer_class")
-    named = (tokenizer_class, _beside(binary.path, "config.json").get("model_type"))
-    kinds = (str(name).lower().removesuffix("fast").removesuffix("tokenizer") for name in named)
+    if binary.path.suffix == ".txt":
+        ids = {word: token_id for token_id, word in enumerate(binary.read_whole(LONGEST).decode().splitlines())}
+        lowers = _beside(binary, "tokenizer_config.json").get("do_lower_case") is not False
+        return Tokenizer.from_str(BertWordPieceTokenizer(ids, lowercase=lowers).to_str())
+    if not binary.path.name.endswith("vocab.json"):
+        return Tokenizer.from_buffer(binary.read_whole(LONGEST))
+    ids, files = read_object(binary, LONGEST), {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"}
+    named = [str(_beside(binary, file).get(key)).lower() for file, key in files.items()]
+    kinds = [name.removesuffix("fast").removesuffix("tokenizer") for name in named]
     pre = next((_PRE[kind] for kind in kinds if kind in _PRE), None)
     if pre is None:
         reason = "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
@@ -208,13 +202,12 @@ def _of_pairs(binary: Binary) -> tokenizers.Tokenizer:
     lines = Binary(binary.path.with_name("merges.txt")).read_whole(LONGEST).decode().split("\n")
     merges = [line.partition(" ")[::2] for line in lines if line.strip() and not line.startswith("#version")]
     tokenizer: tokenizers.Tokenizer = Tokenizer(models.BPE(ids, merges))
-    cut = pre_tokenizers.Split(Regex(str(splittings()[pre].rules[0])), "isolated")
-    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, level])
+    cut, level = Regex(splittings()[pre].rules[0]), pre_tokenizers.ByteLevel(False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(cut, "isolated"), level])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
-def _beside(path: Path, name: str) -> dict[str, Any]:
-    path = path.with_name(name)
+def _beside(binary: Binary, name: str) -> dict[str, Any]:
+    path = binary.path.with_name(name)
     return read_object(Binary(path), _LONGEST_CONFIG) if path.is_file() else {}

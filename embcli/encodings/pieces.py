@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli.encodings.encoding import (
+from embcli.encodings.merging import (
     NEVER,
     SPACE,
     Derivation,
@@ -60,7 +60,6 @@ def _splitter(rule: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def _split(rule: str, text: str) -> Iterator[str]:
-    """Yield what a rule matches in a text, and what is between."""
     place = 0
     for start, end in _edges(rule, text):
         if start > place:
@@ -112,7 +111,7 @@ class Pieces(ABC):
 
     @abstractmethod
     def pieces(self, text: str) -> Iterable[str]:
-        """Return the pieces of a text in order, as the vocabulary spells them."""
+        """Return the pieces of a text, as the vocabulary spells them."""
 
     @abstractmethod
     def parts(self, piece: str) -> Parts: ...
@@ -138,7 +137,6 @@ class Pieces(ABC):
         return map(self.derivation, self.pieces(text))
 
     def spans(self, text: str) -> np.ndarray:
-        """Return the first and the end character of each token, (T, 2) int64."""
         pieces = list(self.pieces(text))
         ids, lengths = self._all_parts(pieces).T
         spans: np.ndarray = spans_of("".join(pieces).encode(), lengths)[ids != _NO_TOKEN]
@@ -171,8 +169,7 @@ class BytePairs(Pieces):
     def pieces(self, text: str) -> Iterable[str]:
         if self._words is None:
             return self._splitting.pieces(text)
-        lines = self._splitting.pieces(text.replace(" ", SPACE))
-        return chain.from_iterable(map(self._words.findall, lines))
+        return chain.from_iterable(map(self._words.findall, self._splitting.pieces(text.replace(" ", SPACE))))
 
     def parts(self, piece: str) -> Parts:
         symbols = [piece.encode()] if self._is_whole(piece) else merged(self._symbols(piece), self._order)[0]
@@ -192,9 +189,7 @@ class BytePairs(Pieces):
         return derived(self._symbols(piece), order, self._tokens.get, ids, self.spelled)
 
     def _symbols(self, piece: str) -> list[bytes]:
-        if self._of_bytes:
-            return [b"%c" % byte for byte in piece.encode()]
-        return [each.encode() for each in piece]
+        return [b"%c" % byte for byte in piece.encode()] if self._of_bytes else [each.encode() for each in piece]
 
     def _is_whole(self, piece: str) -> bool:
         """Return whether a piece is looked up before anything is merged, and is a token."""
@@ -292,7 +287,6 @@ class WordPieces(Pieces):
         return [(place, place + 1) for place, length in enumerate(lengths) for _ in range(length)]
 
     def _character(self, character: str) -> str:
-        """Return what becomes of a character; spaces separate words."""
         if self._strips_accents:
             character = unicodedata.normalize("NFD", character)[0]
         kind = unicodedata.category(character)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embcli.binary import Binary
-from embcli.encodings.encoding import SPACE, Derivation, Step, from_piece
+from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded, package
+from embcli.encodings.merging import SPACE, Derivation, Step, from_piece
 from embcli.encodings.pieces import Scores
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded, package
 from embcli.words import in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
+_NUMBER = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")  # seven bits a byte, the lowest first
 _FIXED = {1: 8, 5: 4}  # bytes of a value by its wire type
 
 
@@ -31,7 +33,6 @@ class _Model(NamedTuple):
     joins_spaces: bool
 
     def of(self, *kinds: int) -> dict[int, tuple[bytes, float]]:
-        """Return the pieces of these types by ID."""
         return {at: (word, score) for at, (word, score, kind) in enumerate(self.pieces) if kind in kinds}
 
 
@@ -90,8 +91,7 @@ class SentencePieceEncoding(VocabularyEncoding):
     def derivations_between(self, text: str) -> Iterator[Derivation]:
         if self._model.kind == _BPE:
             text.encode()
-            words = self._merging.words.findall(self._processor.normalize(text))
-            yield from map(self._merging.derivation, words)
+            yield from map(self._merging.derivation, self._merging.words.findall(self._processor.normalize(text)))
             return
         encoded = self._encoded(text, "offset_mapping")
         scores = [score for _, score in self._model.of(_NORMAL).values()]
@@ -124,22 +124,21 @@ class SentencePieceEncoding(VocabularyEncoding):
 
 def _read(binary: Binary) -> _Model:
     data, pieces = binary.read_whole(LONGEST), []
-    trainer: dict[int, Any] = {}
-    normalizer: dict[int, Any] = {}
+    settings: dict[int, dict[int, Any]] = {2: {}, 3: {}}  # of the trainer, and of the normalizer
     try:
         for number, value in _fields(data):
             if number == 1:
                 piece = dict(_fields(value))
                 pieces.append((bytes(piece[1]), *unpack("<f", piece.get(2, bytes(4))), int(piece.get(3, _NORMAL))))
-            elif number in (2, 3):
-                (trainer if number == 2 else normalizer).update(_fields(value))
+            elif number in settings:
+                settings[number].update(_fields(value))
         if not 0 < len(pieces) < MOST_IDS:
             raise ValueError
-    except (ValueError, TypeError, KeyError, IndexError, error):
+    except (ValueError, TypeError, KeyError, error):
         raise binary.refused("it is not a SentencePiece model") from None
-    adds_space, joins_spaces, escapes_spaces = (normalizer.get(number, 1) != 0 for number in (3, 4, 5))
-    model = _Model(data, pieces, trainer.get(3, _UNIGRAM), adds_space, joins_spaces)
-    if model.kind not in (_UNIGRAM, _BPE) or trainer.get(24) or not escapes_spaces:
+    adds_space, joins_spaces, escapes_spaces = (settings[3].get(number, 1) != 0 for number in (3, 4, 5))
+    model = _Model(data, pieces, settings[2].get(3, _UNIGRAM), adds_space, joins_spaces)
+    if model.kind not in (_UNIGRAM, _BPE) or settings[2].get(24) or not escapes_spaces:
         raise binary.refused("it is a kind of SentencePiece model that embcli does not know")
     if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in pieces]).all():
         raise binary.refused("it has no unknown token, or scores that are not finite")
@@ -160,9 +159,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:
-    """Return a number, seven bits a byte, the lowest first, and the place after it."""
-    number, shift = data[place] & 0x7F, 0
-    while data[place] & 0x80 and shift < 63:
-        place, shift = place + 1, shift + 7
-        number |= (data[place] & 0x7F) << shift
-    return number, place + 1
+    if not (found := _NUMBER.match(data, place)):
+        raise ValueError
+    return sum((byte & 0x7F) << 7 * at for at, byte in enumerate(found[0])), found.end()

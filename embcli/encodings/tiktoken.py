@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.binary import Binary, read_object
-from embcli.encodings.encoding import NEVER, Derivation, derived, spans_of
+from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded
+from embcli.encodings.merging import NEVER, Derivation, derived, spans_of
 from embcli.encodings.pieces import blocks
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded
 from embcli.errors import InputError, does_not_load
 from embcli.words import in_data
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     import tiktoken
 
-_Content = tuple["Definition", dict[bytes, int], dict[int, bytes]]
 _SECONDS = 20  # for the search of a piece, which takes milliseconds
 _MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
 
@@ -43,6 +42,7 @@ class Definition:
     pattern: str
     special_tokens: dict[str, int]
     vocabulary_size: int
+    first_rank: int = 0  # the ID of the token of rank 0
 
 
 DEFINITIONS: dict[str, Definition] = {}
@@ -67,8 +67,6 @@ def loaded(module: str = "tiktoken") -> ModuleType:
 class TiktokenEncoding(VocabularyEncoding):
     """An encoding of tiktoken's, by its name; its ranks are read when the first token or text is needed."""
 
-    first_rank = 0  # the ID of the token of rank 0
-
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -81,7 +79,7 @@ class TiktokenEncoding(VocabularyEncoding):
         return self.definition.vocabulary_size
 
     @cached_property
-    def rank_of(self) -> dict[bytes, int]:
+    def ids(self) -> dict[bytes, int]:
         path = rank_file(self.definition.ranks)
         try:
             words = gzip.decompress(path.read_bytes()).split()
@@ -96,14 +94,14 @@ class TiktokenEncoding(VocabularyEncoding):
     def _bytes(self) -> dict[int, bytes]:
         """Tokens by ID; of the two names of a special token, the first one is used."""
         special = reversed(self.definition.special_tokens.items())
-        return {rank: token for token, rank in self.rank_of.items()} | {at: name.encode() for name, at in special}
+        return {rank: token for token, rank in self.ids.items()} | {at: name.encode() for name, at in special}
 
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._bytes.get(token_id)
 
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
-        special, ranks = self.definition.special_tokens, self.rank_of
+        special, ranks = self.definition.special_tokens, self.ids
         encoding: tiktoken.Encoding = loaded().Encoding(
             self.name, pat_str=self.definition.pattern, mergeable_ranks=ranks, special_tokens=special
         )
@@ -135,7 +133,7 @@ class TiktokenEncoding(VocabularyEncoding):
     def derivations_between(self, text: str) -> Iterator[Derivation]:
         import regex
 
-        ranks, first = self.rank_of, self.first_rank
+        ranks, first = self.ids, self.definition.first_rank
         try:
             pattern = regex.compile(self.definition.pattern, regex.VERSION1)
             for piece in (match[0].encode() for match in pattern.finditer(text, timeout=_SECONDS) if match[0]):
@@ -156,56 +154,41 @@ class RankFileEncoding(TiktokenEncoding):
         self.path = path
 
     @cached_property
-    def _content(self) -> _Content:
-        """The definition, the IDs of tokens, and the bytes of special tokens if they have the first IDs."""
+    def _content(self) -> tuple[Definition, dict[bytes, int]]:
         return (_tekken if self.path.suffix == ".json" else _listed)(Binary(self.path))
 
     @cached_property
     def definition(self) -> Definition:
         return self._content[0]
 
-    @property
-    def first_rank(self) -> int:  # type: ignore[override]
-        return len(self._content[2])
-
     @cached_property
-    def rank_of(self) -> dict[bytes, int]:
+    def ids(self) -> dict[bytes, int]:
         return self._content[1]
-
-    @cached_property
-    def _bytes(self) -> dict[int, bytes]:
-        return super()._bytes | self._content[2]
-
-    @cached_property
-    def tiktoken(self) -> tiktoken.Encoding:
-        return guarded(
-            self.path, "tiktoken cannot take its tokens or its pattern", lambda: super(RankFileEncoding, self).tiktoken
-        )
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         failure = f"it cannot split this text of {len(text):,} characters"
         return guarded(self.path, failure, lambda: super(RankFileEncoding, self).encode(text, special))
 
 
-def _listed(binary: Binary) -> _Content:
-    """Return the content of a .tiktoken file; its name tells how a text is split."""
+def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
+    """Return a .tiktoken file's definition and the IDs of its tokens; its name tells how a text is split."""
     known = DEFINITIONS.get(binary.path.stem)
     if known is None:
         reason = "its name is none of tiktoken's encodings, and nothing else tells how it splits a text"
         raise binary.refused(reason, f"encodings are {', '.join(DEFINITIONS)}")
     lines = binary.read_whole(LONGEST).split(b"\n")
     try:
-        ranks = {a2b_base64(word): int(rank) for word, rank in (line.split() for line in lines if line.strip())}
+        ids = {a2b_base64(word): int(rank) for word, rank in (line.split() for line in lines if line.strip())}
     except ValueError:
         raise binary.refused("it is not a file of tokens and ranks") from None
-    if any(not 0 <= rank < MOST_IDS for rank in ranks.values()):
+    if any(not 0 <= rank < MOST_IDS for rank in ids.values()):
         raise binary.refused("it has a rank that no vocabulary has")
-    size = max([*ranks.values(), *known.special_tokens.values()], default=-1) + 1
-    return replace(known, vocabulary_size=size), ranks, {}
+    size = max([*ids.values(), *known.special_tokens.values()], default=-1) + 1
+    return replace(known, vocabulary_size=size), ids
 
 
-def _tekken(binary: Binary) -> _Content:
-    """Return the content of a tekken.json: special tokens have the first IDs."""
+def _tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
+    """Return a tekken.json's definition and the IDs of its tokens, which come after the special ones."""
     content = read_object(binary, LONGEST)
     try:
         config = content["config"]
@@ -219,8 +202,10 @@ def _tekken(binary: Binary) -> _Content:
         raise binary.refused("it has a rank that no vocabulary has")
     if first > _MOST_SPECIAL:
         raise binary.refused(f"it promises {first:,} special tokens")
-    used = {token: rank + first for token, rank in ranks.items() if rank < size - first}
-    names = {at: named.get(at, f"<SPECIAL_{at}>") for at in range(first)}
-    found = {name: at for at, name in reversed(names.items()) if name and name.encode(errors="ignore").decode() == name}
-    spelled = {at: name.encode(errors="replace") for at, name in names.items()}
-    return Definition("", pattern, found, max([*used.values(), first - 1]) + 1), used, spelled
+    ids = {token: rank + first for token, rank in ranks.items() if rank < size - first}
+    special: dict[str, int] = {}
+    for at in range(first):
+        name = named.get(at, "").encode(errors="ignore").decode()  # without lone surrogates
+        is_usable = name not in ("", *special) and name == named[at]
+        special[name if is_usable else f"<SPECIAL_{at}>"] = at
+    return Definition("", pattern, special, max([*ids.values(), first - 1]) + 1, first), ids

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from embcli.binary import shortened
-from embcli.encodings.own import OwnWords
+from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError
 from embcli.files import recipes
 from embcli.files.families import NAMES, SHIFTED, SUFFIXES, Family

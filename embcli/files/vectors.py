@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from embcli.binary import Binary
-from embcli.encodings.own import OwnWords
+from embcli.encodings.encoding import OwnWords
 from embcli.errors import Notes
 from embcli.files.numbers import NUMBER_FORMATS
 from embcli.files.tensors import StoredLayer, Tensor, Tensors

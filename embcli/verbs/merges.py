@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.encodings.encoding import Derivation, Step
+from embcli.encodings.merging import Derivation, Step
 from embcli.errors import InputError
 from embcli.records import Names, Records, in_pieces, run_of
 from embcli.result import Result
