@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
