@@ -109,6 +109,20 @@ def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: i
         )
 
 
+def check_top(top: int) -> None:
+    """Raise InputError for a number of rows below 1."""
+    if top < 1:
+        raise InputError(f"top must be at least 1, not {top:,}", parameters=("top",))
+
+
+def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:
+    """Raise InputError for a name that is not among those to choose from; None stands for a default."""
+    if given is not None and given not in names:
+        raise InputError(
+            f"{parameter} {str(given)[:40]!r} is not known; choose from {', '.join(names)}", parameters=(parameter,)
+        )
+
+
 def ran_out(error: Exception) -> bool:
     """Return whether an error says that memory ran out; Python, numpy, torch and the system say it differently."""
     if isinstance(error, (RuntimeError, ImportError)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
-from embcli.errors import InputError, Notes, Watch, unwatched
+from embcli.errors import InputError, Notes, Watch, check_choice, unwatched
 from embcli.layer import Source, shape_of
 from embcli.names import (
     DEFAULT_CONTEXT_LENGTH,
@@ -22,7 +22,6 @@ from embcli.names import (
     Metric,
     Pairing,
     Sort,
-    check_choice,
 )
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize

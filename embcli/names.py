@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, get_args
-
-from embcli.errors import InputError
 
 __version__ = "0.1.0"  # the one place that names it
 
@@ -44,17 +41,3 @@ COMPARED_DIM = 5
 TOUR_TEXT = "Every effort moves you"
 DEFAULT_PRECISION = 4  # decimals
 SHOWN_ROWS = 3  # of each kind, on a page of an audit or a diff
-
-
-def check_top(top: int) -> None:
-    """Raise InputError for a number of rows below 1."""
-    if top < 1:
-        raise InputError(f"top must be at least 1, not {top:,}", parameters=("top",))
-
-
-def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:
-    """Raise InputError for a name that is not among those to choose from; None stands for a default."""
-    if given is not None and given not in names:
-        raise InputError(
-            f"{parameter} {str(given)[:40]!r} is not known; choose from {', '.join(names)}", parameters=(parameter,)
-        )

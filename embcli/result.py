@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
-from embcli.errors import InputError, Notes, OutputError, Watch, lacks, unwatched
+from embcli.errors import InputError, Notes, OutputError, Watch, check_choice, lacks, unwatched
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, View, able
-from embcli.names import DEFAULT_PRECISION, Theme, check_choice
+from embcli.names import DEFAULT_PRECISION, Theme
 from embcli.words import in_line
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import numpy as np
 
 from embcli import errors
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Watch, unwatched
+from embcli.errors import InputError, Watch, check_choice, check_top, unwatched
 from embcli.files.checkpoint import Checkpoint, Head
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused, check_choice, check_top
+from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Notes, Watch, unwatched
+from embcli.errors import InputError, Notes, Watch, check_top, unwatched
 from embcli.files.numbers import held_by_float32
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import SHOWN_ROWS, __version__, check_top
+from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import Excerpt

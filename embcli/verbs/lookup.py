@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.binary import shortened
-from embcli.errors import InputError
-from embcli.files.numbers import rounded_to
+from embcli.errors import InputError, check_choice
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import MATRICES, check_choice
+from embcli.names import MATRICES
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
 from embcli.positions.kind import in_turn
 from embcli.positions.sinusoidal import wave_rows
@@ -467,6 +466,8 @@ def _planned(
 
 def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, dtype: str) -> None:
     """Add remarks where the model scales token rows by another number, or treats one of these tokens in its own way."""
+    from embcli.files.numbers import rounded_to
+
     factor = np.array([recipe.scale], np.float32)
     rounded = rounded_to(dtype, factor)
     is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Watch, unwatched
+from embcli.errors import InputError, Watch, check_choice, check_top, unwatched
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import Metric, check_choice, check_top
+from embcli.names import Metric
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt, select

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import shortened
-from embcli.errors import InputError, refuse_too_large
+from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import (
     DEFAULT_CONTEXT_LENGTH,
@@ -19,7 +19,6 @@ from embcli.names import (
     SHORT_LENGTH,
     Pairing,
     __version__,
-    check_choice,
 )
 from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, Kind, check_options
 from embcli.positions.kind import Matrix, Shown

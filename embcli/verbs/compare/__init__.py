@@ -11,9 +11,9 @@ import numpy as np
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from embcli.errors import InputError, refuse_too_large
+from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
-from embcli.names import DEFAULT_SEED, OUTPUTS, STEPS, check_choice
+from embcli.names import DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.page import Label, Matrix, NumberFormat, Values, left_out, ruled, title, words
 from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import Result
