@@ -38,10 +38,10 @@ def opened(
         raise InputError(f"{flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds")
     from embcli import model as library
 
-    if path is not None:
-        model = library.open(path, encoding=encoding, tensor=tensor, notes=PrintedNotes())
-    else:
+    if path is None:
         model = library.seeded(**layers, encoding=encoding or DEFAULT_ENCODING, notes=PrintedNotes())
+    else:
+        model = library.open(path, encoding=encoding, tensor=tensor, notes=PrintedNotes())
     model.watch = watched
     return model
 
@@ -64,12 +64,10 @@ def kind_and_path(first: str | None, second: str | None, kind: str | None) -> tu
     Raises InputError for two of either, and for a kind that is misspelled.
     """
     kind, named = kind_named(kind), kind_named(first)
-    if named is None:
-        return kind, second
+    if named is None or (named in KINDS and kind in (None, named)):
+        return named or kind, second
     if named in KINDS:
-        if kind not in (None, named):
-            raise InputError(f"{named} and --kind name the same thing, the kind; give one of them")
-        return named, second
+        raise InputError(f"{named} and --kind name the same thing, the kind; give one of them")
     if second is not None or (named.isalpha() and not os.access(named, os.F_OK) and get_close_matches(named, KINDS)):
         raise InputError(f"{named[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}")
     return kind, named

@@ -27,9 +27,9 @@ _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
 _ON, _BACK, _END = ("\r", "\n", " ", "n"), ("b",), ("q", "")
 _NEXT = (
-    'embcli tokenize "A text of yours" --merges',
-    'embcli lookup "A text of yours" --heat',
-    'embcli lookup "A text of yours" --from MODEL',
+    'tokenize "A text of yours" --merges',
+    'lookup "A text of yours" --heat',
+    'lookup "A text of yours" --from MODEL',
 )
 _IN_COLOR = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "100"}
 
@@ -90,7 +90,7 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     if first is not None and not 1 <= first <= len(steps):
         raise InputError(f"step must be from 1 to {len(steps)}, not {str(first)[:20]}", parameters=("step",))
     last: list[RenderableType] = ["", "Next, with a text of yours, and with a model on your disk:"]
-    last += [words(f"$ {line}", "embedding") for line in _NEXT]
+    last += [words(f"$ embcli {line}", "embedding") for line in _NEXT]
     if out.path is None and is_terminal(sys.stdout) and is_terminal(sys.stdin):
         tour = _Tour(steps, text, run, {"COLUMNS": str(shutil.get_terminal_size().columns)}, True)
         reached_end = tour.walk(first or 1)
@@ -118,30 +118,26 @@ class _Tour:
     def walk(self, number: int) -> bool:
         """Show step after step, each on a screen of its own, as the keys say; return whether the last one was left."""
         while number <= len(self.steps):
-            key = self._visit(number)
+            step, answer, key = self.steps[number - 1], "", "?"
+            if step.question:
+                _show_screen(self._asked(number))
+                for prompt in _ANSWERS:
+                    print(f"\r{prompt}", end="", flush=True)
+                    typed = sys.stdin.buffer.readline().decode(errors="replace")
+                    answer = typed.strip()
+                    if not answer or step.is_right(answer) or answer in (*_BACK, *_END):
+                        break
+                if not typed or (answer in ("b", "q") and not step.is_right(answer)):
+                    key = answer
+            if key == "?":
+                _show_screen(self.parts(number, answer, step.about, shutil.get_terminal_size().lines - 1))
+            while key not in (*_ON, *_BACK, *_END):
+                print(f"\r{_KEYS}", end="", flush=True)
+                key = _read_key()
             if key in _END:
                 return False
             number = max(number - 1, 1) if key in _BACK else number + 1
         return True
-
-    def _visit(self, number: int) -> str:
-        """Show a step, its question first, and return the key that leaves it."""
-        answer, step = "", self.steps[number - 1]
-        if step.question:
-            _show_screen(self._asked(number))
-            for prompt in _ANSWERS:
-                print(f"\r{prompt}", end="", flush=True)
-                typed = sys.stdin.buffer.readline().decode(errors="replace")
-                answer = typed.strip()
-                if not typed or (answer in ("b", "q") and not step.is_right(answer)):
-                    return answer
-                if not answer or step.is_right(answer):
-                    break
-        _show_screen(self.parts(number, answer, step.about, shutil.get_terminal_size().lines - 1))
-        while True:
-            print(f"\r{_KEYS}", end="", flush=True)
-            if (key := _read_key()) in (*_ON, *_BACK, *_END):
-                return key
 
     def parts(self, number: int, answer: str = "", above: str = "", height: int | None = None) -> list[RenderableType]:
         """Return a step: question, command, output and explanation, on so many lines at most; the output gives way."""
