@@ -36,10 +36,9 @@ def run() -> NoReturn:
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 2
     except BaseException as error:
-        # Python 3.11 wraps an interrupt while a class is created
-        interrupted = isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
-        status = 130 if interrupted else 2
-        if not interrupted:
+        status = 130
+        if not any(isinstance(each, KeyboardInterrupt) for each in (error, error.__cause__)):  # Python 3.11 wraps some
+            status = 2
             sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -68,16 +67,16 @@ def main() -> int:
     except Exception as error:
         from embcli.cli.console import say, say_error
 
-        status = 2
         if isinstance(error, EmbcliError) and os.environ.get("EMBCLI_DEBUG") != "1":
             say_error(error)
         elif ran_out(error):
             say("memory ran out; choose fewer rows, or smaller layers")
         elif isinstance(error, OSError) and error.errno is not None:
-            place = "cannot write to standard output" if error.filename is None else f"cannot open {error.filename!r}"
-            say(f"{place}: {error.strerror}")
+            place = "write to standard output" if error.filename is None else f"open {error.filename!r}"
+            say(f"cannot {place}: {error.strerror}")
         else:
             raise
+        status = 2
     return status if isinstance(status, int) else 0
 
 

@@ -7,6 +7,7 @@ import json
 import shlex
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,14 +29,14 @@ from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
-from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
+from tests.readers import SEPARATED, float32, from_json, from_ndjson, from_tsv, written
 
 MATRICES = ("token", "position", "input")
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
 ROWS = [*range(5), 50256, 220, 220]
-
-
 GPT2, TOY = Seeded(50257), Seeded(6, 3)
+FORMS = ["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet"]
+ONE = ("csv", "tsv", "npy", "parquet")  # the formats of one matrix
 
 
 @pytest.fixture
@@ -65,82 +66,90 @@ def as_token(token_id: int) -> str:
         return "".join(f"\\x{byte:02x}" for byte in data)
 
 
-# --- lookup -------------------------------------------------------------------------------------------------------
+def taken_apart(data: bytes, form: str, name: str, fields: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Return the fields of each row and the matrices of a file; `name` is the matrix of a format that holds one."""
+    if form == "json":
+        document = from_json(data)
+        rows = document["tokens" if "tokens" in document else "rows"]
+        return rows, {name: float32(each) for name, each in document["matrices"].items()}
+    if form == "ndjson":
+        rows = from_ndjson(data)
+        vectors = [row.pop("vectors") for row in rows]
+        return rows, {name: float32([each[name] for each in vectors]) for name in vectors[0]}
+    if form in SEPARATED:
+        header, *cells = SEPARATED[form](data)
+        assert header[fields:] == [*map(str, range(256))]
+        numbers = float32([list(map(float, row[fields:])) for row in cells])
+        rows = [dict(zip(header, row[:fields], strict=False)) for row in cells]
+        return [{key: each if key == "token" else int(each) for key, each in row.items()} for row in rows], {
+            name: numbers
+        }
+    if form == "npy":
+        return [], {name: np.load(io.BytesIO(data))}
+    if form == "safetensors":
+        tensors = safetensors.numpy.load(data)
+        named = {field: tensors.pop(f"{field}s").tolist() for field in ("position", "id") if f"{field}s" in tensors}
+        return [dict(zip(named, each, strict=True)) for each in zip(*named.values(), strict=True)], tensors
+    table = parquet.read_table(io.BytesIO(data))
+    numbers = table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, 256)
+    return table.drop_columns("vector").to_pylist(), {name: numbers}
 
 
-def test_lookup_as_json_holds_the_tokens_and_all_three_matrices(embcli: Embcli) -> None:
-    ids, matrices = expected(TEXT)
-    document = from_json(embcli.ok("lookup", TEXT, "-f", "json").out)
-    assert document["tokens"] == [
-        {"position": place, "id": token_id, "token": as_token(token_id)} for place, token_id in enumerate(ids)
-    ]
-    assert document["columns"] == list(range(256))
-    assert list(document["matrices"]) == list(MATRICES)
-    for name in MATRICES:
-        assert_same_bits(float32(document["matrices"][name]), matrices[name])
-    assert document["run"] == {
-        "embcli": package.__version__,
-        "encoding": "gpt2",
-        "sequences": 1,
-        "seed": 123,
-        "shapes": {"token": [50257, 256], "position": [1024, 256]},
-        "torch": torch.__version__,
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-    }
+# --- lookup and weights -----------------------------------------------------------------------------------------------
 
 
-def test_lookup_as_ndjson_holds_a_token_and_its_three_vectors_in_each_line(embcli: Embcli) -> None:
-    ids, matrices = expected(TEXT)
-    rows = from_ndjson(embcli.ok("lookup", TEXT, "-f", "ndjson").out)
-    assert [(row["position"], row["id"], row["token"]) for row in rows] == [
-        (place, token_id, as_token(token_id)) for place, token_id in enumerate(ids)
-    ]
-    for name in MATRICES:
-        assert_same_bits(float32([row["vectors"][name] for row in rows]), matrices[name])
-
-
-@pytest.mark.parametrize(("form", "name"), [("csv", None), ("csv", "token"), ("csv", "position"), ("tsv", None)])
-def test_lookup_as_csv_and_tsv_holds_one_matrix_the_input_unless_chosen(
-    embcli: Embcli, form: str, name: str | None
-) -> None:
-    ids, matrices = expected(TEXT)
-    header, *rows = SEPARATED[form](embcli.ok("lookup", TEXT, "-f", form, *(("--show", name) if name else ())).out)
-    assert header == ["position", "id", "token", *map(str, range(256))]
-    assert [row[:3] for row in rows] == [
-        [str(place), str(token_id), as_token(token_id)] for place, token_id in enumerate(ids)
-    ]
-    assert_same_bits(float32([list(map(float, row[3:])) for row in rows]), matrices[name or "input"])
-
-
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", [None, "token", "position"])
-def test_lookup_as_npy_is_the_file_that_numpy_saves(embcli: Embcli, name: str | None) -> None:
-    file = io.BytesIO()
-    np.save(file, expected(TEXT)[1][name or "input"])
-    assert embcli.ok("lookup", TEXT, "-f", "npy", *(("--show", name) if name else ())).out == file.getvalue()
-
-
-@pytest.mark.parametrize("show", [None, "token,input"])
-def test_lookup_as_safetensors_holds_the_chosen_matrices_and_the_ids(
-    embcli: Embcli, tmp_path: Path, show: str | None
+def test_lookup_in_every_format_holds_the_tokens_and_the_matrices_of_torch(
+    embcli: Embcli, tmp_path: Path, form: str, name: str | None
 ) -> None:
+    """A format that holds one matrix holds the input, unless another one is chosen."""
     ids, matrices = expected(TEXT)
-    path = tmp_path / "lookup.safetensors"
-    embcli.ok("lookup", TEXT, "-o", str(path), *(("--show", show) if show else ()))
-    names = show.split(",") if show else list(MATRICES)
-    for tensors in (
-        safetensors.numpy.load_file(path),
-        {name: tensor.numpy() for name, tensor in safetensors.torch.load_file(path).items()},
-    ):
-        assert set(tensors) == {"ids", "positions", *names}
-        for name in names:
-            assert_same_bits(tensors[name], matrices[name])
-        for name, wanted in (("ids", ids), ("positions", list(range(len(ids))))):
-            assert tensors[name].dtype == np.int64
-            assert tensors[name].tolist() == wanted
-    with safetensors.safe_open(path, "numpy") as file:
-        run = json.loads(file.metadata()["run"])
-        assert json.loads(file.metadata()["columns"]) == list(range(256))
-    assert (run["seed"], run["encoding"], run["torch"]) == (123, "gpt2", torch.__version__)
+    path = tmp_path / f"lookup.{form}"
+    embcli.ok("lookup", TEXT, "-o", str(path), *(("--show", name) if name else ()))
+    data = path.read_bytes()
+    rows, found = taken_apart(data, form, name or "input", 3)
+    assert [*found] == ([name or "input"] if form in ONE else [name] if name else [*MATRICES])
+    for each, numbers in found.items():
+        assert_same_bits(numbers, matrices[each])
+    told = {"position": lambda place: place, "id": ids.__getitem__, "token": lambda place: as_token(ids[place])}
+    fields = {"npy": [], "safetensors": ["position", "id"]}.get(form, [*told])
+    assert rows == [{field: told[field](place) for field in fields} for place in range(len(ids) if fields else 0)]
+    if form == "npy":
+        file = io.BytesIO()
+        np.save(file, matrices[name or "input"])
+        assert data == file.getvalue()
+    if form == "safetensors":
+        with safetensors.safe_open(path, "numpy") as file:
+            metadata = {key: json.loads(text) for key, text in file.metadata().items()}
+        tensors = safetensors.torch.load(data)
+        assert all(tensors[each].numpy().tobytes() == found[each].tobytes() for each in found)
+    if form in ("json", "safetensors"):
+        document = from_json(data) if form == "json" else metadata
+        assert document["columns"] == list(range(256))
+        assert document["run"] == {
+            "embcli": package.__version__,
+            "encoding": "gpt2",
+            "sequences": 1,
+            "seed": 123,
+            "shapes": {"token": [50257, 256], "position": [1024, 256]},
+            "torch": torch.__version__,
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        }
+
+
+@pytest.mark.parametrize("layer", ["token", "position"])
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) -> None:
+    ids = ROWS if layer == "token" else [*range(5), 1023, 7]
+    spec = ",".join(["0:5", *map(str, ids[5:])])
+    data = written(weights(SeededSource(GPT2, None, encodings.get("gpt2")), layer, spec).records(), form)
+    rows, found = taken_apart(data, form, layer, 2 if layer == "token" else 1)
+    tokens = layer == "token" and form != "safetensors"
+    assert rows in ([], [{"id": each, **({"token": as_token(each)} if tokens else {})} for each in ids])
+    assert (rows == []) == (form == "npy")
+    assert [*found] == [layer]
+    assert_same_bits(found[layer], live(GPT2)[layer][ids])
 
 
 def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
@@ -151,7 +160,7 @@ def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
     document = from_json(written(records, "json"))
     assert document["columns"] == columns
     assert_same_bits(float32(document["matrices"]["input"]), wanted)
-    assert from_csv(written(records, "csv"))[0] == ["position", "id", "token", "255", "0", "1"]
+    assert SEPARATED["csv"](written(records, "csv"))[0] == ["position", "id", "token", "255", "0", "1"]
     assert_same_bits(np.load(io.BytesIO(written(records, "npy"))), wanted)
     assert_same_bits(safetensors.numpy.load(written(records, "safetensors"))["input"], wanted)
 
@@ -196,87 +205,29 @@ def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
     assert len(told) > 2
 
 
-# --- weights, tokenize, info, cache -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("layer", ["token", "position"])
-@pytest.mark.parametrize("form", ["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet"])
-def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) -> None:
-    rows = ROWS if layer == "token" else [*range(5), 1023, 7]
-    spec = ",".join(["0:5", *map(str, rows[5:])])
-    data = written(weights(SeededSource(GPT2, None, encodings.get("gpt2")), layer, spec).records(), form)
-    tokens = [as_token(row) for row in rows] if layer == "token" else None
-    ids: list[int] = rows
-    if form in SEPARATED:
-        header, *cells = SEPARATED[form](data)
-        start = 1 + (tokens is not None)
-        assert header == ["id", "token"][:start] + list(map(str, range(256)))
-        ids = [int(row[0]) for row in cells]
-        assert tokens is None or [row[1] for row in cells] == tokens
-        values = float32([list(map(float, row[start:])) for row in cells])
-    elif form == "npy":
-        values = np.load(io.BytesIO(data))
-    elif form == "safetensors":
-        tensors = safetensors.numpy.load(data)
-        assert set(tensors) == {"ids", layer}
-        ids, values = tensors["ids"].tolist(), tensors[layer]
-    elif form == "parquet":
-        table = parquet.read_table(io.BytesIO(data))
-        assert table.column_names == (["id", "token", "vector"] if tokens else ["id", "vector"])
-        assert tokens is None or table["token"].to_pylist() == tokens
-        ids, values = table["id"].to_pylist(), table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, 256)
-    else:
-        document = from_json(data) if form == "json" else {"rows": from_ndjson(data)}
-        ids = [row["id"] for row in document["rows"]]
-        assert [row.get("token") for row in document["rows"]] == (tokens or [None] * len(rows))
-        lines = [row.get("vectors", {}).get(layer) for row in document["rows"]]
-        values = float32(lines if form == "ndjson" else document["matrices"][layer])
-    assert ids == rows
-    assert_same_bits(values, live(GPT2)[layer][rows])
-
-
 def test_tokenize_in_every_format_gives_the_tokens_of_tiktoken(embcli: Embcli) -> None:
     ids, _ = expected(TEXT)
     fields = ["position", "id", "token", "bytes", "start", "end"]
-    pieces = [gpt2().decode_single_token_bytes(token_id) for token_id in ids]
-    arguments = ("tokenize", TEXT, "-f")
-    document = from_json(embcli.ok(*arguments, "json").out)
-    rows = document["tokens"]
-    assert document["run"] == {"embcli": package.__version__, "encoding": "gpt2", "sequences": 1}
-    assert [row["id"] for row in rows] == ids
-    assert [row["token"] for row in rows] == [as_token(token_id) for token_id in ids]
-    assert [bytes.fromhex(row["bytes"]) for row in rows] == pieces
-    for row, piece in zip(rows, pieces, strict=True):
-        assert piece in TEXT[row["start"] : row["end"]].encode()
+    rows = from_json(embcli.ok("tokenize", TEXT, "-f", "json").out)["tokens"]
+    assert [(row["id"], row["token"]) for row in rows] == [(token_id, as_token(token_id)) for token_id in ids]
+    for row, token_id in zip(rows, ids, strict=True):
+        assert bytes.fromhex(row["bytes"]) == gpt2().decode_single_token_bytes(token_id)
+        assert bytes.fromhex(row["bytes"]) in TEXT[row["start"] : row["end"]].encode()
     records = Tokenization(tokenize(Sequences(texts=(TEXT,)), encodings.get("gpt2"))).records()
     assert from_ndjson(written(records, "ndjson")) == rows
     for form, read in SEPARATED.items():
-        header, *cells = read(written(records, form))
-        assert header == fields
-        assert cells == [[str(row[name]) for name in fields] for row in rows]
+        assert read(written(records, form)) == [fields, *([str(row[name]) for name in fields] for row in rows)]
     loaded = np.load(io.BytesIO(written(records, "npy")))
     assert (loaded.dtype, loaded.tolist()) == (np.dtype(np.int64), ids)
     tensors = safetensors.numpy.load(written(records, "safetensors"))
-    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {
-        "ids": ids,
-        "positions": list(range(len(ids))),
-    }
-    assert embcli.ok(*arguments, "ids").text == " ".join(map(str, ids)) + "\n"
+    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"ids": ids, "positions": [*range(len(ids))]}
+    assert embcli.ok("tokenize", TEXT, "-f", "ids").text == " ".join(map(str, ids)) + "\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "form"),
-    [
-        (("info",), "npy"),
-        (("cache",), "safetensors"),
-        (("lookup", "--ids", "1"), "ids"),
-        (("weights", "--vocab", "6", "--dim", "3"), "ids"),
-    ],
-)
-def test_a_form_that_a_result_does_not_have_is_refused_with_those_it_has(
-    embcli: Embcli, arguments: tuple[str, ...], form: str
-) -> None:
-    message = embcli.refused(*arguments, "-f", form)
+@pytest.mark.parametrize("command", ["info -f npy", "cache -f safetensors", "lookup --ids 1 -f ids", "weights -f ids"])
+def test_a_form_that_a_result_does_not_have_is_refused_with_those_it_has(embcli: Embcli, command: str) -> None:
+    form = command.rsplit(maxsplit=1)[-1]
+    message = embcli.refused(*command.split())
     assert f"cannot be written as {form}; it can be written as table, markdown, svg, html, png, json" in message
 
 

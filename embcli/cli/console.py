@@ -26,12 +26,10 @@ def say(*lines: str) -> None:
 
     A terminal would break them within words.
     """
-    if sys.stderr is None:
-        return
     with suppress(OSError):  # if nobody reads it, the result is still good
-        for place, line in enumerate(lines):
+        for place, line in enumerate(lines if sys.stderr is not None else ()):
             text = ("" if place else "embcli: ") + in_line(shortened(line))
-            if sys.stderr.isatty():
+            if is_terminal(sys.stderr):
                 width = 80
                 with suppress(OSError, ValueError):
                     width = os.get_terminal_size(sys.stderr.fileno()).columns or width
