@@ -206,13 +206,6 @@ def test_a_step_is_that_of_torchs_optimizer(data: st.DataObject, size: int, dim:
     assert found.size == size
 
 
-def test_both_layers_are_equal_after_a_step_where_each_token_occurs_once() -> None:
-    found = seeded([2, 3, 1], 6, learning_rate=0.1).gradient.training
-    assert found.verdict.identical
-    assert (found.rows["embedding"], found.rows["linear"]) == (3, 3)
-    np.testing.assert_allclose(found.embedding, found.before * 0.9, rtol=1e-6)
-
-
 def test_the_largest_learning_rate_is_taken_and_other_optimizers_move_other_rows() -> None:
     """As `explain gradient` says: plain SGD leaves rows of tokens that did not occur, AdamW does not."""
     found = seeded([2], 6, learning_rate=float(np.finfo(np.float32).max)).gradient.training
@@ -838,10 +831,3 @@ def test_a_one_hot_matrix_of_a_gigabyte_fits_into_600_mb() -> None:
     assert cost["slices"] > 1
     assert cost["one_hot_bytes"] == {"int64": 8 * 400 * 200019, "float32": 4 * 400 * 200019}
     assert cost["multiply_adds"]["linear"] == 400 * 200019 * 5
-
-
-@pytest.mark.parametrize("name", ["embedding", "linear"])
-def test_show_names_the_output_that_csv_holds(inside: Embcli, name: str) -> None:
-    rows = inside.ok("compare", "-f", "csv", "--show", name).text.splitlines()[1:]
-    whole = json.loads(inside.ok("compare", "-f", "json").out)["matrices"][name]
-    assert [[float(value) for value in row.split(",")[3:]] for row in rows] == whole

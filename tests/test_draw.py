@@ -36,19 +36,6 @@ pos  ID  │        0        1        2
   4   2  │   1.2753  -0.2010  -0.1606
 Untrained: random rows of seed 123.
 """
-PRODUCT = """\
-One-hot rows times the weight = its rows: (3, 4) × (4, 5)
-One column per token: its one-hot row, upright; the 1 selects its row.
-0  1  2       row  │        0        1        2        3        4
-─────────────────────────────────────────────────────────────────
-0  0  0  ×      0  │  {0}
-0  0  1  ×      1  │  {1}
-1  0  0  ×      2  │  {2}
-0  1  0  ×      3  │  {3}
-         =  pos 0  │  {2}
-         =  pos 1  │  {3}
-         =  pos 2  │  {1}
-"""
 run = Inside()
 
 
@@ -122,20 +109,10 @@ def test_more_rows_than_a_picture_has_room_for_are_said_to_be_missing() -> None:
     parted(printed)[0].check(live(Seeded(50257, 2))["token"][rows])
 
 
-CASES = [
-    ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6"),
-]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_pictures_of_all_pages_have_the_same_numbers(case: tuple[str, ...]) -> None:
-    found = [run.ok(*case, "--draw", "-f", format).text for format in ("table", "markdown")]
-    numbers = [re.findall(r"-?\d+\.\d{4}\b", printed) for printed in found]
-    assert len(numbers[0]) >= 12
-    assert numbers[0] == numbers[1]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_only_pages_have_a_place_for_pictures(case: tuple[str, ...]) -> None:
+def test_pictures_of_all_pages_have_the_same_numbers_and_only_pages_have_them() -> None:
+    case = ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6", "--draw")
+    table, markdown = (re.findall(r"-?\d+\.\d{4}\b", run.ok(*case, "-f", each).text) for each in ("table", "markdown"))
+    assert len(table) >= 12
+    assert table == markdown
     for format in {*able("batches")} - {*VIEWS}:
-        assert f"--draw cannot be shown in {format}" in run.refused(*case, "--draw", "-f", format)
+        assert f"--draw cannot be shown in {format}" in run.refused(*case, "-f", format)
