@@ -39,7 +39,7 @@ def global_generator() -> Iterator[None]:
 
 
 class DrawnLayer(Layer):
-    """A layer that draws values whenever they are needed, except rows that it holds. Several threads take turns."""
+    """A layer that draws rows whenever they are needed, except those of the last call. Several threads take turns."""
 
     dtype = "float32"
 
@@ -49,22 +49,17 @@ class DrawnLayer(Layer):
         self._seeded = seeded
         self._stream = Stream(seeded, name)
         self._lock = Lock()
-        self._preloaded, self._preloaded_rows = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)
-
-    def hold(self, ids: np.ndarray) -> None:
-        """Draw rows, (n,), and hold them."""
-        ids_of_held = np.unique(ids.astype(np.int64))
-        self._preloaded, self._preloaded_rows = ids_of_held, self._drawn(ids_of_held)
+        self._last = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)  # ascending IDs, and their rows
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows, (n, D) float32."""
-        places = np.searchsorted(self._preloaded, ids)
-        if len(self._preloaded) and (self._preloaded.take(places, mode="clip") == ids).all():
-            ids_of_held: np.ndarray = self._preloaded_rows[places]
-            return ids_of_held
-        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
-        rows: np.ndarray = self._drawn(wanted)[places]
-        return rows
+        known, rows = self._last
+        places = np.searchsorted(known, ids)
+        if not len(known) or (known.take(places, mode="clip") != ids).any():
+            known, places = np.unique(ids.astype(np.int64), return_inverse=True)
+            rows = self._drawn(known)
+            self._last = known, rows
+        return np.asarray(rows[places])
 
     def _drawn(self, wanted: np.ndarray) -> np.ndarray:
         """Return rows by ascending IDs, (n, D) float32; the generator skips to the blocks that contain them."""
@@ -80,7 +75,7 @@ class DrawnLayer(Layer):
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each, drawn into one buffer; a block is valid until the next one."""
         rows, dim = self.shape
-        step = max(_BUFFER // dim, 1)
+        step = max(_BUFFER // dim // BLOCK, 1) * BLOCK  # rows that begin where torch draws a block of its own
         stream, buffer = Stream(self._seeded, self.name), np.empty(step * dim + 2 * BLOCK, np.float32)
         for row in range(0, rows, step):
             yield stream.elements(row * dim, min(row + step, rows) * dim, buffer).reshape(-1, dim)
@@ -97,7 +92,6 @@ class Stream:
         self._start = _draws(self._before)
         self._generator = torch.Generator()
         self._at = _UNKNOWN  # draws taken, not counting those of a token layer of fewer than 16 elements
-        self._last: tuple[int, np.ndarray] = (-1, np.empty(0, np.float32))  # the last block drawn, and its start
         self._skipped = torch.empty(_BUFFER, dtype=torch.uint8)
 
     def elements(self, start: int, stop: int, buffer: np.ndarray | None = None) -> np.ndarray:
@@ -106,13 +100,7 @@ class Stream:
             return self._small()[start:stop]
         low, high = start // BLOCK * BLOCK, min(-(-stop // BLOCK) * BLOCK, self._whole)
         drawn = np.empty(stop + BLOCK - low, np.float32) if buffer is None else buffer
-        done = low
-        if self._last[0] == low < high:  # consecutive rows may share a block: no need to start again for it
-            drawn[:BLOCK] = self._last[1]
-            done += BLOCK
-        self._fill(done, drawn[done - low : high - low])
-        if high > low:
-            self._last = (high - BLOCK, drawn[high - BLOCK - low : high - low].copy())
+        self._fill(low, drawn[: max(high - low, 0)])
         overwritten = self._size - BLOCK  # the first of the last 16 elements
         if self._size > self._whole and stop > overwritten:
             tail = np.empty(BLOCK, np.float32)

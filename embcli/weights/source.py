@@ -90,7 +90,7 @@ class SeededSource:
             if (kept := self._kept(name)) is not None:
                 return kept
         if ids is not None:
-            layer.hold(ids)
+            layer.rows(ids)  # which it keeps
         return layer
 
     def _noting(self, blocks: Iterator[np.ndarray], what: str) -> Iterator[np.ndarray]:
