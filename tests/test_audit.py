@@ -313,7 +313,7 @@ def test_without_a_threshold_the_reason_is_told(tmp_path: Path, matrix: np.ndarr
             "cosine_distance",
             "the token matrix itself (tied); config.json names",
         ),
-        ({"tie_word_embeddings": False}, "norm", "none in the file, as in most files of tied models; config.json says"),
+        ({"tie_word_embeddings": False}, "norm", "none in the file; config.json says"),
     ],
 )
 def test_which_head_was_taken_as_the_token_matrix_is_told(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from embcli.binary import Binary, read_object, shortened
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
 from embcli.files import open_tensors, recipes
-from embcli.files.families import CAUSAL, NORMS
+from embcli.files.families import HEADED, HEADLESS, NORMS
 from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor
 from embcli.hub import located
@@ -84,9 +84,9 @@ class Checkpoint:
 
     def with_encoding(self, encoding: Encoding | None, reason: str = "") -> Checkpoint:
         """Return this checkpoint with the encoding of its token rows; `reason` says why, if it is a guess."""
-        other = copy(self)
-        other.encoding = encoding
-        other.reasons = {**self.reasons, **({"encoding": reason} if reason else {})}
+        other = object.__new__(Checkpoint)  # copy() would read the file anew
+        reasons = {**self.reasons, **({"encoding": reason} if reason else {})}
+        vars(other).update(vars(self), encoding=encoding, reasons=reasons)
         return other
 
     def without_other(self) -> Checkpoint:
@@ -202,14 +202,21 @@ class Checkpoint:
         if tensor is not None:
             rows = equal_rows(token, tensor)
             return Head(tensor, "equal" if rows else "other", rows)
+        architecture, reason = metadata.get("general.architecture"), ""
+        relation: Literal["same", "none"] = "none"
         tied, classes = config.get("tie_word_embeddings"), config.get("architectures")
-        if isinstance(tied, bool):
+        named = [str(each) for each in classes] if isinstance(classes, list) else []
+        headed = next(filter(HEADED.search, named), "")
+        if named and not headed and all(map(HEADLESS.search, named)):
+            reason = f"config.json names {shortened(named[0])}, which has none"
+        elif isinstance(tied, bool):
+            relation = "same" if tied else "none"
             reason = "config.json says so" if tied else "config.json says that it is a separate matrix"
-            return Head(None, "same" if tied else "none", reason=reason)
-        causal = metadata.get(f"{metadata.get('general.architecture')}.attention.causal", True)
-        if self.tensors.format == "GGUF" and causal and token.name.split(".")[0] == "token_embd":
-            return Head(None, "same", reason="the file has no output.weight")
-        for name in classes if isinstance(classes, list) else ():
-            if CAUSAL.search(str(name)):
-                return Head(None, "same", reason=f"config.json names {shortened(str(name))} and no head of its own")
-        return Head(None, "none")
+        elif headed:
+            relation, reason = "same", f"config.json names {shortened(headed)} and no head of its own"
+        elif self.tensors.format == "GGUF" and re.search("bert|encoder|embedding", str(architecture)):
+            reason = f"{shortened(str(architecture))} is an encoder, which has none"
+        elif self.tensors.format == "GGUF" and token.name.split(".")[0] == "token_embd":
+            relation = "same" if metadata.get(f"{architecture}.attention.causal", True) else "none"
+            reason = "the file has no output.weight" if relation == "same" else ""
+        return Head(None, relation, reason=reason)

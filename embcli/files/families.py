@@ -68,7 +68,11 @@ SUFFIXES = ("weight", "embedding")
 # The names of norms beside a token matrix, which a model applies to the sum of its rows.
 NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")
 
-CAUSAL = re.compile("(?:LMHeadModel|ForCausalLM)$")  # the ends of the names of classes with an output head
+# The ends of the names of classes with an output head, and of those without one.
+HEADED = re.compile("(?:LMHeadModel|HeadsModel|LMHead|MTModel|ForCausalLM|ForMaskedLM|ForConditionalGeneration)$")
+HEADLESS = re.compile(
+    "(?<!EncoderDecoder)Model$|For(?:(?:Sequence|Token)Classification|QuestionAnswering|MultipleChoice)$"
+)
 
 # Position matrices whose row 2 is that of position 0, if there is no config.json: a pattern of the name, the rows
 # modulo 64 (None for any), and the reason.

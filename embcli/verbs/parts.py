@@ -54,7 +54,7 @@ def head_in_words(relation: str, rows: int, reason: str) -> str:
         "same": "the token matrix itself (tied)",
         "equal": f"a copy of the token matrix: {rows:,} rows compared, all equal",
         "other": "another tensor (not tied)",
-        "none": "none in the file, as in most files of tied models",
+        "none": "none in the file" if reason else "none in the file, as in most files of tied models",
     }[relation]
     return f"{described}; {reason}" if reason else described
 

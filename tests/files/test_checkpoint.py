@@ -335,7 +335,11 @@ def test_where_the_file_has_no_head_config_json_tells(tmp_path: Path, tied: bool
             "none",
             "that it is a separate matrix",
         ),
-        ({"architectures": ["GPT2Model"]}, "none", ""),
+        ({"architectures": ["BertModel"], "tie_word_embeddings": True}, "none", "names 'BertModel', which has none"),
+        ({"architectures": ["T5EncoderModel"]}, "none", "names 'T5EncoderModel', which has none"),
+        ({"architectures": ["BertForTokenClassification"]}, "none", "which has none"),
+        ({"architectures": ["MarianMTModel"], "tie_word_embeddings": True}, "same", "config.json says so"),
+        ({"architectures": ["VisionEncoderDecoderModel"]}, "none", ""),
         ({"architectures": "GPT2LMHeadModel"}, "none", ""),
         ({"architectures": [None]}, "none", ""),
     ],
@@ -349,16 +353,49 @@ def test_a_model_with_a_head_that_is_in_no_file_is_taken_as_tied(
     assert bool(reason) == bool(head.reason)
 
 
-@pytest.mark.parametrize(("causal", "relation"), [(None, "same"), (True, "same"), (False, "none")])
+@pytest.mark.parametrize(
+    ("architecture", "causal", "relation", "reason"),
+    [
+        ("gemma", None, "same", "the file has no output.weight"),
+        ("gemma", True, "same", "the file has no output.weight"),
+        ("gemma", False, "none", ""),
+        ("t5encoder", None, "none", "'t5encoder' is an encoder, which has none"),
+        ("nomic-bert", False, "none", "'nomic-bert' is an encoder, which has none"),
+    ],
+)
 def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
-    tmp_path: Path, causal: bool | None, relation: str
+    tmp_path: Path, architecture: str, causal: bool | None, relation: str, reason: str
 ) -> None:
-    writer = GGUFWriter(tmp_path / "m.gguf", "gemma")
+    writer = GGUFWriter(tmp_path / "m.gguf", architecture)
     if causal is not None:
         writer.add_causal_attention(causal)
     writer.add_tensor("token_embd.weight", matrix())
     closed(writer)
-    assert Checkpoint(str(tmp_path / "m.gguf")).head.relation == relation
+    head = Checkpoint(str(tmp_path / "m.gguf")).head
+    assert (head.relation, head.reason) == (relation, reason)
+
+
+def test_the_head_of_rembert_has_columns_of_its_own(tmp_path: Path) -> None:
+    tensors = {"rembert.embeddings.word_embeddings.weight": matrix(50, 3), "cls.predictions.decoder.weight": matrix()}
+    head = opened(tmp_path, tensors, {"model_type": "rembert", "tie_word_embeddings": False}).head
+    assert (head.relation, head.tensor and head.tensor.shape) == ("other", (50, 7))
+    assert opened(tmp_path, tensors, {"model_type": "albert"}).head.tensor is None
+
+
+@pytest.mark.parametrize("model", ["bart", "blenderbot-small"])
+def test_a_decoder_alone_is_no_encoder(tmp_path: Path, model: str) -> None:
+    names = ("embed_tokens.weight", "embed_positions.weight")
+    tensors = {f"model.decoder.{name}": matrix(50, 7, seed) for seed, name in enumerate(names)}
+    tensors |= {f"model.decoder.layernorm_embedding.{end}": matrix()[0] for end in ("weight", "bias")}
+    source = opened(tmp_path, tensors, {"model_type": model, "d_model": 7, "scale_embedding": True})
+    assert source.roles.part == "decoder"
+    recipe = source.recipe
+    words = {
+        "bart": "token x 2.64575 + position, then LayerNorm",
+        "blenderbot-small": "token, then LayerNorm, + position",
+    }
+    assert recipe is not None
+    assert recipe.words == words[model]
 
 
 def test_no_heavy_module_is_loaded_on_the_way_to_rows(tmp_path: Path) -> None:
