@@ -27,9 +27,8 @@ import numpy as np
 
 from embcli import encodings
 from embcli.encodings.tiktoken import rank_file
-from tests.benchmarks import checkpoints, help_plain
+from tests.benchmarks import checkpoints
 
-HERE = Path(__file__).parent
 TEXT = "Every effort moves you"
 EMBCLI = [sys.executable, "-m", "embcli"]
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
@@ -44,150 +43,125 @@ class Case:
     ours: list[str]
     plain: list[str]
     bound: float  # the ratio of medians that is promised
+    runs: int = 5
+    files: dict[Path, Callable[[Path], object]] = field(default_factory=dict)  # what both read, and what writes each
+    less: list[str] | None = None  # a command whose time is taken from ours
     environment: dict[str, str] = field(default_factory=dict)
     forget: bool = False  # empty the cache before each run
-    runs: int = 5
     status: int = 0  # that ours ends with
     long: bool = False  # run only when it is named
-    text: int = 0  # bytes of the text that it reads
-    files: dict[Path, Callable[[Path], object]] = field(default_factory=dict)  # what it reads, and what writes each
-
-    def prepare(self, folder: Path) -> None:
-        """Write what both read, unless another case has; in a process of its own, as its memory would count."""
-        for path, write in self.files.items():
-            if not path.exists():
-                writing = Process(target=write, args=(path,))
-                writing.start()
-                writing.join()
-        if self.text and not text_file(folder, self.text).exists():
-            write_text(text_file(folder, self.text), self.text)
 
 
-def text_file(folder: Path, size: int) -> Path:
-    """Return where the text of so many bytes is."""
-    return folder / f"{size}.txt"
-
-
-def script(name: str, *arguments: str) -> list[str]:
-    """Return the command that runs a plain script."""
-    return [sys.executable, str(HERE / f"{name}_plain.py"), *arguments]
+def plain(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, str(Path(__file__).with_name("plain.py")), name, *arguments]
 
 
 def embcli(command: str, *more: str) -> list[str]:
-    """Return a command of embcli."""
     return [*EMBCLI, *command.split(), *more]
 
 
 def cases(folder: Path) -> list[Case]:
     """Return all cases; they read and write in this folder."""
     words = {"COMP_WORDS": "embcli lookup --for", "COMP_CWORD": "2"}
-    completing = words | {"_EMBCLI_COMPLETE": "complete_bash", "_HELP_PLAIN_COMPLETE": "complete_bash"}
-    app = [sys.executable, help_plain.__file__]
-    large = "--encoding o200k_base --dim 4096 --no-cache"
+    completing = words | {"_EMBCLI_COMPLETE": "complete_bash", "_PLAIN_COMPLETE": "complete_bash"}
+    large, kept = "--encoding o200k_base --dim 4096 --no-cache", embcli("lookup", TEXT)
+    gradient = embcli("compare --gradient --vocab 200019 --dim 256 -f npy")
+    trace, tokenized = (
+        embcli("lookup a --trace 9 --encoding o200k_base --dim 768"),
+        embcli("tokenize a --encoding o200k_base"),
+    )
     return [
-        Case("--help", embcli("--help"), [*app, "--help"], 1.3, runs=15),
-        Case("completion", EMBCLI, app, 0.9, completing, runs=15),
-        Case("lookup, kept", embcli("lookup", TEXT), IMPORT_TORCH, 0.25, runs=7),
-        Case(
-            "lookup, nothing kept",
-            embcli("lookup", TEXT),
-            script("lookup", "r50k_base", "256", TEXT),
-            1.15,
-            forget=True,
-        ),
-        Case("weights 6 x 3, kept", embcli("weights --vocab 6 --dim 3"), script("weights", "6", "3"), 0.2),
-        Case("compare", embcli("compare"), script("compare"), 1.15),
-        *(
-            Case(f"refusal: {name}", embcli(f"{name} {rest}"), embcli("--help"), 6, status=2, runs=7)
-            for name, rest in (
-                ("compare --gradient", "--vocab 200019 --dim 256 -f npy"),
-                ("lookup a -f ids", "--encoding o200k_base --dim 4096 --no-cache"),
-            )
-        ),
-        Case(
-            "refusal: lookup a --trace 9",
-            embcli("lookup a --trace 9 --encoding o200k_base --dim 768"),
-            embcli("tokenize a --encoding o200k_base"),
-            1.3,
-            status=2,
-            runs=9,
-        ),
+        Case("--help", embcli("--help"), plain("help", "--help"), 1.3, 15),
+        Case("completion", EMBCLI, plain("help"), 0.9, 15, environment=completing),
+        Case("lookup, kept", kept, IMPORT_TORCH, 0.25, 7),
+        Case("lookup, nothing kept", kept, plain("lookup", "r50k_base", "256", TEXT), 1.15, forget=True),
+        Case("weights 6 x 3, kept", embcli("weights --vocab 6 --dim 3"), plain("weights", "6", "3"), 0.2),
+        Case("compare", embcli("compare"), plain("compare"), 1.15),
+        Case("refusal: compare", gradient, embcli("--help"), 6, 7, status=2),
+        Case("refusal: lookup a -f ids", embcli(f"lookup a -f ids {large}"), embcli("--help"), 6, 7, status=2),
+        Case("refusal: lookup a --trace 9", trace, tokenized, 1.3, 9, status=2),
         Case(
             "lookup 200,019 x 4,096",
             embcli(f"lookup {large}", TEXT),
-            script("lookup", "o200k_base", "4096", TEXT),
-            0.25,
-            runs=2,
+            plain("lookup", "o200k_base", "4096", TEXT),
+            *(0.25, 2),
         ),
-        Case("weights 200,019 x 4,096", embcli(f"weights {large}"), script("weights", "200019", "4096"), 0.5, runs=2),
-        *from_files(folder),
-        npy(folder, 3, runs=2),
-        batches(folder, 2, runs=2),
-        ndjson(folder, 0.3, runs=2),
-        npy(folder, 20, runs=3, long=True),
-        batches(folder, 20, runs=2, long=True),
-        ndjson(folder, 2, runs=3, long=True),
+        Case("weights 200,019 x 4,096", embcli(f"weights {large}"), plain("weights", "200019", "4096"), 0.5, 2),
+        *of_checkpoints(folder),
+        *of_matrices(folder),
+        *(of_text(folder, *case) for case in (("npy", 3), ("batches", 2), ("ndjson", 0.3))),
+        *(of_text(folder, *case, long=True) for case in (("npy", 20), ("batches", 20), ("ndjson", 2))),
     ]
 
 
-def from_files(folder: Path) -> list[Case]:
+def of_checkpoints(folder: Path) -> list[Case]:
     """Return the cases of real checkpoints, against kept layers and against a small file."""
     large, small = folder / "large.safetensors", folder / "small.safetensors"
     both: dict[Path, Callable[[Path], object]] = {large: checkpoints.large, small: checkpoints.small}
-    kept = embcli("lookup", TEXT)
+    kept, ids = embcli("lookup", TEXT), "lookup --ids 5,9,2,5 --from"
     written: dict[str, Callable[[Path], object]] = {
         "model": checkpoints.saved,
         "model-30000": partial(checkpoints.saved, tokens=30_000),
         "wte.npy": checkpoints.numpy_file,
         "f16.gguf": checkpoints.gguf,
     }
-    ids = "--ids 5,9,2,5 --from"
     return [
-        Case(
-            "100 GB against 2 MB",
-            embcli(f"lookup {ids} {large}"),
-            embcli(f"lookup {ids} {small}"),
-            1.2,
-            runs=9,
-            files=both,
-        ),
-        Case("info of 100 GB", embcli(f"info --from {large}"), kept, 1, runs=9, files=both),
+        Case("100 GB against 2 MB", embcli(f"{ids} {large}"), embcli(f"{ids} {small}"), 1.2, 9, both),
+        Case("info of 100 GB", embcli(f"info --from {large}"), kept, 1, 9, both),
         *(
             Case(
                 f"lookup from {name}",
                 embcli(f"lookup --from {folder / name}", TEXT),
                 kept,
                 1.2,
-                runs=9,
-                files={folder / name: write},
+                9,
+                {folder / name: write},
             )
             for name, write in written.items()
         ),
     ]
 
 
-def npy(folder: Path, size: float, runs: int, long: bool = False) -> Case:
-    """Return the case of so many MB of text to a file of vectors."""
-    text, target = text_file(folder, int(size * 1e6)), folder / "out"
-    ours = embcli(f"lookup --file {text} --window --dim 256 -f npy -o {target}-ours.npy")
-    plain = script("corpus", str(text), f"{target}-plain.npy")
-    return Case(f"{size:g} MB of text to npy", ours, plain, 0.5, runs=runs, long=long, text=int(size * 1e6))
+def of_matrices(folder: Path) -> list[Case]:
+    """Return the cases of 1.2 GB, less the time for 20 rows, against reading the bytes from the page cache."""
+    base, tuned, small, other = (folder / f"{name}.safetensors" for name in ("base", "tuned", "20", "200"))
+    files = {path: partial(checkpoints.normal, rows=150_000) for path in (base, tuned)}
+    files |= {path: partial(checkpoints.normal, rows=20) for path in (small, other)}
+    search = "neighbors --ids 5 --metric {} --from {}"
+    return [
+        *(
+            Case(
+                f"neighbors by {metric}",
+                embcli(search.format(metric, base)),
+                plain("read", str(base)),
+                *(12, 7, files, embcli(search.format(metric, small))),
+                long=True,
+            )
+            for metric in ("cosine", "dot", "l2")
+        ),
+        Case(
+            "diff",
+            embcli(f"diff {base} {tuned}"),
+            plain("read", str(base), str(tuned)),
+            *(2, 9, files, embcli(f"diff {small} {other}")),
+            status=1,
+            long=True,
+        ),
+    ]
 
 
-def batches(folder: Path, size: float, runs: int, long: bool = False) -> Case:
-    """Return the case of so many MB of text in batches, as the chapter has them, to a file of vectors."""
-    text, target = text_file(folder, int(size * 1e6)), folder / "out"
-    ours = embcli(f"batch --file {text} --all -o {target}-ours.npy")
-    plain = script("batch", str(text), f"{target}-plain.npy")
-    return Case(f"{size:g} MB in batches to npy", ours, plain, 0.5, runs=runs, long=long, text=int(size * 1e6))
-
-
-def ndjson(folder: Path, size: float, runs: int, long: bool = False) -> Case:
-    """Return the case of so many MB of text to objects with vectors."""
-    text = text_file(folder, int(size * 1e6))
-    ours = embcli(f"lookup --file {text} --window --dim 256 --show input -f ndjson")
-    plain = script("ndjson", str(text))
-    return Case(f"{size:g} MB of text to ndjson", ours, plain, 1 / 6, runs=runs, long=long, text=int(size * 1e6))
+def of_text(folder: Path, form: str, size: float, long: bool = False) -> Case:
+    """Return the case of so many MB of text to a file of vectors, or to objects with vectors."""
+    text, target = folder / f"{size}.txt", folder / "out"
+    ours, theirs, bound = {
+        "npy": (f"lookup --window -f npy -o {target}-ours.npy", ("corpus", f"{target}-plain.npy"), 0.5),
+        "batches": (f"batch --all -o {target}-ours.npy", ("batch", f"{target}-plain.npy"), 0.5),
+        "ndjson": ("lookup --window --show input -f ndjson", ("ndjson",), 1 / 6),
+    }[form]
+    name, *rest = theirs
+    command = embcli(ours, "--file", str(text))
+    files = {text: partial(write_text, size=int(size * 1e6))}
+    return Case(f"{size:g} MB of text to {form}", command, plain(name, str(text), *rest), bound, 3, files, long=long)
 
 
 def measure(command: list[str], environment: dict[str, str], expected: int = 0) -> tuple[float, float]:
@@ -207,13 +181,20 @@ def measure(command: list[str], environment: dict[str, str], expected: int = 0) 
 def run(case: Case, runs: int, environment: dict[str, str]) -> str:
     """Run a case and return its row."""
     ours, theirs = [], []
+    for path, write in case.files.items():
+        if not path.exists():  # in a process of its own, as its memory would count
+            writing = Process(target=write, args=(path,))
+            writing.start()
+            writing.join()
     for counted in range(runs + 1):
         if case.forget:
             subprocess.run([*EMBCLI, "cache", "clear"], env=environment, stdout=subprocess.DEVNULL, check=True)
-        pair = measure(case.ours, environment, case.status), measure(case.plain, environment)
+        (elapsed, memory), other = measure(case.ours, environment, case.status), measure(case.plain, environment)
+        if case.less:
+            elapsed -= measure(case.less, environment, case.status)[0]
         if counted:
-            ours.append(pair[0])
-            theirs.append(pair[1])
+            ours.append((elapsed, memory))
+            theirs.append(other)
     (time_ours, memory_ours), (time_theirs, memory_theirs) = (
         map(statistics.median, zip(*each, strict=True)) for each in (ours, theirs)
     )
@@ -233,12 +214,9 @@ def write_text(path: Path, size: int) -> None:
     encoding = encodings.get("gpt2")
     tokens = (encoding.token_bytes(token_id) for token_id in range(30_000))
     words = [token for token in tokens if token and token[:1] == b" " and token[1:].isalpha()]
-    random = np.random.default_rng(0)
-    with path.open("wb") as file:  # in pieces: a large process would count as memory of those that it starts
-        while file.tell() < size:
-            drawn = random.zipf(1.2, 10_000).tolist()
-            text = b"".join(words[rank % len(words)] + (b"." if rank % 17 == 0 else b"") for rank in drawn)
-            file.write(text[: size - file.tell()] + b"\n" * (file.tell() + len(text) < size))
+    drawn = np.random.default_rng(0).zipf(1.2, size // 3).tolist()
+    text = b"".join(words[rank % len(words)] + (b"." if rank % 17 == 0 else b"") for rank in drawn)
+    path.write_bytes(text[:size])
 
 
 def carry_ranks(folder: Path) -> None:
@@ -272,7 +250,6 @@ def main() -> None:
         own = {"TIKTOKEN_CACHE_DIR": str(folder / "ranks"), "EMBCLI_CACHE_DIR": str(folder / "cache")}
         for case in cases(folder):
             if any(part in case.name for part in chosen.cases) if chosen.cases else not case.long:
-                case.prepare(folder)
                 print(run(case, chosen.runs or case.runs, os.environ | own | case.environment), flush=True)
 
 
