@@ -69,24 +69,14 @@ class OutputError(EmbcliError):
 
 
 def lacks(what: str, extra: str, error: Exception | None = None) -> str:
-    """Return the sentence for a package of an extra of embcli that is missing, or whose import raises an error.
-
-    >>> lacks("parquet", "arrow")
-    "parquet needs a package that is missing: pip install 'embcli[arrow]'"
-    >>> lacks("png", "pictures", ValueError("'x' is not a backend"))
-    "png needs a package that does not load ('x' is not a backend)"
-    """
+    """Return the sentence for a package of an extra of embcli that is missing, or whose import raises an error."""
     if error is None or isinstance(error, ImportError):
         return f"{what} needs a package that is missing: pip install 'embcli[{extra}]'"
     return f"{what} needs a package that does not load ({_reason(error)})"
 
 
 def does_not_load(package: str, error: Exception) -> str:
-    """Return the sentence for a package that embcli cannot do without.
-
-    >>> does_not_load("torch", OSError("no library"))
-    'torch does not load (no library); reinstall it: pip install --force-reinstall torch'
-    """
+    """Return the sentence for a package that embcli cannot do without."""
     return f"{package} does not load ({_reason(error)}); reinstall it: pip install --force-reinstall {package}"
 
 

@@ -90,8 +90,7 @@ def in_pieces(
 ) -> Callable[[Names, Names], Iterator[Piece]]:
     """Return the `pieces` of a result whose rows can be computed in any order, `step` of them at a time.
 
-    `values` returns the named fields and matrices of rows, (n,) int64, and may return others too; `matrix_values`
-    returns the matrices, if that is another function.
+    `values` returns at least the named fields and matrices of rows, (n,) int64; `matrix_values` the matrices, if given.
     """
     import numpy as np
 

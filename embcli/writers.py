@@ -68,7 +68,6 @@ class _Job:
         return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
-        """Yield the pieces with these fields and matrices."""
         return self.watch(self.records.pieces((*fields,), matrices), self.records.rows, lambda piece: piece.rows)
 
     def blocks(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
@@ -149,7 +148,6 @@ class _Dialect(NamedTuple):
         return [b"" if value is None else in_data(self.quoted(str(value))).encode() for value in values]
 
     def lines(self, piece: Piece) -> Iterator[bytes]:
-        """Yield the lines of rows."""
         columns = [self.cells(values) for values in piece.fields.values()]
         columns += [[_numbers(row).replace(b",", self.between) for row in rows] for rows in piece.matrices.values()]
         return (self.between.join(cells) + self.end for cells in zip(*columns, strict=True))
@@ -173,22 +171,15 @@ _CSV, _TSV = _Dialect(b",", b"\r\n", _in_quotes), _Dialect(b"\t", b"\n", lambda 
 _csv, _tsv = _CSV.write, _TSV.write
 
 # TensorBoard reads this file of its log folder (ProjectorConfig in tensorboard/plugins/projector).
-_PROJECTOR = """embeddings {
-  tensor_path: "vectors.tsv"
-  metadata_path: "metadata.tsv"
-}
-"""
+_PROJECTOR = 'embeddings {\n  tensor_path: "vectors.tsv"\n  metadata_path: "metadata.tsv"\n}\n'
 
 
 def _projector(job: _Job, folder: Path) -> None:
-    """Write the files that TensorFlow's embedding projector loads: rows of numbers, and a line of fields for each row.
-
-    A third file says which is which. The projector reads the first line as a header only if there are several fields.
-    """
+    """Write what TensorFlow's embedding projector loads: rows of numbers, a line of fields for each, their names."""
     fields, names = job.records.fields, job.flat
     (folder / "projector_config.pbtxt").write_text(_PROJECTOR)
     with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
-        if len(fields) > 1:
+        if len(fields) > 1:  # otherwise the projector takes the first line for a row
             metadata.write(b"\t".join(_TSV.cells(fields)) + b"\n")
         for piece in job.blocks(fields, names):
             vectors.writelines(_TSV.lines(replace(piece, fields={})))

@@ -22,10 +22,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, made safe and short; the first one starts with embcli.
-
-    A terminal would break them within words.
-    """
+    """Print lines on standard error, made safe and short; on a terminal, they are broken between words."""
     with suppress(OSError):  # if nobody reads it, the result is still good
         for place, line in enumerate(lines if sys.stderr is not None else ()):
             text = ("" if place else "embcli: ") + in_line(shortened(line))
@@ -46,25 +43,19 @@ class PrintedNotes(Notes):
     """Notes that are printed at once."""
 
     def added(self, remark: str, parameters: tuple[str, ...]) -> None:
-        """Print a note."""
         say(spelled(remark, parameters, flag_of))
 
     def slow(self, what: str) -> None:
-        """Print what takes long, on a terminal."""
         if is_terminal(sys.stderr):
             say(what)
 
     def finish(self) -> None:
-        """Print the remarks that changed while rows were read."""
         for text in self.counted:
             say(text)
 
 
 def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
-    """Yield the items under a progress bar if they take more than a second; `total` is the sum of their sizes.
-
-    No thread refreshes the bar: it would run while something is measured.
-    """
+    """Yield the items under a progress bar if they take more than a second; `total` is the sum of their sizes."""
     if not is_terminal(sys.stderr):
         yield from items
         return
@@ -78,6 +69,7 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
                 from rich.console import Console
                 from rich.progress import Progress
 
+                # No thread refreshes the bar: it would run while something is measured.
                 bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True, auto_refresh=False))
                 task = bar.add_task("", total=total, completed=done)
             if bar is not None:

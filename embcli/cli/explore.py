@@ -21,10 +21,7 @@ _POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
 
 
 def walk(path: str | None, given: dict[str, Any], row: str | None, text: str | None, sort: str) -> int:
-    """Show the full screen, and print the command of the screen that was left; return the exit status.
-
-    Raises OutputError if there is no terminal or textual is missing, and InputError for a row that does not exist.
-    """
+    """Show the full screen, and print the command of the screen that was left; return the exit status."""
     if not all(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))):  # textual draws on standard error
         raise OutputError("explore is a full screen and needs a terminal; embcli weights prints rows")
     if os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown"):

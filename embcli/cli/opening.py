@@ -26,10 +26,7 @@ def opened(
     seed: int | None = None,
     no_cache: bool = False,
 ) -> Model:
-    """Return the model; nothing is drawn or read whole yet.
-
-    Raises InputError for options that describe a file if none is named, and for those of seeded layers if one is.
-    """
+    """Return the model; raises InputError for options of a file if none is named, and of seeded layers if one is."""
     shape = {"vocab": vocab, "dim": dim, "context_length": context_length, "seed": seed, "no_cache": no_cache or None}
     layers: dict[str, Any] = {name: value for name, value in shape.items() if value is not None}
     if path is None and tensor is not None:
@@ -59,10 +56,7 @@ def kind_named(value: str | None) -> Any:
 
 
 def kind_and_path(first: str | None, second: str | None, kind: str | None) -> tuple[Any, str | None]:
-    """Return the kind of positions and the model that two arguments and --kind name; the first may be either.
-
-    Raises InputError for two of either, and for a kind that is misspelled.
-    """
+    """Return the kind of positions and the model that two arguments and --kind name; the first may be either."""
     kind, named = kind_named(kind), kind_named(first)
     if named is None or (named in KINDS and kind in (None, named)):
         return named or kind, second

@@ -45,10 +45,7 @@ class Output:
     style: Style = field(default_factory=Style)
 
     def write(self, result: Result) -> int:
-        """Write a result, as a page or as data; return the exit status, 1 if its answer is no.
-
-        If the page is not on the screen, standard error says what the status means.
-        """
+        """Write a result, as a page or as data; return the exit status, 1 if its answer is no."""
         result = replace(result, style=self.style)
         if self.format in VIEWS:
             content = self._drawn(result.view())
@@ -68,7 +65,6 @@ class Output:
         return int(bool(result.why_no))
 
     def show(self, page: RenderableType) -> None:
-        """Write a page, which needs no result."""
         self.write_bytes(self._drawn(page), "page")
 
     def write_bytes(self, content: bytes, kind: Content) -> None:
@@ -157,11 +153,10 @@ def output(
     pages: dict[str, bool] | None = None,
     limits: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Output:
-    """Return the output for a kind of result; nothing is opened yet.
+    """Return the output for a kind of result; raises OutputError for a format or a file that cannot hold it.
 
-    `reads` are the files that the command reads, and `show` the matrices that the user named. `pages` are flags that
-    only a page can show, and whether they are given; `limits` are given flags and the formats that can show them.
-    Raises OutputError for a format or a file that cannot hold the result.
+    `reads` are the files that the command reads, `show` the matrices that the user named, `pages` flags that only a
+    page can show and whether they are given, `limits` given flags and the formats that can show them.
     """
     style = Style(precision=precision, heat=heat, bare=bare, width=width, theme=theme or "light")
     file = None if path is None or path == "-" else Path(path)

@@ -15,11 +15,6 @@ _MORE = {  # by verb: options for what a page leaves out, and a format that has 
     "audit": {"": "-k N shows more"},
     "diff": {"": "-k N shows more"},
 }
-_SEEDED = {"batch": "lookup --from MODEL reads a real model"}
-_EXPLAINED = ("audit", "diff")  # pages whose words need an explanation
-_OMITTED = re.compile(r"^ *((?:Left out|Not shown)[^.]*)", re.MULTILINE)
-_GUESS = re.compile(r"^A guess: ", re.MULTILINE)
-_UNTRAINED = re.compile(r"^Untrained: ", re.MULTILINE)
 
 
 def suggestions(verb: str, page: str) -> str:
@@ -28,12 +23,12 @@ def suggestions(verb: str, page: str) -> str:
     >>> suggestions("weights", "Left out: columns 4 to 253 (250 of 256).")
     '--columns picks columns; -f npy has all.'
     """
-    omitted = " ".join(_OMITTED.findall(page))
+    omitted = " ".join(re.findall(r"^ *((?:Left out|Not shown)[^.]*)", page, re.MULTILINE))
     found = [words for what, words in _MORE.get(verb, {}).items() if omitted and what in omitted]
-    if _GUESS.search(page):
+    if "\nA guess: " in page:
         found.append("--tensor or --encoding name others")
-    if _UNTRAINED.search(page):
-        found.append(_SEEDED.get(verb, "--from MODEL reads a real model"))
-    if verb in _EXPLAINED:
+    if "\nUntrained: " in page:
+        found.append("lookup --from MODEL reads a real model" if verb == "batch" else "--from MODEL reads a real model")
+    if verb in ("audit", "diff"):
         found.append(f"embcli explain {verb} explains the words")
     return f"{'; '.join(found)}." if found else ""

@@ -34,9 +34,8 @@ def read(
 ) -> Sequences:
     """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
 
-    `lines` makes each line a sequence, without its line end; the example begins with the verb. A text that looks like
-    IDs or is the name of a file is read as text, and a note says how to read the other. Raises InputError if nothing
-    (with the example) or too much is given, and for invalid UTF-8.
+    `lines` makes each line a sequence, without its line end. The example, which begins with the verb, says what could
+    be given. A text that looks like IDs or is the name of a file is read as text, with a note.
     """
     verb = " ".join(example.split()[:2])
     used = [name for name, value in {"TEXT": text, "--file": file, "--ids": ids}.items() if value is not None]

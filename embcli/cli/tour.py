@@ -81,7 +81,6 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     """Go through the tour, on a terminal from the step that is named; otherwise write all steps, or only that one.
 
     `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
-    Raises InputError for a step that does not exist, and for a text that means standard input.
     """
     if text == "-":
         raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
