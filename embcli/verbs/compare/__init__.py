@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +63,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
     trace: bool
     draw: bool
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         return judge(self.embedding, self.linear, self.weight)
 
