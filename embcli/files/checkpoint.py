@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -13,8 +13,9 @@ import numpy as np
 from embcli.binary import Binary, read_object, shortened
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
-from embcli.files import open_tensors, recipes
+from embcli.files import open_tensors
 from embcli.files.families import HEADED, HEADLESS, NORMS
+from embcli.files.recipes import SUFFIXES, recipe_of
 from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor
 from embcli.hub import located
@@ -152,16 +153,7 @@ class Checkpoint:
         """How token rows become what the first block reads; None without a config.json that names the model's type."""
         if self._config_error:
             raise self._config_error
-        roles = self.roles
-        if roles.is_other:
-            return None
-        family = roles.family or recipes.family_of(roles.settings)  # for a value of a wrong type, which this refuses
-        found = [role for role in ("position", "token_type") if self.find(role) is not None]
-        part = roles.part if roles.has_two_parts else None
-        recipe = recipes.recipe_of(
-            roles.settings, family, self.tensors, roles.token.shape[1], roles.nearest, found, part
-        )
-        return recipe and replace(recipe, values=self.values)
+        return None if self.roles.is_other else recipe_of(self.roles, self.values)
 
     def values(self, name: str) -> np.ndarray:
         """Return a tensor by its name, as float32."""
@@ -171,7 +163,7 @@ class Checkpoint:
     def unapplied(self) -> str:
         """The name of a norm beside the token matrix, if nothing says how the model applies it; otherwise empty."""
         module = self.roles.token.name.split(".")[:-2]
-        beside = (".".join([*module, norm, end]) for norm in NORMS for end in recipes.SUFFIXES["weight"])
+        beside = (".".join([*module, norm, end]) for norm in NORMS for end in SUFFIXES["weight"])
         return next((name for name in beside if name in self.tensors), "")
 
     @property

@@ -7,9 +7,12 @@ its names to `NAMES`, and its `model_type` to the row of `FAMILIES` with the sam
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from embcli.binary import shortened
+from embcli.errors import InputError
 from embcli.names import PARTS, Part
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Quirk, Scale, Step, When
 
@@ -279,3 +282,82 @@ KEYS_OF_GGUF = {
     "rope_local_base_freq": "rope.freq_base_swa",
     "rope_type": "rope.scaling.type",
 }
+
+LARGEST = 1e300  # of a number in config.json
+_LARGEST_WHOLE = 1 << 53
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """What config.json says, read strictly: a value of the wrong type is refused; null is a missing value."""
+
+    values: Mapping[str, Any]
+    refused: Callable[[str], InputError]
+    where: str = "config.json"
+
+    def number(self, key: str, default: float, least: float = -LARGEST) -> float:
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= LARGEST:
+            above = f" of at least {least:g}" if least > -LARGEST else ""
+            raise self.wrong(key, f"a finite number{above}")
+        return float(value)
+
+    def whole(self, key: str, default: int) -> int:
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST_WHOLE:
+            raise self.wrong(key, "a whole number from 0")
+        return value
+
+    def holds(self, when: When | None) -> bool:
+        if when is None:
+            return True
+        value = self.values.get(when.key)
+        if value is None:
+            return when.default == when.equals
+        if not isinstance(value, type(when.equals)):
+            raise self.wrong(when.key, "true or false" if isinstance(when.equals, bool) else "a word")
+        return bool(value == when.equals)
+
+    def wrong(self, key: str, right: str) -> InputError:
+        given = shortened(str(self.values[key]), 40)
+        name = key if self.where == "config.json" else KEYS_OF_GGUF.get(key, key)
+        return self.refused(f"{self.where} has {given} as {name}, which must be {right}")
+
+
+def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the metadata of a GGUF file says, under the names of config.json; empty for another file."""
+    architecture = metadata.get("general.architecture")
+    if not isinstance(architecture, str):
+        return {}
+    stated = {key: metadata.get(f"{architecture}.{name}") for key, name in KEYS_OF_GGUF.items()}
+    return {"model_type": OF_GGUF.get(architecture, architecture)} | {k: v for k, v in stated.items() if v is not None}
+
+
+def family_of(settings: Settings, part: Part | None = None) -> Family | None:
+    """Return the family of a `model_type`, or None; `part` chooses between the parts of an encoder-decoder."""
+    model = settings.values.get("model_type")
+    if not isinstance(model, str):
+        return None
+    for family in FAMILIES:
+        fits = model in family.models.split() and family.part in (None, part or "encoder")
+        if fits and settings.holds(family.when):
+            return family
+    return None
+
+
+def has_two_parts(model: object) -> bool:
+    return any(family.reads and model in family.models.split() for family in FAMILIES)
+
+
+def first_position(family: Family, settings: Settings) -> int:
+    padding = padding_of(family, settings)
+    return family.first if padding is None else padding + 1
+
+
+def padding_of(family: Family, settings: Settings) -> int | None:
+    """Return the ID of tokens that the positions of a family do not count; None if they count all tokens."""
+    return settings.whole(family.after, 1) if isinstance(family.after, str) else family.after

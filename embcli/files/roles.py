@@ -16,9 +16,17 @@ import numpy as np
 from embcli.binary import shortened
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError
-from embcli.files import recipes
-from embcli.files.families import NAMES, SHIFTED, SUFFIXES, Family
-from embcli.files.recipes import Settings
+from embcli.files.families import (
+    NAMES,
+    SHIFTED,
+    SUFFIXES,
+    Family,
+    Settings,
+    family_of,
+    first_position,
+    has_two_parts,
+    of_gguf,
+)
 from embcli.files.tensors import Tensor, Tensors
 from embcli.names import Part
 from embcli.recipe import AddPosition, AddType, Project
@@ -46,16 +54,16 @@ class Roles:
         self.config: Mapping[str, Any] = config  # with the part about the text model; empty if there is none
         settings = Settings(config, tensors.refused) if config else None
         # The same, or what the metadata of a GGUF file says under its names, read strictly.
-        self.settings = settings or Settings(recipes.of_gguf(tensors.metadata), tensors.refused, "its metadata")
+        self.settings = settings or Settings(of_gguf(tensors.metadata), tensors.refused, "its metadata")
         self.family: Family | None = None
         with suppress(InputError):  # for a value of a wrong type, which the recipe refuses
-            self.family = recipes.family_of(self.settings, half)
+            self.family = family_of(self.settings, half)
         reads = self.family.reads if self.family and not text_model else ()
         self.part: Part | None = half or (reads[0] if reads else None)  # of a model with two that read tokens
         is_one = self.family is not None and not reads
         self.has_two_parts = said.get("model_type") == "encoder-decoder" if half else not is_one  # as far as is known
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
-        self._tensors = tensors
+        self.tensors = tensors
         self._by_last_part: dict[str, list[tuple[str, list[str]]]] = {}
         every = [(name, _parts(name)) for name in tensors]
         begin = half or text_model  # of the names of the only model in the file that reads tokens
@@ -96,7 +104,7 @@ class Roles:
     def _ending(self, end: str, fits: Callable[[Tensor], bool] = lambda _: True) -> list[Tensor]:
         parts = end.split(".")
         named = [name for name, own in self._by_last_part.get(parts[-1], ()) if own[-len(parts) :] == parts]
-        return [tensor for tensor in map(self._tensors.__getitem__, named) if fits(tensor)]
+        return [tensor for tensor in map(self.tensors.__getitem__, named) if fits(tensor)]
 
     def _of_part(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors that belong to the part; all of them if none does."""
@@ -112,7 +120,7 @@ class Roles:
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def _token(self, known: list[Tensor], chosen: str | None) -> Tensor:
-        tensors = self._tensors
+        tensors = self.tensors
         if chosen is not None:
             if chosen not in tensors:
                 raise _undecided(tensors, f"it has no tensor {shortened(chosen)}")
@@ -164,7 +172,7 @@ class Roles:
         for other in others:
             if other.place != first.place and not equal_rows(first, other):
                 reason = f"several tensors could be the {role.replace('_', ' ')} matrix"
-                raise _undecided(self._tensors, reason, candidates, can_choose=role == "token")
+                raise _undecided(self.tensors, reason, candidates, can_choose=role == "token")
         if others:
             self.reasons[role] = f"{shortened(first.name)} is one of {len(candidates)} equal tensors"
         return first
@@ -172,7 +180,7 @@ class Roles:
     def _first_position(self, position: Tensor) -> int:
         rows = position.shape[0]
         if isinstance(self.settings.values.get("model_type"), str):
-            first = recipes.first_position(self.family, self.settings) if self.family else 0
+            first = first_position(self.family, self.settings) if self.family else 0
             return first if first < rows else 0
         for pattern, modulo, reason in SHIFTED:
             if rows > 2 and modulo in (None, rows % 64) and re.search(pattern, position.name):
@@ -186,7 +194,7 @@ def _half(said: Mapping[str, Any], tensors: Tensors) -> Part | None:
     """Return the part that config.json describes for tokens, where a model is put together from two models."""
     if said.get("model_type") == "encoder-decoder":
         return "encoder"
-    if recipes.has_two_parts(said.get("model_type")):
+    if has_two_parts(said.get("model_type")):
         parts = {part for name in tensors for part in _parts(name)}
         alone = (said.get("is_decoder"), said.get("is_encoder_decoder")) == (True, False)
         return "decoder" if alone or ("decoder" in parts and not parts & {"encoder", "shared"}) else None
