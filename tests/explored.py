@@ -119,7 +119,7 @@ def scores(matrix: np.ndarray, row: int, metric: str) -> tuple[np.ndarray, np.nd
 
 def _row(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray) -> int:
     row = matrix[screen.row]
-    norm = re.search(rf"norm ({NUMBER})", shown_lines[0])
+    norm = re.search(r"norm ([^\s,]+)", shown_lines[0])
     assert same(norm[1], norms(row[None])[0]), shown_lines[0]
     count = 1
     width = screen.values.size.width
@@ -130,7 +130,7 @@ def _row(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray)
             count += _values(values, row[first : first + screen.values.per])
     assert count > 1, "whole numbers at any width"
     for metric in ("cosine", "l2"):
-        if len(screen.nearest[metric][0]):
+        if metric in screen.nearest:
             order, every = scores(matrix, screen.row, metric)
             table = screen.query_one(f"#{metric}", DataTable)
             for place in range(table.row_count):
@@ -152,7 +152,7 @@ def _pair(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray
         expected = {"cosine": cosine, "L2 distance": np.linalg.norm(exact[0] - exact[1])}
         difference = one - other
     for name, value in expected.items():
-        found = re.search(rf"{name} ({NUMBER}|none)", shown_lines[0])
+        found = re.search(rf"{name} (\S+)", shown_lines[0])
         assert found is None or (np.isnan(value) if found[1] == "none" else same(found[1], value)), shown_lines[0]
     count = 0
     for line in shown_lines[2:-2]:

@@ -106,7 +106,7 @@ def test_every_screen_names_commands_that_print_its_numbers(inside: Embcli, tmp_
             exact = {format(float(each), ".4f") for each in re.findall(r"-?\d+\.\d+(?:e[+-]\d+)?", printed)}
             numbers = re.findall(r"-?\d+\.\d{4}\b", "\n".join(lines(app)[:-2]))
             differences = (
-                {*re.findall(r"(\S+)[ ▁-█]*$", "\n".join(lines(app)), re.M)} if "Rows" in lines(app)[0] else set()
+                {*re.findall(r"(\S+)[ ▁-█]*$", "\n".join(lines(app)), re.M)} if "rows" in lines(app)[0] else set()
             )
             assert {*numbers} - exact <= differences, keys
             assert numbers or "Find" in lines(app)[0]
@@ -277,6 +277,16 @@ def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path) -> N
         assert app.is_running
 
     walk(steps, tmp_path / "rows.npy")
+
+
+def test_a_tokenizer_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((300, 4), np.float32))
+
+    async def steps(app: Any, pilot: Any) -> None:
+        (note,) = [each.message for each in app._notifications]
+        assert note == "gpt2 has 50,257 tokens, this matrix 300 rows: probably not its tokenizer"
+
+    walk(steps, model=embcli.open(tmp_path / "rows.npy", encoding="gpt2"))
 
 
 def test_hostile_words_and_names_are_shown_escaped(tmp_path: Path) -> None:

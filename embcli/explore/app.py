@@ -51,8 +51,7 @@ class KeysScreen(ModalScreen[None]):
         for words, names in keys.items():
             table.add_row(" ".join(dict.fromkeys(names)), words[0].lower() + words[1:])
         with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = "Keys"
-            dialog.border_subtitle = "Ctrl+P: theme, screenshot; Esc closes"
+            dialog.border_title, dialog.border_subtitle = "Keys", "Ctrl+P: theme, screenshot; Esc closes"
             yield Static(table)
 
 
@@ -125,9 +124,11 @@ class Explorer(App[int]):
         loop = asyncio.get_running_loop()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
-                number = getattr(signal, name)
-                loop.add_signal_handler(number, self._end, 128 + number)
-        _, text, sort = self.started
+                loop.add_signal_handler(getattr(signal, name), self._end, 128 + getattr(signal, name))
+        encoding, size, (_, text, sort) = self.source.model.encoding, self.source.size, self.started
+        if encoding is not None and encoding.vocabulary_size > size and not self.source.origin.is_seeded:
+            rows = f"{encoding.vocabulary_size:,} tokens, this matrix {size:,} rows: probably not its tokenizer"
+            self.notify(f"{encoding.name} has {rows}", severity="warning", markup=False)
         if sort == "norm" and isinstance(self.screen, MatrixScreen):
             self.screen.action_sort()
         if text is not None:

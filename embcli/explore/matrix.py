@@ -159,8 +159,8 @@ class Matrix(Lines):
                 values = self.numbers(shown, window.style, window.cell)
             else:
                 values = [Segment(" "), *self.heat(window.values[y - 1], self.limit, self.room)]
-            lead = Segment(label, CURSOR if has_cursor else None)
-            strip = self._strips[key] = self.line(lead, Segment(" │", DIM), *values)
+            lead = [Segment(label, CURSOR if has_cursor else None), Segment(" │", DIM)]
+            strip = self._strips[key] = self.line(*lead, *values)
         return strip
 
     @property

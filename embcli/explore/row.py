@@ -119,14 +119,13 @@ class RowScreen(View):
     def _take(self, metric: Metric, found: tuple[np.ndarray, np.ndarray] | EmbcliError) -> None:
         table = self.query_one(f"#{metric}", DataTable)
         table.loading = False
-        self.nearest[metric] = (np.empty(0, np.int64), np.empty(0)) if isinstance(found, EmbcliError) else found
-        ids, scores = self.nearest[metric]
         table.clear(columns=True)
         if isinstance(found, EmbcliError):
             table.add_column(f"nearest by {_METRICS[metric]}")
             for line in Text(sentence(found)).wrap(self.app.console, 38):
                 table.add_row(line)
             return
+        ids, scores = self.nearest[metric] = found
         write, names = NumberFormat([scores], 4).write, ["nearest"] if self.source.encoding is not None else []
         table.add_columns(*names, "ID", Text(_METRICS[metric], justify="right"))
         room = _TOKEN - max(len(str(ids.max(initial=0))) - 6, 0)
@@ -186,7 +185,7 @@ class PairScreen(View):
         one, other = (f"{row} {self.source.token(row, 10)}".strip() for row in self.rows)
         scores = np.array([self.cosine]), np.array([self.distance])
         cosine, distance = ("none" if np.isnan(each) else written(each, 4)[0] for each in scores)
-        return f"Rows {one} and {other}   cosine {cosine}   L2 distance {distance}   columns that differ most:"
+        return f"cosine {cosine}   L2 distance {distance}   rows {one} and {other}   columns that differ most:"
 
     def commands(self) -> list[str]:
         one, other = map(str, self.rows)

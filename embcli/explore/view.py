@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import work
@@ -58,7 +59,9 @@ class View(Screen[None]):
 
     def tell(self, progress: str = "") -> None:
         if self.query("#title"):  # it is not there yet, or no longer
-            title = "   ".join(filter(None, (in_line(self.heading()), progress)))
+            title, *parts = [*in_line(self.heading()).split("   "), *filter(None, [progress])]
+            for part in parts:  # a number is shown whole or not at all
+                title += f"   {part}" if cell_len(f"{title}   {part}") <= self.size.width - 2 else ""
             self.query_one("#title", Static).update(title, layout=False)
             self.query_one("#command", Static).update(f"$ {in_line('; '.join(self.commands()))}", layout=False)
 
@@ -122,7 +125,6 @@ class Lines(ScrollView, can_focus=True):
         return super().render_lines(crop)
 
     def line(self, *segments: Segment) -> Strip:
-        """Return a line with the widget's colours where a segment has none of its own."""
         styled = [
             each if each.style and each.style.bgcolor else Segment(each.text, self._plain + each.style)
             for each in segments
