@@ -21,20 +21,12 @@ _BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def counted(number: int, thing: str) -> str:
-    """Return a number of things in words.
-
-    >>> counted(1, "token"), counted(2000, "token")
-    ('1 token', '2,000 tokens')
-    """
+    """Return a number of things in words: `1 token`, `2,000 tokens`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def in_bytes(size: int) -> str:
-    """Return a size in words, in decimal units.
-
-    >>> in_bytes(51463168), in_bytes(72)
-    ('51.5 MB', '72 bytes')
-    """
+    """Return a size in words, in decimal units: `51.5 MB`."""
     if size < 1000:
         return f"{size} bytes"
     power = min(int(math.log10(size) / 3), 6)

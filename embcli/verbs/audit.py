@@ -309,7 +309,14 @@ def audit(
         if output is not None and output.relation in ("same", "equal"):
             indicator, values, of_others = "cosine_distance", indicators["cosine_distance"], distances
     used = np.flatnonzero(of_token & (norms > 0) & ~of_unused)
-    threshold, reason = _threshold(values[used], of_others[of_unused & ~np.isnan(of_others)])
+    known, reason, threshold = of_others[of_unused & ~np.isnan(of_others)], "", None
+    if len(known) < _LEAST_UNUSED:
+        reason = f"too few known unused rows for comparison: {counted(len(known), 'row')}"
+    else:
+        middle = np.median(known)
+        threshold = float(middle + _SPREAD * (_SCALE * np.median(np.abs(known - middle))) + _ROUNDING)
+        if not len(used) or np.median(values[used]) <= threshold:
+            reason, threshold = "the unused rows resemble all others, as in an untrained matrix", None
     candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
     return Audit(
         shape=(size, dim),
@@ -366,18 +373,6 @@ def _distances(rows: np.ndarray, before: np.ndarray, other: np.ndarray, other_be
         units.append(each / np.where(directed, lengths, np.nan)[:, None])
     cosines = dots(units[0], np.broadcast_to(units[1], rows.shape))
     return np.asarray(1 - cosines.clip(-1, 1))
-
-
-def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]:
-    """Return the largest indicator of a row that resembles unused rows; None, with a reason, if there is none."""
-    if len(unused) < _LEAST_UNUSED:
-        return None, f"too few known unused rows for comparison: {counted(len(unused), 'row')}"
-    middle = np.median(unused)
-    spread = _SCALE * np.median(np.abs(unused - middle))
-    threshold = float(middle + _SPREAD * spread + _ROUNDING)
-    if not len(used) or np.median(used) <= threshold:
-        return None, "the unused rows resemble all others, as in an untrained matrix"
-    return threshold, ""
 
 
 def unused(encoding: Encoding, size: int) -> dict[int, Unused]:

@@ -131,17 +131,12 @@ class Diff(Result, verb="diff", content="ranking"):
 
         def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
             yield from in_pieces(count, _PIECE, of_pairs)(names, matrices)
-            for number, ids in enumerate(self.matching.alone):
-
-                def of_rows(
-                    places: np.ndarray, names: Names, number: int = number, ids: np.ndarray = ids
-                ) -> dict[str, Any]:
-                    known = tokens_of(ids[places], self.encodings[number])
-                    values: dict[str, Any] = dict.fromkeys(fields, [None] * len(places))
-                    values |= {"token": list(map(token_text, known)), "state": [STATES[2 + number]] * len(places)}
-                    return {**values, ("base_id", "tuned_id")[number]: ids[places]}
-
-                yield from in_pieces(len(ids), _PIECE, of_rows)(names, matrices)
+            unmatched = zip(("base_id", "tuned_id"), self.matching.alone, self.encodings, STATES[2:], strict=True)
+            for name, every, encoding, state in unmatched:
+                for ids in _blocks(every, _PIECE):
+                    values: dict[str, Any] = {**dict.fromkeys(fields, [None] * len(ids)), name: ids}
+                    values |= {"token": [*map(token_text, tokens_of(ids, encoding))], "state": [state] * len(ids)}
+                    yield Piece(len(ids), {field: values[field] for field in names})
 
         more = {
             "counts": self.counts,

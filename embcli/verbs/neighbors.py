@@ -87,14 +87,10 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
                 "score": self.scores[index],
             }
 
-        queries = [
-            {
-                "ids": query.ids.tolist(),
-                "plus": [ids.tolist() for ids in query.plus],
-                "minus": [ids.tolist() for ids in query.minus],
-            }
-            for query in self.queries
-        ]
+        queries = []
+        for query in self.queries:
+            plus, minus = ([ids.tolist() for ids in terms] for terms in (query.plus, query.minus))
+            queries.append({"ids": query.ids.tolist(), "plus": plus, "minus": minus})
         found = self.search
         run = {
             **run_of(self.encoding, **self.origin.document()),
@@ -168,9 +164,7 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
     def _bars(self, number: int, shown: np.ndarray) -> Label:
         """Return a bar for each score on the scale of its metric, whose ends are the header: the longer, the nearer.
 
-        A full bar is the score of the query itself, and no bar that of a perpendicular row as long as it, or of a row
-        that is farther. The product with a longer row can exceed the query's own: then the largest one has the full
-        bar.
+        A full bar is the score of the query itself or a larger product, no bar that of a perpendicular row as long.
         """
         from embcli.page import Label, words
         from embcli.verbs.parts import bar
