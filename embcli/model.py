@@ -104,6 +104,9 @@ def open(
     (rows, _), tensors, reason = shape_of(checkpoint, "token"), checkpoint.tensors, ""
     if encoding is not None:
         known: Encoding | None = encodings.get(encoding)
+        if known is not None and checkpoint.has_tokens and known.vocabulary_size > rows:
+            sizes = f"{known.vocabulary_size:,} tokens, this matrix {counted(rows, 'row')}"
+            remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
     else:
         known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks)
         if known is None and (known := encodings.encoding_of_size(rows)):
@@ -482,7 +485,7 @@ class Model:
         else:
             tokens = self.tokens(cast("Text", text), special, lines, around=False)
             encoding = self.encoding if tokens.texts is not None else None
-            queries = queries_of_tokens(tokens, encoding, plus, minus, len(self))
+            queries = queries_of_tokens(tokens, encoding, plus, minus, len(self), self.notes)
         return neighbors(self.source, queries, metric=metric, top=top, match=match, rows=rows, watch=self.watch)
 
     def audit(self, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, models
 
 import embcli
 from embcli import errors, formats
+from embcli.errors import InputError
 from embcli.files.tensors import StoredLayer
 from embcli.verbs.audit import Audit, audit
 from embcli.verbs.statistics import Covariance
@@ -335,9 +336,26 @@ def test_unused_rows_that_cancel_out_tell_candidates_by_norm_alone(tmp_path: Pat
     assert found.threshold == pytest.approx(0.04, rel=1e-6)
 
 
+@pytest.mark.parametrize("padding", [0, 3, None])
+def test_a_zero_row_that_config_json_names_padding_breaks_nothing(
+    inside: Inside, tmp_path: Path, padding: int | None
+) -> None:
+    matrix = trained(False)
+    matrix[0] = 0
+    folder = model(tmp_path / "model", matrix)
+    (folder / "config.json").write_text(json.dumps({"pad_token_id": padding}))
+    ran = inside("audit", "--from", str(folder))
+    assert ran.status == int(padding != 0)
+    assert ("broken        none; row 0 is zero, and padding by config.json\n" in ran.text) == (padding == 0)
+
+
 def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
     assert "--fail-on 'odd' is not known; choose from non-finite, zero" in inside.refused("audit", "--fail-on", "odd")
     assert "--tensor goes with --from" in inside.refused("audit", "--tensor", "x")
     error = inside.refused("audit", "--from", str(tmp_path / "none"))
     assert "not found as a file" in error
     assert "are too many for a terminal" in Inside(terminal=True)("audit", "-f", "json").err
+    matrix = embcli.seeded(vocab=6, dim=3)
+    with pytest.raises(InputError, match="fail_on names no fault; choose from non-finite, zero"):
+        matrix.audit(fail_on=[])
+    assert str(matrix.audit(top=2**63 - 1)) == str(matrix.audit(top=6))

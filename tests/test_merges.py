@@ -212,6 +212,7 @@ def test_the_trees_of_other_kinds_and_of_long_pieces(saved: Callable[[str], Path
     assert several[2] == "I  t    '  s    ␣  s  o"
     assert "u  n  b  e  l  i  e" in several[several.index("") + 1]
     assert max(map(len, several[1:])) <= 60
+    assert run.ok("tokenize", "It's so unbelievable", "--draw", COLUMNS="60").text.splitlines() == several
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])

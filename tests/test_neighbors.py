@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+from tokenizers import Tokenizer, decoders, models, normalizers
 
 from embcli import encodings
 from embcli.names import Metric
@@ -252,6 +253,27 @@ def test_neighbours_come_query_by_query(matrix: np.ndarray) -> None:
     (piece,) = records.pieces(records.fields, ())
     assert piece.fields["query"].tolist() == [0] * 7 + [1] * 7 + [2] * 7
     assert records.rows == 21
+
+
+def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(inside: Embcli, tmp_path: Path) -> None:
+    made = Tokenizer(models.Unigram([("<unk>", 0), ("▁", -1), ("▁Paris", -1), ("▁Rome", -1)], unk_id=0))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.decoder = decoders.Replace("▁", " ")
+    made.save(str(tmp_path / "tokenizer.json"))
+    safetensors.numpy.save_file({"wte.weight": np.eye(4, dtype=np.float32)}, tmp_path / "model.safetensors")
+    for texts, hinted in (([" Paris"], " Paris"), (["Paris", "--plus", " Rome"], " Rome"), (["Paris"], "")):
+        ran = inside("neighbors", *texts, "--from", str(tmp_path))
+        hint = f"embcli: the tokenizer itself puts a space before a text: leave out the one in {hinted!r}\n"
+        assert (ran.status, ran.err) == (0, hint if hinted else "")
+    inside.ok("neighbors", " Paris", "--dim", "4")
+
+
+@pytest.mark.parametrize("verb", ["lookup hi --from", "neighbors --ids 5 --from", "audit --fail-on zero", "diff"])
+def test_a_tokenizer_of_more_tokens_than_rows_is_doubted(inside: Embcli, model: str, verb: str) -> None:
+    command = [*verb.split(), model, *([model] if verb == "diff" else [])]
+    doubt = "gpt2 has 50,257 tokens, this matrix 300 rows: probably not its tokenizer"
+    assert doubt in inside(*command, "--encoding", "gpt2").err
+    assert "probably" not in inside(*command).err
 
 
 def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
 from tests.readers import from_csv, from_json, from_ndjson, from_tsv, written
+from tests.test_huggingface import MADE
 from tests.test_tokens import GPT2, HARMONY, named, of_lines, of_text, texts
 
 
@@ -223,3 +225,10 @@ def test_a_pipe_has_the_rows_and_not_the_text() -> None:
     assert str(result).endswith("2 tokens, 6.00 characters per token (gpt2)")
     assert page("Every effort").startswith(str(result))
     assert "0 characters, 0 bytes, 0 tokens (gpt2)" in page("")
+
+
+def test_the_last_line_counts_the_text_and_not_the_tokens(tmp_path: Path) -> None:
+    """A tokenizer of word pieces drops spaces."""
+    MADE["word_pieces"]().save(str(tmp_path / "tokenizer.json"))
+    result = embcli.seeded(encoding=str(tmp_path / "tokenizer.json")).tokenize("Évery effort  moves")
+    assert "\n19 characters, 20 bytes, " in str(result)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Watch, check_choice, check_top, unwatched
+from embcli.errors import InputError, Notes, Watch, check_choice, check_top, unwatched
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import Metric
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
@@ -244,13 +244,19 @@ def _vector(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarr
 
 
 def queries_of_tokens(
-    tokens: Tokens, encoding: Encoding | None, plus: Sequence[str], minus: Sequence[str], rows: int
+    tokens: Tokens, encoding: Encoding | None, plus: Sequence[str], minus: Sequence[str], rows: int, notes: Notes
 ) -> list[Query]:
     """Return a query for each sequence of tokens, with the same terms added and subtracted.
 
-    Terms are texts in an encoding, or IDs if that is None. Raises InputError for a sequence without tokens and for IDs
-    that a layer of `rows` rows does not have.
+    Terms are texts in an encoding, or IDs if that is None; a note says if their first space is a token of its own.
+    Raises InputError for a sequence without tokens and for IDs that a layer of `rows` rows does not have.
     """
+    if encoding is not None:
+        for text in filter(re.compile(" ").match, (*(tokens.texts or ()), *plus, *minus)):
+            others = encoding.encode(text).tolist()[1:]
+            spaced = bool(others) and (encoding.token_bytes(others[0]) or b"").startswith(b" ")
+            if spaced and encoding.encode(text[1:]).tolist() == others:
+                notes.add(f"the tokenizer itself puts a space before a text: leave out the one in {text[:40]!r}")
     check_ids(tokens, rows, grows=False)
     terms: dict[str, tuple[np.ndarray, ...]] = {}
     for parameter, given in (("plus", plus), ("minus", minus)):
