@@ -64,7 +64,7 @@ class OutputError(EmbcliError):
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).weights().save("rows.docx")
     Traceback (most recent call last):
-    embcli.errors.OutputError: output 'rows.docx' has no known extension; format names one
+    embcli.errors.OutputError: output 'rows.docx' has no known extension; format names one of table, ...
     """
 
 

@@ -197,9 +197,8 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
     suffix = file.suffix.lower() if file else ""
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
     if chosen is None and suffix and not default:
-        raise OutputError(
-            f"output {str(file)!r} has no known extension; format names one", parameters=("output", "format")
-        )
+        sentence = f"output {str(file)!r} has no known extension; format names one of {', '.join(known)}"
+        raise OutputError(sentence, parameters=("output", "format"))
     if chosen is None:
         chosen = ALIASES.get(default, default)
         chosen = chosen if chosen in known else "table"

@@ -6,6 +6,7 @@ PowerShell's script is compared, and what it asks is asked, but it is not run.
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import shutil
 import threading
@@ -192,19 +193,6 @@ def test_the_scripts_are_what_the_program_prints(name: str, inside: Embcli) -> N
     assert inside.ok("--show-completion", name).text == SCRIPTS[name].read_text()
 
 
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("bash", ".bash_completions/embcli.sh"),
-        ("zsh", ".zfunc/_embcli"),
-        ("fish", ".config/fish/completions/embcli.fish"),
-    ],
-)
-def test_the_same_scripts_are_installed(name: str, place: str, inside: Embcli, tmp_path: Path) -> None:
-    inside.ok("--install-completion", name, HOME=str(tmp_path))
-    assert (tmp_path / place).read_text().strip() == SCRIPTS[name].read_text().strip()
-
-
 def test_a_shell_without_a_script_is_refused(inside: Embcli) -> None:
     assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in inside.refused("--show-completion", "tcsh")
 
@@ -258,6 +246,23 @@ def test_completion_is_installed_once_beside_what_the_start_file_holds(tmp_path:
         assert (tmp_path / start).read_bytes().count(b"\n") == 2
     written = [path.read_text() for path in tmp_path.rglob("*embcli*")]
     assert [text.strip() for text in written] == [SCRIPTS[shell].read_text().strip()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_disk_that_fills_up_leaves_the_start_file_as_it_was(tmp_path: Path, shell: str) -> None:
+    """A limit on the size of files fails as a full disk does, in the middle of a write."""
+    start = tmp_path / f".{shell}rc"
+    start.write_bytes(b"alias e=vi\n" * 9000)
+    before = start.read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limit[1]))
+    try:
+        told = Inside().refused("--install-completion", shell, HOME=str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert told == f"embcli: cannot write to '{start}': File too large\n"
+    assert start.read_bytes() == before
+    assert not [*tmp_path.glob(".embcli*")]
 
 
 def test_powershell_is_told_how_to_install_it() -> None:

@@ -13,7 +13,7 @@ import pytest
 from embcli.__main__ import main
 from embcli.errors import EmbcliError
 from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside
+from tests.inside import Inside, in_terminal
 
 ODD = "x\x1b]0;pwn\x07\x9b2J\u202e"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
@@ -94,6 +94,30 @@ def test_what_ends_a_command_has_its_status_and_its_words(
     monkeypatch.setattr(where, ends)
     ran = inside("tokenize", "hi")
     assert (ran.status, ran.out, ran.err) == (status, b"", told)
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "told"),
+    [
+        ("info --models", {"HF_HOME": "x" * 5000}, "cannot open 'xxx"),
+        ("lookup hi --from gpt2", {"HF_HOME": "x" * 5000}, "cannot read 'gpt2': File name too long"),
+    ],
+)
+def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blamed(
+    inside: Inside, command: str, environment: dict[str, str], told: str
+) -> None:
+    message = inside.refused(*command.split(), **environment)
+    assert message.startswith(f"embcli: {told}")
+    assert "standard output" not in message
+
+
+@pytest.mark.parametrize("words", ["weights --vocab 9 --dim 2000", "tokenize --ids 0:2000"])
+def test_a_terminal_larger_than_any_is_taken_for_a_large_one(words: str) -> None:
+    _, shown = in_terminal(60_000, 60_000, *words.split(), "--color", "never")
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 1000
+    assert len(lines) <= 1002
+    assert max(map(len, lines)) > 900 or len(lines) > 900
 
 
 # --- names that reach no terminal raw -----------------------------------------------------------------------------

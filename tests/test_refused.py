@@ -31,6 +31,11 @@ SLIPS = {  # the whole error
     "lookup --ids 2 3": "TEXT and --ids stand for the same input; give one of them\n"
     "Write the IDs as one word, with commas between: --ids 2,3,5,1",
     "weights --vocab six": "Invalid value for '--vocab': 'six' is not a valid int." + HELP.format("weights"),
+    "strawberry": "'strawberry' is not a command\nFor a text: embcli tokenize strawberry; embcli --help",
+    "gone.safetensors": "'gone.safetensors' is not a command\n"
+    "embcli info gone.safetensors shows a model, embcli tokenize --file gone.safetensors a text",
+    "org/model": "'org/model' is not a command\n"
+    "embcli info org/model shows a model, embcli tokenize --file org/model a text",
     "'Every effort'": "'Every effort' is not a command\nFor a text: embcli tokenize 'Every effort'; embcli --help",
     "my.npy": "'my.npy' is a file, not a command\n"
     "embcli info my.npy shows a model, embcli tokenize --file my.npy a text",
@@ -85,7 +90,8 @@ REFUSED = {  # a part of the error
     f"lookup --ids 1,2 {TOY} --show token,input -f csv": "this format holds one matrix, not token, input",
     f"lookup --ids 1,2 {TOY} -f projector": "projector is a folder of files; name it with --output",
     f"lookup --ids 1,2 {TOY} -o /nonexistent/out.npy": "cannot write to '/nonexistent/out.npy'",
-    f"lookup --ids 1,2 {TOY} -o out.docx": "'out.docx' has no known extension; --format names one",
+    f"lookup --ids 1,2 {TOY} -o x.jpg": "'x.jpg' has no known extension; --format names one of table, markdown, svg",
+    f"lookup --ids 1,2 {TOY} -o x.csv/": "'x.csv/' names a folder, and csv is one file",
     "lookup a --format yaml": "cannot be written as yaml; it can be written as table",
     "compare --gradient -f npy": "--gradient cannot be shown in npy",
     "compare --trace -f json": "--trace cannot be shown in json",

@@ -176,6 +176,8 @@ def output(
         if chosen not in formats:
             example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
+    if path is not None and path.endswith("/") and not FORMATS[chosen].folder:
+        raise OutputError(f"{path!r} names a folder, and {chosen} is one file")
     refuse_many(show, chosen)
     if file is None and FORMATS[chosen].folder:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
