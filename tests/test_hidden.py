@@ -182,6 +182,8 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(kind: str, tmp_path: 
     result = embcli.open(path).lookup(IDS)
     assert_same_bits(result.matrix(result.matrices[-1]), wanted)
     assert (result.matrices[-1] == "hidden") == bool(result.recipe.rest)
+    other = "none" if "learned" in str(result.kind) else "sinusoidal"  # other positions than the model's
+    assert embcli.open(path).lookup(IDS, position=other).matrices[-1] == "input"
     several = Sequences(ids=(np.array(IDS), np.array(IDS[:2])), many=True)
     assert_same_bits(embcli.open(path).lookup(several, show="hidden").hidden[: len(IDS)], wanted)
 
@@ -414,6 +416,8 @@ def test_what_joins_no_positions_is_told(tmp_path: Path) -> None:
         ran = run("lookup", "--ids", "1", "--from", path)
         assert ran.status == 0
         assert note in ran.err
+        learned = run("lookup", "--ids", "1", "--from", path, "--position", "learned")
+        assert learned.text.startswith("Input embeddings, input = token: ")
         if kind == "nobody's":
             assert "not known for" in run.ok("info", "--from", path).text
             refused = run.refused("lookup", "--ids", "1", "--from", path, "--show", "hidden")

@@ -184,6 +184,45 @@ def test_a_page_shows_the_numbers_of_its_corners(kind: Any, similarity: bool, le
     assert len(whole) == (16 if length is None and kind == "relative" else 1024)
 
 
+LEARNED = "A separate layer: row p is added to the token row; training adjusts it."
+DIAGONAL = "They depend only on the distance: equal along each diagonal."
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "lines"),
+    [
+        ("learned", {"length": None}, ["Learned positions 0 to 15 of 40: T = 16 positions, D = 6 columns", LEARNED]),
+        ("learned", {"similarity": True}, ["Random rows: their dot products mean nothing before training."]),
+        ("sinusoidal", {"similarity": True}, ["Dot products of sinusoidal positions: T = 40 positions", DIAGONAL]),
+        (
+            "sinusoidal",
+            {"similarity": True, "dim": 7},
+            ["D is odd: the last sine has no cosine, so diagonals are only nearly equal."],
+        ),
+        (
+            "relative",
+            {"length": 3},
+            ["Relative positions: T = 3 positions, D = 6 columns, k = 16", "The distances, clipped, (T, T) = (3, 3)"],
+        ),
+        ("rotary", {"theta": 50.0}, ["Rotary positions: T = 40 positions, D/2 = 3 angles"]),
+        ("rotary", {"ids": "7"}, ["The row of token ID 7, rotated: columns 0 and 1 are a pair"]),
+        ("rotary", {"ids": "7", "similarity": True}, ["The row is that of token ID 7.", DIAGONAL]),
+    ],
+)
+def test_a_page_says_what_a_kind_is(kind: str, more: dict[str, Any], lines: list[str]) -> None:
+    page = str(table(kind, **more)).splitlines()
+    assert {*lines} <= {*page}
+    if kind == "relative":  # the distances that occur
+        assert [line.split()[0] for line in page if "│" in line][4:] == ["distance", "-2", "-1", "0", "1", "2"]
+
+
+def test_columns_that_are_in_turn_are_known_to_pictures() -> None:
+    apart = {"interleaved": [1, 2], "halves": [1, 1]}
+    for pairing, each in apart.items():
+        assert [matrix.apart for matrix in table("rotary", pairing=pairing).matrices] == each
+    assert [table("sinusoidal", columns=columns).matrices[0].apart for columns in (None, "0,2")] == [2, 1]
+
+
 def test_chosen_rows_and_a_given_length_are_shown_whatever_they_are() -> None:
     whole = ("positions", "--kind", "sinusoidal", "--dim", "4", "--rows", "1000,1023")
     assert [line.split()[0] for line in Inside().ok(*whole).text.splitlines()[4:6]] == ["1000", "1023"]
