@@ -160,7 +160,7 @@ class ModelInfo(Result, verb="info", content="list"):
         yield from (words(f"A guess: {reason}") for reason in dict.fromkeys(checkpoint.reasons.values()))
 
 
-def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
+def model_info(checkpoint: Checkpoint, tensors: bool = False) -> ModelInfo:
     """Return the contents of a checkpoint: the tensors with a known role, or all tensors.
 
     A tensor that the user named in place of the token matrix is listed as `chosen`. Raises InputError if several
@@ -171,7 +171,7 @@ def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
     roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}
     if other is not None:
         roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
-    shown = checkpoint.tensors if every else roles
+    shown = checkpoint.tensors if tensors else roles
     return ModelInfo(checkpoint, {name: roles.get(name, "") for name in shown}, notes=checkpoint.notes)
 
 

@@ -235,7 +235,7 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
 
 def weights(
     source: Source,
-    layer: str,
+    layer: str = "token",
     rows: str | None = None,
     columns: str | None = None,
     watch: Watch = unwatched,
