@@ -77,6 +77,12 @@ def test_what_is_neither_path_nor_model_is_refused(cache: Path, name: str, reaso
         located(name)
 
 
+def test_a_cache_whose_name_is_too_long_is_a_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", "/x" * 2500)
+    with pytest.raises(InputError, match=r"cannot read 'org/name': File name too long"):
+        located("org/name")
+
+
 def test_a_short_revision_that_two_share_is_refused(cache: Path) -> None:
     (cache / "models--org--name/snapshots" / ("0" * 40)).mkdir()
     with pytest.raises(InputError, match="not its revision '0000000'"):

@@ -12,16 +12,7 @@ import numpy as np
 
 from embcli.binary import shortened
 from embcli.errors import InputError
-from embcli.files.families import (
-    BLOCKS,
-    LARGEST,
-    Family,
-    Inside,
-    Settings,
-    family_of,
-    first_position,
-    padding_of,
-)
+from embcli.files.families import BLOCKS, LARGEST, Family, Inside, Settings, family_of, first_position, padding_of
 from embcli.files.roles import Roles
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step
 from embcli.words import counted

@@ -16,17 +16,8 @@ import numpy as np
 from embcli.binary import shortened
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError
-from embcli.files.families import (
-    NAMES,
-    SHIFTED,
-    SUFFIXES,
-    Family,
-    Settings,
-    family_of,
-    first_position,
-    has_two_parts,
-    of_gguf,
-)
+from embcli.files import families
+from embcli.files.families import NAMES, SHIFTED, SUFFIXES, Family, Settings
 from embcli.files.tensors import Tensor, Tensors
 from embcli.names import Part
 from embcli.recipe import AddPosition, AddType, Project
@@ -54,10 +45,10 @@ class Roles:
         self.config: Mapping[str, Any] = config  # with the part about the text model; empty if there is none
         settings = Settings(config, tensors.refused) if config else None
         # The same, or what the metadata of a GGUF file says under its names, read strictly.
-        self.settings = settings or Settings(of_gguf(tensors.metadata), tensors.refused, "its metadata")
+        self.settings = settings or Settings(families.of_gguf(tensors.metadata), tensors.refused, "its metadata")
         self.family: Family | None = None
         with suppress(InputError):  # for a value of a wrong type, which the recipe refuses
-            self.family = family_of(self.settings, half)
+            self.family = families.family_of(self.settings, half)
         reads = self.family.reads if self.family and not text_model else ()
         self.part: Part | None = half or (reads[0] if reads else None)  # of a model with two that read tokens
         is_one = self.family is not None and not reads
@@ -180,7 +171,7 @@ class Roles:
     def _first_position(self, position: Tensor) -> int:
         rows = position.shape[0]
         if isinstance(self.settings.values.get("model_type"), str):
-            first = first_position(self.family, self.settings) if self.family else 0
+            first = families.first_position(self.family, self.settings) if self.family else 0
             return first if first < rows else 0
         for pattern, modulo, reason in SHIFTED:
             if rows > 2 and modulo in (None, rows % 64) and re.search(pattern, position.name):
@@ -194,7 +185,7 @@ def _half(said: Mapping[str, Any], tensors: Tensors) -> Part | None:
     """Return the part that config.json describes for tokens, where a model is put together from two models."""
     if said.get("model_type") == "encoder-decoder":
         return "encoder"
-    if has_two_parts(said.get("model_type")):
+    if families.has_two_parts(said.get("model_type")):
         parts = {part for name in tensors for part in _parts(name)}
         alone = (said.get("is_decoder"), said.get("is_encoder_decoder")) == (True, False)
         return "decoder" if alone or ("decoder" in parts and not parts & {"encoder", "shared"}) else None
