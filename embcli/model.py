@@ -195,9 +195,9 @@ class Model:
         sequences = _sequences(given, lines)
         encoding = self.source.encoding if sequences.texts is None else self.encoding
         if sequences.texts is not None and encoding is None:
-            raise InputError(
-                "these rows belong to no known encoding: give ids, or encoding", parameters=("ids", "encoding")
-            )
+            missing = "and no tokenizer that can be read, such as tokenizer.json, is beside them"
+            message = f"these rows belong to no known encoding, {missing}: give ids, or encoding"
+            raise InputError(message, parameters=("ids", "encoding"))
         tokens = tokenize(sequences, encoding, special, around)
         if encoding and tokens.texts is not None and around and not special:
             read = [

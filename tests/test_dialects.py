@@ -156,6 +156,7 @@ def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
     for text in TEXTS:
         assert encoding.encode(text).tolist() == oracle.encode(text, add_special_tokens=False).ids, text
     assert (encoding.vocabulary_size, encoding.token_bytes(5), encoding.entry(5)) == (16, b"b", b"##b")
+    assert encoding.around == ((2,), (3,))
 
 
 def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
@@ -215,6 +216,28 @@ def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path: Path,
         assert not len(spans) or spans[:, 1].max() == len(text.rstrip(" ") if joins else text)
     assert encoding.encode("a<tool>b", True).tolist() == [PIECES.index(each) for each in ("▁a", "<tool>", "b")]
     assert encoding.decode(encoding.encode("ab a")) == b"ab a"
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "around"),
+    [
+        (2, {}, ((1,), ())),  # as transformers' LlamaTokenizer, unless told otherwise
+        (2, {"add_bos_token": False, "add_eos_token": True}, ((), (2,))),
+        (1, {}, ((), ())),
+        (1, {"tokenizer_class": "T5TokenizerFast"}, ((), (2,))),
+    ],
+)
+def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
+    inside: Embcli, tmp_path: Path, kind: int, config: dict[str, object], around: tuple[tuple[int, ...], ...]
+) -> None:
+    scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
+    path = sentencepiece(tmp_path / "tokenizer.model", kind, scored, by_bytes=True)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    before, after = around
+    ids = inside.ok("tokenize", "ab a", "--special", "--encoding", path, "-f", "ids").out.split()
+    plain = inside("tokenize", "ab a", "--encoding", path, "-f", "ids")
+    assert [*map(int, ids)] == [*before, *map(int, plain.out.split()), *after]
+    assert ("--special adds them" in plain.err) == any(around)
 
 
 def test_the_pieces_of_a_sentencepiece_model_have_the_best_sum(tmp_path: Path) -> None:

@@ -92,7 +92,8 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
     }
     mlp = ("--from", str(path), "--tensor", "h.0.mlp.weight")
     assert "ID of tensor h.0.mlp.weight," in inside.ok("lookup", "--ids", "1", *mlp, "--position", "none").text
-    assert "no known encoding" in inside.refused("lookup", TEXT, *mlp)
+    told = inside.refused("lookup", TEXT, *mlp)
+    assert "no known encoding, and no tokenizer that can be read, such as tokenizer.json, is beside them: give" in told
 
 
 def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -> None:

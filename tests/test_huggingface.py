@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from embcli import encodings, names
 from embcli.encodings import tiktoken as packaged
@@ -219,6 +219,27 @@ def test_spans_of_words_are_those_of_the_text_and_not_of_its_plain_letters(saved
     assert not any(token.startswith(b"##") for token, *_ in parts)
     ours = opened(saved("word_pieces"))
     assert ours.decode(ours.encode("Every éffort moves YOU")) == b"every effort moves you"
+
+
+@pytest.mark.parametrize("single", ["[CLS] $A [SEP] [SEP]", "$A [SEP]", "[CLS] $A", "$A"])
+def test_special_adds_what_the_tokenizer_adds(
+    inside: Embcli, tmp_path: Path, saved: Callable[[str], Path], single: str
+) -> None:
+    theirs, path = Tokenizer.from_file(str(saved("word_pieces"))), str(tmp_path / "tokenizer.json")
+    theirs.add_special_tokens(["[SEP]"])
+    names = [(name, theirs.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    theirs.post_processor = processors.TemplateProcessing(single=single, special_tokens=names)
+    theirs.save(path)
+    ran = inside.ok("tokenize", "Every [SEP] effort", "--special", "--encoding", path, "-f", "json")
+    rows = json.loads(ran.out)["tokens"]
+    assert [row["id"] for row in rows] == theirs.encode("Every [SEP] effort").ids
+    assert [row["position"] for row in rows] == [*range(len(rows))]
+    before, after = (part.split() for part in single.split("$A"))
+    assert [(row["token"], row["start"], row["end"]) for row in rows][: len(before)] == [("[CLS]", 0, 0)] * len(before)
+    plain = inside("tokenize", "Every effort", "--encoding", path, "-f", "ids")
+    assert plain.out.split() == [b"%d" % each for each in theirs.encode("Every effort", add_special_tokens=False).ids]
+    assert ("the model reads" in plain.err) == (single != "$A")
+    assert not after or f"{' '.join(after)} after a text; --special adds them" in plain.err
 
 
 def test_a_tokenizer_is_taken_as_it_is_without_truncation_padding_and_chance(tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from embcli.binary import refused, shortened
+from embcli.binary import Binary, read_object, refused, shortened
 from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, lacks
 from embcli.words import in_data
 
 LONGEST = 1 << 27  # bytes of a file that lists tokens
+_LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
 MOST_IDS = 1 << 22  # no vocabulary has more
 LOCK = RLock()  # special tokens and standard error are set for one call at a time
 _Value = TypeVar("_Value")
@@ -217,6 +218,12 @@ def package(path: Path, name: str, what: str) -> Any:
         return import_module(name)
     except Exception as error:
         raise refused(path, lacks(what, "models", error)) from None
+
+
+def beside(path: Path, name: str) -> dict[str, Any]:
+    """Return the JSON object of a file of the same folder, which need not be there."""
+    path = path.with_name(name)
+    return read_object(Binary(path), _LONGEST_CONFIG) if path.is_file() else {}
 
 
 def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:

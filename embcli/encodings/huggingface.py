@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import Binary, read_object, refused
-from embcli.encodings.encoding import LONGEST, Encoding, guarded, package
+from embcli.encodings.encoding import LONGEST, Encoding, beside, guarded, package
 from embcli.encodings.merging import NEVER, Derivation, Step, derived, from_characters, from_piece, spans_of
 from embcli.encodings.pieces import splittings
 from embcli.words import in_data
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 _KINDS = {".txt": "vocab.txt", "vocab.json": "vocab.json with a merges.txt", "": "tokenizer.json"}  # by their ends
-_LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
 _LAST_ID = (1 << 32) - 1
 # A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
 _PRE = {**dict.fromkeys(("gpt2", "roberta", "bart", "opt", "longformer"), "gpt-2"), "qwen2": "qwen2"}
@@ -57,6 +56,12 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def vocabulary_size(self) -> int:
         return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    @cached_property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+        encoded = guarded(self.path, "it cannot split a text", lambda: self.tokenizer.encode("a"))
+        own = [place for place, is_added in enumerate(encoded.special_tokens_mask) if not is_added] or [len(encoded)]
+        return tuple(encoded.ids[: own[0]]), tuple(encoded.ids[own[-1] + 1 :])
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         return np.array(self._encoded(text, special).ids, np.uint32)
@@ -188,12 +193,12 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
 
     if binary.path.suffix == ".txt":
         ids = {word: token_id for token_id, word in enumerate(binary.read_whole(LONGEST).decode().splitlines())}
-        lowers = _beside(binary, "tokenizer_config.json").get("do_lower_case") is not False
+        lowers = beside(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
         return Tokenizer.from_str(BertWordPieceTokenizer(ids, lowercase=lowers).to_str())
     if not binary.path.name.endswith("vocab.json"):
         return Tokenizer.from_buffer(binary.read_whole(LONGEST))
     ids, files = read_object(binary, LONGEST), {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"}
-    named = [str(_beside(binary, file).get(key)).lower() for file, key in files.items()]
+    named = [str(beside(binary.path, file).get(key)).lower() for file, key in files.items()]
     kinds = [name.removesuffix("fast").removesuffix("tokenizer") for name in named]
     pre = next((_PRE[kind] for kind in kinds if kind in _PRE), None)
     if pre is None:
@@ -206,8 +211,3 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(cut, "isolated"), level])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
-
-
-def _beside(binary: Binary, name: str) -> dict[str, Any]:
-    path = binary.path.with_name(name)
-    return read_object(Binary(path), _LONGEST_CONFIG) if path.is_file() else {}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embcli.binary import Binary
-from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded, package
+from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, beside, guarded, package
 from embcli.encodings.merging import SPACE, Derivation, Step, from_piece
 from embcli.encodings.pieces import Scores
 from embcli.words import in_data
@@ -55,6 +55,15 @@ class SentencePieceEncoding(VocabularyEncoding):
         words = self._model.of(_CONTROL, _UNKNOWN)
         named = [NamedToken(word.decode(errors="replace"), at, True) for at, (word, _) in words.items() if word]
         return sorted(named, key=lambda each: -len(each.name))
+
+    @cached_property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+        """BOS and EOS, as tokenizer_config.json says; without it, BOS as Llama, and EOS as T5 in transformers."""
+        config = beside(self.path, "tokenizer_config.json")
+        adds_bos = config.get("add_bos_token", self._model.kind == _BPE)
+        adds_eos = config.get("add_eos_token", "T5" in str(config.get("tokenizer_class")))
+        bos, eos = self._processor.bos_id(), self._processor.eos_id()
+        return (bos,) if adds_bos and bos >= 0 else (), (eos,) if adds_eos and eos >= 0 else ()
 
     @property
     def vocabulary_size(self) -> int:
