@@ -320,7 +320,8 @@ def test_rows_fill_the_first_screen_and_a_resized_one(size: tuple[int, int]) -> 
 def test_a_terminal_of_any_size_is_drawn(size: tuple[int, int]) -> None:
     async def steps(app: Any, pilot: Any) -> None:
         app.post_message(events.Resize(*[type(app.size)(*size)] * 2))
-        await press(pilot, "j", "h", "enter", "escape")
+        await press(pilot, "j", "h", "enter", "escape", "ctrl+p")
+        await press(pilot, "pagedown", "escape")
         assert app.size.width <= 1500
 
     walk(steps)

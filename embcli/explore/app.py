@@ -175,6 +175,9 @@ class Explorer(App[int]):
             return await super().run_action(action, default_namespace, *given)
         except EmbcliError as error:
             self.notify(sentence(error), severity="error", markup=False)
+        except KeyError:  # in textual's list of commands, if there is no room for it
+            if not isinstance(self.screen, Palette):
+                raise
         return False
 
     async def open(self, screen: Screen[Any]) -> None:
@@ -202,7 +205,6 @@ class Explorer(App[int]):
         await self.show(row, int(select(number.strip(), self.source.dim, "column")[0]) if number.strip() else None)
 
     async def show(self, row: int | None, column: int | None = None) -> None:
-        """Go to a row and a column in the matrix, if that is on top, or else in a screen of the row."""
         view = self.screen
         if isinstance(view, MatrixScreen):
             view.matrix.go_to(row, column)

@@ -25,8 +25,6 @@ _SPACE = shown(b" ")
 
 
 class Words:
-    """The words of a vocabulary as pages show them, for textual's fuzzy search."""
-
     def __init__(self, words: list[str]) -> None:
         bare = [word.lstrip(_SPACE) or word for word in words]
         self._ids = sorted((each for each, word in enumerate(bare) if word), key=lambda each: len(bare[each]))
