@@ -88,10 +88,7 @@ def explaining_failure(path: Path | None) -> Iterator[None]:
 
 
 def _writable_mode(path: Path) -> int | None:
-    """Return the mode of what is at a path; None for nothing. Raises PermissionError for a read-only file.
-
-    A file that its owner, or the system, protects could be replaced without any permission.
-    """
+    """Return the mode of what is at a path; None for nothing. Raises PermissionError for a read-only file."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -83,11 +83,7 @@ def refused(path: Path, reason: str, hint: str = "", parameters: tuple[str, ...]
 
 
 def shortened(name: str, longest: int = 80) -> str:
-    r"""Return a name from a file as it appears in messages.
-
-    >>> shortened("a\x1b[2J"), shortened("abc" * 9, 6)
-    ("'a\\x1b[2J'", "'abcabc...'")
-    """
+    """Return a name from a file as it appears in messages."""
     return repr(name if len(name) <= longest else f"{name[:longest]}...")
 
 

@@ -61,39 +61,23 @@ def spelled(sentence: str, parameters: Sequence[str], name_of: Callable[[str], s
 
 
 def printable(text: str) -> str:
-    r"""Return the text with control characters and bidi controls escaped as in JSON, `\u001b`.
-
-    >>> printable("\x1b[2J"), printable("caf\udce9")
-    ('\\u001b[2J', 'caf\\xe9')
-    """
+    """Return the text with control characters and bidi controls escaped as in JSON, `\u001b`."""
     return _UNSAFE.sub(_escape, text)
 
 
 def in_line(text: str) -> str:
-    r"""Return the text for one line: tabs and newlines are escaped too.
-
-    >>> in_line("a\nb\x1b[2J")
-    'a\\nb\\u001b[2J'
-    """
+    """Return the text for one line: tabs and newlines are escaped too."""
     return printable(text).translate(_BLANKS)
 
 
 def shortened(line: str) -> str:
-    """Return a message with 200 characters of each word, and of each text in quotes or brackets, that is longer.
-
-    >>> shortened(f"there is no option '{'long' * 60}'") == f"there is no option '{'long' * 50}...'"
-    True
-    """
+    """Return a message with 200 characters of each word, and of each text in quotes or brackets, that is longer."""
     short = _LONG.sub(lambda match: f"{match[match.lastindex or 0]}...", line)
     return short if len(short) <= _LONGEST_LINE else f"{short[:_LONGEST_LINE]}..."
 
 
 def in_data(text: str) -> str:
-    r"""Return text for data in UTF-8: bytes of a path that are not UTF-8, and other lone surrogates, are escaped.
-
-    >>> in_data("caf\udce9"), in_data("\ud800")
-    ('caf\\xe9', '\\ud800')
-    """
+    """Return text for data in UTF-8: bytes of a path that are not UTF-8, and other lone surrogates, are escaped."""
     return text if text.isascii() else _SURROGATE.sub(_escape, text)
 
 

@@ -77,11 +77,7 @@ def held_by_float32(name: str) -> bool:
 
 
 def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
-    """Return float32 values rounded to the nearest numbers of a dtype of 16 bits, ties to even.
-
-    >>> rounded_to("bfloat16", np.array([1.00390625, 1.01171875], np.float32)).tolist()
-    [1.0, 1.015625]
-    """
+    """Return float32 values rounded to the nearest numbers of a dtype of 16 bits, ties to even."""
     if name == "float16":
         with np.errstate(over="ignore"):
             return values.astype(np.float16).astype(np.float32)

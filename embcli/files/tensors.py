@@ -52,10 +52,7 @@ def array_layer(array: np.ndarray, numbers: NumberFormat) -> StoredLayer:
 
 
 def file_layer(tensor: Tensor, numbers: NumberFormat | None = None) -> StoredLayer:
-    """Return a matrix in a file; the format of its numbers is that of its dtype, unless it is given.
-
-    Neighbouring rows are one read; a matrix that is not stored row after row is mapped.
-    """
+    """Return a matrix in a file; the format of its numbers is that of its dtype, unless it is given."""
     if numbers is None and tensor.dtype not in NUMBER_FORMATS:
         known = ", ".join(NUMBER_FORMATS)
         raise tensor.binary.refused(f"{tensor} has numbers that embcli does not read; it reads {known}")
@@ -153,12 +150,7 @@ class Tensors(Mapping[str, Tensor]):
 
 
 def runs(ids: np.ndarray, gap: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Return the starts and ends of runs of ascending IDs that are at most `gap` apart, both (runs,) int64.
-
-    >>> first, last = runs(np.array([3, 4, 5, 9, 11]), gap=2)
-    >>> first.tolist(), last.tolist()
-    ([0, 3], [3, 5])
-    """
+    """Return the starts and ends of runs of ascending IDs that are at most `gap` apart, both (runs,) int64."""
     begins = np.ones(len(ids), bool)
     begins[1:] = np.diff(ids) > gap
     first = np.flatnonzero(begins)
