@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
 import embcli
-from embcli import errors, formats
+from embcli import encodings, errors, formats
 from embcli.errors import InputError
 from embcli.files.tensors import StoredLayer
-from embcli.verbs.audit import Audit, audit
+from embcli.verbs.audit import Audit, audit, unused
 from embcli.verbs.statistics import Covariance
 from tests.inside import Inside
 
@@ -359,3 +360,39 @@ def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> No
     with pytest.raises(InputError, match="fail_on names no fault; choose from non-finite, zero"):
         matrix.audit(fail_on=[])
     assert str(matrix.audit(top=2**63 - 1)) == str(matrix.audit(top=6))
+
+
+# The bytes of all characters in UTF-8.
+BYTES = {*"".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)])).encode()}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "p50k_base", "cl100k_base", "o200k_base", "o200k_harmony"])
+def test_unused_tokens_are_gaps_impossible_bytes_and_reserved_names(name: str) -> None:
+    known = encodings.get(name)
+    wanted: dict[int, str] = {}
+    for token_id in range(known.vocabulary_size):
+        token = known.token_bytes(token_id)
+        if token is None:
+            wanted[token_id] = "gap"
+        elif not {*token} <= BYTES:
+            wanted[token_id] = "byte"
+        elif b"reserved_" in token and token.startswith(b"<|"):
+            wanted[token_id] = "reserved"
+    assert unused(known, known.vocabulary_size) == wanted
+    assert unused(known, 300) == {token_id: why for token_id, why in wanted.items() if token_id < 300}
+    beyond = known.vocabulary_size + 2
+    assert unused(known, beyond) == wanted | dict.fromkeys(range(known.vocabulary_size, beyond), "padding")
+
+
+NAMED_RESERVED = [
+    *("<|reserved_special_token_7|>", "<|reserved_200000|>", "[unused12]", "<unused5>", "<|extra_3|>", "<|dummy_4|>"),
+    *("<SPECIAL_20>", "<|placeholder1|>", "<｜place▁holder▁no▁8｜>", "madeupword0001", "<reserved_1>"),
+]
+PLAIN = ["<|endoftext|>", "[MASK]", "[12]", "unused12", "<unused>", "<s>", "<extra_id_0>", "reserved", "<|im_start|>"]
+PLAIN += ["see [unused1]", "[unused1] and", "madeupword0001s"]
+
+
+def test_names_that_families_of_models_keep_free_are_reserved() -> None:
+    every = [name.encode() for name in (*NAMED_RESERVED, *PLAIN)]
+    named = SimpleNamespace(vocabulary_size=len(every), token_bytes=every.__getitem__)
+    assert unused(named, len(every)) == dict.fromkeys(range(len(NAMED_RESERVED)), "reserved")

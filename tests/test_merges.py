@@ -148,16 +148,6 @@ def test_an_unknown_token_scores_10_less_than_the_worst(tmp_path: Path) -> None:
     assert [step.score for step in piece.steps if step.token_id == 0] == [pytest.approx(min(SCORES) - 10)]
 
 
-def test_the_steps_of_a_file_of_ranks_lead_to_its_tokens(tmp_path: Path) -> None:
-    tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b" a", b"abc", b"xyz"]  # no merge makes the last one
-    lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(tokens)]
-    (tmp_path / "gpt2.tiktoken").write_bytes(b"".join(lines))
-    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "gpt2.tiktoken"))
-    result = opened.merges("abc abxyz xyz")
-    assert result.ids == opened.encoding.encode("abc abxyz xyz").tolist()
-    assert [len(piece.steps) for piece in opened.merges("xyz abc").pieces] == [0, 2]
-
-
 def test_a_long_run_is_one_piece() -> None:
     (piece,) = model("gpt2").merges("a" * 20_000).pieces
     assert len(piece.steps) == 15_000

@@ -228,33 +228,6 @@ def test_bad_vectors_are_refused_by_their_line(inside: Embcli, model: str, stdin
     assert told in inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
 
 
-def test_more_than_a_terminal_has_room_for_is_refused(inside: Embcli, model: str) -> None:
-    lines = ("--ids", "-", "--lines", "--from", model, "-k", "280", "--format")
-    told = Inside(terminal=True).refused("neighbors", *lines, "csv", stdin="5\n" * 100)
-    assert "112,000 numbers are too many for a terminal" in told
-    assert inside.ok("neighbors", *lines, "csv", stdin="5\n" * 100).text.count("\n") == 28_001
-
-
-def scores_of(matrix: np.ndarray, row: int) -> np.ndarray:
-    return reference(matrix, matrix[row].astype(np.float64), "cosine")
-
-
-def test_neighbours_come_query_by_query(matrix: np.ndarray) -> None:
-    source = StubSource({"token": Stub(matrix)})
-    queries = [Query(np.array([row])) for row in (3, 5, 7)]
-    result = neighbors(source, queries, top=7)
-    assert result.ids.tolist() == [
-        row for each in (3, 5, 7) for row in first(scores_of(matrix, each), "cosine", 7, (each,))
-    ]
-    assert result.scores.tolist() == pytest.approx(
-        [scores_of(matrix, (3, 5, 7)[at // 7])[row] for at, row in enumerate(result.ids)]
-    )
-    records = result.records()
-    (piece,) = records.pieces(records.fields, ())
-    assert piece.fields["query"].tolist() == [0] * 7 + [1] * 7 + [2] * 7
-    assert records.rows == 21
-
-
 def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(inside: Embcli, tmp_path: Path) -> None:
     made = Tokenizer(models.Unigram([("<unk>", 0), ("▁", -1), ("▁Paris", -1), ("▁Rome", -1)], unk_id=0))
     made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])

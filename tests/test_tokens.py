@@ -19,7 +19,7 @@ from embcli.text import Sequences
 from embcli.tokens import Tokens, shown, token_text, tokenize
 
 GPT2 = encodings.get("gpt2")
-RANK_FILES = ("gpt2", "p50k_base", "cl100k_base", "o200k_harmony")  # every rank file and every special token
+RANK_FILES = ("gpt2", "o200k_harmony")  # the first of OpenAI's, and the last with the most special tokens
 TRICKY = "aé 日🤖\u0301\u200d🇨🇭👩\u0915\u093f\u1100\u1161\u202e\x00\x1b\x80\xa0\xad\\\n\r\t␣\U0010ffff[]/"
 texts = st.text(st.one_of(st.sampled_from(TRICKY), st.characters(codec="utf-8")), max_size=60)
 BIDI_CONTROLS = {*"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
@@ -71,24 +71,6 @@ def test_the_text_of_a_token_tells_its_bytes(token: bytes) -> None:
         assert text[1:].encode() == token
     else:
         assert bytes.fromhex(text.replace("\\x", "")) == token
-
-
-@pytest.mark.parametrize(
-    ("token", "text"),
-    [
-        (None, None),
-        (rb"\xff", r"\\xff"),
-        (rb"\xff\n", r"\xff\n"),
-        (rb"\\xaa\xff", r"\\\xaa\xff"),
-        (b"\xff", r"\xff"),
-        (b"", ""),
-        (b" the\x00", " the\x00"),
-        ("é".encode(), "é"),
-        (b"\xe2\x80", r"\xe2\x80"),
-    ],
-)
-def test_token_text(token: bytes | None, text: str | None) -> None:
-    assert token_text(token) == text
 
 
 _ESCAPE = re.compile(
