@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 matrices = st_numpy.arrays(
     np.float32,
     st.tuples(st.integers(1, 12), st.integers(1, 12)),
-    elements=st.sampled_from([0.0, -0.0]) | st.floats(width=32),
+    elements=st.sampled_from([0.0, -0.0, 0.5]) | st.floats(width=32),
     fill=st.just(0.0),
 )
 

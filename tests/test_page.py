@@ -518,14 +518,14 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
 
 def test_lines_of_a_drawing_are_strokes_that_meet_in_one_colour() -> None:
     """Each line of a tree ends where the next one begins: with its lines drawn over the text, no cell has a gap."""
-    drawing = Drawing([Text(" │ "), Text("╭┼╮"), Text("╰┴─")])
+    drawing = Drawing([Text("╭┬─"), Text("│┼╮"), Text("╰┴╯")])
     svg = export.exported(drawing, "svg", 60, "light").decode()
-    assert not re.search("[│╭┼╮╰┴─]", svg)
+    assert not re.search("[│╭┬┼╮╰┴╯─]", svg)
     (color,) = {*re.findall(r'<path class="([^"]+)"', svg)}
     assert f".{color} {{ fill: #24292f }}" in svg
     strokes = re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)", svg)
     boxes = [(x, y, x + wide, y + high) for x, y, wide, high in (map(float, each) for each in strokes)]
-    assert len(boxes) == 2 + (2 + 4 + 2) + (2 + 3 + 2)
+    assert len(boxes) == (2 + 3 + 2) + (2 + 4 + 2) + (2 + 3 + 2)
     joined = [boxes.pop()]
     while near := [
         b for b in boxes if any(b[0] <= c[2] and c[0] <= b[2] and b[1] <= c[3] and c[1] <= b[3] for c in joined)
