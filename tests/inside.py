@@ -1,22 +1,16 @@
-"""embcli run within the process of the tests, where hundreds of runs cost no start."""
+"""embcli run within the process of the tests, or as a fork of it: hundreds of runs cost no start."""
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
-import pty
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import threading
-import warnings
-from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pexpect
 import pytest
 import typer
 
@@ -55,13 +49,6 @@ class Buffer(io.BytesIO):
         return self.terminal
 
 
-class Stream(io.TextIOWrapper):
-    """A standard stream, which may pass for a terminal."""
-
-    def __init__(self, buffer: io.BytesIO) -> None:
-        super().__init__(buffer, encoding="utf-8", write_through=True)
-
-
 class Inside(Embcli):
     """Runs embcli in the process of the tests; `terminal` and `noisy` make terminals of its output and its errors.
 
@@ -76,36 +63,20 @@ class Inside(Embcli):
     def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
         data = stdin.encode() if isinstance(stdin, str) else stdin or b""
         out, err = Buffer(self.terminal), Buffer(self.noisy)
-        streams = Stream(io.BytesIO(data)), Stream(out), Stream(err)  # which close their buffers as they go
+        buffers = {"stdin": io.BytesIO(data), "stdout": out, "stderr": err}
+        streams = {name: io.TextIOWrapper(each, "utf-8", write_through=True) for name, each in buffers.items()}
         token = output.SUGGESTING.set(self.suggesting)
-        try:
-            status = run(arguments, environment, *streams)
-        finally:
-            output.SUGGESTING.reset(token)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            for name, value in {"argv": ["embcli", *arguments], **streams}.items():
+                patch.setattr(sys, name, value)
+            patch.setattr(app, "command_line", _built_once)
+            try:
+                status = embcli.__main__.main()
+            finally:
+                output.SUGGESTING.reset(token)
         return Ran(status, out.getvalue(), err.getvalue().decode())
-
-
-def run(
-    arguments: tuple[str | bytes, ...],
-    environment: dict[str, str],
-    stdin: io.TextIOWrapper,
-    stdout: io.TextIOWrapper,
-    stderr: io.TextIOWrapper,
-) -> int:
-    """Run embcli with these streams and return its status, as a process would. Only this knows embcli's own state."""
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        patch.setattr(sys, "argv", ["embcli", *arguments])
-        patch.setattr(sys, "stdin", stdin)
-        patch.setattr(sys, "stdout", stdout)
-        patch.setattr(sys, "stderr", stderr)
-        patch.setattr(app, "command_line", _built_once)
-        status = embcli.__main__.main()
-        with suppress(OSError):
-            stdout.flush()
-        return status
 
 
 def become(arguments: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
@@ -123,10 +94,8 @@ def become(arguments: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
 
 def forked(*arguments: str, environment: dict[str, str] | None = None, **streams: Any) -> subprocess.Popen[bytes]:
     """Start embcli as a process with real streams and signals, but without the time that imports take."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns where a process with threads forks
-        begin = partial(become, arguments, environment or {})
-        return subprocess.Popen([sys.executable], preexec_fn=begin, **streams)  # noqa: PLW1509 (no thread holds a lock here)
+    begin = partial(become, arguments, environment or {})
+    return subprocess.Popen([sys.executable], preexec_fn=begin, **streams)  # noqa: PLW1509 (no thread holds a lock here)
 
 
 def into(place: str | int, *arguments: str) -> Ran:
@@ -146,27 +115,17 @@ def read_early(count: int, *arguments: str) -> Ran:
     return Ran(process.returncode, found, errors.decode())
 
 
-def in_terminal(width: int, height: int, *arguments: str, **environment: str) -> tuple[int, str]:
-    """Run embcli with all streams on a pseudo-terminal of this size; return its status and what came out."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-    pieces: list[bytes] = []
+def in_terminal(*arguments: str, width: int = 80, height: int = 24, **environment: str) -> pexpect.spawn[str]:
+    """Start embcli with all streams on a terminal."""
+    begin = partial(become, arguments, environment)
+    return pexpect.spawn(
+        sys.executable, preexec_fn=begin, dimensions=(height, width), timeout=TIMEOUT, encoding="utf-8"
+    )
 
-    def read() -> None:
-        try:
-            while piece := os.read(ours, 65536):
-                pieces.append(piece)
-        except OSError:  # nobody holds the other end any more
-            pass
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    with (
-        open(os.dup(theirs), encoding="utf-8") as stdin,
-        open(os.dup(theirs), "w", encoding="utf-8") as stdout,
-        open(theirs, "w", encoding="utf-8") as stderr,
-    ):
-        status = run(arguments, environment, stdin, stdout, stderr)
-    reader.join()
-    os.close(ours)
-    return status, b"".join(pieces).decode()
+def shown(*arguments: str, width: int = 80, height: int = 24, **environment: str) -> tuple[int, str]:
+    """Run embcli on a terminal; return its status and what came out."""
+    child = in_terminal(*arguments, width=width, height=height, **environment)
+    text = child.read()
+    child.close()
+    return child.exitstatus, text

@@ -24,9 +24,6 @@ from embcli.cli.app import command_line
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 
-# Python 3.12 warns where a process with threads forks to start a terminal.
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-
 FOLDER = Path(__file__).parents[1] / "completions"
 SCRIPTS = {
     "bash": FOLDER / "embcli.bash",

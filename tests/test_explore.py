@@ -370,7 +370,6 @@ def spawned(without: int | None = None, **environment: str) -> Any:
     return pexpect.spawn(sys.executable, preexec_fn=begin, timeout=TIMEOUT, dimensions=(24, 80))
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("key", "number", "status"), [("q", 0, 0), ("\x03", 0, 130), ("", signal.SIGTERM, 143), ("", signal.SIGHUP, 129)]
 )
@@ -399,7 +398,6 @@ def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> N
     assert re.fullmatch(r"embcli weights --vocab 300 --dim 20 --rows 2\d\d:300 --columns 0:\d", left) or status
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("without", "term", "log", "said"),
     [

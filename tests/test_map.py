@@ -17,7 +17,7 @@ from embcli.verbs.weights import Bins, weights
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
-from tests.inside import Inside, in_terminal
+from tests.inside import Inside, shown
 from tests.oracles import live, stub
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_planted_rows_and_columns_are_read_back_from_the_page(tmp_path: Path) ->
 def test_a_matrix_without_faults_has_no_marks_and_a_map_fits_a_screen() -> None:
     assert not re.search(r"all zero|not finite|·", Inside().ok("weights", "--map", "--vocab", "50", "--dim", "20").text)
     for width, height in ((80, 24), (200, 50), (60, 24)):
-        status, raw = in_terminal(width, height, "weights", "--map", "--dim", "64", NO_COLOR="1")
+        status, raw = shown("weights", "--map", "--dim", "64", width=width, height=height, NO_COLOR="1")
         assert (status, raw.count("\n") < height, max(map(len, raw.splitlines())) <= width) == (0, True, True)
 
 
@@ -128,7 +128,7 @@ def test_a_long_pass_has_a_bar_on_a_terminal(
     monkeypatch.setattr("embcli.cli.console._PATIENCE", -1.0)
     out = tmp_path / "out"
     words = ("weights", "--vocab", size, "--dim", "8", "--no-cache", *more, "-f", "table", "-o", str(out))
-    status, raw = in_terminal(80, 24, *words, TERM="xterm")
+    status, raw = shown(*words, TERM="xterm")
     assert status == 0, raw
     assert "━" in raw
     assert "100%" in raw

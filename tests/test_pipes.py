@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import stat
@@ -23,7 +22,7 @@ from embcli.errors import OutputError
 from embcli.formats import Kind
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
-from tests.inside import Buffer, Stream, forked, into, read_early, run
+from tests.inside import forked, into, read_early, shown
 
 TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
@@ -341,47 +340,28 @@ def test_a_signal_that_is_ignored_stays_so(old: Path, long_file: Path) -> None:
 # --- terminals and closed streams ---------------------------------------------------------------------------------
 
 
-def on_a_terminal(*arguments: str) -> tuple[int, bytes, bytes]:
-    """Run embcli with standard output on a terminal; return its status, what the terminal got, and the errors."""
-    ours, theirs = pty.openpty()
-    try:
-        name, err = os.ttyname(theirs), Buffer()
-        stderr = Stream(err)  # which closes its buffer as it goes
-        arguments = tuple(argument.replace("TTY", name) for argument in arguments)
-        with open(os.dup(theirs)) as stdin, open(os.dup(theirs), "w", encoding="utf-8") as stdout:
-            status = run(arguments, {}, stdin, stdout, stderr)
-        os.write(theirs, b"\x04")  # so that there is something to read
-        return status, os.read(ours, 65536).removesuffix(b"\x04"), err.getvalue()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+@pytest.mark.parametrize("arguments", ["-f npy", "-f safetensors", "-f npy -o /dev/tty"])
+def test_binary_data_is_refused_on_a_terminal(arguments: str) -> None:
+    message = "embcli: binary data is not for a terminal; pipe it to another program, or name a file with --output\r\n"
+    assert shown("tokenize", "hi", *arguments.split(), width=200) == (2, message)
 
 
-@pytest.mark.parametrize("arguments", [("-f", "npy"), ("-f", "safetensors"), ("-f", "npy", "-o", "TTY")], ids=" ".join)
-def test_binary_data_is_refused_on_a_terminal(arguments: tuple[str, ...]) -> None:
-    message = b"embcli: binary data is not for a terminal; pipe it to another program, or name a file with --output\n"
-    assert on_a_terminal("tokenize", "hi", *arguments) == (2, b"", message)
-
-
-@pytest.mark.parametrize("arguments", [(), ("-o", "TTY")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [(), ("-o", "/dev/tty")], ids=" ".join)
 def test_text_on_its_way_to_a_terminal_is_made_safe(arguments: tuple[str, ...]) -> None:
     ids = encodings.get("gpt2").encode("\x9b2J\u202eש\r").tolist()
-    status, shown, errors = on_a_terminal("decode", *map(str, ids), *arguments)
-    assert (status, shown.decode(), errors) == (0, "\\u009b2J\\u202eש\\u000d\r\n", b"")
+    assert shown("decode", *map(str, ids), *arguments) == (0, "\\u009b2J\\u202eש\\u000d\r\n")
 
 
 def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character() -> None:
-    status, shown, errors = on_a_terminal("tokenize", "\x1b", "-f", "csv")
-    wanted = b"position,id,token,bytes,start,end\r\n0,215,\\u001b,1b,0,1\r\n"
-    assert (status, shown, errors) == (0, wanted, b"")
+    wanted = "position,id,token,bytes,start,end\r\n0,215,\\u001b,1b,0,1\r\n"
+    assert shown("tokenize", "\x1b", "-f", "csv") == (0, wanted)
 
 
-def test_json_on_a_terminal_is_safe_and_still_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_on_a_terminal_is_safe_and_still_true(tmp_path: Path) -> None:
     folder = str(tmp_path / "x\x1b]0;pwn\x07\x9b2J\u202e")
-    monkeypatch.setenv("EMBCLI_CACHE_DIR", folder)
-    status, shown, errors = on_a_terminal("cache", "-f", "json")
-    assert (status, errors) == (0, b"")
-    plain = re.sub("\x1b\\[[0-9;]*m|\r", "", shown.decode())  # without embcli's own colours
+    status, text = shown("cache", "-f", "json", EMBCLI_CACHE_DIR=folder)
+    plain = re.sub("\x1b\\[[0-9;]*m|\r", "", text)  # without embcli's own colours
+    assert status == 0
     assert plain.replace("\n", "").isprintable()
     assert json.loads(plain)["run"]["folder"] == folder
 

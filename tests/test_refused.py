@@ -7,18 +7,16 @@ import os
 import re
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 
-import pexpect
 import pytest
 import torch
 
 from embcli.formats import FORMATS, Kind, able
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
-from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside, become, in_terminal
+from tests.conftest import Embcli
+from tests.inside import Inside, shown
 
 DIGITS = "9" * 5000
 TOY = "--vocab 100 --dim 3"
@@ -161,7 +159,7 @@ def test_a_process_refuses_just_so_and_a_terminal_breaks_lines_between_words(emb
     words = ("neighbors", " dog", "--from", "nowhere")
     sentences = Inside().refused(*words)
     assert embcli.refused(*words) == sentences
-    status, seen = in_terminal(40, 24, *words)
+    status, seen = shown(*words, width=40)
     lines = seen.splitlines()
     assert (status, max(map(len, lines)) <= 40, len(lines) > 2) == (2, True, True)
     assert " ".join(lines).split() == sentences.split()
@@ -178,12 +176,9 @@ def test_bytes_that_are_no_utf8(embcli: Embcli, inside: Embcli, data: bytes, byt
 
 @pytest.mark.parametrize("arguments", [["tokenize"], ["lookup", "-"], ["lookup", "--ids", "-"], ["decode"]])
 def test_a_terminal_and_no_text(arguments: list[str]) -> None:
-    begin = partial(become, tuple(arguments), {})
-    terminal = pexpect.spawn(sys.executable, preexec_fn=begin, encoding="utf-8", timeout=TIMEOUT, dimensions=(24, 200))
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    first, second = (terminal.before or "").splitlines()
-    assert terminal.exitstatus == 2
+    status, text = shown(*arguments, width=200)
+    first, second = text.splitlines()
+    assert status == 2
     assert re.fullmatch(r"embcli: no .* given and nothing is piped in, as in: .*embcli \w+ .*", first)
     assert second == f"Try 'embcli {arguments[0]} --help' for help."
 

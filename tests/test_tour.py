@@ -10,24 +10,19 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import termios
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pexpect
 import pyte
 import pytest
 
 from embcli import names
 from embcli.cli.tour import STEPS, Step, as_typed, with_text
 from tests.conftest import TIMEOUT
-from tests.inside import Inside, become, forked
+from tests.inside import Inside, forked, in_terminal
 from tests.test_readme import printed
-
-# Python 3.12 warns where a process with threads forks to start a terminal.
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 NUMBERS = range(1, len(STEPS) + 1)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
@@ -171,10 +166,8 @@ class Screen:
     def __init__(self, *arguments: str, width: int = 80, height: int = 24, **environment: str) -> None:
         self.screen = pyte.HistoryScreen(width, height)
         self.stream, self.raw = pyte.Stream(self.screen), ""
-        begin = partial(become, ("tour", *arguments), {"TERM": "xterm-256color", **environment})
-        self.child = pexpect.spawn(
-            sys.executable, dimensions=(height, width), preexec_fn=begin, timeout=TIMEOUT, encoding="utf-8"
-        )
+        environment = {"TERM": "xterm-256color", **environment}
+        self.child = in_terminal("tour", *arguments, width=width, height=height, **environment)
 
     def press(self, key: str = "") -> str:
         """Press a key and return what stands on the screen when the next one is waited for."""
