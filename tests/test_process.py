@@ -13,7 +13,7 @@ import pytest
 from embcli.__main__ import main
 from embcli.errors import EmbcliError
 from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside, in_terminal
+from tests.inside import Inside, shown
 
 ODD = "x\x1b]0;pwn\x07\x9b2J\u202e"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
@@ -113,8 +113,8 @@ def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blam
 
 @pytest.mark.parametrize("words", ["weights --vocab 9 --dim 2000", "tokenize --ids 0:2000"])
 def test_a_terminal_larger_than_any_is_taken_for_a_large_one(words: str) -> None:
-    _, shown = in_terminal(60_000, 60_000, *words.split(), "--color", "never")
-    lines = shown.splitlines()
+    _, text = shown(*words.split(), "--color", "never", width=60_000, height=60_000)
+    lines = text.splitlines()
     assert max(map(len, lines)) <= 1000
     assert len(lines) <= 1002
     assert max(map(len, lines)) > 900 or len(lines) > 900
