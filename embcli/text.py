@@ -83,15 +83,6 @@ def _range(word: str, place: int) -> range:
     return ids
 
 
-def decoded(data: bytes, name: str) -> str:
-    """Return bytes as text; the InputError for invalid UTF-8 calls them `name` and says where it is."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        reason = f"byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
-        raise InputError(f"{name} is not UTF-8: {reason}") from None
-
-
 def is_text(data: bytes) -> bool:
     """Return whether bytes are text in UTF-8 without control characters; the last character may be cut."""
     try:

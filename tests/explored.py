@@ -10,7 +10,7 @@ from textual.widgets import DataTable, Input
 
 import embcli
 from embcli.cli.explore import speller
-from embcli.cli.opening import opened
+from embcli.cli.input import opened
 from embcli.explore.app import Explorer
 from embcli.explore.find import FindScreen
 from embcli.explore.matrix import MatrixScreen

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, watched
-from embcli.cli.suggestions import suggestions
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
 from embcli.names import Color, Theme
@@ -33,6 +32,19 @@ SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggest
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
+_MORE = {  # by verb: options for what a page leaves out, and a format that has everything
+    "batch": {"column": "--columns picks columns", "": "-f npy -o FILE has all"},
+    "compare": {"Not shown": "--show NAMES picks steps"},
+    "lookup": {"column": "--columns picks columns", "": "-f npy has all"},
+    "merges": {"": "-f ndjson has all"},
+    "neighbors": {"": "-f ndjson has all"},
+    "positions": {"row": "--rows picks rows", "column": "--columns picks columns", "": "-f npy has all"},
+    "tokenize": {"": "-f tsv has all"},
+    "tokenizers": {"": "-f ndjson has all"},
+    "weights": {"row": "--rows picks rows", "column": "--columns picks columns", "": "-f npy has all"},
+    "audit": {"": "-k N shows more"},
+    "diff": {"": "-k N shows more"},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,3 +211,20 @@ def _standard_output() -> Iterator[BinaryIO]:
         raise OutputError("standard output is closed; open it, or name a file with --output")
     yield sys.stdout.buffer
     sys.stdout.buffer.flush()
+
+
+def suggestions(verb: str, page: str) -> str:
+    """Return a sentence about options that a page makes useful; empty if there are none.
+
+    >>> suggestions("weights", "Left out: columns 4 to 253 (250 of 256).")
+    '--columns picks columns; -f npy has all.'
+    """
+    omitted = " ".join(re.findall(r"^ *((?:Left out|Not shown)[^.]*)", page, re.MULTILINE))
+    found = [words for what, words in _MORE.get(verb, {}).items() if omitted and what in omitted]
+    if "\nA guess: " in page:
+        found.append("--tensor or --encoding name others")
+    if "\nUntrained: " in page:
+        found.append("lookup --from MODEL reads a real model" if verb == "batch" else "--from MODEL reads a real model")
+    if verb in ("audit", "diff"):
+        found.append(f"embcli explain {verb} explains the words")
+    return f"{'; '.join(found)}." if found else ""

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import SUGGESTING, Output
-from embcli.cli.text import argument
+from embcli.cli.input import argument
 from embcli.errors import EmbcliError, InputError
 from embcli.names import TOUR_TEXT
 from embcli.page import Drawing, title, words
