@@ -17,10 +17,9 @@ from embcli import names
 from embcli.cli import options as o
 from embcli.cli.completion import PROGRAM, install, script
 from embcli.cli.console import PrintedNotes
-from embcli.cli.input import kind_and_path, kind_named, one_path, opened
+from embcli.cli.input import kind_and_path, kind_named, one_path, opened, read, read_ids
 from embcli.cli.output import Output
 from embcli.cli.output import output as output_for
-from embcli.cli.input import read, read_ids
 from embcli.errors import InputError
 from embcli.formats import VIEWS, Kind, able
 from embcli.names import __version__

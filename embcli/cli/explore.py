@@ -8,9 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from embcli.cli.console import is_terminal
-from embcli.cli.input import opened
+from embcli.cli.input import argument, opened
 from embcli.cli.options import flag_of
-from embcli.cli.input import argument
 from embcli.errors import InputError, OutputError, lacks
 from embcli.words import in_line
 
