@@ -21,6 +21,7 @@ from textual.containers import VerticalScroll
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
+from textual.theme import ThemeProvider
 from textual.widgets import Input, Static
 
 from embcli.errors import EmbcliError
@@ -31,8 +32,6 @@ from embcli.explore.source import Source
 from embcli.explore.view import View, sentence
 from embcli.selection import select
 
-_MOST_SCREENS = 50  # that one can go back to
-_LARGEST = Size(1500, 500)  # cells that are drawn; no screen is larger
 # Keys of less and vi, for those that textual's widgets have.
 _ALIASES = {"j": "down", "k": "up", "G": "end", "ctrl+f": "pagedown", "ctrl+b": "pageup"}
 
@@ -141,7 +140,7 @@ class Explorer(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Finish with a key before the next one: what is typed ahead meets the screen that the key before opened."""
         if isinstance(event, events.Resize):
-            size = Size(min(event.size.width, _LARGEST.width), min(event.size.height, _LARGEST.height))
+            size = Size(min(event.size.width, 1500), min(event.size.height, 500))  # no screen is larger
             event = events.Resize(size, size, size)
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
@@ -176,12 +175,12 @@ class Explorer(App[int]):
         except EmbcliError as error:
             self.notify(sentence(error), severity="error", markup=False)
         except KeyError:  # in textual's list of commands, if there is no room for it
-            if not isinstance(self.screen, Palette):
+            if not isinstance(self.screen, CommandPalette):
                 raise
         return False
 
     async def open(self, screen: Screen[Any]) -> None:
-        if len(self.screen_stack) > _MOST_SCREENS:
+        if len(self.screen_stack) > 50:  # that one can go back to
             await self.switch_screen(screen)
         else:
             await self.push_screen(screen)
@@ -219,6 +218,9 @@ class Explorer(App[int]):
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
+
+    def search_themes(self) -> None:
+        self.push_screen(Palette([ThemeProvider], placeholder="Search for themes…"))
 
     async def action_back(self) -> None:
         if len(self.screen_stack) > 1:

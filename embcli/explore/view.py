@@ -36,7 +36,6 @@ Item = TypeVar("Item")
 DIM, STRONG, CURSOR = Style(dim=True), Style(bold=True), Style(bold=True, reverse=True)
 _SIGNS = {1: "text-warning", -1: "text-primary", 2: "text-error"}  # a theme's colours by sign; 2 is not finite
 _colored = lru_cache(Style.from_color)
-_BETWEEN = 0.2  # seconds from one sign of progress to the next
 
 
 class View(Screen[None]):
@@ -84,7 +83,7 @@ class View(Screen[None]):
                     raise CancelledError
                 yield item
                 passed += size(item)
-                if time.monotonic() - told > _BETWEEN:
+                if time.monotonic() - told > 0.2:  # seconds
                     told = time.monotonic()
                     self.app.call_from_thread(self.tell, f"{what} {passed / max(total, 1):.0%}")
 
@@ -132,7 +131,6 @@ class Lines(ScrollView, can_focus=True):
         return Strip(styled).adjust_cell_length(self.size.width, self._plain)
 
     def numbers(self, values: np.ndarray, style: NumberFormat, cell: int) -> list[Segment]:
-        """Return numbers in cells of a width, two blanks before each."""
         signs = np.where(np.isfinite(values), np.sign(values), 2).tolist()
         texts = [f"  {text:>{cell}}" for text in map(style.write, values.tolist())]
         return [
