@@ -9,7 +9,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from embcli.errors import OutputError
@@ -54,6 +53,8 @@ def destination(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder whose files replace those of `path` at the end."""
+    from tempfile import TemporaryDirectory
+
     path = path.resolve()
     with TemporaryDirectory(prefix=".embcli-", suffix=".part", dir=path.parent) as partial:
         yield Path(partial)
