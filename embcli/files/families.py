@@ -196,7 +196,10 @@ FAMILIES = (
     Family(
         "xlm",
         (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps")),
-        quirks=(Quirk("pad_index", "the model sets rows of padding at the end to 0; embcli does not"),),
+        quirks=tuple(
+            Quirk(key, "the model sets rows of padding at the end to 0; embcli does not")
+            for key in ("pad_index", "pad_token_id")
+        ),
     ),
     Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),

@@ -40,8 +40,8 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
     if stated and dim not in stated.values():
         said = ", ".join(f"{key} {value:,}" for key, value in stated.items())
         raise tensors.refused(f"{settings.where} says {said}; rows of its token matrix have {counted(dim, 'column')}")
-    quirks = {each.why: each.token for each in family.quirks if settings.holds(each.when)}
-    ids = {why: settings.whole(token, -1) if isinstance(token, str) else token for why, token in quirks.items()}
+    quirks = [(each.token, each.why) for each in family.quirks if settings.holds(each.when)]
+    ids = ((settings.whole(token, -1) if isinstance(token, str) else token, why) for token, why in quirks)
     steps = tuple(_Found(roles).steps(family, dim))
     return Recipe(
         model,
@@ -52,7 +52,7 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
         padding=padding_of(family, settings),
         blocks=blocks_in_words(family.inside if settings.holds(family.inside_when) else "", settings),
         part=roles.part if roles.has_two_parts else None,
-        quirks=tuple((token, why) for why, token in ids.items() if token >= 0),
+        quirks=tuple(each for each in dict.fromkeys(ids) if each[0] >= 0),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import embcli
 from embcli.files.families import BLOCKS
@@ -70,12 +71,22 @@ def inside_of(model: Any) -> str:
     return "relative" if any(relative.search(name) for name, _ in parts.named_parameters()) else ""
 
 
-@pytest.mark.parametrize(("name", "token"), [("ESM-1", 4), ("ESM-2", 4), ("CPM-Ant", 0), ("XLM", 2)])
+@pytest.mark.parametrize(("name", "token"), [("ESM-1", 4), ("ESM-2", 4), ("CPM-Ant", 0)])
 def test_a_token_that_the_model_treats_in_its_own_way_is_told(name: str, token: int, tmp_path: Path) -> None:
     (read,) = read_by_first_blocks(saved(name, tmp_path), [5, token, 9]).values()
     opened = embcli.open(tmp_path)
     assert not np.array_equal(opened.lookup([5, token, 9], show="hidden").hidden, read)
     assert any(str(note).startswith(f"ID {token}: the model") for note in opened.notes)
+
+
+def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None:
+    model = saved("XLM", tmp_path)
+    padding = model.config.pad_token_id
+    first = model(torch.tensor([[5, 9, padding]]), output_hidden_states=True).hidden_states[0][0]
+    assert first.any(1).tolist() == [True, True, False]
+    opened = embcli.open(tmp_path)
+    assert opened.lookup([5, 9, padding], show="hidden").hidden.any(1).all()
+    assert any(str(note).startswith(f"ID {padding}: the model sets rows of padding") for note in opened.notes)
 
 
 def test_musicgen_reads_texts_with_its_text_encoder(tmp_path: Path) -> None:
