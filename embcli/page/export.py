@@ -169,7 +169,8 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
 
 
 def _sentence(text: Text) -> str:
-    escaped = _MARKS_IN_FRONT.sub(r"\1\\", _escaped(text.plain.strip(" ")))
+    marked = _MARKS.sub(r"\\\g<0>", text.plain.strip(" "))
+    escaped = _MARKS_IN_FRONT.sub(r"\1\\", _BLANKS.sub(lambda match: f"&#x{ord(match[0]):x};", marked))
     return f"**{escaped}**" if escaped and isinstance(text.style, Style) and text.style.bold else escaped
 
 
@@ -204,7 +205,3 @@ def _text(cell: RenderableType) -> Text:
 
 def _cell(text: Text) -> str:
     return f"`{text.plain}`" if isinstance(text, Shades) else _sentence(text)
-
-
-def _escaped(text: str) -> str:
-    return _BLANKS.sub(lambda match: f"&#x{ord(match[0]):x};", _MARKS.sub(r"\\\g<0>", text))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,27 +99,22 @@ class Matrix:
         """Return a table of some columns; a column of dots stands before each place in `dots`."""
         headers = [Text(str(number)) for number in self.numbers[places].tolist()]
         widths = [self._cell] * len(headers)
-        blocks = [(block.title, self._rows(block.values[:, places])) for block in self.blocks]
         for place in dots:
             widths.insert(place, 1)
-            for row in [headers, *(row for _, rows in blocks for row in rows)]:
-                row.insert(place, _DOTS)
-        tables = []
-        for title, rows in blocks:
-            lines = [Line(row, widths) for row in rows]
+            headers.insert(place, _DOTS)
+        write, tables = self._format.write, []
+        for block in self.blocks:
+            usual = "" if block.values.dtype.kind == "f" else "dim"  # a dim row has no signs to stand out, nor have IDs
+            lines, tones = [], chain(self.tones, repeat(usual))
+            for tone, row in zip(tones, block.values[:, places].tolist(), strict=False):
+                cells = [Text(write(value), "" if tone == "dim" else sign_style(value)) for value in row]
+                for place in dots:
+                    cells.insert(place, _DOTS)
+                lines.append(Line(cells, widths))
             for gap in reversed(self.gaps):
                 lines.insert(gap, Line([Text("⋮")] * len(widths), widths, "dim"))
-            tables.append((Line(headers, widths, title=in_line(title)), lines))
+            tables.append((Line(headers, widths, title=in_line(block.title)), lines))
         return ruled(labels, tables, self.after, self.gaps, self.tones)
-
-    def _rows(self, values: np.ndarray) -> list[list[Text]]:
-        """Return the numbers of each row; those of a dim row have no sign to stand out by, nor have IDs."""
-        usual = "" if values.dtype.kind == "f" else "dim"
-        write, tones = self._format.write, [*self.tones, *[usual] * (len(values) - len(self.tones))]
-        return [
-            [Text(write(value)) if tone == "dim" else Text(write(value), sign_style(value)) for value in row]
-            for tone, row in zip(tones, values.tolist(), strict=True)
-        ]
 
     @cached_property
     def _format(self) -> NumberFormat:
