@@ -83,7 +83,10 @@ _MODEL = "A model: file, folder, or name in the Hugging Face cache."
 _VECTORS = "Vectors in place of the text, one per line: a JSON array, or an object of lookup's ndjson; - reads them."
 _POSITIONS = f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}"
 _STEPS = "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost; or embedding, linear."
-_FORMATS = tuple(formats.FORMATS)
+_ENCODING = "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF."
+_ENCODINGS = "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base."
+_JOINED = f"Positions that join the token rows: {', '.join(JOINED_KINDS)}."
+_FORMATS, _FAULTS = tuple(formats.FORMATS), f"Exit with 1 for these: {', '.join(names.FAULTS)}."
 
 # What is given.
 Text = Annotated[str | None, _argument("TEXT", "Text to use; omit it or pass - to read standard input.")]
@@ -101,22 +104,8 @@ Plus = Annotated[list[str] | None, _input("Add the row of this token.", "TEXT")]
 Minus = Annotated[list[str] | None, _input("Subtract the row of this token.", "TEXT")]
 Vectors = Annotated[Path | None, _input(_VECTORS, "--vector PATH")]
 _encoding = partial(_input, autocompletion=_encodings)
-Encoding = Annotated[
-    str | None,
-    _encoding(
-        "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF.",
-        "NAME",
-        f"{names.DEFAULT_ENCODING}; of a real model, its own",
-    ),
-]
-Encodings = Annotated[
-    list[str] | None,
-    _encoding(
-        "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base.",
-        "--encoding NAMES",
-        names.DEFAULT_ENCODING,
-    ),
-]
+Encoding = Annotated[str | None, _encoding(_ENCODING, "NAME", f"{names.DEFAULT_ENCODING}; of a real model, its own")]
+Encodings = Annotated[list[str] | None, _encoding(_ENCODINGS, "--encoding NAMES", names.DEFAULT_ENCODING)]
 BatchSize = Annotated[int, _input("Samples in a batch.", "B")]
 MaxLength = Annotated[int, _input("Tokens in a sample.", "T")]
 Stride = Annotated[int | None, _input("Tokens from one sample to the next.", "N", "--max-length")]
@@ -136,9 +125,7 @@ Vocab = Annotated[int | None, _model("Rows of the token layer.", "V", "the encod
 Dim = Annotated[int | None, _model("Columns: the embedding dimension.", "D", str(names.DEFAULT_DIM))]
 ComparedDim = Annotated[int | None, _model("Columns: the embedding dimension.", "--dim D", str(names.COMPARED_DIM))]
 ContextLength = Annotated[int | None, _model("Rows of the position layer.", "C", str(names.DEFAULT_CONTEXT_LENGTH))]
-BatchContextLength = Annotated[
-    int | None, _model("Rows of the position layer.", "--context-length C", default="--max-length")
-]
+BatchContextLength = Annotated[int | None, _model("Rows of the position layer.", "--context-length C", "--max-length")]
 PositionCount = Annotated[int | None, _model("T, the number of positions.", "--context-length T", _POSITIONS)]
 Seed = Annotated[int | None, _model("Seed of torch's generator.", "INT", str(names.DEFAULT_SEED))]
 NoCache = Annotated[bool, _model("Do not use the cache.", "--no-cache")]
@@ -147,21 +134,13 @@ KindOrPath = Annotated[
     str | None, _argument("KIND", f"{formats.either(KINDS)}; or PATH.", autocompletion=_one_of(KINDS))
 ]
 Kind = Annotated[str | None, _model("Which kind of positions.", "KIND", False, autocompletion=_one_of(KINDS))]
-Joined = Annotated[
-    str | None,
-    _model(
-        f"Positions that join the token rows: {', '.join(JOINED_KINDS)}.",
-        "--position KIND",
-        autocompletion=_one_of(JOINED_KINDS),
-    ),
-]
+Joined = Annotated[str | None, _model(_JOINED, "--position KIND", autocompletion=_one_of(JOINED_KINDS))]
 Pairing = Annotated[names.Pairing | None, _model("Which columns rotary positions rotate together.", "", "interleaved")]
 Theta = Annotated[float | None, _model("Base of the rotary angles.", "", f"{names.DEFAULT_THETA:g}")]
 
 # What is shown.
-_matrices, _steps = (
-    partial(_view, autocompletion=_some_of(known)) for known in (names.MATRICES, (*names.STEPS, *names.OUTPUTS))
-)
+_matrices = partial(_view, autocompletion=_some_of(names.MATRICES))
+_steps = partial(_view, autocompletion=_some_of((*names.STEPS, *names.OUTPUTS)))
 Matrices = Annotated[str | None, _matrices("Which matrices: token, position, input, hidden.", "--show NAMES", "all")]
 Steps = Annotated[str | None, _steps(_STEPS, "--show NAMES", "outputs, and what fits")]
 Only = Annotated[str | None, _view('Only the tokens of this text, or with these IDs: 345; " 345" is a text.', "TEXT")]
@@ -183,15 +162,8 @@ Metric = Annotated[names.Metric, _view("Similarity measure.")]
 Top = Annotated[int, _view("How many neighbours.", "--top -k K")]
 TopOfEach = Annotated[int, _view("Rows of each kind to show.", "--top -k K")]
 Match = Annotated[str | None, _view("Only tokens matching REGEX.", "REGEX")]
-FailOn = Annotated[
-    str | None,
-    _view(
-        f"Exit with 1 for these: {', '.join(names.FAULTS)}.",
-        "NAMES",
-        ",".join(names.BROKEN),
-        autocompletion=_some_of(names.FAULTS),
-    ),
-]
+_faults = partial(_view, autocompletion=_some_of(names.FAULTS))
+FailOn = Annotated[str | None, _faults(_FAULTS, "NAMES", ",".join(names.BROKEN))]
 Step = Annotated[int | None, _view("Start at step N, counted from 1; in a pipe, print only that step.", "N")]
 AllTensors = Annotated[bool, _view("List all tensors of the model.", "--tensors")]
 Models = Annotated[bool, _view("List the models on this machine.", "--models")]
@@ -204,12 +176,6 @@ Theme = Annotated[names.Theme | None, _view("Background of a picture.", "", "lig
 
 # Where the result goes.
 _format = partial(_output, autocompletion=_one_of(_FORMATS))
-Format = Annotated[
-    str | None,
-    _format(
-        f"{formats.either(_FORMATS)}, as the result allows.",
-        "--format -f FORMAT",
-        "by -o's suffix, EMBCLI_FORMAT or table",
-    ),
-]
+_ANY = f"{formats.either(_FORMATS)}, as the result allows."
+Format = Annotated[str | None, _format(_ANY, "--format -f FORMAT", "by -o's suffix, EMBCLI_FORMAT or table")]
 Output = Annotated[str | None, _output("Write to a file; written atomically.", "--output -o PATH", False)]
