@@ -8,21 +8,9 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
+from embcli import names
 from embcli.errors import InputError, Notes, Watch, check_choice, unwatched
 from embcli.layer import Source, shape_of
-from embcli.names import (
-    DEFAULT_CONTEXT_LENGTH,
-    DEFAULT_DIM,
-    DEFAULT_ENCODING,
-    DEFAULT_SEED,
-    SHOWN_ROWS,
-    Fault,
-    Layer,
-    Matrix,
-    Metric,
-    Pairing,
-    Sort,
-)
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize
 from embcli.words import counted
@@ -50,11 +38,11 @@ if TYPE_CHECKING:
 
 def seeded(
     vocab: int | None = None,
-    dim: int = DEFAULT_DIM,
+    dim: int = names.DEFAULT_DIM,
     *,
-    encoding: str = DEFAULT_ENCODING,
-    seed: int = DEFAULT_SEED,
-    context_length: int = DEFAULT_CONTEXT_LENGTH,
+    encoding: str = names.DEFAULT_ENCODING,
+    seed: int = names.DEFAULT_SEED,
+    context_length: int = names.DEFAULT_CONTEXT_LENGTH,
     no_cache: bool = False,
     notes: Notes | None = None,
 ) -> Model:
@@ -131,8 +119,7 @@ def tokenizers(
     from embcli.encodings import get
     from embcli.verbs.tokenizers import tokenizers as split
 
-    names = (encodings,) if isinstance(encodings, str) else encodings
-    known = [get(name) for name in names]
+    known = [get(name) for name in ([encodings] if isinstance(encodings, str) else encodings)]
     return split(_sequences(text, lines), known, special, Notes() if notes is None else notes)
 
 
@@ -257,10 +244,10 @@ class Model:
     def weights(
         self,
         *,
-        layer: Layer = "token",
+        layer: names.Layer = "token",
         rows: str | None = None,
         columns: str | None = None,
-        sort: Sort = "id",
+        sort: names.Sort = "id",
         map: bool = False,
     ) -> WeightMatrix:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
@@ -274,11 +261,11 @@ class Model:
         """
         from embcli.verbs.weights import weights
 
-        check_choice("layer", str(layer), get_args(Layer))
-        check_choice("sort", sort, get_args(Sort))
+        check_choice("layer", str(layer), get_args(names.Layer))
+        check_choice("sort", sort, get_args(names.Sort))
         return weights(self.source, layer, self.numbered(rows, layer), columns, self.watch, sort, map)
 
-    def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
+    def numbered(self, rows: str | None, layer: names.Layer = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
 
         Raises InputError for a text that is not one token.
@@ -306,7 +293,7 @@ class Model:
         special: bool = False,
         lines: bool = False,
         window: bool = False,
-        show: tuple[Matrix, ...] | Matrix | None = None,
+        show: tuple[names.Matrix, ...] | names.Matrix | None = None,
         columns: str | None = None,
         trace: int | None = None,
         draw: bool = False,
@@ -422,7 +409,7 @@ class Model:
         kind: Kind | None = None,
         *,
         context_length: int | None = None,
-        pairing: Pairing | None = None,
+        pairing: names.Pairing | None = None,
         theta: float | None = None,
         ids: str | int | None = None,
         similarity: bool = False,
@@ -462,7 +449,7 @@ class Model:
         plus: Sequence[str] = (),
         minus: Sequence[str] = (),
         vector: np.ndarray | None = None,
-        metric: Metric = "cosine",
+        metric: names.Metric = "cosine",
         top: int = 10,
         match: str | None = None,
         rows: str | None = None,
@@ -488,7 +475,7 @@ class Model:
             queries = queries_of_tokens(tokens, encoding, plus, minus, len(self), self.notes)
         return neighbors(self.source, queries, metric=metric, top=top, match=match, rows=rows, watch=self.watch)
 
-    def audit(self, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:
+    def audit(self, *, fail_on: Iterable[names.Fault] | None = None, top: int = names.SHOWN_ROWS) -> Audit:
         """Return what looks unusual in the token matrix: broken, unused, equal and under-trained rows, norms.
 
         `result.broken` are the faults among `fail_on` that there are, by default non-finite, zero and missing rows. The
@@ -502,7 +489,7 @@ class Model:
         self._note_stored_rows()
         return audit(self.source, fail_on=fail_on, top=top, watch=self.watch)
 
-    def diff(self, other: Model, *, top: int = SHOWN_ROWS) -> Diff:
+    def diff(self, other: Model, *, top: int = names.SHOWN_ROWS) -> Diff:
         """Return which rows of the token matrices of two models are equal, and how far the others moved.
 
         Rows are matched by their tokens; the page shows `top` rows of each kind. Raises InputError for rows of
