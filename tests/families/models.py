@@ -41,171 +41,97 @@ _ESM = {"mask_token_id": 4, "pad_token_id": 1}
 _DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
 _BLOCKS = {"attention_type": "original_full", "block_size": 4}
 
-# A name -> the model's class, what precedes `Config` in that of its configuration, and settings.
-MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "GPT-2": ("GPT2LMHeadModel", "GPT2", {}),
-    "GPT-Neo": ("GPTNeoForCausalLM", "GPTNeo", {"attention_types": [[["global", "local"], 1]]}),
-    "GPT-J": ("GPTJForCausalLM", "GPTJ", {}),
-    "GPT-NeoX": ("GPTNeoXForCausalLM", "GPTNeoX", {}),
-    "GPT-NeoX Japanese": ("GPTNeoXJapaneseForCausalLM", "GPTNeoXJapanese", {}),
-    "Llama": ("LlamaForCausalLM", "Llama", {}),
-    "Gemma": ("GemmaForCausalLM", "Gemma", {}),
-    "Gemma 2": ("Gemma2ForCausalLM", "Gemma2", {}),
-    "Gemma 3": ("Gemma3ForCausalLM", "Gemma3Text", {}),
-    "Qwen2": ("Qwen2ForCausalLM", "Qwen2", {}),
-    "Qwen3": ("Qwen3ForCausalLM", "Qwen3", {}),
-    "Mistral": ("MistralForCausalLM", "Mistral", {}),
-    "Phi": ("PhiForCausalLM", "Phi", {}),
-    "Phi-3": ("Phi3ForCausalLM", "Phi3", {}),
-    "BERT": ("BertModel", "Bert", {}),
-    "BERT, masked": ("BertForMaskedLM", "Bert", {}),
-    "BERT, classes": ("BertForSequenceClassification", "Bert", {}),
-    "RoBERTa": ("RobertaForMaskedLM", "Roberta", {}),
-    "RoBERTa-PreLayerNorm": ("RobertaPreLayerNormForMaskedLM", "RobertaPreLayerNorm", {}),
-    "XLM-R": ("XLMRobertaForMaskedLM", "XLMRoberta", {}),
-    "XLM-R-XL": ("XLMRobertaXLForMaskedLM", "XLMRobertaXL", {}),
-    "CamemBERT": ("CamembertForMaskedLM", "Camembert", {}),
-    "DistilBERT": ("DistilBertForMaskedLM", "DistilBert", {}),
-    "DistilBERT, sinusoids": ("DistilBertForMaskedLM", "DistilBert", {"sinusoidal_pos_embds": True}),
-    "ALBERT": ("AlbertForMaskedLM", "Albert", {"embedding_size": 8}),
-    "ELECTRA": ("ElectraForPreTraining", "Electra", {"embedding_size": 8}),
-    "ELECTRA, one size": ("ElectraForPreTraining", "Electra", {"embedding_size": 16}),
-    "DeBERTa": ("DebertaForMaskedLM", "Deberta", {}),
-    "DeBERTa, types": ("DebertaForMaskedLM", "Deberta", {"type_vocab_size": 2, "relative_attention": True}),
-    "DeBERTa v2": ("DebertaV2ForMaskedLM", "DebertaV2", {"type_vocab_size": 0}),
+# Models with the settings of SMALL alone, by their classes.
+_PLAIN = """
+GPT2LMHeadModel GPTJForCausalLM GPTNeoXForCausalLM GPTNeoXJapaneseForCausalLM LlamaForCausalLM GemmaForCausalLM
+Gemma2ForCausalLM Gemma3ForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM MistralForCausalLM PhiForCausalLM
+Phi3ForCausalLM BertModel BertForMaskedLM BertForSequenceClassification RobertaForMaskedLM
+RobertaPreLayerNormForMaskedLM XLMRobertaForMaskedLM XLMRobertaXLForMaskedLM CamembertForMaskedLM
+DistilBertForMaskedLM DebertaForMaskedLM ModernBertForMaskedLM T5ForConditionalGeneration
+MT5ForConditionalGeneration UMT5ForConditionalGeneration LongT5ForConditionalGeneration
+SwitchTransformersForConditionalGeneration BloomForCausalLM CLIPTextModel SiglipTextModel OwlViTTextModel
+BlipTextModel AltCLIPTextModel ClapTextModel WhisperForConditionalGeneration MambaForCausalLM
+BartForConditionalGeneration M2M100ForConditionalGeneration NllbMoeForConditionalGeneration
+PLBartForConditionalGeneration MvpForConditionalGeneration BlenderbotSmallForConditionalGeneration
+MPNetForMaskedLM CTRLLMHeadModel OpenAIGPTLMHeadModel GPTBigCodeForCausalLM BioGptForCausalLM XGLMForCausalLM
+CohereForCausalLM Starcoder2ForCausalLM StableLmForCausalLM OlmoForCausalLM GptOssForCausalLM TrOCRForCausalLM
+NystromformerForMaskedLM SplinterModel IBertForMaskedLM Data2VecTextForMaskedLM YosoForMaskedLM MraForMaskedLM
+PersimmonForCausalLM ErnieForMaskedLM MegatronBertForMaskedLM NemotronForCausalLM HeliumForCausalLM
+GlmForCausalLM MoshiForCausalLM Speech2TextForConditionalGeneration DogeForCausalLM MiniMaxForCausalLM
+NomicBertModel CpmAntForCausalLM
+"""
+
+# A name -> the model's class, and settings.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in _PLAIN.split()},
+    "GPT-Neo": ("GPTNeoForCausalLM", {"attention_types": [[["global", "local"], 1]]}),
+    "DistilBERT, sinusoids": ("DistilBertForMaskedLM", {"sinusoidal_pos_embds": True}),
+    "ALBERT": ("AlbertForMaskedLM", {"embedding_size": 8}),
+    "ELECTRA": ("ElectraForPreTraining", {"embedding_size": 8}),
+    "ELECTRA, one size": ("ElectraForPreTraining", {"embedding_size": 16}),
+    "DeBERTa, types": ("DebertaForMaskedLM", {"type_vocab_size": 2, "relative_attention": True}),
+    "DeBERTa v2": ("DebertaV2ForMaskedLM", {"type_vocab_size": 0}),
     "DeBERTa v3": (
         "DebertaV2ForMaskedLM",
-        "DebertaV2",
         {"type_vocab_size": 0, "position_biased_input": False, "relative_attention": True},
     ),
-    "ModernBERT": ("ModernBertForMaskedLM", "ModernBert", {}),
-    "T5": ("T5ForConditionalGeneration", "T5", {}),
-    "mT5": ("MT5ForConditionalGeneration", "MT5", {}),
-    "UMT5": ("UMT5ForConditionalGeneration", "UMT5", {}),
-    "LongT5": ("LongT5ForConditionalGeneration", "LongT5", {}),
-    "Switch": ("SwitchTransformersForConditionalGeneration", "SwitchTransformers", {}),
-    "OPT": ("OPTForCausalLM", "OPT", {"word_embed_proj_dim": 16}),
-    "OPT-350m": ("OPTForCausalLM", "OPT", {"word_embed_proj_dim": 8, "do_layer_norm_before": False}),
-    "Bloom": ("BloomForCausalLM", "Bloom", {}),
-    "Falcon": ("FalconForCausalLM", "Falcon", {"alibi": False, "head_dim": None}),
-    "Falcon, ALiBi": ("FalconForCausalLM", "Falcon", {"alibi": True, "head_dim": None}),
-    "MPT": ("MptForCausalLM", "Mpt", {"max_seq_len": 64}),
-    "CLIP": ("CLIPTextModel", "CLIPText", {}),
-    "SigLIP": ("SiglipTextModel", "SiglipText", {}),
-    "OWL-ViT": ("OwlViTTextModel", "OwlViTText", {}),
-    "BLIP": ("BlipTextModel", "BlipText", {}),
-    "AltCLIP": ("AltCLIPTextModel", "AltCLIPText", {}),
-    "CLAP": ("ClapTextModel", "ClapText", {}),
-    "GIT": ("GitForCausalLM", "Git", {"vision_config": {"hidden_size": 16, **_VISION}}),
-    "Whisper": ("WhisperForConditionalGeneration", "Whisper", {}),
-    "Mamba": ("MambaForCausalLM", "Mamba", {}),
-    "Mamba 2": ("Mamba2ForCausalLM", "Mamba2", {"num_heads": 4, "n_groups": 1}),
-    "BART": ("BartForConditionalGeneration", "Bart", {}),
-    "BART, scaled": ("BartForConditionalGeneration", "Bart", {"scale_embedding": True}),
-    "mBART": ("MBartForConditionalGeneration", "MBart", {"scale_embedding": True}),
-    "Pegasus": ("PegasusForConditionalGeneration", "Pegasus", {"scale_embedding": True}),
-    "Marian": ("MarianMTModel", "Marian", {"scale_embedding": True, "decoder_vocab_size": 96}),
-    "M2M100": ("M2M100ForConditionalGeneration", "M2M100", {}),
-    "NLLB-MoE": ("NllbMoeForConditionalGeneration", "NllbMoe", {}),
-    "PLBart": ("PLBartForConditionalGeneration", "PLBart", {}),
+    "OPT": ("OPTForCausalLM", {"word_embed_proj_dim": 16}),
+    "OPT-350m": ("OPTForCausalLM", {"word_embed_proj_dim": 8, "do_layer_norm_before": False}),
+    "Falcon": ("FalconForCausalLM", {"alibi": False, "head_dim": None}),
+    "Falcon, ALiBi": ("FalconForCausalLM", {"alibi": True, "head_dim": None}),
+    "MPT": ("MptForCausalLM", {"max_seq_len": 64}),
+    "GIT": ("GitForCausalLM", {"vision_config": {"hidden_size": 16, **_VISION}}),
+    "Mamba 2": ("Mamba2ForCausalLM", {"num_heads": 4, "n_groups": 1}),
+    "BART, scaled": ("BartForConditionalGeneration", {"scale_embedding": True}),
+    "mBART": ("MBartForConditionalGeneration", {"scale_embedding": True}),
+    "Pegasus": ("PegasusForConditionalGeneration", {"scale_embedding": True}),
+    "Marian": ("MarianMTModel", {"scale_embedding": True, "decoder_vocab_size": 96}),
     "LED": (
         "LEDForConditionalGeneration",
-        "LED",
         {"max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 48, "attention_window": 4},
     ),
-    "MVP": ("MvpForConditionalGeneration", "Mvp", {}),
-    "BigBird-Pegasus": (
-        "BigBirdPegasusForConditionalGeneration",
-        "BigBirdPegasus",
-        {"attention_type": "original_full"},
-    ),
-    "Blenderbot": ("BlenderbotForConditionalGeneration", "Blenderbot", {"scale_embedding": True}),
-    "Blenderbot Small": ("BlenderbotSmallForConditionalGeneration", "BlenderbotSmall", {}),
-    "XLNet": ("XLNetLMHeadModel", "XLNet", {"max_position_embeddings": None}),
-    "XLM": ("XLMWithLMHeadModel", "XLM", {"n_langs": 2}),
-    "XLM, sinusoids": ("XLMWithLMHeadModel", "XLM", {"sinusoidal_embeddings": True}),
-    "ESM-1": ("EsmForMaskedLM", "Esm", {**_ESM, "emb_layer_norm_before": True, "token_dropout": True}),
-    "ESM-1, bare": ("EsmForMaskedLM", "Esm", _ESM),
-    "ESM-2": ("EsmForMaskedLM", "Esm", {**_ESM, "position_embedding_type": "rotary", "token_dropout": True}),
-    "Longformer": ("LongformerForMaskedLM", "Longformer", {"attention_window": 4}),
-    "MPNet": ("MPNetForMaskedLM", "MPNet", {}),
-    "CTRL": ("CTRLLMHeadModel", "CTRL", {}),
-    "OpenAI GPT": ("OpenAIGPTLMHeadModel", "OpenAIGPT", {}),
-    "CodeGen": ("CodeGenForCausalLM", "CodeGen", {"n_head": 4, "num_attention_heads": None}),
-    "GPT-BigCode": ("GPTBigCodeForCausalLM", "GPTBigCode", {}),
-    "BioGPT": ("BioGptForCausalLM", "BioGpt", {}),
-    "XGLM": ("XGLMForCausalLM", "XGLM", {}),
-    "Cohere": ("CohereForCausalLM", "Cohere", {}),
-    "Granite": ("GraniteForCausalLM", "Granite", {"embedding_multiplier": 12.0}),
-    "StarCoder 2": ("Starcoder2ForCausalLM", "Starcoder2", {}),
-    "StableLM": ("StableLmForCausalLM", "StableLm", {}),
-    "OLMo": ("OlmoForCausalLM", "Olmo", {}),
-    "gpt-oss": ("GptOssForCausalLM", "GptOss", {}),
-    "TrOCR": ("TrOCRForCausalLM", "TrOCR", {}),
+    "BigBird-Pegasus": ("BigBirdPegasusForConditionalGeneration", {"attention_type": "original_full"}),
+    "Blenderbot": ("BlenderbotForConditionalGeneration", {"scale_embedding": True}),
+    "XLNet": ("XLNetLMHeadModel", {"max_position_embeddings": None}),
+    "XLM": ("XLMWithLMHeadModel", {"n_langs": 2}),
+    "XLM, sinusoids": ("XLMWithLMHeadModel", {"sinusoidal_embeddings": True}),
+    "ESM-1": ("EsmForMaskedLM", {**_ESM, "emb_layer_norm_before": True, "token_dropout": True}),
+    "ESM-1, bare": ("EsmForMaskedLM", _ESM),
+    "ESM-2": ("EsmForMaskedLM", {**_ESM, "position_embedding_type": "rotary", "token_dropout": True}),
+    "Longformer": ("LongformerForMaskedLM", {"attention_window": 4}),
+    "CodeGen": ("CodeGenForCausalLM", {"n_head": 4, "num_attention_heads": None}),
+    "Granite": ("GraniteForCausalLM", {"embedding_multiplier": 12.0}),
     "TrOCR, sinusoids": (
         "TrOCRForCausalLM",
-        "TrOCR",
         {"use_learned_position_embeddings": False, "layernorm_embedding": False, "scale_embedding": True},
     ),
-    "RemBERT": ("RemBertForMaskedLM", "RemBert", {"input_embedding_size": 8, "output_embedding_size": 12}),
-    "ConvBERT": ("ConvBertForMaskedLM", "ConvBert", {"embedding_size": 8}),
-    "Nystromformer": ("NystromformerForMaskedLM", "Nystromformer", {}),
-    "Splinter": ("SplinterModel", "Splinter", {}),
-    "SqueezeBERT": ("SqueezeBertForMaskedLM", "SqueezeBert", {"embedding_size": 16, **_SQUEEZED}),
-    "LayoutLM": ("LayoutLMForMaskedLM", "LayoutLM", {"max_2d_position_embeddings": 32}),
-    "LayoutLMv3": (
-        "LayoutLMv3Model",
-        "LayoutLMv3",
-        {"coordinate_size": 3, "shape_size": 2, "visual_embed": False},
-    ),
-    "MobileBERT": (
-        "MobileBertForMaskedLM",
-        "MobileBert",
-        {"embedding_size": 8, "intra_bottleneck_size": 8, "true_hidden_size": 8},
-    ),
-    "I-BERT": ("IBertForMaskedLM", "IBert", {}),
-    "Data2Vec": ("Data2VecTextForMaskedLM", "Data2VecText", {}),
-    "YOSO": ("YosoForMaskedLM", "Yoso", {}),
-    "MRA": ("MraForMaskedLM", "Mra", {}),
-    "Persimmon": ("PersimmonForCausalLM", "Persimmon", {}),
-    "BigBird": ("BigBirdForMaskedLM", "BigBird", _BLOCKS),
-    "BigBird, scaled": ("BigBirdForMaskedLM", "BigBird", {**_BLOCKS, "rescale_embeddings": True}),
-    "FNet": ("FNetForMaskedLM", "FNet", {"tpu_short_seq_length": 64}),
-    "ERNIE": ("ErnieForMaskedLM", "Ernie", {}),
-    "ERNIE, tasks": ("ErnieForMaskedLM", "Ernie", {"use_task_id": True}),
-    "Megatron-BERT": ("MegatronBertForMaskedLM", "MegatronBert", {}),
-    "Nemotron": ("NemotronForCausalLM", "Nemotron", {}),
-    "Helium": ("HeliumForCausalLM", "Helium", {}),
-    "GLM": ("GlmForCausalLM", "Glm", {}),
-    "X-MOD": ("XmodForMaskedLM", "Xmod", {"languages": ["en_XX"], "default_language": "en_XX"}),
-    "LUKE": ("LukeForMaskedLM", "Luke", {"entity_vocab_size": 20, "entity_emb_size": 8}),
-    "LFM2": ("Lfm2ForCausalLM", "Lfm2", {"layer_types": ["conv", "full_attention"]}),
-    "Moshi": ("MoshiForCausalLM", "Moshi", {}),
-    "Bark": ("BarkSemanticModel", "BarkSemantic", {"input_vocab_size": 96, "output_vocab_size": 96}),
-    "Speech2Text": ("Speech2TextForConditionalGeneration", "Speech2Text", {}),
-    "Doge": ("DogeForCausalLM", "Doge", {}),
+    "RemBERT": ("RemBertForMaskedLM", {"input_embedding_size": 8, "output_embedding_size": 12}),
+    "ConvBERT": ("ConvBertForMaskedLM", {"embedding_size": 8}),
+    "SqueezeBERT": ("SqueezeBertForMaskedLM", {"embedding_size": 16, **_SQUEEZED}),
+    "LayoutLM": ("LayoutLMForMaskedLM", {"max_2d_position_embeddings": 32}),
+    "LayoutLMv3": ("LayoutLMv3Model", {"coordinate_size": 3, "shape_size": 2, "visual_embed": False}),
+    "MobileBERT": ("MobileBertForMaskedLM", {"embedding_size": 8, "intra_bottleneck_size": 8, "true_hidden_size": 8}),
+    "BigBird": ("BigBirdForMaskedLM", _BLOCKS),
+    "BigBird, scaled": ("BigBirdForMaskedLM", {**_BLOCKS, "rescale_embeddings": True}),
+    "FNet": ("FNetForMaskedLM", {"tpu_short_seq_length": 64}),
+    "ERNIE, tasks": ("ErnieForMaskedLM", {"use_task_id": True}),
+    "X-MOD": ("XmodForMaskedLM", {"languages": ["en_XX"], "default_language": "en_XX"}),
+    "LUKE": ("LukeForMaskedLM", {"entity_vocab_size": 20, "entity_emb_size": 8}),
+    "LFM2": ("Lfm2ForCausalLM", {"layer_types": ["conv", "full_attention"]}),
+    "Bark": ("BarkSemanticModel", {"input_vocab_size": 96, "output_vocab_size": 96}),
     "Jamba": (
         "JambaForCausalLM",
-        "Jamba",
         {"mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False, "attn_layer_offset": 1}
         | {"attn_layer_period": 2},
     ),
-    "MiniMax": ("MiniMaxForCausalLM", "MiniMax", {}),
-    "RoCBert": ("RoCBertForMaskedLM", "RoCBert", _ROC_BERT),
-    "CPM-Ant": ("CpmAntForCausalLM", "CpmAnt", {}),
-    "Nomic BERT": ("NomicBertModel", "NomicBert", {}),
+    "RoCBert": ("RoCBertForMaskedLM", _ROC_BERT),
     "MobileBERT, no trigrams": (
         "MobileBertForMaskedLM",
-        "MobileBert",
         {"embedding_size": 8, "intra_bottleneck_size": 8, "true_hidden_size": 8, "trigram_input": False},
     ),
-    "RoCBert, plain": (
-        "RoCBertForMaskedLM",
-        "RoCBert",
-        {**_ROC_BERT, "enable_shape": False, "enable_pronunciation": False},
-    ),
-    "BART, decoder": ("BartForCausalLM", "Bart", _DECODER),
-    "Blenderbot Small, decoder": ("BlenderbotSmallForCausalLM", "BlenderbotSmall", _DECODER),
+    "RoCBert, plain": ("RoCBertForMaskedLM", {**_ROC_BERT, "enable_shape": False, "enable_pronunciation": False}),
+    "BART, decoder": ("BartForCausalLM", _DECODER),
+    "Blenderbot Small, decoder": ("BlenderbotSmallForCausalLM", _DECODER),
 }
 
 # Models that see: a name -> what precedes `Config` in those of the encoder and the decoder, and the decoder's settings.
@@ -227,12 +153,14 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
     torch.manual_seed(7)
     if name in SEEING:
         encoder, configuration, given = SEEING[name]
-        halves = getattr(transformers, f"{encoder}Config")(**_SEES[encoder]), _small(configuration, given | more)
+        decoder = getattr(transformers, f"{configuration}Config")
+        halves = getattr(transformers, f"{encoder}Config")(**_SEES[encoder]), _small(decoder, given | more)
         both = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(*halves)
         model = transformers.VisionEncoderDecoderModel(config=both)
     else:
-        class_name, configuration, given = MODELS[name]
-        model = getattr(transformers, class_name)(_small(configuration, given | more))
+        class_name, given = MODELS[name]
+        made = getattr(transformers, class_name)
+        model = made(_small(made.config_class, given | more))
     random = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for weight in model.parameters():
@@ -243,9 +171,8 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
     return type(model).from_pretrained(folder, dtype=torch.float32).eval()
 
 
-def _small(configuration: str, given: dict[str, Any]) -> Any:
+def _small(kind: Any, given: dict[str, Any]) -> Any:
     """Return the configuration of a tiny model."""
-    kind = getattr(transformers, f"{configuration}Config")
     known = kind()
     sizes = {key: size for key, size in SMALL.items() if hasattr(known, key)} | given
     return kind(**{key: size for key, size in sizes.items() if size is not None})
