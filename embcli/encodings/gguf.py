@@ -15,7 +15,7 @@ import numpy as np
 
 from embcli.binary import Array, Binary, Header, read_header, read_numbers, read_words, shortened
 from embcli.encodings.encoding import NamedToken, VocabularyEncoding, guarded, package
-from embcli.encodings.merging import Derivation, bytes_of, from_characters, from_piece
+from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, blocks, splittings
 from embcli.errors import InputError
 from embcli.words import in_data
@@ -49,7 +49,7 @@ class GgufEncoding(VocabularyEncoding):
         return word if self._stored_kinds[token_id] in plain else spelled(word)
 
     @cached_property
-    def _spelled(self) -> Callable[[bytes], bytes]:
+    def _spelled(self) -> Spelling:
         if self.model == "gpt2" and (self._splitting is None or "of_characters" not in self._splitting.flags):
             return from_characters
         return from_piece if self.model in _MODELS else bytes

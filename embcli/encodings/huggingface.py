@@ -86,8 +86,7 @@ class HuggingFaceEncoding(Encoding):
         else:
             symbols = [each.encode() for each in word.removesuffix(suffix).decode()]
             symbols[-1:] = [last + suffix for last in symbols[-1:]]
-        order = lambda *pair: ranks.get(pair, NEVER)  # noqa: E731 - a function of one line
-        return derived(symbols, order, lambda token: find(token.decode()), spelled=spelled)
+        return derived(symbols, lambda *pair: ranks.get(pair, NEVER), lambda token: find(token.decode()), None, spelled)
 
     def _in_order(self, ids: list[int]) -> Derivation:
         scores = self._model["vocab"] if self._model["type"] == "Unigram" else ()

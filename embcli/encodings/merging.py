@@ -11,7 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
+Order = Callable[[bytes, bytes], float]  # of two neighbours, a rank or a score: the least is merged first, NEVER is not
+Find = Callable[[bytes], int | None]  # the ID of a token
+Spelling = Callable[[bytes], bytes]  # from a token of the vocabulary to its bytes
 NEVER = float("inf")
 SPACE = "\u2581"  # SentencePiece's spelling of a space
 # GPT-2's encoder: printable characters of Latin-1 are their own bytes; the others are U+0100 and on, in order.
@@ -84,12 +86,7 @@ def merged(parts: list[bytes], order: Order) -> tuple[list[bytes], list[tuple[by
 
 
 def derived(
-    symbols: list[bytes],
-    order: Order,
-    find: Callable[[bytes], int | None],
-    ids: Sequence[int] | None = None,
-    spelled: Callable[[bytes], bytes] = bytes,
-    has_scores: bool = False,
+    symbols: list[bytes], order: Order, find: Find, ids: Sequence[int] | None = None, spelled: Spelling = bytes
 ) -> Derivation:
     """Return the merges of a piece, whose `symbols` are as in the vocabulary; its `ids` are those of its last parts."""
     parts, trace = merged([*symbols], order)
@@ -98,7 +95,7 @@ def derived(
     steps = []
     for left, right in trace:
         key = order(left, right)
-        rank, score = (None, -key) if has_scores else (int(key), None)
+        rank, score = (None, -key) if isinstance(key, float) else (key, None)
         steps.append(Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score))
     return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
 

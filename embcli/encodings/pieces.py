@@ -235,10 +235,10 @@ class Scores(Pieces):
 
     def derivation(self, piece: str) -> Derivation:
         ids = [token_id for token_id, _ in self._parts(piece)]
-        return derived(self._symbols(piece), self._order, self._tokens.get, ids, from_piece, True)
+        return derived(self._symbols(piece), self._order, self._tokens.get, ids, from_piece)
 
     def _symbols(self, piece: str) -> list[bytes]:
-        return [symbol.encode() for symbol in self._symbol.findall(piece)]
+        return list(map(str.encode, self._symbol.findall(piece)))
 
     def _order(self, left: bytes, right: bytes) -> float:
         is_fixed = left in self._fixed or right in self._fixed
@@ -331,12 +331,14 @@ class Unigrams(Pieces):
         normal, places = self._normalizer.normalize(text, with_offsets=True)
         before = " " if self._leads else ""  # what stands before a character, and gives it a space of its own
         origins = []
-        for place, (character, start) in enumerate(zip(normal, places, strict=False)):
+        starts = np.array(places[: len(normal)], np.int64)
+        ends = np.append(starts, len(text))[np.searchsorted(starts, starts, "right")].tolist()
+        for character, start, end in zip(normal, places, ends, strict=False):
             if character != " " and before == " ":
                 origins.append((start, start))
             before = character if self._joins or character == before else ""
             if character != " " or not self._joins:
-                origins.append((start, next((end for end in places[place + 1 :] if end > start), len(text))))
+                origins.append((start, end))
         return origins
 
     def parts(self, piece: str) -> Parts:
