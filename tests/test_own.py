@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGUFWriter, TokenType
 from tokenizers import Tokenizer, models
 
+from embcli import encodings
 from embcli.encodings.encoding import OwnWords
 from embcli.files import open_tensors
 from tests.conftest import Embcli
 from tests.oracles import assert_same_bits
+from tests.test_vocabularies import ADDED, CONTROL, NORMAL, written
 
 WORDS = ["the", "king", "queen", "The", "naïve", "two words", "\x1b[2J", "king"]
 VALUES = np.random.default_rng(2).standard_normal((len(WORDS), 4), np.float32)
@@ -24,23 +25,6 @@ def glove(tmp_path: Path) -> Path:
     lines = [f"{word} {' '.join(map(repr, row.tolist()))}\n" for word, row in zip(WORDS, VALUES, strict=True)]
     (tmp_path / "glove.txt").write_text("".join(lines))
     return tmp_path / "glove.txt"
-
-
-def gguf(path: Path, words: list[bytes], model: str = "gpt2", kinds: list[int] | None = None, rows: int = 0) -> Path:
-    """Write a file with these tokens and a random token matrix of that many rows, or one row for each token."""
-    writer = GGUFWriter(path, "llama")
-    writer.add_tokenizer_model(model)
-    writer.add_token_list(words)
-    if kinds is not None:
-        writer.add_token_types(kinds)
-    writer.add_tensor(
-        "token_embd.weight", np.random.default_rng(1).standard_normal((rows or len(words), 4), np.float32)
-    )
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 def tokens(inside: Embcli, *arguments: str) -> list[str | None]:
@@ -111,31 +95,29 @@ def test_words_stand_where_they_stand_in_the_text(glove: Path) -> None:
 
 
 def test_the_tokens_of_a_gguf_stand_beside_its_rows(inside: Embcli, tmp_path: Path) -> None:
-    path = str(gguf(tmp_path / "m.gguf", ["<s>", "Ġthe", "Ġcat", "Ċ"], rows=6))
+    path = written(tmp_path / "m.gguf", "gpt2", ["<s>", "Ġthe", "Ġcat", "Ċ"], rows=6)
     assert tokens(inside, "weights", "--from", path) == ["<s>", " the", " cat", "\n", None, None]
     page = " ".join(inside.ok("weights", "--from", path).text.split())
     assert page.endswith(f"Padding: rows 4 to 5, for which {path} has no tokens")
     document = json.loads(inside("lookup", "--ids", "1,5", "--from", path, "-f", "json").out)
     assert [row["token"] for row in document["tokens"]] == [" the", None]
     assert document["run"]["encoding"] == path
-    pieces = str(gguf(tmp_path / "p.gguf", ["<s>", "▁the", "<0x0A>"], "llama"))
+    pieces = written(tmp_path / "p.gguf", "llama", ["<s>", "▁the", "<0x0A>"])
     assert tokens(inside, "weights", "--from", pieces) == ["<s>", " the", "\n"]
 
 
 def test_control_tokens_and_those_that_were_added_stand_for_themselves(inside: Embcli, tmp_path: Path) -> None:
-    normal, control, added = TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED
-    words, kinds = ["éĠ"] * 3 + ["<|end|>"], [normal, control, added, control]
-    path = gguf(tmp_path / "m.gguf", words, kinds=kinds)
-    own = open_tensors(path).own_words()
+    words, kinds = ["éĠ"] * 3 + ["<|end|>"], [NORMAL, CONTROL, ADDED, CONTROL]
+    own = encodings.get(written(tmp_path / "m.gguf", "gpt2", words, kinds=kinds))
     assert [own.token_bytes(place) for place in range(4)] == [b"\xe9 ", "éĠ".encode(), "éĠ".encode(), b"<|end|>"]
-    few = open_tensors(gguf(tmp_path / "f.gguf", ["Ġ", "Ġ"], kinds=[control])).own_words()  # which tells nothing
+    few = encodings.get(written(tmp_path / "f.gguf", "gpt2", ["Ġ", "Ġ"], kinds=[CONTROL]))  # which tells nothing
     assert (few.token_bytes(0), few.token_bytes(1)) == (b" ", b" ")
-    pieces = gguf(tmp_path / "p.gguf", ["▁▁"] * 3, "llama", [normal, control, added])
-    assert tokens(inside, "weights", "--from", str(pieces)) == ["  ", "▁▁", "  "]
+    pieces = written(tmp_path / "p.gguf", "llama", ["▁▁"] * 3, kinds=[NORMAL, CONTROL, ADDED])
+    assert tokens(inside, "weights", "--from", pieces) == ["  ", "▁▁", "  "]
 
 
 def test_a_tokenizer_beside_a_gguf_comes_before_tokens_that_cannot_split_a_text(inside: Embcli, tmp_path: Path) -> None:
-    path = str(gguf(tmp_path / "m.gguf", ["a", "b"]))
+    path = written(tmp_path / "m.gguf", "gpt2", ["a", "b"])
     Tokenizer(models.WordLevel({"x": 0, "y": 1}, "x")).save(str(tmp_path / "tokenizer.json"))
     assert tokens(inside, "weights", "--from", path) == ["x", "y"]
 
@@ -143,7 +125,7 @@ def test_a_tokenizer_beside_a_gguf_comes_before_tokens_that_cannot_split_a_text(
 def test_words_are_read_where_they_are_shown_alone(
     inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = str(gguf(tmp_path / "m.gguf", ["a", "b"]))
+    path = written(tmp_path / "m.gguf", "gpt2", ["a", "b"])
     monkeypatch.setattr("embcli.encodings.gguf.read_words", pytest.fail)
     inside.ok("weights", "--from", path, "-o", str(tmp_path / "rows.npy"))
     inside.ok("info", "--from", path)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from gguf import GGUFWriter
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
-from embcli.encodings.merging import bytes_of, words_between
+from embcli.encodings.merging import bytes_of
 from embcli.encodings.pieces import Unigrams, splittings
 from embcli.errors import InputError
 from tests.conftest import Embcli
@@ -47,8 +48,10 @@ def texts(count: int, letters: str = "aabbc  \n'sé1日!", seed: int = 0) -> lis
     return [*TEXTS, *("".join(random.choices(letters, k=random.randrange(1, 40))) for _ in range(count))]
 
 
-def written(path: Path, model: str, words: list[str | bytes], *, kinds: list[int] | None = None, **rest: object) -> str:
-    """Write a vocabulary; `rest` are other keys of the tokenizer: scores, merges, pre, flags and IDs."""
+def written(
+    path: Path, model: str, words: list[str], *, kinds: list[int] | None = None, rows: int = 0, **rest: object
+) -> str:
+    """Write a vocabulary, and a row for each token; `rest` are other keys of the tokenizer: scores, merges, pre ..."""
     writer = GGUFWriter(path, "llama")
     writer.add_embedding_length(2)
     writer.add_tokenizer_model(model)
@@ -64,7 +67,7 @@ def written(path: Path, model: str, words: list[str | bytes], *, kinds: list[int
             writer.add_string(key, value)
         else:
             writer.add_array(key, value)
-    writer.add_tensor("token_embd.weight", np.arange(2.0 * len(words), dtype=np.float32).reshape(-1, 2))
+    writer.add_tensor("token_embd.weight", np.arange(2.0 * (rows or len(words)), dtype=np.float32).reshape(-1, 2))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -327,7 +330,7 @@ def test_characters_are_replaced_the_longest_sequence_first() -> None:
 def test_a_damaged_map_of_characters_ends_in_a_sentence(tmp_path: Path) -> None:
     whole, random = trie(REPLACED), Random(3)
     used = [place for place in range(4, len(whole)) if whole[place]]
-    for number in range(60):
+    for number in range(25):
         data = bytearray(whole)
         for place in random.sample(used, 2):
             data[place] = random.randrange(256)
@@ -337,7 +340,7 @@ def test_a_damaged_map_of_characters_ends_in_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name(tmp_path: Path) -> None:
-    words: list[str | bytes] = ["<unk>", "a", "b", "ab", b"c\xff"]
+    words: list[Any] = ["<unk>", "a", "b", "ab", b"c\xff"]
     rest = {"scores": [0.0, -1.0, -2.0, -3.0, 0.0], "unknown_token_id": 0}
     known = [
         encodings.get(written(tmp_path / f"{kind}.gguf", "llama", words, kinds=[UNKNOWN, *[kind] * 3, ADDED], **rest))
@@ -374,18 +377,23 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, 
     assert encoding.around == ((), (1,))
 
 
-def test_words_that_no_token_crosses_are_found() -> None:
-    random = Random(5)
-    for _ in range(200):
-        tokens = ["".join(random.choices("ab▁", k=random.randrange(1, 4))) for _ in range(4)]
-        text = "".join(random.choices("ab▁\n", k=30))
-        words = words_between(each.encode() for each in tokens).findall(text)
-        assert "".join(words) == text
-        edges = np.cumsum([len(word) for word in words])[:-1]
-        for token in tokens:
-            for start in range(len(text)):
-                inside = text.startswith(token, start)
-                assert not (inside and any(start < edge < start + len(token) for edge in edges)), (tokens, text, words)
+def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
+    run = "a" * 100_000
+    bpe = written(tmp_path / "bpe.gguf", "gpt2", WORDS, kinds=KINDS, merges=MERGES, pre="gpt-2")
+    assert encodings.get(bpe).encode(run).tolist() == bytes_level(False, None).encode(run).ids
+    by_scores = [PIECES.index("▁"), *[PIECES.index("aa")] * 50_000]
+    assert encodings.get(pieces(tmp_path / "spm.gguf")).encode(run).tolist() == by_scores
+    scored = {"<unk>": 0.0, "▁": -9.0, "▁a": -3.0, "a": -3.0, "aa": -4.0, "aaa": -5.5}
+    rest = {"scores": [*scored.values()], "unknown_token_id": 0, "add_space_prefix": True}
+    sums = encodings.get(written(tmp_path / "ugm.gguf", "t5", [*scored], **rest))
+    oracle = Tokenizer(models.Unigram([*scored.items()], unk_id=0, byte_fallback=False))
+    wanted = oracle.encode(f"▁{run}")
+    assert sums.encode(run).tolist() == wanted.ids
+    spans = sums.spans(run)
+    assert spans is not None
+    assert np.diff(spans).ravel().tolist() == [len(token.removeprefix("▁")) for token in wanted.tokens]
+    longest = written(tmp_path / "wpm.gguf", "bert", ["[UNK]", "▁a", "a", "aa"], unknown_token_id=0)
+    assert encodings.get(longest).encode(run).tolist() == [1, *[3] * 49_999, 2]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
