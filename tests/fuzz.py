@@ -28,13 +28,14 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
-from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, quants
+from gguf import GGMLQuantizationType, GGUFReader, quants
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
+from tests.files.made import written
 
 SLOWEST = 1.0  # seconds of processor time
 EXTREMES = (0, 1, 2, 7, 8, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
@@ -175,23 +176,10 @@ def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> 
 
 def gguf_bytes(arrays: dict[str, np.ndarray]) -> bytes:
     """Return a GGUF file of arrays, one of them quantised."""
+    kind = GGMLQuantizationType.Q8_0
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "m.gguf"
-        writer = GGUFWriter(path, "llama")
-        writer.add_context_length(4)
-        writer.add_tokenizer_model("gpt2")
-        writer.add_token_list([b"a", b"b", b"c"])
-        writer.add_token_scores([1.0, 2.0, 3.0])
-        writer.add_token_types([1, 3, 4])
-        for name, array in arrays.items():
-            writer.add_tensor(name, array)
-        kind = GGMLQuantizationType.Q8_0
-        writer.add_tensor("q.weight", quants.quantize(arrays["wte.weight"], kind), raw_dtype=kind)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return path.read_bytes()
+        quantised = quants.quantize(arrays["wte.weight"], kind), kind
+        return written(Path(folder) / "m.gguf", {**arrays, "q.weight": quantised}).read_bytes()
 
 
 def tokenizer_files() -> dict[str, bytes]:

@@ -22,12 +22,6 @@ def float32(values: Any) -> np.ndarray:
     return np.array(values, np.float64).astype(np.float32)
 
 
-def assert_same_bits(found: np.ndarray, wanted: np.ndarray) -> None:
-    assert found.dtype == wanted.dtype == np.float32
-    assert found.shape == wanted.shape
-    assert found.tobytes() == np.ascontiguousarray(wanted).tobytes()
-
-
 def from_csv(data: bytes) -> list[list[str]]:
     text = data.decode()
     nul = next(sign for sign in map(chr, range(0xE000, 0xF8FF)) if sign not in text)  # csv of Python 3.10 refuses NUL

@@ -55,8 +55,8 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch, Path], object]] = {
     "no torch": lambda patch, path: with_torch(patch, path / "nowhere"),
     "no version": lambda patch, path: with_torch(patch, torch_of(path, None)),
     "the machine": lambda patch, _: patch.setattr(platform, "machine", lambda: "pdp11"),
-    "the CPU's flags": lambda patch, path: patch.setattr(build, "_CPU_FLAGS", str(path / "more")),
-    "no CPU flags": lambda patch, path: patch.setattr(build, "_CPU_FLAGS", str(path / "none")),
+    "the CPU's flags": lambda patch, path: patch.setattr(build, "CPU_FLAGS", str(path / "more")),
+    "no CPU flags": lambda patch, path: patch.setattr(build, "CPU_FLAGS", str(path / "none")),
     "what torch is told of the CPU": lambda patch, _: patch.setenv("ATEN_CPU_CAPABILITY", "default"),
     "the C library": lambda patch, _: patch.setattr(os, "confstr", lambda _: "glibc 2.99"),
 }
@@ -71,7 +71,7 @@ def test_whatever_can_change_a_bit_of_a_layer_changes_its_key_and_its_file(
 
     def key(change: Callable[[pytest.MonkeyPatch, Path], object] = lambda *_: None) -> str:
         with monkeypatch.context() as patch:
-            patch.setattr(build, "_CPU_FLAGS", str(tmp_path / "flags"))
+            patch.setattr(build, "CPU_FLAGS", str(tmp_path / "flags"))
             patch.setattr(os, "confstr", lambda _: "glibc 2.36")
             with_torch(patch, torch_of(tmp_path))
             change(patch, tmp_path)

@@ -53,7 +53,7 @@ def test_torch_itself_is_asked_if_nothing_else_names_its_capability(
     inside: Embcli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wanted = inside.ok("info").text
-    monkeypatch.setattr(build, "_CPU_FLAGS", str(tmp_path / "none"))
+    monkeypatch.setattr(build, "CPU_FLAGS", str(tmp_path / "none"))
     assert build.cpu_capability() is None
     build.this_build.cache_clear()
     assert inside.ok("info").text == wanted

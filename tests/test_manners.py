@@ -23,11 +23,6 @@ TOY = ("--vocab", "6", "--dim", "3")
 
 
 @pytest.fixture
-def inside() -> Inside:
-    return Inside()
-
-
-@pytest.fixture
 def terminal() -> Inside:
     return Inside(terminal=True)
 

@@ -125,7 +125,7 @@ def test_a_map_is_of_the_whole_matrix(inside: Embcli, option: str) -> None:
 def test_a_long_pass_has_a_bar_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], size: str
 ) -> None:
-    monkeypatch.setattr("embcli.cli.console._PATIENCE", -1.0)
+    monkeypatch.setattr("embcli.cli.console.PATIENCE", -1.0)
     out = tmp_path / "out"
     words = ("weights", "--vocab", size, "--dim", "8", "--no-cache", *more, "-f", "table", "-o", str(out))
     status, raw = shown(*words, TERM="xterm")

@@ -12,14 +12,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from embcli import encodings
 from embcli.atomic import destination
 from embcli.cli import text
-from embcli.cli.output import Output, output
+from embcli.cli.output import output
 from embcli.errors import OutputError
-from embcli.formats import Kind
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import forked, into, read_early, shown
@@ -28,11 +28,6 @@ TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
 TEXT_FORMATS = ("table", "json", "ndjson", "csv", "tsv")
 LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors", "parquet")
-
-
-def to(kind: Kind, form: str | None = None, path: Path | None = None) -> Output:
-    """Return the output of a kind of result."""
-    return output(kind, form, path)
 
 
 def bash(script: str, stdin: str = "", **environment: str) -> Ran:
@@ -154,22 +149,22 @@ def test_a_full_disk_behind_output_is_an_error(inside: Embcli) -> None:
     ],
 )
 def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
-    assert to("embeddings", path=Path(f"out{suffix}")).format == form
-    assert to("embeddings", "tsv", Path(f"out{suffix}")).format == "tsv"
+    assert output("embeddings", None, f"out{suffix}").format == form
+    assert output("embeddings", "tsv", f"out{suffix}").format == "tsv"
 
 
 def test_the_environment_sets_another_default_where_the_result_has_that_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBCLI_FORMAT", "npy")
-    assert to("embeddings").format == "npy"
-    assert to("embeddings", path=Path("out.csv")).format == "csv"
-    assert to("embeddings", "json").format == "json"
-    assert to("list").format == "table"
+    assert output("embeddings").format == "npy"
+    assert output("embeddings", None, "out.csv").format == "csv"
+    assert output("embeddings", "json", None).format == "json"
+    assert output("list").format == "table"
     with pytest.raises(OutputError, match="cannot be written as npy"):
-        to("list", "npy")
-    assert to("embeddings", path=Path("out.unknown")).format == "npy"
-    assert to("list", path=Path("out.unknown")).format == "table"
+        output("list", "npy", None)
+    assert output("embeddings", None, "out.unknown").format == "npy"
+    assert output("list", None, "out.unknown").format == "table"
     monkeypatch.setenv("EMBCLI_FORMAT", "")
-    assert to("embeddings").format == "table"
+    assert output("embeddings").format == "table"
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -244,6 +239,7 @@ def test_a_place_is_refused_before_any_work(
 # --- folders ------------------------------------------------------------------------------------------------------
 
 TOY = ("weights", "--vocab", "6", "--dim", "3", "-f", "projector")
+TOY_ROWS = ("weights", "--vocab", "9", "--dim", "2", "-f", "ndjson")
 FILES = ["metadata.tsv", "projector_config.pbtxt", "vectors.tsv"]
 
 
@@ -275,9 +271,11 @@ def test_output_may_be_a_pipe(tmp_path: Path) -> None:
     assert (ran.status, ran.out, ran.err) == (0, b"5303\n", "")
 
 
-def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(old: Path, long_file: Path) -> None:
-    ran = bash(f"ulimit -f 200; embcli lookup --file {long_file} --window -o {old}")
-    assert (ran.status, ran.out, ran.err) == (2, b"", f"embcli: cannot write to {str(old)!r}: File too large\n")
+@pytest.mark.parametrize("options", ["", "-f projector"])
+def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(old: Path, long_file: Path, options: str) -> None:
+    place = old.with_name("folder") if options else old
+    ran = bash(f"ulimit -f 200; embcli lookup --file {long_file} --window {options} -o {place}")
+    assert (ran.status, ran.out, ran.err) == (2, b"", f"embcli: cannot write to {str(place)!r}: File too large\n")
     assert_as_it_was(old)
 
 
@@ -396,12 +394,16 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 """
 
 
-def peak(*arguments: str) -> int:
+def peak(*arguments: str, stdin: bytes = b"") -> int:
     """Return the peak memory of embcli in bytes; a small process starts it, as a child begins with its parent's."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, *Embcli.command, *arguments], capture_output=True, check=True, timeout=TIMEOUT
-    )
-    return int(done.stdout)
+    command = [sys.executable, "-c", MEASURE, *Embcli.command, *arguments]
+    return int(subprocess.run(command, input=stdin, capture_output=True, check=True, timeout=TIMEOUT).stdout)
+
+
+def test_a_long_text_through_a_pipe_takes_a_few_times_its_size() -> None:
+    text = LONG.encode() * 500
+    assert len(text) > 9e6
+    assert peak("tokenize", "-f", "ids", stdin=text) < 80e6 + 5 * len(text)
 
 
 @pytest.mark.parametrize("form", ["npy", "ndjson"])
@@ -414,3 +416,23 @@ def test_memory_does_not_grow_with_the_output(tmp_path: Path, form: str) -> None
     )
     written = 4 * count * (255 if form == "npy" else 23 * 3)
     assert large - small < written / 8
+
+
+# --- other programs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
+def test_duckdb_reads_the_numbers_of_a_file(inside: Embcli, tmp_path: Path, form: str) -> None:
+    inside.ok("weights", "--vocab", "9", "--dim", "2", "-o", f"{tmp_path}/w.{form}")
+    wanted = [each["vectors"]["token"] for each in map(json.loads, inside.ok(*TOY_ROWS).out.splitlines())]
+    columns = {
+        "ndjson": "vectors.token[1], vectors.token[2]",
+        "parquet": "vector[1], vector[2]",
+        "csv": "columns('^[01]$')",
+    }[form]
+    query = f"select {columns} from '{tmp_path}/w.{form}' order by id"
+    done = subprocess.run(
+        ["duckdb", "-list", "-noheader", "-c", query], capture_output=True, check=True, timeout=TIMEOUT
+    )
+    found = [[float(value) for value in line.split("|")] for line in done.stdout.decode().split()]
+    assert np.float32(found).tolist() == np.float32(wanted).tolist()

@@ -25,7 +25,8 @@ from embcli import formats
 from embcli.errors import Notes, OutputError
 from embcli.records import Array, Names, Piece, Records, listed
 from embcli.writers import write
-from tests.readers import SEPARATED, assert_same_bits, float32, from_csv, from_json, from_ndjson, from_tsv, written
+from tests.oracles import assert_same_bits
+from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
 
 AWKWARD = [
     "",

@@ -13,7 +13,7 @@ from embcli.errors import EmbcliError, Notes
 from embcli.words import in_line, shortened, spelled
 
 Item = TypeVar("Item")
-_PATIENCE = 1.0  # seconds before a bar is shown
+PATIENCE = 1.0  # seconds before a bar is shown
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -65,7 +65,7 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
         for item in items:
             yield item
             done += size(item)
-            if bar is None and time.monotonic() - start > _PATIENCE:
+            if bar is None and time.monotonic() - start > PATIENCE:
                 from rich.console import Console
                 from rich.progress import Progress
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from embcli.errors import PATIENCE, LayerError, Notes, does_not_load, ran_out
 
 NO_TORCH = "none"
-_CPU_FLAGS = "/proc/cpuinfo"
+CPU_FLAGS = "/proc/cpuinfo"
 _X86 = ("x86_64", "AMD64")
 _AVX2, _AVX512 = {"avx2", "fma"}, {"avx512vl", "avx512bw", "avx512dq", "fma"}
 _FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
@@ -107,7 +107,7 @@ def _torch() -> str:
 def _flags() -> bytes:
     """Return the line of the processor's flags, empty if the system is not Linux."""
     try:
-        with open(_CPU_FLAGS, "rb") as lines:
+        with open(CPU_FLAGS, "rb") as lines:
             return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
     except OSError:
         return b""
