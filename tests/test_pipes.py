@@ -17,7 +17,6 @@ import pytest
 
 from embcli import encodings
 from embcli.atomic import destination
-from embcli.cli import text
 from embcli.cli.output import output
 from embcli.errors import OutputError
 from embcli.weights.source import SeededSource
@@ -231,7 +230,7 @@ def test_a_place_is_refused_before_any_work(
     monkeypatch.chdir(tmp_path)
     for name in ("open", "shape"):
         monkeypatch.setattr(SeededSource, name, must_not)
-    monkeypatch.setattr(text, "read", must_not)
+    monkeypatch.setattr("embcli.cli.app.read", must_not)
     assert reason in inside.refused(*verb.split(), *arguments.split())
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "notes.txt"]
 
