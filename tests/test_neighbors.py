@@ -14,6 +14,7 @@ import pytest
 import safetensors.numpy
 from tokenizers import Tokenizer, decoders, models, normalizers
 
+import embcli
 from embcli import encodings
 from embcli.names import Metric
 from embcli.verbs.neighbors import Query, neighbors, queries_of_vectors
@@ -238,7 +239,8 @@ def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(inside: Embcl
         ran = inside("neighbors", *texts, "--from", str(tmp_path))
         hint = f"embcli: the tokenizer itself puts a space before a text: leave out the one in {hinted!r}\n"
         assert (ran.status, ran.err) == (0, hint if hinted else "")
-    inside.ok("neighbors", " Paris", "--dim", "4")
+    for text in (" Paris", "  Paris", " \x00"):
+        assert not [*embcli.seeded(dim=4).neighbors(text).notes]
 
 
 @pytest.mark.parametrize("verb", ["lookup hi --from", "neighbors --ids 5 --from", "audit --fail-on zero", "diff"])

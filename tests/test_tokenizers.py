@@ -14,6 +14,7 @@ import pytest
 import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
+from wcwidth import wcswidth
 
 import embcli
 from embcli import encodings
@@ -107,6 +108,8 @@ def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) 
     """One encoding drops the spaces at the end of a text, the other one adds a token before the next."""
     names = [str(saved("word_pieces")), str(saved("pieces"))]
     result = embcli.tokenizers(["moves  ", "日", "", "you"], names)
+    for part in result.segments():
+        assert part.is_same == all(len(tokens) == 1 for tokens in part.tokens)
     for number, tokens in enumerate(result.tokens):
         found: dict[int, list[bytes]] = {}
         for part in result.segments():
@@ -153,6 +156,9 @@ def test_of_a_long_text_the_page_has_what_is_cut_differently() -> None:
     lines = run.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60").text.splitlines()
     assert [line.split() for line in lines[2:5]] == [["char", "965"], ["gpt2", "iev│able"], ["o200k_base", "ievable"]]
     assert lines[-1] == "Left out: where all agree."
+    for width in range(40, 60):
+        page = run.ok("tokenize", MIXED, "--encoding", ",".join(NAMES), COLUMNS=str(width)).text
+        assert max(map(wcswidth, page.splitlines())) <= width
     lines = run.ok("tokenize", "Every effort moves you. " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
     assert lines[-1] == "Left out: the rest of the text."
     lines = run.ok("tokenize", "Unbelievable! " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()

@@ -59,7 +59,9 @@ def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.nda
     return np.take(table, stored)
 
 
-BFLOAT16 = NumberFormat("bfloat16", np.dtype("<u2"), lambda stored: (stored.astype(np.uint32) << 16).view(np.float32))
+BFLOAT16 = NumberFormat(
+    "bfloat16", np.dtype("<u2"), lambda stored: np.left_shift(stored, 16, dtype=np.uint32).view(np.float32)
+)
 FLOAT8_E4M3 = NumberFormat("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
 FLOAT8_E5M2 = NumberFormat("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
 

@@ -252,7 +252,7 @@ def queries_of_tokens(
     Raises InputError for a sequence without tokens and for IDs that a layer of `rows` rows does not have.
     """
     if encoding is not None:
-        for text in filter(re.compile(" ").match, (*(tokens.texts or ()), *plus, *minus)):
+        for text in filter(re.compile(" (?! )").match, (*(tokens.texts or ()), *plus, *minus)):
             others = encoding.encode(text).tolist()[1:]
             spaced = bool(others) and (encoding.token_bytes(others[0]) or b"").startswith(b" ")
             if spaced and encoding.encode(text[1:]).tolist() == others:
