@@ -42,7 +42,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         notes.add(f"{binary.path.name} is read whole to find its words; this takes a while")
     is_binary = sizes is not None and not _looks_like_text(binary.read(start, _SAMPLE))
     index = _of_binary(binary, start, sizes) if sizes and is_binary else _of_text(binary, start, sizes)
-    numbers = index.starts + index.lengths + 1  # the offsets of the rows
+    numbers, stops = index.starts + index.lengths + 1, np.append(index.starts[1:], index.end)  # of each row
 
     def read_binary(ids: np.ndarray) -> np.ndarray:
         rows = np.empty((len(ids), index.dim), "<f4")
@@ -50,11 +50,13 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         return rows
 
     def read_text(ids: np.ndarray) -> np.ndarray:
-        rows, stops = np.empty((len(ids), index.dim), np.float32), np.append(index.starts[1:], index.end)
+        rows, bounds = np.empty((len(ids), index.dim), np.float32), np.stack([numbers[ids], stops[ids]], 1).tolist()
+        base, end = (int(numbers[ids[0]]), int(stops[ids[-1]])) if len(ids) else (0, 0)
+        near = binary.read(base, end - base) if end - base < LONGEST_LINE else b""  # rows of a block are one read
         with np.errstate(over="ignore"):
-            for place, row in enumerate(ids.tolist()):
-                line = f"line {row + (1 if sizes is None else 2):,}"
-                fields = binary.read(int(numbers[row]), int(stops[row] - numbers[row])).split()
+            for place, (start, stop) in enumerate(bounds):
+                line = f"line {ids[place] + (1 if sizes is None else 2):,}"
+                fields = (near[start - base : stop - base] or binary.read(start, stop - start)).split()
                 if len(fields) != index.dim:
                     raise binary.refused(f"{line} has {len(fields):,} numbers, and others have {index.dim:,}")
                 try:
