@@ -28,7 +28,9 @@ def opened_archive(binary: Binary, otherwise: str = "") -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(binary.file)
     except DAMAGES as error:
-        raise binary.refused(f"it is a damaged archive{otherwise and f', or {otherwise}'} ({error})") from None
+        raise binary.refused(
+            f"it is a damaged archive{otherwise and f', or {otherwise}'} ({str(error)[:200]})"
+        ) from None
 
 
 def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
@@ -107,4 +109,6 @@ def _described(
 
 
 def _damaged(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:
-    return binary.refused(f"its member {shortened(info.filename)} is damaged ({str(error) or 'it ends too early'})")
+    return binary.refused(
+        f"its member {shortened(info.filename)} is damaged ({str(error)[:200] or 'it ends too early'})"
+    )

@@ -98,7 +98,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     except Malformed as error:
         raise binary.refused(str(error)) from None
     except DAMAGES as error:
-        raise binary.refused(f"it is a damaged archive ({error})") from None
+        raise binary.refused(f"it is a damaged archive ({str(error)[:200]})") from None
 
 
 def _without_numbers(tensor: Tensor) -> NoReturn:

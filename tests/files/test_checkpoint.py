@@ -387,8 +387,10 @@ def test_a_decoder_alone_is_no_encoder(tmp_path: Path, model: str) -> None:
     names = ("embed_tokens.weight", "embed_positions.weight")
     tensors = {f"model.decoder.{name}": matrix(50, 7, seed) for seed, name in enumerate(names)}
     tensors |= {f"model.decoder.layernorm_embedding.{end}": matrix()[0] for end in ("weight", "bias")}
-    source = opened(tmp_path, tensors, {"model_type": model, "d_model": 7, "scale_embedding": True})
-    assert source.roles.part == "decoder"
+    config = {"model_type": model, "d_model": 7, "scale_embedding": True}
+    both = opened(tmp_path, {**tensors, "model.encoder.layers.0.fc1.bias": matrix()[0]}, config)
+    source = opened(tmp_path, tensors, config)
+    assert (both.roles.part, source.roles.part) == ("encoder", "decoder")
     recipe = source.recipe
     words = {
         "bart": "token x 2.64575 + position, then LayerNorm",
