@@ -64,16 +64,6 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
         assert_same_bits(np.concatenate([np.empty((0, len(chosen)), np.float32), *pieces]), expected[name])
 
 
-def test_the_books_sum() -> None:
-    result = lookup(of_ids([0]), stub([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]), trace=0)
-    assert everything(result)["input"] == pytest.approx(np.array([[0.6, 0.1, 0.0]]), abs=1e-7)
-    assert TRACED.findall(page_of(result, precision=1)) == [
-        ("0", "0.5", "0.1", "0.6"),
-        ("1", "-0.2", "0.3", "0.1"),
-        ("2", "0.1", "-0.1", "0.0"),
-    ]
-
-
 @pytest.mark.parametrize("dim", [1, 40, 41, 300])
 def test_traced_lines_add_up(dim: int) -> None:
     spec = Seeded(50, dim)
@@ -91,22 +81,6 @@ def test_traced_lines_add_up(dim: int) -> None:
         values = token[49, int(column)], position[1, int(column)], token[49, int(column)] + position[1, int(column)]
         assert terms == [f"{value:.4f}" for value in values]
         assert float(terms[0]) + float(terms[1]) == pytest.approx(float(terms[2]), abs=1.6e-4)  # each is rounded
-
-
-@given(st.lists(st.lists(st.integers(0, 8), max_size=20), max_size=3), st.integers(1, 6))
-def test_windows_begin_at_position_zero_again(ids: list[list[int]], length: int) -> None:
-    spec = Seeded(9, 2, length)
-    token, position = layers_of(spec)
-    found = everything(lookup(of_ids(*ids).window(length), SeededSource(spec)))
-    flat = [(token_id, place % length) for each in ids for place, token_id in enumerate(each)]
-    expected = [token[token_id] + position[place] for token_id, place in flat]
-    assert found["input"].tobytes() == b"".join(row.tobytes() for row in expected)
-
-
-def test_a_matrix_that_no_lookup_has_cannot_be_shown() -> None:
-    with pytest.raises(InputError, match=r"^show 'sum' is not known; choose from token, position, input, hidden$"):
-        lookup(of_ids([0]), stub(np.eye(2), np.eye(2)), show=("token", "sum"))
-    assert lookup(of_ids([0]), stub(np.eye(2), np.eye(2)), show=("input", "token")).shown == ("token", "input")
 
 
 # --- what a source is asked for ---------------------------------------------------------------------------------------
@@ -183,6 +157,7 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
     [
         (("--position", "none", "--show", "position"), "has no rows that --show could name"),
         (("--position", "rotary"), "choose from learned, sinusoidal, none"),
+        (("--show", "token,sum"), "--show 'sum' is not known; choose from token, position, input, hidden"),
         (("--position", "none", "--trace", "0"), "--trace writes out a sum; --position none adds nothing"),
         (("--only", " bird"), "--only ' bird': ID 6512 (' bird') does not occur"),
         (("--only", " the bird"), "ID 6512 (' bird') does not occur"),

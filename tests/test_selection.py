@@ -13,24 +13,14 @@ from embcli.selection import select
 
 @given(st.data(), st.integers(1, 300))
 def test_parts_are_what_numpy_makes_of_them(data: st.DataObject, size: int) -> None:
-    every = np.arange(size)
-    parts, expected = [], []
-    for _ in range(data.draw(st.integers(1, 5))):
-        start = data.draw(st.integers(0, size - 1))
-        stop = data.draw(st.integers(start + 1, size))
-        for part, chosen in data.draw(
-            st.sampled_from(
-                [
-                    [(f"{start}", every[start : start + 1])],
-                    [(f"{start}:{stop}", every[start:stop])],
-                    [(f":{stop}", every[:stop])],
-                    [(f"{start}:", every[start:])],
-                    [(":", every)],
-                ]
-            )
-        ):
-            parts.append(part)
-            expected += chosen.tolist()
+    every, parts, expected = np.arange(size), [], []
+    bounds = st.lists(st.integers(0, size - 1), min_size=2, max_size=2).map(sorted)
+    for start, last in data.draw(st.lists(bounds, min_size=1, max_size=5)):
+        stop = last + 1
+        of = {f"{start}": every[[start]], f"{start}:{stop}": every[start:stop], f":{stop}": every[:stop]}
+        part, chosen = data.draw(st.sampled_from([*of.items(), (f"{start}:", every[start:]), (":", every)]))
+        parts.append(part)
+        expected += chosen.tolist()
     chosen = select(data.draw(st.sampled_from([",", ", ", " , "])).join(parts), size, "row")
     assert chosen.tolist() == expected
     assert chosen.dtype == np.int64
