@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
 
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits
-from tests.test_huggingface import wordpiece
 
 TEXT = "Every effort moves you"
 IDS = [6109, 3626, 6100, 345]
@@ -77,7 +77,9 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
     inside: Embcli, tmp_path: Path
 ) -> None:
     words = ["[UNK]", "every", "effort", "moves", "you"]
-    path = Path(wordpiece(tmp_path / "model", words, np.zeros((5, 2), np.float32)), "model.safetensors")
+    vocabulary = {word: place for place, word in enumerate(words)}
+    Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
+    path = tmp_path / "model.safetensors"
     shapes = {"wte.weight": (5, 2), "h.0.mlp.weight": (3, 4), "lm_head.weight": (5, 2)}
     save_file({name: torch.randn(shape) for name, shape in shapes.items()}, path)
     heads = {}
