@@ -316,6 +316,7 @@ def test_without_a_threshold_the_reason_is_told(tmp_path: Path, matrix: np.ndarr
             "the token matrix itself (tied); config.json names",
         ),
         ({"tie_word_embeddings": False}, "norm", "none in the file; config.json says"),
+        ({"tie_word_embeddings": True, "architectures": ["BertModel"]}, "norm", "none in the file; config.json names"),
     ],
 )
 def test_which_head_was_taken_as_the_token_matrix_is_told(
