@@ -269,18 +269,23 @@ def test_it_is_named_by_its_path_its_folder_or_its_model(
         encodings.get(str(tmp_path))
 
 
+def wordpiece(folder: Path, words: list[str], rows: np.ndarray) -> str:
+    """Make a model of WordPiece in a folder, and return the folder."""
+    folder.mkdir()
+    made = Tokenizer(models.WordPiece({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+    made.save(str(folder / "tokenizer.json"))
+    save_file({"word_embeddings.weight": rows}, folder / "model.safetensors")
+    return str(folder)
+
+
 def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(inside: Embcli, tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).standard_normal((4, 3), np.float32)
-    base, tuned = ["[UNK]", "gas", "##gas", "x"], ["[UNK]", "##gas", "gas", "y", "x"]
-    for name, words, matrix in (("base", base, rows), ("tuned", tuned, rows[[0, 2, 1, 1, 3]])):
-        (tmp_path / name).mkdir()
-        made = Tokenizer(models.WordPiece({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
-        made.save(str(tmp_path / name / "tokenizer.json"))
-        save_file({"word_embeddings.weight": matrix}, tmp_path / name / "model.safetensors")
-    found = from_ndjson(inside("diff", str(tmp_path / "base"), str(tmp_path / "tuned"), "-f", "ndjson").out)
-    assert [(row["token"], row["state"]) for row in found] == [*((token, "equal") for token in base), ("y", "added")]
-    lines = from_ndjson(inside("weights", "--from", str(tmp_path / "base"), "-f", "ndjson").out)
-    assert [row["token"] for row in lines] == base
+    rows, words = np.random.default_rng(0).standard_normal((4, 3), np.float32), ["[UNK]", "gas", "##gas", "x"]
+    base = wordpiece(tmp_path / "base", words, rows)
+    tuned = wordpiece(tmp_path / "tuned", ["[UNK]", "##gas", "gas", "y", "x"], rows[[0, 2, 1, 1, 3]])
+    found = from_ndjson(inside("diff", base, tuned, "-f", "ndjson").out)
+    assert [(row["token"], row["state"]) for row in found] == [*((token, "equal") for token in words), ("y", "added")]
+    lines = from_ndjson(inside("weights", "--from", base, "-f", "ndjson").out)
+    assert [row["token"] for row in lines] == words
 
 
 def test_names_of_tiktoken_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,10 +90,8 @@ class HuggingFaceEncoding(Encoding):
 
     def _in_order(self, ids: list[int]) -> Derivation:
         scores = self._model["vocab"] if self._model["type"] == "Unigram" else ()
-        known = [float(scores[token_id][1]) if token_id < len(scores) else None for token_id in ids]
-        return Derivation.in_order(
-            [Step(self.token_bytes(at) or b"", at, score=score) for at, score in zip(ids, known, strict=True)]
-        )
+        known = {at: float(scores[at][1]) for at in ids if at < len(scores)}
+        return Derivation.in_order([Step(self.token_bytes(at) or b"", at, score=known.get(at)) for at in ids])
 
     @cached_property
     def _model(self) -> dict[str, Any]:
