@@ -60,14 +60,6 @@ def place(name: str, line: int) -> str:
     return f"{FILES[name].relative_to(ROOT)}:{line}"
 
 
-def is_function(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-
-
-def for_the_type_checker(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-
-
 def nodes(node: ast.AST, enter: Callable[[ast.AST], bool] = lambda _: True) -> Iterator[ast.AST]:
     """Yield what is below a node, except what is below nodes that are not to be entered."""
     for child in ast.iter_child_nodes(node):
@@ -97,8 +89,12 @@ def imports(name: str) -> frozenset[str]:
 @cache
 def imports_of_its_own(name: str) -> frozenset[str]:
     """Return what a module imports as it is loaded."""
-    entered = nodes(tree(name), lambda node: not is_function(node) and not for_the_type_checker(node))
-    return frozenset[str]().union(*map(named, entered))
+
+    def is_run(node: ast.AST) -> bool:
+        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        return not later and not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+
+    return frozenset[str]().union(*map(named, nodes(tree(name), is_run)))
 
 
 def reached(start: str, of: Callable[[str], frozenset[str]]) -> set[str]:

@@ -73,15 +73,6 @@ def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
 # --- other packages ---------------------------------------------------------------------------------------------------
 
 
-def breaks(package: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have an import of a package raise OSError, with words that a terminal must not get raw."""
-    (folder / package).mkdir()
-    (folder / package / "__init__.py").write_text("raise OSError('a\\nlibrary is\\x1b[2J broken')")
-    monkeypatch.syspath_prepend(folder)
-    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
-        monkeypatch.delitem(sys.modules, name)
-
-
 @pytest.mark.parametrize(
     ("package", "command", "told"),
     [
@@ -97,7 +88,11 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, command: str, told: str
 ) -> None:
     encodings.get.cache_clear()
-    breaks(package, tmp_path, monkeypatch)
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("raise OSError('a\\nlibrary is\\x1b[2J broken')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     error = Inside().refused(*command.split())

@@ -22,11 +22,6 @@ COLOR = re.compile(r"\x1b\[[0-9;]*m")
 TOY = ("--vocab", "6", "--dim", "3")
 
 
-@pytest.fixture
-def terminal() -> Inside:
-    return Inside(terminal=True)
-
-
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_the_version_has_a_short_name(inside: Inside, option: str) -> None:
     assert inside.ok(option).text == f"embcli {embcli.__version__}\n"
@@ -41,10 +36,10 @@ def test_jsonl_is_ndjson_as_option_variable_and_suffix(inside: Inside, tmp_path:
     assert (tmp_path / "a.jsonl").read_bytes() == wanted
 
 
-def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(inside: Inside, terminal: Inside) -> None:
+def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(inside: Inside) -> None:
     for ids, text in (("6109 3626", "Every effort"), ("198", "\n"), ("15496 198", "Hello\n")):
         assert inside.ok("decode", *ids.split()).text == text
-        assert terminal.ok("decode", *ids.split()).text == text.removesuffix("\n") + "\n"
+        assert Inside(terminal=True).ok("decode", *ids.split()).text == text.removesuffix("\n") + "\n"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +110,7 @@ TOO_MANY = "numbers are too many for a terminal; name a file with -o, or use a p
     ],
 )
 def test_more_than_100_000_numbers_are_refused_on_a_terminal_before_anything_is_drawn(
-    terminal: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, numbers: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, numbers: int
 ) -> None:
     def drawn(*_: object) -> None:
         pytest.fail("something is drawn or kept")
@@ -123,7 +118,7 @@ def test_more_than_100_000_numbers_are_refused_on_a_terminal_before_anything_is_
     monkeypatch.setattr(SeededSource, "open", drawn)
     monkeypatch.setattr(layers, "compare", drawn)
     ids = ",".join(["1"] * 1000)
-    told = terminal.refused(*command.replace("IDS", ids).split(), EMBCLI_CACHE_DIR=str(tmp_path))
+    told = Inside(terminal=True).refused(*command.replace("IDS", ids).split(), EMBCLI_CACHE_DIR=str(tmp_path))
     assert told == f"embcli: {numbers:,} {TOO_MANY}"
     assert not [*tmp_path.iterdir()]
 

@@ -32,7 +32,6 @@ from tests.benchmarks import checkpoints
 TEXT = "Every effort moves you"
 EMBCLI = [sys.executable, "-m", "embcli"]
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
-ROW = "{:27} {:>9} {:>9} {:>7} {:>7} {:>10} {:>9}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,8 @@ def cases(folder: Path) -> list[Case]:
             "lookup 200,019 x 4,096",
             embcli(f"lookup {large}", TEXT),
             plain("lookup", "o200k_base", "4096", TEXT),
-            *(0.25, 2),
+            0.25,
+            2,
         ),
         Case("weights 200,019 x 4,096", embcli(f"weights {large}"), plain("weights", "200019", "4096"), 0.5, 2),
         *of_checkpoints(folder),
@@ -198,15 +198,8 @@ def run(case: Case, runs: int, environment: dict[str, str]) -> str:
     (time_ours, memory_ours), (time_theirs, memory_theirs) = (
         map(statistics.median, zip(*each, strict=True)) for each in (ours, theirs)
     )
-    return ROW.format(
-        case.name,
-        f"{time_ours:.3f}",
-        f"{time_theirs:.3f}",
-        f"{time_ours / time_theirs:.2f}",
-        f"{case.bound:.2f}",
-        f"{memory_ours:,.0f}",
-        f"{memory_theirs:,.0f}",
-    )
+    times = f"{time_ours:9.3f} {time_theirs:9.3f} {time_ours / time_theirs:7.2f} {case.bound:7.2f}"
+    return f"{case.name:27} {times} {memory_ours:10,.0f} {memory_theirs:9,.0f}"
 
 
 def write_text(path: Path, size: int) -> None:
@@ -240,9 +233,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="part of a case's name")
     parser.add_argument("--runs", type=int, help="counted runs of each command")
     chosen = parser.parse_args()
-    print(
-        ROW.format("medians, in turn", "embcli s", "plain s", "ratio", "at most", "embcli MB", "plain MB"), flush=True
-    )
+    print(f"{'medians, in turn':28} embcli s   plain s   ratio at most  embcli MB  plain MB", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "ranks").mkdir()
