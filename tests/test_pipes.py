@@ -129,7 +129,7 @@ SUFFIXES = """.json json|.ndjson ndjson|.jsonl ndjson|.csv csv|.tsv tsv|.npy npy
 .parquet parquet|.txt table|.md markdown|.svg svg|.html html|.CSV csv|x table"""
 
 
-@pytest.mark.parametrize(("suffix", "form"), map(str.split, re.split(r"[|\n]", SUFFIXES)))
+@pytest.mark.parametrize(("suffix", "form"), [each.split() for each in re.split(r"[|\n]", SUFFIXES)])
 def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
     assert output("embeddings", None, f"out{suffix}").format == form
     assert output("embeddings", "tsv", f"out{suffix}").format == "tsv"
