@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, processors
 
 from tests.conftest import Embcli
 from tests.inside import Inside
@@ -262,3 +262,14 @@ def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: P
     assert (info["first_position"], info["guesses"]) == (2, {})
     assert "\nposition 0: row 2 of the position matrix\n" in inside.ok("info", "--from", folder).text
     assert long.endswith("11 tokens are more than the context length of 10: pass --window for several of 10\n")
+
+
+def test_positions_count_the_tokens_that_a_tokenizer_adds(inside: Inside, tmp_path: Path) -> None:
+    folder, rows = roberta(tmp_path)
+    made = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 2, "hi": 4, "<unk>": 3}, unk_token="<unk>"))
+    made.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    made.save(str(tmp_path / "tokenizer.json"))
+    for words, places in (((), [2]), (("--special",), [2, 3, 4])):
+        found = inside("lookup", "hi", "--from", folder, *words, "-f", "json")
+        assert_same_bits(np.array(json.loads(found.out)["matrices"]["position"], np.float32), rows[places])
+        assert ("the model reads <s> before and </s> after a text; --special adds them" in found.err) != bool(words)
