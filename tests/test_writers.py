@@ -284,7 +284,7 @@ def test_a_matrix_of_any_shape_and_type_is_read_back(array: np.ndarray) -> None:
 
 
 def test_tensors_are_aligned_whatever_their_types() -> None:
-    matrices = {"a": np.ones((3, 1), np.float32), "b": np.ones((3, 2), np.int64), "c": np.ones(3, np.uint32)}
+    matrices = {"a": np.ones((3, 1), np.float32), "b": np.ones((3, 2), np.int64), "c": np.ones((3, 2), np.uint32)}
     data = written(Result({"id": np.arange(3)}, matrices).records(), "safetensors")
     (length,) = struct.unpack("<Q", data[:8])
     entries = json.loads(data[8 : 8 + length])
