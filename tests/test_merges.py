@@ -248,3 +248,8 @@ def test_rows() -> None:
 )
 def test_what_has_no_merges_is_refused(words: list[str], reason: str) -> None:
     assert reason in run.refused("tokenize", *words)
+
+
+def test_draw_by_itself_draws_the_merges() -> None:
+    words = "tokenize", "strawberry", "--draw"
+    assert Inside().ok(*words).out == Inside().ok(*words, "--merges").out
