@@ -20,8 +20,6 @@ from embcli.weights.seeded import Seeded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import torch
-
     from embcli.encodings import Encoding
     from embcli.recipe import Recipe
 
@@ -42,38 +40,6 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
     assert found.dtype == expected.dtype == np.float32
     assert found.shape == expected.shape
     assert found.tobytes() == np.ascontiguousarray(expected).tobytes()
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What a plain torch script gives for both ways from IDs to vectors."""
-
-    first: torch.Tensor
-    weight: torch.Tensor
-    embedding: torch.Tensor
-    linear: torch.Tensor
-    embedding_gradient: torch.Tensor
-    linear_gradient: torch.Tensor  # (D, V), as the linear layer has it
-
-
-def live_comparison(ids: list[int], vocabulary_size: int, dim: int = 5, seed: int = 123) -> Compared:
-    """Return what torch gives where nothing but torch is used."""
-    import torch
-    from torch.nn.functional import one_hot
-
-    torch.manual_seed(seed)
-    embedding = torch.nn.Embedding(vocabulary_size, dim)
-    torch.manual_seed(seed)
-    linear = torch.nn.Linear(vocabulary_size, dim, bias=False)
-    first = linear.weight.detach()
-    linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
-    index = torch.tensor(ids, dtype=torch.int64)
-    left, right = embedding(index), linear(one_hot(index, vocabulary_size).float())
-    (left.square().sum() / 2).backward()
-    (right.square().sum() / 2).backward()
-    return Compared(
-        first, embedding.weight.detach(), left.detach(), right.detach(), embedding.weight.grad, linear.weight.grad
-    )
 
 
 # --- what verbs are given ---------------------------------------------------------------------------------------------
