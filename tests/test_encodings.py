@@ -109,6 +109,12 @@ def test_rows_stand_for_tokens_of_a_text_and_where_there_are_as_many(size: int, 
     assert encodings.labels_rows(gpt2, size - 1) is None
 
 
+def test_a_token_with_two_names_spans_the_one_in_the_text() -> None:
+    spans = encodings.get("o200k_harmony").spans("é<|reserved_200018|><|endofprompt|>", True)
+    assert spans is not None
+    assert spans.tolist() == [[0, 1], [1, 20], [20, 35]]
+
+
 WHOLE = gzip.compress(b"IQ== 0\n" * 500, mtime=0)
 DAMAGED = {
     "missing": None,

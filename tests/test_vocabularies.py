@@ -212,6 +212,8 @@ def test_pieces_are_merged_by_their_scores(tmp_path: Path, leads: bool) -> None:
         assert len(spans) == len(ids)
         assert (np.diff(spans[:, 0]) >= 0).all()
         assert not text or (spans[-1, 1] == len(text) and spans[0, 0] == 0)
+        steps = [step for derivation in encoding.derivations(text) for step in derivation.steps]
+        assert [step.score for step in steps] == [SCORES[step.token_id or 0] for step in steps], text
 
 
 def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token(tmp_path: Path) -> None:
