@@ -90,14 +90,9 @@ class Embcli:
 
     def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
         """Run embcli; `stdin` is what is piped in, and environment variables are added to the test's."""
-        done = subprocess.run(
-            [*self.command, *arguments],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            env={**os.environ, **environment},
-            timeout=TIMEOUT,
-            check=False,
-        )
+        data, every = stdin.encode() if isinstance(stdin, str) else stdin, {**os.environ, **environment}
+        command = [*self.command, *arguments]
+        done = subprocess.run(command, input=data, capture_output=True, env=every, timeout=TIMEOUT, check=False)
         return Ran(done.returncode, done.stdout, done.stderr.decode())
 
     def ok(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
