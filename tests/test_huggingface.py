@@ -288,6 +288,12 @@ def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(inside: Embcli
     assert [row["token"] for row in lines] == words
 
 
+def test_a_vocabulary_without_cls_and_sep_adds_nothing_around_a_text(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "hello", "wor", "##ld", "[MASK]"]))
+    model = embcli.seeded(encoding=str(tmp_path / "vocab.txt"), dim=2)
+    assert model.tokenize("Hello world[MASK]", special=True).ids.tolist() == [2, 3, 4, 5]
+
+
 def test_names_of_tiktoken_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("gpt2", "gpt-4"):

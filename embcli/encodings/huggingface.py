@@ -21,6 +21,7 @@ from embcli.words import in_data
 if TYPE_CHECKING:
     import tokenizers
 
+_SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"  # of BERT
 _KINDS = {".txt": "vocab.txt", "vocab.json": "vocab.json with a merges.txt", "": "tokenizer.json"}  # by their ends
 _LAST_ID = (1 << 32) - 1
 # A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
@@ -188,10 +189,16 @@ class HuggingFaceEncoding(Encoding):
 def _made(binary: Binary) -> tokenizers.Tokenizer:
     from tokenizers import BertWordPieceTokenizer, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+    tokenizer: tokenizers.Tokenizer
     if binary.path.suffix == ".txt":
         ids = {word: token_id for token_id, word in enumerate(binary.read_whole(LONGEST).decode().splitlines())}
         lowers = beside(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
-        return Tokenizer.from_str(BertWordPieceTokenizer(ids, lowercase=lowers).to_str())
+        is_whole = ids.keys() >= {"[CLS]", "[SEP]"}  # which the package's class asks for
+        tokenizer = Tokenizer.from_str(BertWordPieceTokenizer(ids if is_whole else None, lowercase=lowers).to_str())
+        if not is_whole:
+            tokenizer.model = models.WordPiece(ids, unk_token="[UNK]")  # noqa: S106 - no password
+            tokenizer.add_special_tokens([token for token in _SPECIAL if token in ids])
+        return tokenizer
     if not binary.path.name.endswith("vocab.json"):
         return Tokenizer.from_buffer(binary.read_whole(LONGEST))
     ids, files = read_object(binary, LONGEST), {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"}
@@ -203,7 +210,7 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
         raise binary.refused(f"{reason}, so it cannot split a text")
     lines = Binary(binary.path.with_name("merges.txt")).read_whole(LONGEST).decode().split("\n")
     merges = [line.partition(" ")[::2] for line in lines if line.strip() and not line.startswith("#version")]
-    tokenizer: tokenizers.Tokenizer = Tokenizer(models.BPE(ids, merges))
+    tokenizer = Tokenizer(models.BPE(ids, merges))
     cut, level = Regex(splittings()[pre].rules[0]), pre_tokenizers.ByteLevel(False, use_regex=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(cut, "isolated"), level])
     tokenizer.decoder = decoders.ByteLevel()
