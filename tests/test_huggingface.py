@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from embcli import encodings, names
+from embcli import encodings, names, seeded
 from embcli.encodings import tiktoken as packaged
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.merging import bytes_of
@@ -290,7 +290,7 @@ def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(inside: Embcli
 
 def test_a_vocabulary_without_cls_and_sep_adds_nothing_around_a_text(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "hello", "wor", "##ld", "[MASK]"]))
-    model = embcli.seeded(encoding=str(tmp_path / "vocab.txt"), dim=2)
+    model = seeded(encoding=str(tmp_path / "vocab.txt"), dim=2)
     assert model.tokenize("Hello world[MASK]", special=True).ids.tolist() == [2, 3, 4, 5]
 
 
