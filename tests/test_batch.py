@@ -180,13 +180,9 @@ def test_what_makes_no_batch_is_refused(arguments: tuple[str, ...], message: str
     assert message in run.refused("batch", *arguments)
 
 
-def test_a_text_is_an_argument_a_file_or_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_a_file_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = "Every effort moves you, and so on. " * 9
-    Path("my book.txt").write_text(text)
-    wanted = run.ok("batch", text, "--dim", "3").out
-    assert wanted == run.ok("batch", "--file", "my book.txt", "--dim", "3").out
-    assert wanted == run.ok("batch", "--dim", "3", stdin=text).out == run.ok("batch", "-", "--dim", "3", stdin=text).out
+    Path("my book.txt").write_text("Every effort moves you, and so on. " * 9)
     told = "'my book.txt' is a file; TEXT is the text itself\nfor its text: embcli batch --file 'my book.txt'\n"
     assert run.refused("batch", "my book.txt") == f"embcli: {told}"
 
