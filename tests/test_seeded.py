@@ -73,7 +73,7 @@ def test_a_few_rows_of_a_huge_layer_take_the_memory_of_a_few_rows() -> None:
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 10**7  # a jump takes most of it
-    assert layer.rows(ids).shape == (4, 1024)
+    assert layer.rows(ids).shape == (4, 4096)
 
 
 # Above the sizes of the buffers that the drawing goes through, with odd shapes: one row wider than a buffer, too.
