@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, Group
+from safetensors.numpy import save_file
 
 import embcli
 from embcli.errors import InputError, LayerError
 from embcli.page import export
+from embcli.positions import JoinedKind
 from embcli.verbs.lookup import Lookup, lookup
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
-from tests.oracles import Stub, StubSource, assert_same_bits, live, of_ids, stub
+from tests.oracles import Stub, StubSource, assert_same_bits, live, normal, of_ids, stub
 
 V, D = 50257, 6
 CAT, DOG = "the cat saw the dog", "the dog saw the cat"
@@ -228,6 +231,25 @@ def test_a_trace_that_is_too_wide_continues_in_further_tables() -> None:
     narrow, wide = (str(result.styled(width=width)).partition("Trace")[2] for width in (40, 200))
     assert sorted(re.findall(r"-?\d+\.\d{4}", narrow)) == sorted(re.findall(r"-?\d+\.\d{4}", wide))
     assert max(map(len, narrow.splitlines())) <= 40
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "model", "said"),
+    [
+        ("sinusoidal", None, None, "even or odd columns"),
+        ("sinusoidal", ",".join(map(str, range(0, 160, 2))), None, "columns"),
+        ("learned", None, None, "columns"),
+        (None, None, "xglm", "columns"),  # its own sinusoids: sines in one half, cosines in the other
+    ],
+)
+def test_a_strip_takes_no_mean_of_sines_and_cosines(
+    tmp_path: Path, kind: JoinedKind | None, columns: str | None, model: str | None, said: str
+) -> None:
+    save_file({"model.embed_tokens.weight": normal(9, 80)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model}))
+    opened = embcli.open(tmp_path) if model else embcli.seeded(vocab=9, dim=160 if columns else 80)
+    page = str(opened.lookup([1, 2], position=kind, columns=columns).styled(heat=True, width=60))
+    assert re.search(rf"each character: the mean of \d {said}", page)
 
 
 def test_no_file_is_read_after_a_page_is_begun() -> None:
