@@ -18,7 +18,7 @@ import numpy as np
 
 from embcli.errors import InputError
 
-_SEEKING = Lock()  # the offset of a descriptor belongs to all threads
+_SEEKING = Lock()  # the offset of a file belongs to all threads
 
 
 class Binary:
@@ -58,23 +58,15 @@ class Binary:
         try:
             for offset, length in zip(offsets, lengths, strict=True):
                 while length:
-                    count = _read_at(self.file.fileno(), target[start : start + length], offset)
+                    with _SEEKING:
+                        self.file.seek(offset)
+                        count = self.file.readinto(target[start : start + length])
                     if not count:
                         size = os.fstat(self.file.fileno()).st_size
                         raise self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
                     start, offset, length = start + count, offset + count, length - count
         except OSError as error:
             raise self.refused(str(error.strerror)) from None
-
-
-def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
-    if hasattr(os, "preadv"):
-        return os.preadv(descriptor, [buffer], offset)
-    with _SEEKING:  # Windows
-        os.lseek(descriptor, offset, os.SEEK_SET)
-        data = os.read(descriptor, len(buffer))
-    buffer[: len(data)] = data
-    return len(data)
 
 
 def refused(path: Path, reason: str, hint: str = "", parameters: tuple[str, ...] = ()) -> InputError:
@@ -171,7 +163,6 @@ def read_header(binary: Binary) -> Header:
 
 
 def _parsed_header(data: bytes) -> Header:
-    """Return the header that bytes begin with; raises Malformed, and struct.error where the bytes end too early."""
     header, reader = Header(), _Reader(data)
     magic, version = reader.numbers("4sI")
     if magic != b"GGUF":

@@ -84,8 +84,13 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
     except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, an unknown user's home
         exists = False
     try:
-        if not exists:
-            path = _of_ollama(name.removeprefix(OLLAMA)) if name.startswith(OLLAMA) else _snapshot(name)
+        if not exists and name.startswith(OLLAMA):
+            model = name.removeprefix(OLLAMA)
+            for folder, manifest in _manifests_of(model):
+                return _blob_of(folder, manifest)
+            found = f"{shortened(model)} not found in {ollama_places()}"
+            raise InputError(f"{found}; embcli never downloads: run ollama pull {model[:80]}")
+        path = path if exists else _snapshot(name)
         return of_folder(path) if path.is_dir() else path
     except OSError as error:
         raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
@@ -102,7 +107,6 @@ def cache_folder() -> Path:
 
 
 def _expanded(path: str) -> Path:
-    """Return a path with the user's home and variables of the environment in it."""
     return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - keeps "~" if there is no home
 
 
@@ -123,9 +127,8 @@ def _snapshot(name: str) -> Path:
     """Return the folder of a model's revision in the cache; without an organisation, of the only model of this name."""
     named = _MODEL.fullmatch(name)
     if named is None:
-        raise InputError(
-            f"{shortened(name)} not found as a file or a folder, and not a name like org/name or name@main"
-        )
+        why = "not found as a file or a folder, and not a name like org/name or name@main"
+        raise InputError(f"{shortened(name)} {why}")
     cache, model = cache_folder(), named["name"]
     folders = [cache / f"models--{model.replace('/', '--')}"]
     if not folders[0].is_dir():
@@ -136,9 +139,8 @@ def _snapshot(name: str) -> Path:
         names = ", ".join(map(_name_of, folders[:6]))
         raise InputError(f"the Hugging Face cache has {len(folders)} models {shortened(model)}: {names}; choose one")
     if Path(model).suffix in _SUFFIXES:
-        raise InputError(
-            f"{shortened(model)} not found as a file, and the Hugging Face cache has no model of this name"
-        )
+        why = "not found as a file, and the Hugging Face cache has no model of this name"
+        raise InputError(f"{shortened(model)} {why}")
     raise InputError(
         f"{shortened(model)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
         f" downloads: run hf download {model}",
@@ -147,10 +149,8 @@ def _snapshot(name: str) -> Path:
 
 
 def _revision(folder: Path, name: str, revision: str) -> Path:
-    """Return the folder of a revision of a model."""
-    commit = revision
-    if (folder / "refs" / revision).is_file():
-        commit = (folder / "refs" / revision).read_text(errors="replace").strip()
+    ref = folder / "refs" / revision
+    commit = ref.read_text(errors="replace").strip() if ref.is_file() else revision
     commits = sorted(path.name for path in folder.glob("snapshots/*") if path.is_dir())
     if _COMMIT.fullmatch(commit):
         matches = [each for each in commits if each.startswith(commit)]
@@ -180,13 +180,6 @@ def ollama_models(notes: Notes) -> Iterator[tuple[str, Path]]:
                     yield f"{OLLAMA}{name}", _blob_of(folder, path)
                 except (InputError, OSError) as error:
                     notes.add(str(error))
-
-
-def _of_ollama(name: str) -> Path:
-    for folder, manifest in _manifests_of(name):
-        return _blob_of(folder, manifest)
-    shown = shortened(name)
-    raise InputError(f"{shown} not found in {ollama_places()}; embcli never downloads: run ollama pull {name[:80]}")
 
 
 def _ollamas_folders() -> list[Path]:
@@ -223,9 +216,9 @@ def _blob_of(folder: Path, path: Path) -> Path:
         return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
     def blob(described: dict[str, Any]) -> Path:
-        digest = _DIGEST.fullmatch(str(described.get("digest")))
-        if digest is None:
-            raise binary.refused(f"its digest {shortened(str(described.get('digest')))} is not sha256 and 64 digits")
+        given = str(described.get("digest"))
+        if (digest := _DIGEST.fullmatch(given)) is None:
+            raise binary.refused(f"its digest {shortened(given)} is not sha256 and 64 digits")
         found = folder / "blobs" / f"sha256-{digest[1]}"
         if not found.is_file():
             raise binary.refused(f"its blob {str(found)!r} is missing")

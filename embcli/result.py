@@ -65,9 +65,8 @@ class Result(ABC):
         records = self.records()
         run, shapes = records.run, [f"{name} {each.shape}" for name, each in records.matrices.items()]
         source = [f"seed {run['seed']}"] if "seed" in run else [str(run["from"])] if "from" in run else []
-        return in_line(
-            f"<embcli {self.verb}: {', '.join([*(shapes or [f'{records.rows:,} {records.unit}']), *source])}>"
-        )
+        told = ", ".join([*(shapes or [f"{records.rows:,} {records.unit}"]), *source])
+        return in_line(f"<embcli {self.verb}: {told}>")
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}  # nothing that is computed of these
@@ -100,19 +99,18 @@ class Result(ABC):
 
     def page(self, format: FormatName) -> bytes:
         """Return the result as a page in one of the formats that are views, as in a file."""
-        from embcli.page import export
+        from embcli.page.export import exported
 
-        width = width_of(self.style.width, format)
-        return export.exported(self.view(), cast("View", format), width, self.style.theme)
+        return exported(self.view(), cast("View", format), width_of(self.style.width, format), self.style.theme)
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")
 
     def _repr_html_(self) -> str:
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
-        from embcli.page import export
+        from embcli.page.export import fragment
 
-        return export.fragment(self.view(), width_of(self.style.width, "html"))
+        return fragment(self.view(), width_of(self.style.width, "html"))
 
     def save(self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched) -> None:
         """Write the result to a file, in the format of its suffix unless another one is named; atomically.
@@ -150,13 +148,11 @@ class Result(ABC):
         """Return a whole matrix by its name. Raises OutputError if there is none of this name."""
         import numpy as np
 
-        records = self.records()
-        if name not in records.matrices:
+        records, done = self.records(), 0
+        if (described := records.matrices.get(name)) is None:
             there = ", ".join(records.matrices) or "none"
             raise OutputError(f"this result has no matrix {name[:40]!r}; there are: {there}")
-        described = records.matrices[name]
         matrix = np.empty(described.shape, described.dtype)
-        done = 0
         for piece in records.pieces((), (name,)):
             matrix[done : done + piece.rows] = piece.matrices[name]
             done += piece.rows
@@ -196,12 +192,11 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
     known = able(kind)
     suffix = file.suffix.lower() if file else ""
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
-    if chosen is None and suffix and not default:
-        sentence = f"output {str(file)!r} has no known extension; format names one of {', '.join(known)}"
-        raise OutputError(sentence, parameters=("output", "format"))
     if chosen is None:
-        chosen = ALIASES.get(default, default)
-        chosen = chosen if chosen in known else "table"
+        if suffix and not default:
+            sentence = f"output {str(file)!r} has no known extension; format names one of {', '.join(known)}"
+            raise OutputError(sentence, parameters=("output", "format"))
+        chosen = default if (default := ALIASES.get(default, default)) in known else "table"
     if chosen not in known:
         raise OutputError(f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}")
     found = FORMATS[chosen]
@@ -221,9 +216,8 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that holds one."""
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
-        raise OutputError(
-            f"this format holds one matrix, not {', '.join(shown)}; choose one with show", parameters=("show",)
-        )
+        what = f"this format holds one matrix, not {', '.join(shown)}"
+        raise OutputError(f"{what}; choose one with show", parameters=("show",))
 
 
 def width_of(width: int | None, format: FormatName) -> int:

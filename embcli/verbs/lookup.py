@@ -13,6 +13,7 @@ import numpy as np
 
 from embcli.binary import shortened
 from embcli.errors import InputError, check_choice
+from embcli.files.numbers import rounded_to
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
-    from embcli.page import Label
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
@@ -175,9 +175,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def _table(self) -> Iterator[RenderableType]:
         """Yield the terms of all tokens, or the matrices that the user chose, below a title."""
-        from embcli.page import Matrix, Values, title, words
+        from embcli.page import Label, Matrix, Values, title, words
+        from embcli.verbs.parts import token_label, token_labels
 
-        rows = Excerpt.ends(_MOST, len(self))
+        tokens, rows = self.tokens, Excerpt.ends(_MOST, len(self))
         index = self.index(rows.places)
         is_sum, is_in_turn = self.shown == self.matrices, self.kind == "sinusoidal" and self.recipe is None
         terms = [term for term in self.terms(index, self.shown) if is_sum or term.name in self.shown]
@@ -188,15 +189,36 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         elif is_sum:
             formula = in_words(tuple(step for step in self.steps if not isinstance(step, AddRow)))
             named = f"Input embeddings = {formula.replace('sinusoidal ', '')} embeddings"
-        yield title(f"{named}: {self._sizes()}")
+        count, sequences = counted(len(tokens), "token"), counted(tokens.sequences, "sequence")
+        size = f"{len(self):,} of {count}" if self.only is not None else f"T = {count}"
+        if tokens.many and self.only is None:
+            is_batch = tokens.sequences and len(tokens) == tokens.sequences * tokens.longest
+            longest = counted(tokens.longest, "token")
+            size = f"B = {sequences}, T = {longest}" if is_batch else f"{sequences}, {count}"
+        yield title(f"{named}: {size}, D = {counted(self.layer.shape[1], 'column')}")
         projected = [term for term in terms if len(self.columns_of(term.name)) != len(self.columns)]
         for part in filter(None, ([term for term in terms if term not in projected], projected)):
             columns = self.columns_of(part[0].name)
             if part is projected:
                 yield words(f"What the first block reads: H = {counted(len(columns), 'column')}")
             values = np.stack([term.values for term in part], axis=1).reshape(-1, len(columns))
+            if len(part) == 1:
+                labels = token_labels(tokens, index)
+            else:
+                names = [f"{term.sign} {term.name}".lstrip() if is_sum else term.name for term in part]
+                numbers = [[""] * len(index) if term.numbers is None else term.numbers.tolist() for term in part]
+                labels = [Label("", names * len(index), "left"), Label("row", [*chain(*zip(*numbers, strict=True))])]
+                first = slice(None, None, len(part))  # the rows with a token
+                if tokens.encoding is not None:
+                    named_tokens: list[bytes | None] = [None] * len(values)
+                    named_tokens[first] = tokens.bytes_of(tokens.ids[index])
+                    labels.insert(0, token_label(named_tokens))
+                if tokens.many:
+                    of_sequences: list[object] = [""] * len(values)
+                    of_sequences[first] = tokens.places(index)[0].tolist()
+                    labels.insert(0, Label("seq", of_sequences))
             yield Matrix(
-                self._labels(index, part, is_sum),
+                labels,
                 [Values(values, apart=in_turn(columns) if is_in_turn else 1)],
                 columns,
                 [len(part) * gap for gap in rows.gaps],
@@ -205,38 +227,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
                 every=self.columns_chosen and part is not projected,
                 rows_left_out=rows.missing("row"),
             )
-
-    def _sizes(self) -> str:
-        tokens, count = self.tokens, counted(len(self.tokens), "token")
-        columns = f"D = {counted(self.layer.shape[1], 'column')}"
-        if self.only is not None:
-            return f"{len(self):,} of {count}, {columns}"
-        if not tokens.many:
-            return f"T = {count}, {columns}"
-        sequences = counted(tokens.sequences, "sequence")
-        if tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
-            return f"B = {sequences}, T = {counted(tokens.longest, 'token')}, {columns}"
-        return f"{sequences}, {count}, {columns}"
-
-    def _labels(self, index: np.ndarray, terms: list[Term], is_sum: bool) -> list[Label]:
-        from embcli.page import Label
-        from embcli.verbs.parts import token_label, token_labels
-
-        if len(terms) == 1:
-            return token_labels(self.tokens, index)
-        names = [f"{term.sign} {term.name}".lstrip() if is_sum else term.name for term in terms]
-        numbers = [[""] * len(index) if term.numbers is None else term.numbers.tolist() for term in terms]
-        first = slice(None, None, len(terms))  # the rows with a token
-        labels = [Label("", names * len(index), "left"), Label("row", [*chain(*zip(*numbers, strict=True))])]
-        if self.tokens.encoding is not None:
-            words: list[bytes | None] = [None] * (len(index) * len(terms))
-            words[first] = self.tokens.bytes_of(self.tokens.ids[index])
-            labels.insert(0, token_label(words))
-        if self.tokens.many:
-            sequences: list[object] = [""] * (len(index) * len(terms))
-            sequences[first] = self.tokens.places(index)[0].tolist()
-            labels.insert(0, Label("seq", sequences))
-        return labels
 
     def _meaning(self) -> Iterator[str]:
         """Yield where the rows come from, unless the title says it."""
@@ -383,17 +373,21 @@ def lookup(
         raise InputError(f"trace {trace} is not a token: {there_are}, counted from 0", parameters=("trace",))
     chosen = select(columns, dim, "column")
     asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids}
-    if has_layer:
-        asked["position"] = np.arange(tokens.longest)
     types = np.array([step.row for step in every if isinstance(step, AddType)], np.int64)
-    if len(types):
-        asked["token_type"] = types
-    layers = source.open(asked)
+    asked |= {"position": np.arange(tokens.longest)} if has_layer else {}
+    layers = source.open(asked | ({"token_type": types} if len(types) else {}))
     if has_layer:
         first = f" + {layers.origin.first_position}" if layers.origin.first_position else ""
         position_source = f"row p{first} of C = {counted(layers['position'].shape[0], 'position')}"
     if recipe is not None:
-        _note_other_ways(source, recipe, tokens, layers.origin.dtypes["token"])
+        dtype, factor = layers.origin.dtypes["token"], np.array([recipe.scale], np.float32)
+        rounded = rounded_to(dtype, factor)
+        is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
+        if is_rounded and dtype.endswith("float16") and rounded != factor:
+            what = f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
+            source.notes.add(what)
+        for token, why in ((token, why) for token, why in recipe.quirks if (tokens.ids == token).any()):
+            source.notes.add(f"ID {token}: {why}")
     has = {"position": kind != NO_POSITIONS, "hidden": "hidden" in (show or ()) or bool(rest)}
     return Lookup(
         tokens=tokens,
@@ -423,10 +417,7 @@ def lookup(
 def _planned(
     source: Source, given: JoinedKind | None, shown: Names
 ) -> tuple[JoinedKind, Recipe | None, tuple[Step, ...]]:
-    """Return the kind of positions that join token rows, the recipe if it is followed, and the steps to the input.
-
-    It is followed unless the user asks for other positions, or for token rows only. Notes tell what is not known.
-    """
+    """Return the kind of positions, the recipe unless the user asks for another sum, and the steps to the input."""
     seeded, notes, is_default = source.origin.is_seeded, source.notes, given in (None, DEFAULT_KIND)
     if shown == ("token",) and is_default:
         return (DEFAULT_KIND, None, (AddPosition(),)) if seeded else (NO_POSITIONS, None, ())
@@ -462,21 +453,6 @@ def _planned(
     if recipe is not None and follows:
         return kind, recipe, recipe.sum
     return kind, None, (*([AddType()] if has_types else []), *([] if kind == NO_POSITIONS else [AddPosition()]))
-
-
-def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, dtype: str) -> None:
-    """Add remarks where the model scales token rows by another number, or treats one of these tokens in its own way."""
-    from embcli.files.numbers import rounded_to
-
-    factor = np.array([recipe.scale], np.float32)
-    rounded = rounded_to(dtype, factor)
-    is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
-    if is_rounded and dtype.endswith("float16") and rounded != factor:
-        what = f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
-        source.notes.add(what)
-    for token, why in recipe.quirks:
-        if (tokens.ids == token).any():
-            source.notes.add(f"ID {token}: {why}")
 
 
 def rows_beside(size: int) -> np.ndarray:

@@ -12,14 +12,7 @@ import numpy as np
 from embcli.binary import shortened
 from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
-from embcli.names import (
-    DEFAULT_CONTEXT_LENGTH,
-    DEFAULT_THETA,
-    PAIRINGS,
-    SHORT_LENGTH,
-    Pairing,
-    __version__,
-)
+from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_THETA, PAIRINGS, SHORT_LENGTH, Pairing, __version__
 from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, Kind, check_options
 from embcli.positions.kind import Matrix, Shown
 from embcli.positions.learned import learned
@@ -227,10 +220,7 @@ def positions(
 
 
 def _chosen(source: Source, kind: Kind | None, context_length: int | None) -> tuple[Kind, str, int, int]:
-    """Return the kind of positions, why it is that of the model if nobody chose it, T, and D.
-
-    Raises InputError for a model that adds no positions, or not of this kind.
-    """
+    """Return the kind of positions, why it is that of the model if nobody chose it, T, and D."""
     seeded, recipe, shape, reason = source.origin.is_seeded, source.recipe, source.shape("position"), ""
     waves = recipe and recipe.position and recipe.position.waves
     if kind is None and recipe is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,6 +15,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, quants
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from embcli.binary import Binary
 from embcli.files import gguf, open_tensors
 from tests.files.made import assert_rows, layer, matrix, written
 
@@ -145,16 +145,10 @@ def test_several_blocks_give_the_same_rows(tmp_path: Path) -> None:
 
 def test_neighbouring_rows_are_one_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_file({"weight": torch.from_numpy(matrix(1000, 64))}, tmp_path / "m.safetensors")
-    found, reads, honest = layer(tmp_path / "m.safetensors", "weight"), [], os.preadv
-    monkeypatch.setattr(os, "preadv", lambda *given: (reads.append(len(given[1][0])), honest(*given))[1])
+    found, reads, honest = layer(tmp_path / "m.safetensors", "weight"), [], Binary.gather
+    monkeypatch.setattr(Binary, "gather", lambda *given: (reads.extend(given[3]), honest(*given))[1])
     found.rows(np.array([700, 5, 4, 6, 4]))
     assert reads == [3 * 256, 256]
-
-
-def test_where_there_is_no_preadv_rows_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "preadv")
-    save_file({"weight": torch.from_numpy(matrix())}, tmp_path / "m.safetensors")
-    assert_rows(layer(tmp_path / "m.safetensors", "weight"), matrix())
 
 
 def test_rows_of_columns_and_of_stored_arrays_are_read_where_they_are(
