@@ -254,7 +254,10 @@ def test_output_may_be_a_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", ["", "-f projector"])
-def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(old: Path, long_file: Path, options: str) -> None:
+def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(
+    inside: Embcli, old: Path, long_file: Path, options: str
+) -> None:
+    inside.ok("lookup", "hi")  # which keeps the layers
     place = old.with_name("folder") if options else old
     ran = bash(f"ulimit -f 200; embcli lookup --file {long_file} --window {options} -o {place}")
     assert (ran.status, ran.out, ran.err) == (2, b"", f"embcli: cannot write to {str(place)!r}: File too large\n")
