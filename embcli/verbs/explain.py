@@ -58,8 +58,7 @@ class Entry:
 class Explanations(Result, verb="explain", content="list"):
     """The entry of one word, or the entries of all words."""
 
-    entries: tuple[Entry, ...]
-    is_list: bool  # whether the page lists the words only
+    entries: tuple[Entry, ...]  # of several, the page lists the words only
 
     def records(self) -> Records:
         return listed(
@@ -78,7 +77,7 @@ class Explanations(Result, verb="explain", content="list"):
 
         from embcli.page import title, words
 
-        if self.is_list:
+        if len(self.entries) > 1:
             for part, group in groupby(self.entries, lambda entry: entry.part):
                 yield title(part).append_text(words(f": {', '.join(each.word for each in group)}", "not bold"))
             return
@@ -107,12 +106,12 @@ def explain(word: str | None = None) -> Explanations:
     'one-hot'
     """
     if word is None:
-        return Explanations(entries(), is_list=True)
+        return Explanations(entries())
     known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
     found = known.get(asked) or known.get(asked.removesuffix("s"))
     words = [known[part] for part in map(_plain, word.split()) if part in known]
     if found or len(words) == 1:
-        return Explanations((found or words[0],), is_list=False)
+        return Explanations((found or words[0],))
     near = dict.fromkeys(entry.word for entry in words)
     near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.6))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"

@@ -81,12 +81,7 @@ class ModelInfo(Result, verb="info", content="list"):
     """A checkpoint and the tensors of it that are listed."""
 
     checkpoint: Checkpoint
-    names: dict[str, str]  # of tensors, and the role of each; empty if unknown
-
-    @property
-    def tensors(self) -> list[tuple[str, Tensor]]:
-        """Role and tensor."""
-        return [(role, self.checkpoint.tensors[name]) for name, role in self.names.items()]
+    tensors: list[tuple[str, Tensor]]  # the role of each, empty if unknown, and the tensor
 
     @cached_property
     def recipe(self) -> str | None:
@@ -171,8 +166,8 @@ def model_info(checkpoint: Checkpoint, tensors: bool = False) -> ModelInfo:
     roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}
     if other is not None:
         roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
-    shown = checkpoint.tensors if tensors else roles
-    return ModelInfo(checkpoint, {name: roles.get(name, "") for name in shown}, notes=checkpoint.notes)
+    shown = [(roles.get(name, ""), checkpoint.tensors[name]) for name in (checkpoint.tensors if tensors else roles)]
+    return ModelInfo(checkpoint, shown, notes=checkpoint.notes)
 
 
 class LocalModel(NamedTuple):

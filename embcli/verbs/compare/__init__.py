@@ -186,7 +186,8 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             else:
                 labels.append(Label("the 1 is at", [f"column {each}" for each in ids.tolist()], "left"))
                 yield ruled(labels, gaps=rows.gaps)
-                yield from _left_out(missing)
+                if missing:
+                    yield words(left_out(missing))
         elif name == "outputs":
             pair = Pair(self.embedding[rows.places], self.linear[rows.places])
             yield self._both(token_labels(tokens, rows.places), pair, rows.gaps, missing, width)
@@ -290,7 +291,8 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
                 tones=["strong" if term == own else "dim" for term in terms],
                 rows_left_out=f"{size - len(terms):,} terms, all of them 0 times a row" if len(terms) < size else "",
             )
-        yield from _left_out(traced.missing("token"))
+        if missing := traced.missing("token"):
+            yield words(left_out(missing))
 
     def _training(self, gradient: Gradient, width: int) -> Iterator[RenderableType]:
         """Yield the gradients and, after a step of training, each row before it, its gradient, and the row after."""
@@ -317,23 +319,21 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         yield self._both(labels, Pair(left, right), rows.gaps if training is None else (), missing, width)
         yield _judgement(gradient.verdict)
         if gradient.verdict.kind == "value":
-            yield words(
-                "Gradients of an ID that occurs several times are summed in another order: they differ by rounding."
-            )
+            order = "Gradients of an ID that occurs several times are summed in another order"
+            yield words(f"{order}: they differ by rounding.")
         elif not gradient.verdict.identical:
             yield words("The outputs differ, and so do their gradients.")
         if training is None:
             counts = "{embedding:,} in the embedding, {linear:,} in the linear layer".format(**gradient.rows)
             yield words(f"Rows with a non-zero gradient: {counts}.")
             return
-        size, absent = training.size, training.size - len(training.before)
-        changed = [f"{moved:,} of {size:,} rows" for moved in training.rows.values()]
+        size, absent = training.size, training.size - count
+        moved = [f"{rows:,} of {size:,} rows" for rows in training.rows.values()]
         yield title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
         yield _judgement(training.verdict)
-        yield words(f"Moved: {changed[0]} in the embedding, {changed[1]} in the linear layer.")
-        yield words(
-            f"{counted(absent, 'row')} of {size:,} {'is' if absent == 1 else 'are'} of tokens that did not occur."
-        )
+        yield words(f"Moved: {moved[0]} in the embedding, {moved[1]} in the linear layer.")
+        are = "is" if absent == 1 else "are"
+        yield words(f"{counted(absent, 'row')} of {size:,} {are} of tokens that did not occur.")
 
     def _costs(self, width: int) -> Iterator[RenderableType]:
         cost = self.cost
@@ -365,10 +365,6 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         saved = f"; computed in {slices:,} slices of tokens to save memory" if slices > 1 else ""
         zeros = zeros if cost["tokens"] else "none"
         yield words(f"linear: {ratio}x the time; {zeros} are multiplications by zero{saved}.")
-
-
-def _left_out(missing: str) -> list[Text]:
-    return [words(left_out(missing))] if missing else []
 
 
 def _judgement(verdict: Verdict) -> Text:

@@ -68,11 +68,7 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
     A row of that matrix has a single 1, so the sums are exact in any order, and slices give the same bits as the whole.
     """
     size = linear.in_features
-    output, done = torch.empty(len(ids), linear.out_features), 0
-    for part in _sliced(ids, size, _SLICE):
-        output[done : done + len(part)] = linear(one_hot(part, size).float())
-        done += len(part)
-    return output
+    return torch.cat([linear(one_hot(part, size).float()) for part in _sliced(ids, size, _SLICE)])
 
 
 def timed(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, list[float]]:
@@ -128,9 +124,7 @@ def _gradient(
         by_row = gradient.T if name == "linear" else gradient
         gradients[name], rows[name] = by_row[chosen].numpy(), int((by_row != 0).any(dim=1).sum())
         if learning_rate is not None:
-            stepped = torch.nn.Parameter(
-                layer.weight.detach().clone()
-            )  # both layers share the weight, which is to stay
+            stepped = torch.nn.Parameter(layer.weight.detach().clone())  # the weight that both layers share is to stay
             stepped.grad = gradient
             torch.optim.SGD([stepped], lr=learning_rate).step()
             new = stepped.detach().T if name == "linear" else stepped.detach()
