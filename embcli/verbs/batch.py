@@ -163,6 +163,7 @@ class Batches(Result, verb="batch", content="batches"):
             labels.append(token_label(self.tokens.bytes_of(ids)))
         gaps = [gap * count for gap in samples.gaps]
         gaps += [place * count + gap for place in range(len(order)) for gap in tokens.gaps]
+        missing = [samples.missing("sample", self.order), tokens.missing("position")]
         return Matrix(
             [*labels, Label("ID", ids)],
             [Values(values, "input")],
@@ -170,9 +171,7 @@ class Batches(Result, verb="batch", content="batches"):
             gaps,
             precision=self.style.precision,
             heat=self.style.heat,
-            rows_left_out=" and ".join(
-                filter(None, [samples.missing("sample", self.order), tokens.missing("position")])
-            ),
+            rows_left_out=" and ".join(filter(None, missing)),
         )
 
 
@@ -223,7 +222,18 @@ def batch(
         raise InputError(problem, parameters=("max_length", "context_length"))
     check_ids(tokens, size)
     chosen = select(columns, dim, "column")
-    order, positions = _drawn(source, samples, batch_size, max_length, shuffle, keep_last)
+    with loading_torch(source.notes):
+        import torch
+        from torch.utils.data import DataLoader
+
+        from embcli.weights.drawing import Stream, global_generator
+    with global_generator():
+        torch.set_rng_state(Stream(source.seeded, "token").state_after())
+        numbers: Any = range(samples)  # a data set of the samples' numbers
+        loader = DataLoader(numbers, batch_size, shuffle, drop_last=not keep_last)
+        iter(loader)  # which consumes a random number
+        order = np.fromiter(loader.sampler, np.int64, samples)
+        position = torch.nn.Embedding(context_length, dim).weight.detach()
     layers = source.open({"token": tokens.ids})
     split: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length, "stride": stride}
     split |= {"shuffle": shuffle, "keep_last": keep_last}
@@ -232,7 +242,7 @@ def batch(
     return Batches(
         tokens=tokens,
         layer=layers["token"],
-        positions=positions,
+        positions=position[:max_length].numpy().copy(),
         order=order[first * batch_size : (count if all else first + 1) * batch_size],
         columns=chosen,
         origin=layers.origin,
@@ -244,26 +254,3 @@ def batch(
         **split,
         notes=source.notes,
     )
-
-
-def _drawn(
-    source: SeededSource, samples: int, batch_size: int, max_length: int, shuffle: bool, keep_last: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return all samples in the order of torch's loader, (N,) int64, and the position rows, (T, D) float32."""
-    with loading_torch(source.notes):
-        import torch
-        from torch.utils.data import DataLoader
-
-        from embcli.weights.drawing import Stream, global_generator
-    with global_generator():
-        torch.set_rng_state(Stream(source.seeded, "token").state_after())
-        loader: DataLoader[int] = DataLoader(
-            range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
-            batch_size=batch_size,
-            shuffle=shuffle,
-            drop_last=not keep_last,
-        )
-        iter(loader)  # which consumes a random number
-        order = np.fromiter(loader.sampler, np.int64, samples)
-        layer = torch.nn.Embedding(*shape_of(source, "position"))
-        return order, layer.weight.detach()[:max_length].numpy().copy()

@@ -69,8 +69,8 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
 
     @property
     def why_no(self) -> str:
-        verdict = self.verdict
-        return "" if verdict.identical else f"{verdict.different:,} of {verdict.values:,} values differ"
+        different = self.verdict.different
+        return f"{different:,} of {self.verdict.values:,} values differ" if different else ""
 
     def records(self) -> Records:
         """Return the comparison as data: a row for each token with both outputs; the rest stands beside the rows."""
