@@ -239,11 +239,7 @@ run = Inside()
     ("config", "names", "said"),
     [
         ({"hidden_size": 7}, BERT_LIKE, "config.json says hidden_size 7; rows of its token matrix have 6 columns"),
-        (
-            {"layer_norm_eps": math.nan},
-            BERT_LIKE,
-            "config.json has 'nan' as layer_norm_eps, which must be a finite",
-        ),
+        ({"layer_norm_eps": math.nan}, BERT_LIKE, "config.json has 'nan' as layer_norm_eps, which must be a finite"),
         ({"layer_norm_eps": -1}, BERT_LIKE, "as layer_norm_eps, which must be a finite number of at least 0"),
         ({"layer_norm_eps": "1e-12"}, BERT_LIKE, "as layer_norm_eps, which must be a finite number"),
         ({"layer_norm_eps": 10**400}, BERT_LIKE, "as layer_norm_eps, which must be a finite number"),
@@ -429,17 +425,21 @@ def test_what_joins_no_positions_is_told(tmp_path: Path) -> None:
 
 
 def test_a_decoder_alone_follows_the_decoder(tmp_path: Path) -> None:
-    alone = {"is_decoder": True, "is_encoder_decoder": False, "scale_embedding": True}
+    told = {"is_decoder": True, "is_encoder_decoder": False}
     names = {"token": "embed_tokens", "positions": "embed_positions"}
     names |= {"gain": "layernorm_embedding.weight", "bias": "layernorm_embedding.bias"}
     for kind, words in (
         ("bart", " x 2.44949 + position, then LayerNorm"),
         ("blenderbot-small", ", then LayerNorm, + position"),
     ):
-        path = str(model(tmp_path, {"model_type": kind, **alone}, names, "model.decoder."))
-        info = json.loads(run.ok("info", "--from", path, "-f", "json").out)["run"]
-        assert (info["recipe"], info["part"]) == (f"token{words}", "decoder")
-        assert embcli.open(path).lookup(IDS).recipe.part is None
+        for config, prefix in ((told, "model."), ({}, "model.decoder.")):
+            config = {"model_type": kind, "scale_embedding": True, **config}
+            path = str(model(tmp_path, config, names, prefix))
+            info = json.loads(run.ok("info", "--from", path, "-f", "json").out)["run"]
+            assert (info["recipe"], info["part"]) == (f"token{words}", "decoder")
+            assert embcli.open(path).lookup(IDS).recipe.part is None
+        both = model(tmp_path, config, {**names, "wide": "/model.encoder.layers.0.fc1"}, prefix)
+        assert embcli.open(both).info().records().run["part"] == "encoder"
 
 
 def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -> None:

@@ -164,10 +164,7 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
         (("--position", "none", "--trace", "0"), "--trace writes out a sum; --position none adds nothing"),
         (("--only", " bird"), "--only ' bird': ID 6512 (' bird') does not occur"),
         (("--only", " the bird"), "ID 6512 (' bird') does not occur"),
-        (
-            ("--only", "262,7"),
-            "--only '262,7': ID 7 ('(') does not occur; embcli tokenize shows which tokens do; digi",
-        ),
+        (("--only", "262,7"), "--only '262,7': ID 7 ('(') does not occur; embcli tokenize shows which tokens do; digi"),
         (("--only", " 262"), "--only ' 262': ID 35404 (' 262') does not occur"),
         (("--only", ""), "--only '' has no tokens"),
         (("--only-ids", "262"), "No such option: --only-ids"),
@@ -216,10 +213,9 @@ Untrained: random rows of seed 123.
 def test_the_whole_page_of_one_token_at_two_positions(kind: str, page: str) -> None:
     layers = live(Seeded(V, 2))
     token = layers["token"][262]
-    rows = {
-        "learned": layers["position"][[0, 4]],
-        "sinusoidal": np.array([[0, 1], [math.sin(4), math.cos(4)]]),
-    }.get(kind, np.zeros((2, 2)))
+    rows = {"learned": layers["position"][[0, 4]], "sinusoidal": np.array([[0, 1], [math.sin(4), math.cos(4)]])}.get(
+        kind, np.zeros((2, 2))
+    )
     values = {"t": token, "p0": rows[0], "p4": rows[1], "i0": token + rows[0], "i4": token + rows[1]}
     written = {name: "  ".join(f"{value:7.4f}" for value in row) for name, row in values.items()}
     found = run.ok("lookup", " the cat saw on the dog", "--only", " the", "--dim", "2", "--position", kind).text

@@ -298,6 +298,8 @@ def test_the_head_is_equal_to_the_token_matrix_or_another(tmp_path: Path, name: 
     other[49, 6] += 1
     assert opened(tmp_path, {"embed_tokens": matrix(), name: other}).head.relation == "other"
     assert opened(tmp_path, {"embed_tokens": matrix(), name: matrix(51, 7)}).head.relation == "other"
+    wide = matrix().astype(np.float64)  # behind the digits of float32
+    assert opened(tmp_path, {"embed_tokens": wide, name: np.nextafter(wide, 9)}).head.relation == "other"
 
 
 def test_of_large_matrices_some_rows_are_compared_and_how_many_is_told(
@@ -307,22 +309,10 @@ def test_of_large_matrices_some_rows_are_compared_and_how_many_is_told(
     assert opened(tmp_path, {"embed_tokens": matrix(), "lm_head": matrix()}).head.rows == 10
 
 
-def test_a_head_that_differs_behind_the_digits_of_float32_is_another(tmp_path: Path) -> None:
-    wide = matrix().astype(np.float64)
-    tensors = {"embed_tokens": wide, "lm_head": np.nextafter(wide, 9)}
-    assert opened(tmp_path, tensors).head.relation == "other"
-
-
 def test_a_head_that_is_the_same_tensor_is_told(tmp_path: Path) -> None:
     weight = torch.from_numpy(matrix())
     torch.save({"wte.weight": weight, "lm_head.weight": weight}, tmp_path / "m.pt")
     assert Checkpoint(str(tmp_path / "m.pt")).head.relation == "same"
-
-
-@pytest.mark.parametrize(("tied", "relation"), [(True, "same"), (False, "none"), (None, "none")])
-def test_where_the_file_has_no_head_config_json_tells(tmp_path: Path, tied: bool | None, relation: str) -> None:
-    source = opened(tmp_path, {"wte": matrix()}, {"tie_word_embeddings": tied})
-    assert (source.head.tensor, source.head.relation) == (None, relation)
 
 
 @pytest.mark.parametrize(
@@ -330,11 +320,7 @@ def test_where_the_file_has_no_head_config_json_tells(tmp_path: Path, tied: bool
     [
         ({"architectures": ["GPT2LMHeadModel"]}, "same", "config.json names 'GPT2LMHeadModel' and no head of its own"),
         ({"architectures": ["BertModel", "Gemma3ForCausalLM"]}, "same", "config.json names 'Gemma3ForCausalLM' and no"),
-        (
-            {"architectures": ["GPT2LMHeadModel"], "tie_word_embeddings": False},
-            "none",
-            "that it is a separate matrix",
-        ),
+        ({"architectures": ["GPT2LMHeadModel"], "tie_word_embeddings": False}, "none", "that it is a separate matrix"),
         ({"architectures": ["BertModel"], "tie_word_embeddings": True}, "none", "names 'BertModel', which has none"),
         ({"architectures": ["T5EncoderModel"]}, "none", "names 'T5EncoderModel', which has none"),
         ({"architectures": ["BertForTokenClassification"]}, "none", "which has none"),
@@ -342,6 +328,9 @@ def test_where_the_file_has_no_head_config_json_tells(tmp_path: Path, tied: bool
         ({"architectures": ["VisionEncoderDecoderModel"]}, "none", ""),
         ({"architectures": "GPT2LMHeadModel"}, "none", ""),
         ({"architectures": [None]}, "none", ""),
+        ({"tie_word_embeddings": True}, "same", "config.json says so"),
+        ({"tie_word_embeddings": False}, "none", "that it is a separate matrix"),
+        ({"tie_word_embeddings": None}, "none", ""),
     ],
 )
 def test_a_model_with_a_head_that_is_in_no_file_is_taken_as_tied(
@@ -380,24 +369,6 @@ def test_the_head_of_rembert_has_columns_of_its_own(tmp_path: Path) -> None:
     head = opened(tmp_path, tensors, {"model_type": "rembert", "tie_word_embeddings": False}).head
     assert (head.relation, head.tensor and head.tensor.shape) == ("other", (50, 7))
     assert opened(tmp_path, tensors, {"model_type": "albert"}).head.tensor is None
-
-
-@pytest.mark.parametrize("model", ["bart", "blenderbot-small"])
-def test_a_decoder_alone_is_no_encoder(tmp_path: Path, model: str) -> None:
-    names = ("embed_tokens.weight", "embed_positions.weight")
-    tensors = {f"model.decoder.{name}": matrix(50, 7, seed) for seed, name in enumerate(names)}
-    tensors |= {f"model.decoder.layernorm_embedding.{end}": matrix()[0] for end in ("weight", "bias")}
-    config = {"model_type": model, "d_model": 7, "scale_embedding": True}
-    both = opened(tmp_path, {**tensors, "model.encoder.layers.0.fc1.bias": matrix()[0]}, config)
-    source = opened(tmp_path, tensors, config)
-    assert (both.roles.part, source.roles.part) == ("encoder", "decoder")
-    recipe = source.recipe
-    words = {
-        "bart": "token x 2.64575 + position, then LayerNorm",
-        "blenderbot-small": "token, then LayerNorm, + position",
-    }
-    assert recipe is not None
-    assert recipe.words == words[model]
 
 
 def test_no_heavy_module_is_loaded_on_the_way_to_rows(tmp_path: Path) -> None:

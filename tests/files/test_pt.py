@@ -231,10 +231,7 @@ LIES: dict[str, tuple[Callable[[bytes, int, int], bytes], str]] = {  # about sto
         "its storage '0' claims 24 bytes",
     ),
     "encrypted": (lambda data, _, at: data[: at + 8] + b"\1" + data[at + 9 :], "torch.save does not write"),
-    "there twice": (
-        lambda data, _, at: data[: at + 46] + b"m/version" + data[at + 55 :],
-        "torch.save does not write",
-    ),
+    "there twice": (lambda data, _, at: data[: at + 46] + b"m/version" + data[at + 55 :], "torch.save does not write"),
 }
 
 
