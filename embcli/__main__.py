@@ -27,11 +27,12 @@ def run() -> NoReturn:
     warnings.simplefilter("ignore", RuntimeWarning)
     try:
         _handle(signal.SIG_DFL, _end_at_once)
-        from embcli.cli import app  # noqa: F401 - the longest import
+        from embcli.cli import app, console  # noqa: F401 - the longest import
 
         _handle(_end_at_once, _end)
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.stdout = sys.stdout and console.explained(sys.stdout)
         status = main()
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 2
@@ -42,7 +43,7 @@ def run() -> NoReturn:
             sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            with suppress(OSError):
+            with suppress(OSError, EmbcliError):
                 stream.flush()
     os._exit(status)
 
@@ -72,8 +73,7 @@ def main() -> int:
         elif ran_out(error):
             say("memory ran out; choose fewer rows, or smaller layers")
         elif isinstance(error, OSError) and error.errno is not None:
-            place = "write to standard output" if error.filename is None else f"open {error.filename!r}"
-            say(f"cannot {place}: {error.strerror}")
+            say(f"cannot {'go on' if error.filename is None else f'open {error.filename!r}'}: {error.strerror}")
         else:
             raise
         status = 2

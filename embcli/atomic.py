@@ -77,15 +77,14 @@ def refuse_unwritable(path: Path, names: tuple[str, ...] = ()) -> None:
 
 
 @contextmanager
-def explaining_failure(path: Path | None) -> Iterator[None]:
-    """Raise OutputError if the system cannot write to a destination; None is standard output."""
+def explaining_failure(path: Path) -> Iterator[None]:
+    """Raise OutputError if the system cannot write to a destination."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        place = "standard output" if path is None else repr(str(path))
-        raise OutputError(f"cannot write to {place}: {error.strerror or error}") from None
+        raise OutputError(f"cannot write to {str(path)!r}: {error.strerror or error}") from None
 
 
 def _writable_mode(path: Path) -> int | None:

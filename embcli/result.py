@@ -120,8 +120,7 @@ class Result(ABC):
         """
         from embcli import writers
 
-        file = Path(path)
-        chosen = chosen_format(self.content, format, file)
+        chosen, file = chosen_format(self.content, format, path), Path(path)
         if chosen in VIEWS:
             content = self.page(chosen)
             with explaining_failure(file), destination(file) as place:
@@ -183,13 +182,14 @@ class MatrixOf:
             raise AttributeError(str(error)) from None
 
 
-def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str = "") -> FormatName:
+def chosen_format(kind: Kind, format: str | None, path: str | Path | None, default: str = "") -> FormatName:
     """Return the format to write: as named, else by the suffix of the file, else the default if it can hold the result.
 
     Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
     suffix without a default, and for a file that obviously cannot be written.
     """
     known = able(kind)
+    file = None if path is None else Path(path)
     suffix = file.suffix.lower() if file else ""
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
     if chosen is None:
@@ -206,6 +206,8 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
         except Exception as error:  # a package that is there can fail to load in any way
             raise OutputError(lacks(chosen, found.extra[1], error)) from None
     if file is not None:
+        if str(path).endswith("/") and not found.folder:
+            raise OutputError(f"{path!r} names a folder, and {chosen} is one file")
         try:
             refuse_unwritable(file, found.folder)
         except ValueError as error:  # a NUL, or half of a surrogate pair

@@ -235,3 +235,9 @@ def test_a_form_that_a_result_does_not_have_is_refused_with_those_it_has(embcli:
 def test_a_format_with_room_for_one_matrix_refuses_two(embcli: Embcli, form: str) -> None:
     message = embcli.refused("lookup", "hi", "--show", "token,position", "-f", form)
     assert "holds one matrix, not token, position; choose one with --show" in message
+
+
+def test_a_name_of_a_folder_is_refused_for_a_file(tmp_path: Path) -> None:
+    with pytest.raises(package.OutputError, match="names a folder, and csv is one file"):
+        package.seeded(vocab=6, dim=3).weights().save(f"{tmp_path}/x.csv/")
+    assert not [*tmp_path.iterdir()]

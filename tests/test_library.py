@@ -24,7 +24,7 @@ from rich.console import Console
 import embcli
 from embcli import formats
 from embcli.cli import app
-from embcli.cli.output import suggestions
+from embcli.cli.console import suggestions
 from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.result import Result

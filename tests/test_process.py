@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import subprocess
@@ -80,11 +81,12 @@ run()
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 0, ""),
         (EmbcliError("what is wrong", "what would be right"), 2, "embcli: what is wrong\nwhat would be right\n"),
+        (OSError(errno.EIO, "Input/output error"), 2, "embcli: cannot go on: Input/output error\n"),
         (EmbcliError("a\nb\x1b[2J"), 2, "embcli: a\\nb\\u001b[2J\n"),
     ],
     ids=ascii,
 )
-@pytest.mark.parametrize("where", ["embcli.encodings.get", "embcli.cli.app.run"])
+@pytest.mark.parametrize("where", ["embcli.encodings.get", "embcli.cli.app.run", "embcli.writers.write"])
 def test_what_ends_a_command_has_its_status_and_its_words(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, where: str, raised: BaseException, status: int, told: str
 ) -> None:
@@ -92,7 +94,7 @@ def test_what_ends_a_command_has_its_status_and_its_words(
         raise raised
 
     monkeypatch.setattr(where, ends)
-    ran = inside("tokenize", "hi")
+    ran = inside("tokenize", "hi", "-f", "csv")
     assert (ran.status, ran.out, ran.err) == (status, b"", told)
 
 

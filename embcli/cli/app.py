@@ -7,9 +7,8 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,12 +17,12 @@ from embcli.cli import options as o
 from embcli.cli.completion import PROGRAM, install, script
 from embcli.cli.console import PrintedNotes
 from embcli.cli.input import kind_and_path, kind_named, one_path, opened, read, read_ids
-from embcli.cli.output import Output
-from embcli.cli.output import output as output_for
 from embcli.errors import InputError
 from embcli.formats import VIEWS, Kind, able
 from embcli.names import __version__
-from embcli.selection import select
+
+if TYPE_CHECKING:
+    from embcli.cli.output import Output
 
 Function = Callable[..., Any]
 _COMMANDS: dict[str, tuple[Function, dict[str, Any]]] = {}  # functions, and settings for Typer
@@ -71,6 +70,8 @@ def run(words: Sequence[str], **settings: object) -> object:
         if is_there or re.search(r"[./][\w-]+$", first):
             hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
             raise InputError(f"{first[:60]!r} is {'a file, ' if is_there else ''}not a command", hint)
+        from difflib import get_close_matches
+
         if not get_close_matches(first, _COMMANDS):
             text = shlex.quote(" ".join(words)[:60])
             raise InputError(f"{first[:60]!r} is not a command", f"For a text: embcli tokenize {text}; embcli --help")
@@ -86,6 +87,13 @@ def run(words: Sequence[str], **settings: object) -> object:
 def complete(words: Sequence[str]) -> object:
     """Answer a completion script; `words` are those typed so far after `embcli`."""
     return command_line([*words, ""])(prog_name=PROGRAM)
+
+
+def output_for(kind: Kind, *page: Any, **limits: Any) -> Output:
+    """Return the output for a kind of result; completion, which has none, imports nothing for it."""
+    from embcli.cli.output import output
+
+    return output(kind, *page, **limits)
 
 
 _Shell = Annotated[names.Shell | None, typer.Option(metavar="SHELL", help="Print the completion script for a shell.")]
@@ -171,6 +179,8 @@ def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output
 
     Byte for byte. Without IDS, IDs are read from standard input.
     """
+    from embcli.cli.output import Output
+
     text = opened(encoding=encoding).decode_bytes(read_ids(" ".join(ids) if ids else None))
     Output(path=None if output in (None, "-") else Path(output)).write_bytes(text, "text")
 
@@ -238,6 +248,8 @@ def batch(
 
 
 def _count(spec: str | None, size: int, what: str) -> int:
+    from embcli.selection import select
+
     return size if spec is None else len(select(spec, size, what))
 
 

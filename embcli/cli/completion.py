@@ -7,7 +7,6 @@ from typing import get_args
 
 from typer import completion
 
-from embcli.atomic import destination, explaining_failure
 from embcli.errors import InputError, OutputError
 from embcli.names import Shell
 
@@ -50,6 +49,8 @@ def script(shell: str) -> str:
 
 def install(shell: str) -> str:
     """Install the script for a shell, and return what to tell; raises OutputError if that fails."""
+    from embcli.atomic import destination, explaining_failure
+
     if shell not in _PLACES:
         hint = f"embcli --show-completion {shell} prints the script: add it to the file that $PROFILE names"
         raise OutputError(f"completion for {shell} is not installed by embcli", hint)

@@ -1,24 +1,53 @@
 """The terminal: errors, notes and a progress bar on standard error, and what is typed on standard input."""
 
+import io
 import os
+import re
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TextIO, TypeVar
+from contextvars import ContextVar
+from typing import Any, TextIO, TypeVar
 
 from embcli.cli.options import flag_of
-from embcli.errors import EmbcliError, Notes
+from embcli.errors import EmbcliError, Notes, OutputError
 from embcli.words import in_line, shortened, spelled
 
 Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds before a bar is shown
+SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
+_LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
+_MORE = {  # by verb: options for what a page leaves out, and a format that has everything
+    "batch": {"column": "--columns picks columns", "": "-f npy -o FILE has all"},
+    "compare": {"Not shown": "--show NAMES picks steps"},
+    "lookup": {"column": "--columns picks columns", "": "-f npy has all"},
+    "merges": {"": "-f ndjson has all"},
+    "neighbors": {"": "-f ndjson has all"},
+    "positions": {"row": "--rows picks rows", "column": "--columns picks columns", "": "-f npy has all"},
+    "tokenize": {"": "-f tsv has all"},
+    "tokenizers": {"": "-f ndjson has all"},
+    "weights": {"row": "--rows picks rows", "column": "--columns picks columns", "": "-f npy has all"},
+    "audit": {"": "-k N shows more"},
+    "diff": {"": "-k N shows more"},
+}
 
 
 def is_terminal(stream: TextIO | None) -> bool:
     """Return whether a standard stream is a terminal; it is None if it was closed."""
     return stream is not None and stream.isatty()
+
+
+def terminal_size() -> tuple[int, int]:
+    """Return the columns and lines of standard output, or of the environment."""
+    from embcli.result import number_in
+
+    columns, lines = 80, 24  # of a terminal of unknown size
+    with suppress(OSError, ValueError):
+        size = os.get_terminal_size(sys.stdout.fileno())
+        columns, lines = size.columns or columns, size.lines or lines
+    return number_in("COLUMNS") or min(columns, _LARGEST), number_in("LINES") or min(lines, _LARGEST)
 
 
 def say(*lines: str) -> None:
@@ -74,3 +103,39 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
                 task = bar.add_task("", total=total, completed=done)
             if bar is not None:
                 bar.update(task, completed=done, refresh=True)
+
+
+def suggestions(verb: str, page: str) -> str:
+    """Return a sentence about options that a page makes useful; empty if there are none.
+
+    >>> suggestions("weights", "Left out: columns 4 to 253 (250 of 256).")
+    '--columns picks columns; -f npy has all.'
+    """
+    page = re.sub("\x1b\\[[0-9;]*m", "", page)
+    omitted = " ".join(re.findall(r"^ *((?:Left out|Not shown)[^.]*)", page, re.MULTILINE))
+    found = [words for what, words in _MORE.get(verb, {}).items() if omitted and what in omitted]
+    if "\nA guess: " in page:
+        found.append("--tensor or --encoding name others")
+    if "\nUntrained: " in page:
+        found.append("lookup --from MODEL reads a real model" if verb == "batch" else "--from MODEL reads a real model")
+    if verb in ("audit", "diff"):
+        found.append(f"embcli explain {verb} explains the words")
+    return f"{'; '.join(found)}." if found else ""
+
+
+class _StandardOutput(io.FileIO):
+    """What is written here fails in words of its own, as an OSError without a name may come from anywhere."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def explained(stream: TextIO) -> TextIO:
+    """Return the same standard output, whose failures are errors that say so."""
+    buffered = io.BufferedWriter(_StandardOutput(stream.fileno(), "wb", closefd=False))
+    return io.TextIOWrapper(buffered, stream.encoding, stream.errors, line_buffering=stream.isatty())

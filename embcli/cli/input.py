@@ -8,7 +8,6 @@ import shlex
 import stat
 import sys
 from contextlib import nullcontext, suppress
-from difflib import get_close_matches
 from io import UnsupportedOperation
 from itertools import islice
 from pathlib import Path
@@ -19,13 +18,13 @@ from embcli.cli.options import flag_of
 from embcli.errors import InputError
 from embcli.names import DEFAULT_ENCODING
 from embcli.positions import KINDS
-from embcli.text import Sequences, lines_of, lines_of_ids, parse_ids
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
 
     from embcli.model import Model
+    from embcli.text import Sequences
 
 _PIECE = 1 << 20  # bytes
 _MOST, _MOST_OF_A_DEVICE = 2 * 10**9, 10**7  # bytes; a device and a pipe may have no end, as /dev/zero has none
@@ -72,6 +71,8 @@ def kind_named(value: str | None) -> Any:
 
 def kind_and_path(first: str | None, second: str | None, kind: str | None) -> tuple[Any, str | None]:
     """Return the kind of positions and the model that two arguments and --kind name; the first may be either."""
+    from difflib import get_close_matches
+
     kind, named = kind_named(kind), kind_named(first)
     if named is None or (named in KINDS and kind in (None, named)):
         return named or kind, second
@@ -94,6 +95,8 @@ def read(
     `lines` makes each line a sequence, without its line end. The example, which begins with the verb, says what could
     be given. A text that looks like IDs or is the name of a file is read as text, with a note.
     """
+    from embcli.text import Sequences, lines_of, lines_of_ids, parse_ids
+
     verb = " ".join(example.split()[:2])
     used = [name for name, value in {"TEXT": text, "--file": file, "--ids": ids}.items() if value is not None]
     if len(used) > 1:
@@ -123,6 +126,8 @@ def read_ids(ids: str | None = None) -> np.ndarray:
     """Read IDs, (T,) int64; without any (or for -) from standard input. Raises InputError for anything else."""
     if option := re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or ""):
         raise InputError(f"there is no option {option[1]}", "Try 'embcli decode --help' for help.")
+    from embcli.text import parse_ids
+
     example = "embcli decode 6109 3626 6100 345"
     return parse_ids(_content(None, "IDS", example, "embcli decode") if ids in (None, "-") else ids)
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import io
 import math
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
-from embcli.cli.console import is_terminal, say, watched
+from embcli.cli.console import SUGGESTING, is_terminal, say, suggestions, terminal_size, watched
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
 from embcli.names import Color, Theme
-from embcli.result import Result, Style, chosen_format, number_in, refuse_many, width_of
+from embcli.result import Result, Style, chosen_format, refuse_many, width_of
 from embcli.words import printable
 
 if TYPE_CHECKING:
@@ -28,23 +26,8 @@ if TYPE_CHECKING:
     from embcli.formats import View
 
 Content = Literal["page", "text", "binary"]
-SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
-_LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
-_MORE = {  # by verb: options for what a page leaves out, and a format that has everything
-    "batch": {"column": "--columns picks columns", "": "-f npy -o FILE has all"},
-    "compare": {"Not shown": "--show NAMES picks steps"},
-    "lookup": {"column": "--columns picks columns", "": "-f npy has all"},
-    "merges": {"": "-f ndjson has all"},
-    "neighbors": {"": "-f ndjson has all"},
-    "positions": {"row": "--rows picks rows", "column": "--columns picks columns", "": "-f npy has all"},
-    "tokenize": {"": "-f tsv has all"},
-    "tokenizers": {"": "-f ndjson has all"},
-    "weights": {"row": "--rows picks rows", "column": "--columns picks columns", "": "-f npy has all"},
-    "audit": {"": "-k N shows more"},
-    "diff": {"": "-k N shows more"},
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +47,8 @@ class Output:
             if self.format == "table" and self.path is None and SUGGESTING.get() and not self.style.bare:
                 from rich.text import Text
 
-                plain = re.sub("\x1b\\[[0-9;]*m", "", content.decode(errors="replace"))
-                content += self._drawn(Text(line, "dim")) if (line := suggestions(result.verb, plain)) else b""
+                line = suggestions(result.verb, content.decode(errors="replace"))
+                content += self._drawn(Text(line, "dim")) if line else b""
             self.write_bytes(content, "page")
         elif self.path is not None and FORMATS[self.format].folder:
             result.save(self.path, self.format, watch=watched)
@@ -98,13 +81,9 @@ class Output:
             return export.exported(page, cast("View", self.format), width, self.style.theme, color)
         if not self._on_a_terminal:
             return export.text(page, width, None, color).encode("utf-8", "backslashreplace")
-        columns, lines = 80, 24  # of a terminal of unknown size
-        with suppress(OSError, ValueError):
-            size = os.get_terminal_size(sys.stdout.fileno())
-            columns, lines = size.columns or columns, size.lines or lines
-        columns = self.style.width or number_in("COLUMNS") or min(columns, _LARGEST)
-        lines = (number_in("LINES") or min(lines, _LARGEST)) - SUGGESTING.get()
-        return export.text(page, columns, lines, color).encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+        columns, lines = terminal_size()
+        text = export.text(page, self.style.width or columns, lines - SUGGESTING.get(), color)
+        return text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 
     def _write_data(self, result: Result) -> None:
         from embcli import writers
@@ -138,7 +117,7 @@ class Output:
     @contextmanager
     def _open(self, kind: Content) -> Iterator[BinaryIO]:
         """Open the destination. A terminal gets text at once, with control characters escaped, and no binary data."""
-        with explaining_failure(self.path), _standard_output() if self.path is None else destination(self.path) as file:
+        with _opened(self.path) as file:
             if kind == "page" or not file.isatty():
                 yield file
             elif kind == "binary":
@@ -175,7 +154,7 @@ def output(
     default = os.environ.get("EMBCLI_FORMAT") or ""
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
-    chosen = chosen_format(kind, format, file, default)
+    chosen = chosen_format(kind, format, None if file is None else path, default)
     given = {
         "--width": width is not None,
         "--heat": heat,
@@ -188,8 +167,6 @@ def output(
         if chosen not in formats:
             example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
-    if path is not None and path.endswith("/") and not FORMATS[chosen].folder:
-        raise OutputError(f"{path!r} names a folder, and {chosen} is one file")
     refuse_many(show, chosen)
     if file is None and FORMATS[chosen].folder:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
@@ -206,25 +183,12 @@ def output(
 
 
 @contextmanager
-def _standard_output() -> Iterator[BinaryIO]:
-    if sys.stdout is None:
+def _opened(path: Path | None) -> Iterator[BinaryIO]:
+    if path is not None:
+        with explaining_failure(path), destination(path) as file:
+            yield file
+    elif sys.stdout is None:
         raise OutputError("standard output is closed; open it, or name a file with --output")
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
-
-
-def suggestions(verb: str, page: str) -> str:
-    """Return a sentence about options that a page makes useful; empty if there are none.
-
-    >>> suggestions("weights", "Left out: columns 4 to 253 (250 of 256).")
-    '--columns picks columns; -f npy has all.'
-    """
-    omitted = " ".join(re.findall(r"^ *((?:Left out|Not shown)[^.]*)", page, re.MULTILINE))
-    found = [words for what, words in _MORE.get(verb, {}).items() if omitted and what in omitted]
-    if "\nA guess: " in page:
-        found.append("--tensor or --encoding name others")
-    if "\nUntrained: " in page:
-        found.append("lookup --from MODEL reads a real model" if verb == "batch" else "--from MODEL reads a real model")
-    if verb in ("audit", "diff"):
-        found.append(f"embcli explain {verb} explains the words")
-    return f"{'; '.join(found)}." if found else ""
+    else:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
