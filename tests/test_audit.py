@@ -26,11 +26,6 @@ UNUSED = np.arange(USED, TOKENS + PADDING)
 PLANTED = {"zero": [5], "non-finite": [7, 9], "equal": [(20, 30, 40), (21, 31)], "candidates": {50, 51, 52}}
 
 
-@pytest.fixture
-def inside() -> Inside:
-    return Inside()
-
-
 def vectors(rows: int, dim: int = DIM, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
 

@@ -42,6 +42,10 @@ def adversarial() -> Iterator[tuple[str, np.ndarray]]:
     yield "one column", normal(50, 1)
     yield "one row", normal(1, 7)
     yield "equal rows", np.repeat(normal(20, 9), 11, axis=0)
+    yield (
+        "equal rows far apart",
+        np.concatenate([normal(40, 777, 3), *[normal(1, 777)] * 30, normal(3, 777, 4), normal(1, 777)]),
+    )
     yield "all equal", np.ones((70, 5), np.float32)
     near = np.tile(normal(1, 64), (300, 1))
     near.view(np.uint32)[...] += np.random.default_rng(1).integers(0, 3, near.shape, np.uint32)
@@ -159,13 +163,3 @@ def test_rows_that_are_chosen_are_the_only_answers(metric: Metric) -> None:
     others = tuple({*range(900)} - {*among.tolist()})
     assert found.rankings[0].ids.tolist() == first(reference(matrix, query, metric), metric, 4, others)
     assert (found.searched, found.not_finite.tolist()) == (203, [11])
-
-
-def test_equal_rows_have_equal_scores_wherever_they_are() -> None:
-    row = normal(1, 777)
-    matrix = np.concatenate([normal(100, 777, 3), np.repeat(row, 30, axis=0), normal(3, 777, 4), row])
-    query = row[0].astype(np.float64) + normal(1, 777, 9)[0] * 0.01
-    for metric in METRICS:
-        answer = nearest(Blocks(matrix), [query], 31, metric).rankings[0]
-        assert answer.ids.tolist() == [*range(100, 130), 133]
-        assert len({*answer.scores.tolist()}) == 1

@@ -19,7 +19,7 @@ from embcli.page import export
 from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
-from tests.readers import from_csv, from_json, from_ndjson, from_tsv, written
+from tests.readers import from_ndjson, written
 from tests.test_huggingface import MADE
 from tests.test_tokens import GPT2, HARMONY, named, of_lines, of_text, texts
 
@@ -111,40 +111,21 @@ def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> Non
             use()
 
 
-NASTY = [
-    "\x00",
-    "\r\n",
-    "\r",
-    "\n",
-    "\t",
-    '"',
-    ",",
-    "\\",
-    "\\n",
-    " ",
-    '","\r\n","',
-    "\\t \\ \\\\n",
-    "\u202eשלום\u202c عربى",
-]
-NASTY += ["\u0301", "e\u0301\u0302 \u0301", "\ufeff\u2028\u2029\x85\x0b\x0c\x1b[31m", "🏳️‍🌈👩‍👩‍👧‍👦"]
+NASTY = ["\x00", "\r\n", "\t", '"', "\\", "\\n", " ", "\\t \\ \\\\n", "\u202eשלום\u202c عربى", "\u0301"]
+NASTY += ["e\u0301\u0302 \u0301", "\ufeff\u2028\u2029\x85\x0b\x0c\x1b[31m", "🏳️‍🌈👩‍👩‍👧‍👦"]
 
 
 @given(st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=4)), max_size=8).map("".join))
-def test_any_text_survives_json_ndjson_csv_and_tsv(text: str) -> None:
+def test_rows_have_the_bytes_and_the_place_of_any_text(text: str) -> None:
     records = Tokenization(of_text(text)).records()
     ids = GPT2.tiktoken.encode_ordinary(text)
     pieces = [GPT2.tiktoken.decode_single_token_bytes(token_id) for token_id in ids]
-    objects = from_ndjson(written(records, "ndjson"))
-    assert [(row["id"], row["bytes"]) for row in objects] == [(i, b.hex()) for i, b in zip(ids, pieces, strict=True)]
-    for row, piece in zip(objects, pieces, strict=True):
+    rows = from_ndjson(written(records, "ndjson"))
+    assert [(row["id"], row["bytes"]) for row in rows] == [(i, b.hex()) for i, b in zip(ids, pieces, strict=True)]
+    for row, piece in zip(rows, pieces, strict=True):
         is_whole = piece.decode(errors="ignore").encode() == piece
         assert row["token"] == (piece.decode() if is_whole else "".join(f"\\x{byte:02x}" for byte in piece))
         assert piece in text[row["start"] : row["end"]].encode()
-    assert from_json(written(records, "json"))["tokens"] == objects
-    cells = [[*records.fields], *([str(row[name]) for name in records.fields] for row in objects)]
-    assert from_csv(written(records, "csv")) == cells
-    assert from_tsv(written(records, "tsv")) == cells
-    assert list(map(int, written(records, "ids").split())) == ids
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
