@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,6 @@ from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.words import counted, in_line
 
 if TYPE_CHECKING:
-    from rich.color import Color
     from rich.console import Console, ConsoleOptions, RenderResult
 
 WIDEST = 4  # the most cells of a number
@@ -31,6 +30,7 @@ _AROUND = 5  # lines around a picture: its axis, a rule, and below a blank line 
 _LINES = 40  # of a picture in a pipe
 _FILE = 512, 128  # columns and rows of a picture in a file, each with cells of its own
 _MARKED = Style.parse("bold #ffd700 on #000000")
+_colored = lru_cache(4096)(Style.from_color)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,24 +83,15 @@ def strip(values: np.ndarray, scale: Scale, console: Console, cells: int = 1, gl
         is_last = glyph == "▀" and len(steps) == 1  # of an odd number of rows
         pairs = [*zip(upper, [None] * len(upper) if is_last else lower, strict=True)]
     text = Shades(no_wrap=True)
-    start = 0
-    for place in range(1, len(pairs) + 1):
-        if place == len(pairs) or pairs[place] != pairs[start]:
-            text.append(*_colored(*pairs[start], glyph, place - start, tuple(colors)))
-            start = place
+    for (first, second), run in groupby(pairs):
+        count, marks = len([*run]), [mark for step, mark in MARKS.items() if step in (first, second)]
+        if marks:  # a mark stands for both halves of its cell
+            text.append(marks[0] * count, _MARKED)
+        elif first == second:
+            text.append(" " * count, _colored(None, colors[first]))
+        else:
+            text.append((glyph or " ") * count, _colored(colors[first], None if second is None else colors[second]))
     return text
-
-
-@lru_cache(4096)
-def _colored(first: int, second: int | None, glyph: str, count: int, colors: tuple[Color, ...]) -> tuple[str, Style]:
-    """Return equal cells of a strip; a mark stands for both halves of its cell."""
-    for step in (NAN, INFINITE):
-        if step in (first, second):
-            return MARKS[step] * count, _MARKED
-    if first == second:
-        return " " * count, Style.from_color(None, colors[first])
-    ground = None if second is None else colors[second]
-    return (glyph or " ") * count, Style.from_color(colors[first], ground)
 
 
 @dataclass(frozen=True)

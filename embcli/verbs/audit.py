@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +17,7 @@ from embcli.errors import InputError, Watch, check_choice, check_top, unwatched
 from embcli.files.checkpoint import Checkpoint, Head
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
-from embcli.records import FieldType, Names, Records, in_pieces, run_of
+from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
@@ -35,7 +35,6 @@ _WHY = {
     "byte": "bytes that UTF-8 never uses",
     "reserved": "reserved names",
 }
-_PIECE = 4096  # rows written at a time
 _MATRICES = 5  # of (D, D) float64 in memory at a time
 _LEAST_UNUSED = 2  # unused rows that other rows can be compared with
 _SCALE = 1.4826  # turns a median absolute deviation into a standard deviation, for normally distributed numbers
@@ -138,25 +137,19 @@ class Audit(Result, verb="audit", content="ranking"):
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        by_row: dict[str, dict[int, Any]] = {  # fields that most rows do not have
-            "unused": dict(self.unused),
-            "fault": dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero"),
-            "equal_to": {row: group[0] for group in self.equal for row in group[1:]},
+        ids = np.arange(self.shape[0])
+        fault = dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero")
+        equal_to = {row: group[0] for group in self.equal for row in group[1:]}
+        columns: dict[str, tuple[FieldType, Any]] = {
+            "id": (int, ids),
+            **({"token": (str, [*map(token_text, self.tokens(ids))])} if self.encoding else {}),
+            "norm": (float, self.norms),
+            **{name: (float, each) for name, each in self.indicators.items()},
+            "unused": (str, [*map(self.unused.get, ids.tolist())]),
+            "fault": (str, [*map(fault.get, ids.tolist())]),
+            "equal_to": (int, [*map(equal_to.get, ids.tolist())]),
+            "candidate": (bool, np.isin(ids, self.candidates).tolist()),
         }
-
-        def values(ids: np.ndarray, names: Names) -> dict[str, Any]:
-            return {
-                "id": ids,
-                "token": list(map(token_text, self.tokens(ids))) if "token" in names else [],
-                "norm": self.norms[ids],
-                **{name: each[ids] for name, each in self.indicators.items()},
-                **{name: list(map(each.get, ids.tolist())) for name, each in by_row.items()},
-                "candidate": np.isin(ids, self.candidates).tolist(),
-            }
-
-        fields: dict[str, FieldType] = {"id": int, **({"token": str} if self.encoding else {}), "norm": float}
-        fields |= dict.fromkeys(self.indicators, float) | dict.fromkeys(by_row, str) | {"equal_to": int}
-        fields["candidate"] = bool
         more = {
             "tokens": self.encoding.vocabulary_size if self.encoding else None,
             "faults": self.faults,
@@ -172,9 +165,7 @@ class Audit(Result, verb="audit", content="ranking"):
             "reason": self.reason or None,
             "candidates": self.candidates.tolist(),
         }
-        pieces = in_pieces(self.shape[0], _PIECE, values)
-        run = run_of(self.encoding, **self.origin.document())
-        return Records(run, "rows", self.shape[0], fields, pieces, more={"audit": more})
+        return replace(listed(run_of(self.encoding, **self.origin.document()), "rows", **columns), more={"audit": more})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.table import Table

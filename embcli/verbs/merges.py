@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.encodings.merging import Derivation, Step
 from embcli.errors import InputError
-from embcli.records import Names, Records, in_pieces, run_of
+from embcli.records import Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
-from embcli.tokens import PIECE, Tokens, shown, token_text
+from embcli.tokens import Tokens, shown, token_text
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -52,23 +52,19 @@ class Merges(Result, verb="merges", content="list"):
 
     def records(self) -> Records:
         """Return a row for each step of each piece; tokens are texts as everywhere."""
-        rows = [(number, step, each) for number, piece in enumerate(self.pieces) for step, each in piece.rows]
-
-        def values(index: np.ndarray, _: Names) -> dict[str, Any]:
-            numbers, steps, each = zip(*(rows[place] for place in index.tolist()), strict=True)
-            return {
-                "piece": numbers,
-                "step": steps,
-                "left": [token_text(step.left) for step in each],
-                "right": [token_text(step.right) for step in each],
-                "rank": [step.rank for step in each],
-                "score": [step.score for step in each],
-                "id": [step.token_id for step in each],
-                "token": [token_text(self.spelled(step)) for step in each],
-            }
-
+        each = [step for piece in self.pieces for _, step in piece.rows]
+        columns = {
+            "piece": [number for number, piece in enumerate(self.pieces) for _ in piece.rows],
+            "step": [number for piece in self.pieces for number, _ in piece.rows],
+            "left": [token_text(step.left) for step in each],
+            "right": [token_text(step.right) for step in each],
+            "rank": [step.rank for step in each],
+            "score": [step.score for step in each],
+            "id": [step.token_id for step in each],
+            "token": [token_text(self.spelled(step)) for step in each],
+        }
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))
-        return Records(run, "steps", len(rows), self.fields, in_pieces(len(rows), PIECE, values))
+        return listed(run, "steps", **{name: (kind, columns[name]) for name, kind in self.fields.items()})
 
     def spelled(self, step: Step) -> bytes | None:
         """Return the bytes of the token that a step makes."""

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,7 +15,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, Watch, check_choice, check_top, unwatched
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import Metric
-from embcli.records import FieldType, Names, Records, in_pieces, run_of
+from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt, select
 from embcli.text import lines_of, parse_ids
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from embcli.page import Label
 
-_PIECE = 1 << 16  # neighbours whose tokens are spelled at a time
 _MOST_QUERIES, _MOST_ROWS = 20, 200  # on a page; neighbours of each
 _MOST_TERMS = 8  # tokens of a query that are named
 _BAR = 12  # cells of the longest bar
@@ -58,12 +56,12 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
     encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
     origin: Origin
 
-    @cached_property
+    @property
     def ids(self) -> np.ndarray:
         """The IDs of the neighbours of all queries, (n,) int64."""
         return np.concatenate([ranking.ids for ranking in self.search.rankings])
 
-    @cached_property
+    @property
     def scores(self) -> np.ndarray:
         """The scores of the neighbours of all queries, (n,) float64."""
         return np.concatenate([ranking.scores for ranking in self.search.rankings])
@@ -73,36 +71,27 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
 
     def records(self) -> Records:
         """Return the neighbours as data: query, rank, ID, token and score of each."""
-        lengths = [len(ranking.ids) for ranking in self.search.rankings]
-        numbers = np.repeat(np.arange(len(lengths)), lengths)
-        ranks = np.concatenate([np.arange(1, length + 1) for length in lengths])
-
-        def values(index: np.ndarray, names: Names) -> dict[str, Any]:
-            ids = self.ids[index]
-            return {
-                "query": numbers[index],
-                "rank": ranks[index],
-                "id": ids,
-                "token": list(map(token_text, self.tokens(ids))) if "token" in names else [],
-                "score": self.scores[index],
-            }
-
         queries = []
         for query in self.queries:
             plus, minus = ([ids.tolist() for ids in terms] for terms in (query.plus, query.minus))
             queries.append({"ids": query.ids.tolist(), "plus": plus, "minus": minus})
-        found = self.search
         run = {
             **run_of(self.encoding, **self.origin.document()),
             "metric": self.metric,
             "queries": queries,
-            "searched": found.searched,
-            "not_finite": len(found.not_finite),
-            "zero": len(found.zero),
+            "searched": self.search.searched,
+            "not_finite": len(self.search.not_finite),
+            "zero": len(self.search.zero),
         }
-        token: dict[str, FieldType] = {"token": str} if self.encoding else {}
-        fields: dict[str, FieldType] = {"query": int, "rank": int, "id": int, **token, "score": float}
-        return Records(run, "neighbors", len(ranks), fields, in_pieces(len(ranks), _PIECE, values))
+        lengths, ids = [len(ranking.ids) for ranking in self.search.rankings], self.ids
+        columns: dict[str, tuple[FieldType, Any]] = {
+            "query": (int, np.repeat(np.arange(len(lengths)), lengths)),
+            "rank": (int, np.concatenate([np.arange(1, length + 1) for length in lengths])),
+            "id": (int, ids),
+            **({"token": (str, [*map(token_text, self.tokens(ids))])} if self.encoding else {}),
+            "score": (float, self.scores),
+        }
+        return listed(run, "neighbors", **columns)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import left_out, words
