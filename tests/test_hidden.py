@@ -196,7 +196,6 @@ MORE_CASES = {
         {"token": "/model.embeddings.tok_embeddings", "gain": "/model.embeddings.norm.weight"},
     ),
     "gpt2": ({}, {"token": "/wte", "positions": "/wpe"}),
-    **{kind: CASES[kind][:2] for kind in ("gemma", "llama")},
 }
 
 

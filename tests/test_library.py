@@ -44,16 +44,17 @@ def model() -> Model:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    """Return two checkpoints, the second of which was trained a little."""
+    """Return two checkpoints, the second of which was trained a little; a text is beside them."""
     tensors = {"wte.weight": MATRIX, "wpe.weight": MATRIX[:8]}
     moved = MATRIX.copy()
     moved[3] += 0.5
     for name, token in (("model", MATRIX), ("tuned", moved)):
         safetensors.numpy.save_file({**tensors, "wte.weight": token}, tmp_path / f"{name}.safetensors")
+    (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
     return tmp_path / "model.safetensors", tmp_path / "tuned.safetensors"
 
 
-# The words of a command line, and the same in Python; {0} and {1} stand for two checkpoints.
+# The words of a command line, and the same in Python; {0} and {1} stand for two checkpoints, {book} for a text.
 SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     "tokenize": (f"tokenize,{TEXT}", lambda *_: embcli.seeded().tokenize(TEXT)),
     "lookup": (f"lookup,{TEXT},--dim,4", lambda *_: embcli.seeded(dim=4).lookup(TEXT)),
@@ -67,7 +68,7 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
         lambda *_: embcli.seeded(vocab=6, dim=4, context_length=3).positions("rotary"),
     ),
     "batch": (
-        "batch,--file,{2},--batch-size,2,--dim,3,--shuffle",
+        "batch,--file,{book},--batch-size,2,--dim,3,--shuffle",
         lambda *_: embcli.seeded(dim=3).batch("Every effort moves you, and so on. " * 9, batch_size=2, shuffle=True),
     ),
     "neighbors": (
@@ -91,8 +92,7 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
 @pytest.mark.parametrize("case", SAME)
 def test_save_writes_what_the_command_writes(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
     line, make = SAME[case]
-    (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
-    words = [word.format(*files, tmp_path / "book.txt") for word in line.split(",")]
+    words = [word.format(*files, book=files[0].parent / "book.txt") for word in line.split(",")]
     result = make(*files)
     for format in formats.able(result.content):
         if format == "png" and case != "map":
@@ -113,11 +113,10 @@ def test_every_verb_with_a_page_is_among_these() -> None:
 
 @pytest.mark.parametrize("case", SAME)
 def test_rich_prints_a_result_as_the_command_does_but_for_the_line_of_suggestions(
-    case: str, files: tuple[Path, Path], tmp_path: Path
+    case: str, files: tuple[Path, Path]
 ) -> None:
     line, make = SAME[case]
-    (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
-    ran = Inside(suggesting=True)(*(word.format(*files, tmp_path / "book.txt") for word in line.split(",")))
+    ran = Inside(suggesting=True)(*(word.format(*files, book=files[0].parent / "book.txt") for word in line.split(",")))
     result = make(*files)
     html = result._repr_html_()  # a fragment for a notebook
     assert not {"<script", "http"} & {*re.findall("<script|http(?!://www.w3.org/)", html)}
@@ -205,20 +204,10 @@ def test_all_that_is_public_is_there_and_explains_itself() -> None:
 
 
 # The function of each method, and the command, if it has another name.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "tokenize": Tokenization,
-    "merges": merges.merges,
-    "batch": batch.batch,
-    "lookup": lookup.lookup,
-    "compare": compare.compare,
-    "positions": positions.positions,
-    "weights": weights.weights,
-    "neighbors": neighbors.neighbors,
-    "audit": audit.audit,
-    "diff": diff.diff,
-    "info": info.model_info,
-}
-
+MODULES = (merges, batch, lookup, compare, positions, weights, neighbors, audit, diff)
+NAMED = {module.__name__.rpartition(".")[2]: module for module in MODULES}
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(module, name) for name, module in NAMED.items()}
+FUNCTIONS |= {"tokenize": Tokenization, "info": info.model_info}
 
 BEFORE = {"special", "lines", "window", "plus", "minus", "vector"}  # what a method makes tokens or queries of
 INSIDE = {"watch", "notes", "style"}  # what a function gets from the model

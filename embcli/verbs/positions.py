@@ -105,13 +105,13 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             heading = f"{self.kind.capitalize()} positions{first}: T = {length:,} positions, {said.size}"
             head = [page.title(heading), page.words(said.formula)]
         end = [page.words(line) for line in ("" if self.is_similarity else said.note, self.reason) if line]
-        origin = None if self.origin is None or self.origin.is_seeded else self.origin  # a checkpoint
-        if origin is not None and not (self.reason and "position" not in origin.tensors):
+        if (origin := self.origin) is not None:
             layer = "position" if "position" in origin.tensors else "token"
-            has_offset = layer == "position" and origin.first_position
-            offset = f"; position 0 is its row {origin.first_position}" if has_offset else ""
-            end.append(page.words(f"{origin.tensors[layer]} ({origin.dtypes[layer]}){offset}"))
-        end += origin_lines(self.origin) if self.origin is not None else ()
+            if not origin.is_seeded and (layer == "position" or not self.reason):
+                has_offset = layer == "position" and origin.first_position
+                offset = f"; position 0 is its row {origin.first_position}" if has_offset else ""
+                end.append(page.words(f"{origin.tensors[layer]} ({origin.dtypes[layer]}){offset}"))
+            end += origin_lines(origin)
         around = sum(len(console.render_lines(part, options)) for part in (*head, *end))
         screen = console.height if console.is_terminal and not console.record else None
         shown = [matrix for matrix in self.matrices if matrix.heading is not None]
