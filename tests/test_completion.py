@@ -82,8 +82,6 @@ LINES = {
     "embcli nonsense --wind": "embcli nonsense --wind",
 }
 
-# bash makes three words of --format=js, the others one.
-
 SETUP = {
     "bash": r"""
         bind 'set enable-bracketed-paste off'

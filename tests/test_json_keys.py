@@ -55,6 +55,12 @@ COST = (
     f"one_hot_bytes(int64:int float32:int) multiplications_by_zero:int seconds({TIMES}) "
     f"least_seconds({TIMES}) runs({BOTH}) threads:int slices:int ratio:float)"
 )
+BY_SEED = "sequences:int seed:int torch:str cpu_capability:str"
+WEIGHTS = f"weights(first[[:float]] shared[[:float]]) {COST}"
+COMPARED = f"run({NONE} {BY_SEED} {SIZES}) verdict{SAME} {WEIGHTS}"
+DIFFERENCES = f"columns[:int] tokens[({PLACE} difference:float)] matrices({PAIR})"
+GRADIENT = f"loss:str rows_with_gradient({BOTH}) slices:int verdict{SAME} ids[:int] times[:int] {PAIR}"
+LOOKED_UP = f"run({NAMED} sequences:int {seeded('token', 'position')}) columns[:int] tokens[({TOKEN})] {MATRICES}"
 TOY = "--vocab 6 --dim 3"
 SMALL = "--vocab 6 --dim 4 --context-length 3"
 SEVERAL = "tokenize Hi --encoding gpt2,o200k_base"
@@ -62,16 +68,13 @@ BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 
 DOCUMENTS: dict[str, str] = {
     "tokenize Hi": f"run({NAMED} sequences:int) tokens[({SPAN})]",
     "tokenize --lines --ids 1,2": f"run({NAMED} sequences:int) tokens[(sequence:int {SPAN})]",
-    "lookup Hi": f"run({NAMED} sequences:int {seeded('token', 'position')}) columns[:int] tokens[({TOKEN})] {MATRICES}",
+    **dict.fromkeys(("lookup Hi", "lookup Hi --only Hi"), LOOKED_UP),
     f"lookup --ids 2,3 {TOY}": (
         f"run({NONE} sequences:int {seeded('token', 'position')}) columns[:int] tokens[({PLACE})] {MATRICES}"
     ),
     f"lookup --lines --ids 2,3 {TOY} --show token": (
         f"run({NONE} sequences:int {seeded('token', 'position')}) columns[:int] tokens[(sequence:int {PLACE})] "
         "matrices(token[[:float]])"
-    ),
-    "lookup Hi --only Hi": (
-        f"run({NAMED} sequences:int {seeded('token', 'position')}) columns[:int] tokens[({TOKEN})] {MATRICES}"
     ),
     "lookup Hi --position none": (
         f"run({NAMED} sequences:int {seeded('token')} kind:str) columns[:int] tokens[({TOKEN})] "
@@ -90,36 +93,22 @@ DOCUMENTS: dict[str, str] = {
     "weights --layer position --rows 0:3": (
         f"run({NONE} {seeded('position')}) columns[:int] rows[(id:int)] matrices(position[[:float]])"
     ),
-    "compare": (
-        f"run({NONE} sequences:int seed:int torch:str cpu_capability:str {SIZES}) verdict{SAME} "
-        f"weights(first[[:float]] shared[[:float]]) {COST} gradient:null columns[:int] tokens[({PLACE} "
-        f"difference:float)] matrices({PAIR})"
-    ),
+    "compare": f"{COMPARED} gradient:null {DIFFERENCES}",
     "compare Hi": (
-        f"run({NAMED} sequences:int seed:int torch:str cpu_capability:str {SIZES}) verdict{SAME} weights(first:null "
-        f"shared:null) {COST} gradient:null columns[:int] tokens[({TOKEN} difference:float)] matrices({PAIR})"
+        f"run({NAMED} {BY_SEED} {SIZES}) verdict{SAME} weights(first:null shared:null) {COST} gradient:null "
+        f"columns[:int] tokens[({TOKEN} difference:float)] matrices({PAIR})"
     ),
-    "compare --gradient": (
-        f"run({NONE} sequences:int seed:int torch:str cpu_capability:str {SIZES}) verdict{SAME} "
-        f"weights(first[[:float]] shared[[:float]]) {COST} gradient(loss:str rows_with_gradient({BOTH}) slices:int "
-        f"verdict{SAME} ids[:int] times[:int] {PAIR} training:null) columns[:int] tokens[({PLACE} difference:float)] "
-        f"matrices({PAIR})"
-    ),
+    "compare --gradient": f"{COMPARED} gradient({GRADIENT} training:null) {DIFFERENCES}",
     "compare --learning-rate 0.1": (
-        f"run({NONE} sequences:int seed:int torch:str cpu_capability:str {SIZES}) verdict{SAME} "
-        f"weights(first[[:float]] shared[[:float]]) {COST} gradient(loss:str rows_with_gradient({BOTH}) slices:int "
-        f"verdict{SAME} ids[:int] times[:int] {PAIR} training(optimizer:str learning_rate:float rows_moved({BOTH}) "
-        f"rows_not_moved({BOTH}) verdict{SAME} before[[:float]] {PAIR})) columns[:int] tokens[({PLACE} "
-        f"difference:float)] matrices({PAIR})"
+        f"{COMPARED} gradient({GRADIENT} training(optimizer:str learning_rate:float rows_moved({BOTH}) "
+        f"rows_not_moved({BOTH}) verdict{SAME} before[[:float]] {PAIR})) {DIFFERENCES}"
     ),
     "lookup --from own.npz --ids 1": (
         f"run({NONE} sequences:int {stored('token', 'position', 'token_type')} token_type:int sum:str) columns[:int] "
         f"tokens[({PLACE})] {MATRICES}"
     ),
     "compare --from own.npz --ids 1": (
-        f"run({NONE} sequences:int seed:int torch:str cpu_capability:str {stored('token', shapes=SIZES)}) "
-        f"verdict{SAME} weights(first[[:float]] shared[[:float]]) {COST} gradient:null columns[:int] tokens[({PLACE} "
-        f"difference:float)] matrices({PAIR})"
+        f"run({NONE} {BY_SEED} {stored('token', shapes=SIZES)}) verdict{SAME} {WEIGHTS} gradient:null {DIFFERENCES}"
     ),
     "positions --from own.npz": (
         f"run(embcli:str kind:str {stored('position')}) columns[:int] positions[(position:int)] "
