@@ -371,7 +371,7 @@ def shown_steps(text: str) -> list[str]:
 
 def test_a_screen_has_as_many_steps_as_it_holds_those_first_that_one_needs_first() -> None:
     needed, counts, result = ("outputs", "ids", "one-hot", "shared", "first"), [], seeded([2, 3, 1], 4)
-    for height in range(20, 70, 4):
+    for height in range(20, 70, 3):
         text = export.text(result, 80, height)
         shown = shown_steps(text)
         assert {*shown} == {*needed[: len(shown)]}
@@ -428,6 +428,7 @@ def test_long_tables_name_what_they_leave_out() -> None:
     for each in ("… 48 more …", "Left out: rows 20 to 39 (20 of 60)", "Left out: rows 4 to 55 (52 of 60)"):
         assert each in text
     assert [*map(int, re.findall("token (\\d+), ID", text))] == [*range(4), *range(56, 60)]
+    assert "diff" not in export.text(seeded([2], 4, 40, show=("outputs",)), 80).split("Bit")[0]  # where it is known
     assert "Rows with a non-zero gradient: 60 in the embedding, 60 in the linear layer." in text
 
 
