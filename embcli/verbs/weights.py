@@ -59,32 +59,24 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         return self.layer.rows(ids)[:, self.columns]
 
     def records(self) -> Records:
-        token: dict[str, FieldType] = {"token": str} if self.encoding else {}
-        rank: dict[str, FieldType] = {"norm": float, "rank": int} if self.order else {}
-        return Records(
-            run=self.run,
-            unit="rows",
-            rows=len(self.ids),
-            fields={"id": int, **token, **rank},
-            pieces=in_pieces(
-                len(self.ids),
-                max((_SCATTERED if self.order else _PIECE) // self.layer.shape[1], 1),
-                self._fields,
-                lambda places, names: dict.fromkeys(names, self.rows(self.ids[places])),
-            ),
-            matrices={self.name: Array((len(self.ids), len(self.columns)))},
-            columns=tuple(self.columns.tolist()),
-            default=self.name,
-        )
+        fields: dict[str, FieldType] = {"id": int, **({"token": str} if self.encoding else {})}
+        fields |= {"norm": float, "rank": int} if self.order else {}
 
-    def _fields(self, places: np.ndarray, names: Names) -> dict[str, Any]:
-        ids = self.ids[places]
-        values: dict[str, Any] = {"id": ids}
-        if "token" in names:
-            values["token"] = list(map(token_text, tokens_of(ids, self.encoding)))
-        if self.order:
-            values |= {"norm": self.order.norms[ids], "rank": self.order.ranks[ids]}
-        return values
+        def values(places: np.ndarray, names: Names) -> dict[str, Any]:
+            ids = self.ids[places]
+            found: dict[str, Any] = {"id": ids}
+            if "token" in names:
+                found["token"] = list(map(token_text, tokens_of(ids, self.encoding)))
+            return found | ({"norm": self.order.norms[ids], "rank": self.order.ranks[ids]} if self.order else {})
+
+        def rows(places: np.ndarray, names: Names) -> dict[str, Any]:
+            return dict.fromkeys(names, self.rows(self.ids[places]))
+
+        step = max((_SCATTERED if self.order else _PIECE) // self.layer.shape[1], 1)
+        pieces = in_pieces(len(self.ids), step, values, rows)
+        matrices = {self.name: Array((len(self.ids), len(self.columns)))}
+        columns = tuple(self.columns.tolist())
+        return Records(self.run, "rows", len(self.ids), fields, pieces, matrices, columns, self.name)
 
     @property
     def padding(self) -> str:
