@@ -81,7 +81,11 @@ class ModelInfo(Result, verb="info", content="list"):
     """A checkpoint and the tensors of it that are listed."""
 
     checkpoint: Checkpoint
-    tensors: list[tuple[str, Tensor]]  # the role of each, empty if unknown, and the tensor
+    roles: dict[str, str]  # of the tensors that are listed, by their names; empty if unknown
+
+    @property
+    def tensors(self) -> list[tuple[str, Tensor]]:
+        return [(role, self.checkpoint.tensors[name]) for name, role in self.roles.items()]
 
     @cached_property
     def recipe(self) -> str | None:
@@ -166,7 +170,7 @@ def model_info(checkpoint: Checkpoint, tensors: bool = False) -> ModelInfo:
     roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}
     if other is not None:
         roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
-    shown = [(roles.get(name, ""), checkpoint.tensors[name]) for name in (checkpoint.tensors if tensors else roles)]
+    shown = {name: roles.get(name, "") for name in (checkpoint.tensors if tensors else roles)}
     return ModelInfo(checkpoint, shown, notes=checkpoint.notes)
 
 
