@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from embcli.errors import EmbcliError, ran_out
 
@@ -26,10 +26,11 @@ def run() -> NoReturn:
     # numpy warns of NaN and infinity, on some processors more than on others; pages show them as they are.
     warnings.simplefilter("ignore", RuntimeWarning)
     try:
-        _handle(signal.SIG_DFL, _end_at_once)
         from embcli.cli import app, console  # noqa: F401 - the longest import
 
-        _handle(_end_at_once, _end)
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, _end)
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.stdout = sys.stdout and console.explained(sys.stdout)
@@ -78,18 +79,6 @@ def main() -> int:
             raise
         status = 2
     return status if isinstance(status, int) else 0
-
-
-def _handle(before: Any, handler: Any) -> None:
-    """Replace the handler of the signals that end a process, if it is still the expected one."""
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == before:
-            signal.signal(number, handler)
-
-
-def _end_at_once(number: int, _: object) -> NoReturn:
-    os._exit(128 + number)  # an exception could get lost in an import, and there is nothing to clean up yet
 
 
 def _end(number: int, _: object) -> NoReturn:

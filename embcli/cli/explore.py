@@ -56,18 +56,6 @@ def speller(path: str | None, given: dict[str, Any]) -> Spell:
         line += words
         if text is not None:
             line += ["--", text] if text.startswith("-") else [text]
-        return " ".join(map(_quoted, line))
+        return shlex.join(line)
 
     return spelled
-
-
-def _quoted(word: str) -> str:
-    r"""Return a word as a shell reads it; one with control characters as bash, zsh and ksh do, byte by byte.
-
-    >>> print(_quoted("a b"), _quoted("it's\n"))
-    'a b' $'it\x27s\x0a'
-    """
-    if word.isprintable():
-        return shlex.quote(word)
-    plain = (chr(byte) if 32 <= byte < 127 and byte not in b"\\'" else f"\\x{byte:02x}" for byte in os.fsencode(word))
-    return f"$'{''.join(plain)}'"

@@ -93,11 +93,14 @@ class Output:
         numbers = sum(math.prod(records.matrices[name].shape) for name in names)
         self.refuse_many_numbers(numbers or records.rows * len(records.fields))
         if format == "json" and self._on_a_terminal:
-            from embcli.cli.document import pretty
+            from rich.highlighter import JSONHighlighter
+
+            from embcli.page import export
 
             document = io.BytesIO()
             writers.write(records, format, document, result.notes)
-            self.write_bytes(pretty(document.getvalue(), self._colored).encode(), "page")
+            text = JSONHighlighter()(printable(document.getvalue().decode()))
+            self.write_bytes(export.text(text, 2**31, color=self._colored).encode(), "page")
             return
         with self._open("binary" if FORMATS[format].binary else "text") as file:
             writers.write(records, format, file, result.notes, watched)
