@@ -158,13 +158,8 @@ def output(
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     chosen = chosen_format(kind, format, None if file is None else path, default)
-    given = {
-        "--width": width is not None,
-        "--heat": heat,
-        "--bare": bare,
-        "--theme": theme is not None,
-        **(pages or {}),
-    }
+    given = {"--heat": heat, "--bare": bare, **(pages or {})}
+    given |= {"--width": width is not None, "--theme": theme is not None}
     needed = {flag: PICTURES if flag == "--theme" else VIEWS for flag, is_given in given.items() if is_given}
     for flag, formats in {**needed, **(limits or {})}.items():
         if chosen not in formats:
