@@ -198,24 +198,26 @@ def test_bad_input_is_refused_by_name(inside: Embcli, model: str, case: tuple[st
         assert part in error
 
 
-BAD_VECTORS = [
-    ("", "has no vectors"),
-    ("[1, 2]", "line 1 of --vector has 2 numbers, and rows have D = 12"),
-    (f"{[1] * DIM}\n[1]", "line 2 of --vector has 1 numbers"),
-    ("[NaN]", "line 1 of --vector is not valid JSON"),
-    (json.dumps([None] * DIM), "contains null or NaN"),
-    (json.dumps(["1"] * DIM), "no array of numbers"),
-    (json.dumps([True] * DIM), "no array of numbers"),
-    (json.dumps([1e39] * DIM), "out of the range of float32"),
-    (json.dumps([0] * DIM), "query 1 is zero and has no direction"),
-    ('{"vectors": {"token": [1], "position": [1]}}', "no vectors.input"),
-    ('{"id": 3}', "no vectors.input"),
-    ("3", "no array of numbers"),
-]
+NO_VECTOR = "is not an array of D = 12 finite float32 numbers, nor an object with one as vectors.input"
+NO_VECTORS = (
+    "[1, 2]",
+    "[NaN]",
+    "3",
+    '{"id": 3}',
+    '{"vectors": {"token": [1], "position": [1]}}',
+    *(json.dumps([value] * DIM) for value in (None, "1", True, 1e39)),
+)
 
 
-@pytest.mark.parametrize(("stdin", "told"), BAD_VECTORS)
-def test_bad_vectors_are_refused_by_their_line(inside: Embcli, model: str, stdin: str, told: str) -> None:
+@pytest.mark.parametrize("line", NO_VECTORS)
+def test_a_line_that_is_no_vector_is_refused_by_its_number(inside: Embcli, model: str, line: str) -> None:
+    stdin = f"{[1] * DIM}\n{line}"
+    told = inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
+    assert f"line 2 of --vector, {line[:40]!r}, {NO_VECTOR}" in told
+
+
+@pytest.mark.parametrize(("stdin", "told"), [("", "has no vectors"), (f"{[0] * DIM}", "query 1 is zero and has no")])
+def test_vectors_without_a_direction_are_refused(inside: Embcli, model: str, stdin: str, told: str) -> None:
     assert told in inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
 
 

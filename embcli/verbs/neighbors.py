@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
@@ -286,28 +287,16 @@ def vectors_in_lines(text: str, dim: int) -> np.ndarray:
         if not line.strip():
             continue
         value: Any = None
-        problem = ""
-        try:
+        with suppress(orjson.JSONDecodeError):
             value = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            problem = f"is not valid JSON: {error}"
-        if isinstance(value, dict):
-            named = value.get("vectors")
-            named = named if isinstance(named, dict) else {}
-            problem = "" if "input" in named or len(named) == 1 else "has no vectors.input"
-            value = named.get("input", next(iter(named.values()), None))
-        if not problem and not (isinstance(value, list) and all(type(each) in (int, float) for each in value)):
-            has_null = isinstance(value, list) and None in value
-            what = "an array that contains null or NaN" if has_null else "no array of numbers"
-            problem = f"contains {what}; it takes D = {dim:,} numbers"
-        elif not problem and len(value) != dim:
-            problem = f"has {len(value):,} numbers, and rows have D = {dim:,}"
+        if isinstance(value, dict) and isinstance(named := value.get("vectors"), dict):
+            value = named.get("input", next(iter(named.values())) if len(named) == 1 else None)
+        is_row = isinstance(value, list) and len(value) == dim and all(type(each) in (int, float) for each in value)
         with np.errstate(over="ignore"):
-            vector = np.array([] if problem else value, np.float64).astype(np.float32)
+            vector = np.array(value if is_row else np.nan, np.float64).astype(np.float32)
         if not np.isfinite(vector).all():
-            problem = "contains a number out of the range of float32"
-        if problem:
-            raise InputError(f"line {number:,} of vector {problem}", parameters=("vector",))
+            wanted = f"is not an array of D = {dim:,} finite float32 numbers, nor an object with one as vectors.input"
+            raise InputError(f"line {number:,} of vector, {line[:40]!r}, {wanted}", parameters=("vector",))
         vectors.append(vector)
     if not vectors:
         raise InputError("vector has no vectors; it takes a JSON array of numbers per line", parameters=("vector",))
