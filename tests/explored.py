@@ -8,30 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from textual.widgets import DataTable, Input
 
-import embcli
-from embcli.cli.explore import speller
-from embcli.cli.input import opened
 from embcli.explore.app import Explorer
 from embcli.explore.find import FindScreen
 from embcli.explore.matrix import MatrixScreen
 from embcli.explore.row import PairScreen, RowScreen
-from embcli.explore.source import Source
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from textual.pilot import Pilot
 
-SMALL = {"vocab": 300, "dim": 20}
 NUMBER = r"-?\d+\.\d{4}(?:e[+-]\d+)?|-?inf|nan"
-
-
-def app_of(path: Path | None = None, *, model: embcli.Model | None = None, **begun: Any) -> Explorer:
-    """Return the full screen of a file, of a model, or of a small seeded one."""
-    given = SMALL if path is None else {}
-    named = None if path is None else str(path)
-    return Explorer(Source(model or opened(named, **given), speller(named, given)), **begun)
 
 
 async def settle(pilot: Pilot[int]) -> None:

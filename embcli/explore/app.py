@@ -110,6 +110,7 @@ class Explorer(App[int]):
 
     def __init__(self, source: Source, row: int = 0, text: str | None = None, sort: str = "id") -> None:
         super().__init__()
+        self.animation_level = "none"  # textual's scrolling would go on in a screen that has closed
         self.source, self.started = source, (row, text, sort)
         self.words: Words | None = None  # of the vocabulary, once they are read
         self.commands: list[str] = []  # of the screen that was left
@@ -124,10 +125,9 @@ class Explorer(App[int]):
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
                 loop.add_signal_handler(getattr(signal, name), self._end, 128 + getattr(signal, name))
-        encoding, size, (_, text, sort) = self.source.model.encoding, self.source.size, self.started
-        if encoding is not None and encoding.vocabulary_size > size and not self.source.origin.is_seeded:
-            rows = f"{encoding.vocabulary_size:,} tokens, this matrix {size:,} rows: probably not its tokenizer"
-            self.notify(f"{encoding.name} has {rows}", severity="warning", markup=False)
+        for note in self.source.model.notes:
+            self.notify(note, severity="warning", markup=False)
+        _, text, sort = self.started
         if sort == "norm" and isinstance(self.screen, MatrixScreen):
             self.screen.action_sort()
         if text is not None:
