@@ -31,10 +31,7 @@ _ROW_GROUP = 1 << 24  # bytes
 def write(
     records: Records, format: Data, place: BinaryIO | Path, notes: Notes | None = None, watch: Watch = unwatched
 ) -> None:
-    """Write a result as data into an open file, or into an empty folder if the format is one.
-
-    `watch` counts the rows written. Raises OutputError if the format cannot hold the result.
-    """
+    """Write a result as data into an open file, or into an empty folder if the format is one."""
     writers: dict[Data, Callable[[_Job, Any], None]] = {
         "json": _json,
         "ndjson": _ndjson,

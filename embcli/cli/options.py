@@ -69,10 +69,7 @@ def _argument(metavar: str, help: str, **settings: Any) -> Any:
 
 
 def _option(panel: str, help: str, spelling: str = "", default: str | bool = True, **settings: Any) -> Any:
-    """Return an option as it is spelled: flags, if they are not the parameter's name, and a metavar.
-
-    `default` is a default that the help describes in words, or whether it shows the signature's.
-    """
+    """Return an option as it is spelled: flags, if they are not the parameter's name, and a metavar."""
     flags = [word for word in spelling.split() if word.startswith("-")]
     metavar = " ".join(spelling.split()[len(flags) :]) or None
     return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=panel, show_default=default, **settings)

@@ -190,11 +190,7 @@ def batch(
     draw: bool = False,
     columns: str | None = None,
 ) -> Batches:
-    """Return the chosen batches of a text; `columns` selects columns of `input`, as in `0:8,255`.
-
-    Raises InputError for options that make no batch, for a text without such a batch, for a model that is not seeded,
-    for an ID without a row, and for columns out of range.
-    """
+    """Return the chosen batches of a text; `columns` selects columns of `input`, as in `0:8,255`."""
     stride = max_length if stride is None else stride
     for name, value in (("batch_size", batch_size), ("max_length", max_length), ("stride", stride)):
         if not 1 <= value < 2**31:

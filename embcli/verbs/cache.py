@@ -51,10 +51,7 @@ class Files(Result, verb="cache", content="list"):
 
 
 def files(store: Store | None, remove: bool = False) -> Files:
-    """Return the kept files, least recently used first; or remove all kept and partial files, and return them.
-
-    Raises OutputError for a file that cannot be removed, and if this user has no cache.
-    """
+    """Return the kept files, least recently used first; or remove all kept and partial files, and return them."""
     if store is None:
         raise OutputError("there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME")
     return Files(str(store.folder), tuple(store.clear() if remove else store.entries()))

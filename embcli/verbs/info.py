@@ -160,11 +160,7 @@ class ModelInfo(Result, verb="info", content="list"):
 
 
 def model_info(checkpoint: Checkpoint, tensors: bool = False) -> ModelInfo:
-    """Return the contents of a checkpoint: the tensors with a known role, or all tensors.
-
-    A tensor that the user named in place of the token matrix is listed as `chosen`. Raises InputError if several
-    tensors could have one role.
-    """
+    """Return the contents of a checkpoint: the tensors with a known role, or all tensors."""
     other = checkpoint.find("token") if checkpoint.roles.is_other else None
     checkpoint = checkpoint.without_other()
     roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}

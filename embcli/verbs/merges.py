@@ -221,10 +221,7 @@ def _joined(parts: Sequence[_Node]) -> _Node:
 
 
 def merges(tokens: Tokens, draw: bool = False) -> Merges:
-    """Return the steps from the pieces of texts to their tokens.
-
-    Raises InputError for IDs, for an encoding that does not tell its steps, and for steps that lead to other tokens.
-    """
+    """Return the steps from the pieces of texts to their tokens."""
     if tokens.encoding is None or tokens.texts is None:
         raise InputError("only a text has merges, not its IDs")
     pieces = tuple(piece for text in tokens.texts for piece in tokens.encoding.derivations(text, tokens.special))

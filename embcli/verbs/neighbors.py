@@ -178,11 +178,7 @@ def neighbors(
     rows: str | None = None,
     watch: Watch = unwatched,
 ) -> Neighbors:
-    """Return the `top` rows of a source's token layer nearest to each query, among `rows` whose tokens `match`.
-
-    Raises InputError for a query that is not finite, or zero under cosine; for rows out of range; and for `match` if
-    the rows stand for no tokens.
-    """
+    """Return the `top` rows of a source's token layer nearest to each query, among `rows` whose tokens `match`."""
     check_choice("metric", metric, get_args(Metric))
     check_top(top)
     encoding, (size, _) = source.encoding, shape_of(source, "token")

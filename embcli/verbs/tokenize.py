@@ -29,10 +29,7 @@ _BRACKETS = {(False, False): " ", (False, True): "╭", (True, True): "│", (Tr
 
 @dataclass(frozen=True, eq=False)
 class Tokenization(Result, verb="tokenize", content="tokens"):
-    """The result of `tokenize`: tokens, each with its bytes and its span.
-
-    Raises InputError for an ID that the encoding does not have.
-    """
+    """The result of `tokenize`: tokens, each with its bytes and its span."""
 
     tokens: Tokens
 

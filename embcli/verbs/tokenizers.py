@@ -176,10 +176,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
 
 
 def tokenizers(given: Sequences, encodings: Sequence[Encoding], special: bool, notes: Notes) -> Tokenizers:
-    """Return the tokens of texts in each encoding, and where they cut the texts.
-
-    Raises InputError for IDs, for an encoding that is given twice, and for none or too many.
-    """
+    """Return the tokens of texts in each encoding, and where they cut the texts."""
     names = [encoding.name for encoding in encodings]
     if given.texts is None:
         raise InputError("only a text can be split by several tokenizers, not IDs")

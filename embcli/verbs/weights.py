@@ -234,11 +234,7 @@ def weights(
     sort: Sort = "id",
     map: bool = False,
 ) -> WeightMatrix:
-    """Return the `token` or `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
-
-    With `sort` by norm the rows are in the order of their norms, from a pass over the whole layer; see NormOrder.
-    `map` returns a WeightMap, which is of all rows and columns. Raises InputError for rows and columns out of range.
-    """
+    """Return the `token` or `position` layer of a source; `rows` and `columns` choose as in `0:5,100`."""
     for name, given in (("sort", None if sort == "id" else sort), ("rows", rows), ("columns", columns)):
         if map and given is not None:
             problem = f"{name} {given[:40]} cannot be combined with map, which shows the whole matrix in order"

@@ -392,11 +392,7 @@ def compare(
     draw: bool = False,
     seed: int | None = None,
 ) -> Comparison:
-    """Return the outputs of an embedding layer and of a linear layer that share the token matrix of a source.
-
-    `seed` is for the linear layer's own first weights; None takes the seed of the source. Raises InputError and
-    LayerError for what cannot be compared, before torch is imported.
-    """
+    """Return the outputs of an embedding layer and of a linear layer that share the token matrix of a source."""
     show = (show,) if isinstance(show, str) else show
     for name in show or ():
         check_choice("show", name, (*STEPS, *OUTPUTS, "cost"))
