@@ -92,15 +92,15 @@ def open(
     (rows, _), tensors, reason = shape_of(checkpoint, "token"), checkpoint.tensors, ""
     if encoding is not None:
         known: Encoding | None = encodings.get(encoding)
-        if known is not None and checkpoint.has_tokens and known.vocabulary_size > rows:
-            sizes = f"{known.vocabulary_size:,} tokens, this matrix {counted(rows, 'row')}"
-            remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
     else:
         known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks)
         if known is None and (known := encodings.encoding_of_size(rows)):
             reason = f"{known.name}, by the number of rows"
         if known is not None and not checkpoint.has_tokens:
             known = encodings.labels_rows(known, rows)
+    if known is not None and checkpoint.has_tokens and known.vocabulary_size > rows:
+        sizes = f"{known.vocabulary_size:,} tokens, this matrix {counted(rows, 'row')}"
+        remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
     return Model(checkpoint.with_encoding(known, reason), known)
 
 
@@ -500,6 +500,8 @@ class Model:
         """
         from embcli.verbs.diff import diff
 
+        if not isinstance(other, Model):
+            raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
         self._note_stored_rows(other)
         return diff(self.source, other.source, top=top, watch=self.watch)
 

@@ -413,6 +413,8 @@ def test_what_joins_no_positions_is_told(tmp_path: Path) -> None:
         assert note in ran.err
         learned = run("lookup", "--ids", "1", "--from", path, "--position", "learned")
         assert learned.text.startswith("Input embeddings, input = token: ")
+        nothing = run.refused("lookup", "--ids", "1", "--from", path, "--show", "position", "-f", "csv")
+        assert nothing.endswith("--position none has no rows that --show could name\n")
         if kind == "nobody's":
             assert "not known for" in run.ok("info", "--from", path).text
             refused = run.refused("lookup", "--ids", "1", "--from", path, "--show", "hidden")

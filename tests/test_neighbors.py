@@ -129,8 +129,8 @@ def test_what_lookup_writes_is_what_vector_reads(inside: Embcli) -> None:
 def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
     page = inside.ok("neighbors", "--ids", "7", "--from", model).text
     assert re.search(r"^Searched 300 rows\.$", page, re.MULTILINE)
-    assert "\nLeft out: 2 rows with NaN or infinity: 21, 22\n" in page
-    assert "\nLeft out: 1 row of zeros, without a direction: 20\n" in page
+    assert "\nNot ranked: 2 rows with NaN or infinity: 21, 22\n" in page
+    assert "\nNot ranked: 1 row of zeros, without a direction: 20\n" in page
     assert "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
     one = inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "9", "-k", "1").text
     assert "\nSearched 1 row of 300.\n" in one
@@ -241,6 +241,12 @@ def test_a_tokenizer_of_more_tokens_than_rows_is_doubted(inside: Embcli, model: 
     doubt = "gpt2 has 50,257 tokens, this matrix 300 rows: probably not its tokenizer"
     assert doubt in inside(*command, "--encoding", "gpt2").err
     assert "probably" not in inside(*command).err
+
+
+def test_a_tokenizer_beside_the_weights_is_doubted_too(inside: Embcli, tmp_path: Path) -> None:
+    safetensors.numpy.save_file({"wte.weight": np.eye(2, dtype=np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "vocab.txt").write_text("[UNK]\nhello\nworld\n")
+    assert "has 3 tokens, this matrix 2 rows: probably" in inside("weights", "--from", str(tmp_path)).err
 
 
 def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:

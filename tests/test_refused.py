@@ -43,7 +43,9 @@ SLIPS = {  # the whole error
     "lookup hi --tensor x": "--tensor goes with --from, which names the file",
     "lookup hi --from m.npy --dim 3": "--dim is for seeded layers; --from takes what the file holds",
     "info m.npy --from m.npy": "'m.npy' and --from name the same thing, the model; give one of them",
-    "help nonsense": "'nonsense' is not a command\nFor a text: embcli tokenize 'nonsense --help'; embcli --help",
+    "help nonsense": "'nonsense' is not a command\nFor a text: embcli tokenize nonsense; embcli --help",
+    "rows --ids 1": "'rows' is not a command\nFor a text: embcli tokenize rows; embcli --help",
+    "/": "'/' is a folder, not a command\nembcli info / shows a model",
 }
 REFUSED = {  # a part of the error
     # IDs

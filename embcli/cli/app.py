@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,14 +67,15 @@ def run(words: Sequence[str], **settings: object) -> object:
     words = words or ["--help"]
     first, known = words[0], words[0] in _COMMANDS
     if not known and not first.startswith("-"):
-        is_there, quoted = os.access(first, os.F_OK), shlex.quote(first[:60])
-        if is_there or re.search(r"[./][\w-]+$", first):
-            hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
-            raise InputError(f"{first[:60]!r} is {'a file, ' if is_there else ''}not a command", hint)
+        quoted, is_folder = shlex.quote(first[:60]), os.access(f"{first}/.", os.F_OK)
+        if (is_there := os.access(first, os.F_OK)) or re.search(r"[./][\w-]+$", first):
+            of_text = "" if is_folder else f", embcli tokenize --file {quoted} a text"
+            what = "a folder, " if is_folder else "a file, " if is_there else ""
+            raise InputError(f"{first[:60]!r} is {what}not a command", f"embcli info {quoted} shows a model{of_text}")
         from difflib import get_close_matches
 
         if not get_close_matches(first, _COMMANDS):
-            text = shlex.quote(" ".join(words)[:60])
+            text = shlex.quote(" ".join(takewhile(lambda word: not word.startswith("-"), words))[:60])
             raise InputError(f"{first[:60]!r} is not a command", f"For a text: embcli tokenize {text}; embcli --help")
     try:
         return command_line(words)(words, prog_name=PROGRAM, standalone_mode=False, **settings)

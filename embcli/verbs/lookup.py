@@ -348,12 +348,12 @@ def lookup(
     show = (show,) if isinstance(show, str) else show
     for name in show or ():
         check_choice("show", name, MATRICES)
-    if position == NO_POSITIONS and "position" in (show or ()):
-        raise InputError("position none has no rows that show could name", parameters=("position", "show"))
     (vocabulary_size, dim), seeded = shape_of(source, "token"), source.origin.is_seeded
     places = None if only is None else _occurrences(tokens, only, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
     kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()))
+    if kind == NO_POSITIONS and "position" in (show or ()):
+        raise InputError("position none has no rows that show could name", parameters=("position", "show"))
     rest = recipe.rest if recipe else ()
     every = (*steps, *rest)
     positions, has_layer, position_source = None, False, ""

@@ -108,7 +108,7 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         for what, ids in kinds.items():
             if len(ids):
                 first = ", ".join([*map(str, ids[:_MOST_TERMS]), *["…"] * (len(ids) > _MOST_TERMS)])
-                yield words(f"Left out: {counted(len(ids), 'row')} {what}: {first}")
+                yield words(f"Not ranked: {counted(len(ids), 'row')} {what}: {first}")
         if missing := left_out(queries.missing("query", np.arange(1, len(self.queries) + 1), "queries")):
             yield words(missing)
         yield from origin_lines(self.origin)
