@@ -90,6 +90,7 @@ class Explorer(App[int]):
     GoScreen { align: left bottom; }
     GoScreen Input { width: 100%; margin: 0 0 1 0; }
     KeysScreen { align: center middle; }
+    CommandList { min-width: 10; }  /* narrower, textual has no lines for it */
     .dialog { width: 76; max-width: 100%; height: auto; max-height: 90%; padding: 0 1; }
     .dialog { border: round $accent; background: $surface; }
     """

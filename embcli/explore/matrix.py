@@ -39,7 +39,7 @@ class _Window:
     cell: int  # cells of a number, without the gap
 
 
-class Matrix(Lines):
+class Matrix(Lines, inherit_bindings=False):
     """The rows of a matrix, and a cursor on one of them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

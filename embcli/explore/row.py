@@ -108,7 +108,7 @@ class RowScreen(View):
     def on_screen_resume(self) -> None:
         missing = [metric for metric in _METRICS if metric not in self.nearest]
         for metric in missing:
-            self.query_one(f"#{metric}", DataTable).loading = True
+            self.query_one(f"#{metric}", DataTable).clear(columns=True).add_column(f"{_METRICS[metric]}: searching …")
         passes = [(partial(self.source.nearest, self.row, each), partial(self._take, each)) for each in missing]
         if passes:
             self.run_passes("searching", passes)
@@ -118,7 +118,6 @@ class RowScreen(View):
 
     def _take(self, metric: Metric, found: tuple[np.ndarray, np.ndarray] | EmbcliError) -> None:
         table = self.query_one(f"#{metric}", DataTable)
-        table.loading = False
         table.clear(columns=True)
         if isinstance(found, EmbcliError):
             table.add_column(f"nearest by {_METRICS[metric]}")
