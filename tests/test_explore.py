@@ -68,6 +68,13 @@ KEYS += [*"jkGshc", "s", "h", "space", "c", "enter", "enter", "n", "tab", "escap
 SIZES = ((80, 24), (120, 40), (200, 60), (40, 12), (61, 17))
 
 
+async def test_the_first_screen_has_tokens_in_all_rows() -> None:
+    async with walk(model=embcli.seeded(dim=9), size=(80, 12)) as (app, _):
+        head, *rows = (line for line in lines(app) if "│" in line)
+        assert [row.split()[:2] for row in rows[:3]] == [["0", "!"], ["1", '"'], ["2", "#"]]
+        assert {row.index("│") for row in rows} == {head.index("│")}
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy(tmp_path: Path, seed: int) -> None:
     path, chance, count = broken(tmp_path), random.Random(seed), 0

@@ -136,7 +136,7 @@ def test_a_signal_while_a_layer_is_kept_leaves_no_wrong_row(tmp_path: Path) -> N
         assert Inside().ok(*lookup, **here).out == Inside().ok(*lookup, "--no-cache").out
         Inside().ok("cache", "clear", **here)
         assert not [*tmp_path.iterdir()]
-    assert {*statuses} <= {0, 130, 143, -2, -9, -15}
+    assert {*statuses} <= {0, 130, 143, 255, -2, -9, -15}  # 255: the signal came before embcli began
 
 
 INTERRUPTED = """

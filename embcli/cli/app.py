@@ -190,7 +190,7 @@ def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output
 @command(
     "Text",
     "embcli batch --file the-verdict.txt  # the first batch, as in the chapter",
-    'embcli batch "Every effort moves you forward" --batch-size 1 --dim 3  # every number of a short text',
+    'embcli batch "Every effort moves you forward" --batch-size 1 --dim 3 --draw  # every number of a short text',
     "embcli batch --file the-verdict.txt --shuffle --all -o input.npy  # all batches, shuffled, for the next program",
 )
 def batch(

@@ -110,7 +110,8 @@ class Matrix(Lines, inherit_bindings=False):
         self.moved()
 
     def window(self) -> _Window | EmbcliError:
-        seen = round(self.scroll_y), self.size, self.rows_shown, self.left, self.limit, self.by_norm, self._cell
+        widths = self._cell, self._token_width
+        seen = round(self.scroll_y), self.size, self.rows_shown, self.left, self.limit, self.by_norm, widths
         if seen != self._seen:
             self._seen = seen
             try:
@@ -149,7 +150,7 @@ class Matrix(Lines, inherit_bindings=False):
             return self.line()
         row, has_cursor = int(window.ids[y - 1]), round(self.scroll_y) + y - 1 == self.cursor
         look = self.app.theme, self.size, self.limit, self.by_norm, window.left, window.cell, window.style.write(0.0)
-        key = row, has_cursor, row == self.source.marked, *look
+        key = row, has_cursor, row == self.source.marked, self._token_width, *look
         if (strip := self._strips.get(key)) is None:
             norm = written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
             token = self.source.tokens(window.ids[y - 1 : y])[0]

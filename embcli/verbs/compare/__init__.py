@@ -157,7 +157,10 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         if self.gradient is not None:
             yield Part(["", *self._training(self.gradient, width)], name="gradient")
         if "cost" in (show or ()) or not (is_picture or self.style.bare):
-            yield Part([""] * asked + [*self._costs(width)], int(asked), "the cost")
+            rank = 0 if "cost" in (show or ()) else 2 + len(_IMPORTANCE)
+            table, saved = self._costs(width)
+            yield Part(["", table, saved] if asked else [table], rank, "the cost")
+            yield Part([] if asked else [saved], name="zeros")
         yield Part([*origin_lines(self.origin)], name="origin")
 
     def _matrix(self, labels: Sequence[Label], *blocks: Values, **more: Any) -> Matrix:
@@ -335,7 +338,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         are = "is" if absent == 1 else "are"
         yield words(f"{counted(absent, 'row')} of {size:,} {are} of tokens that did not occur.")
 
-    def _costs(self, width: int) -> Iterator[RenderableType]:
+    def _costs(self, width: int) -> tuple[RenderableType, Text]:
         cost = self.cost
         of_lookup, of_product = cost["runs"].values()
         several = f"and {of_product} runs" if of_product > 1 else "runs; one run, as it is long"
@@ -359,12 +362,12 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             Label("linear", [space + right for (_, right), _ in rows.values()]),
             Label("", [formula for _, formula in rows.values()], "left"),
         ]
-        yield ruled(labels if is_wide else labels[:3], has_rule=is_wide)
+        table = ruled(labels if is_wide else labels[:3], has_rule=is_wide)
         ratio = f"{cost['ratio']:.1f}" if cost["ratio"] < 10 else f"{cost['ratio']:,.0f}"
         zeros, slices = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}", cost["slices"]
         saved = f"; computed in {slices:,} slices of tokens to save memory" if slices > 1 else ""
         zeros = zeros if cost["tokens"] else "none"
-        yield words(f"linear: {ratio}x the time; {zeros} are multiplications by zero{saved}.")
+        return table, words(f"linear: {ratio}x the time; {zeros} are multiplications by zero{saved}.")
 
 
 def _judgement(verdict: Verdict) -> Text:
