@@ -243,3 +243,13 @@ def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
             raise
         except BaseException as error:
             raise refused(path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
+
+
+def blocks(name: str) -> Iterator[tuple[list[str], list[str], tuple[str, ...]]]:
+    """Yield the blocks of a file of data/: names, the words after the colon, and the rules in the lines below."""
+    facts = (Path(__file__).parents[1] / "data" / name).read_text("utf-8")
+    for block in facts.replace("\n        ", "").split("\n\n"):
+        head, *rules = block.removesuffix("\n").split("\n    ")
+        names, _, words = head.replace("\n+", "").partition(": ")
+        if not head.startswith("#"):
+            yield names.split(), words.split(), tuple(rules)

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from embcli.binary import Array, Binary, Header, read_header, read_numbers, read_words, shortened
-from embcli.encodings.encoding import NamedToken, VocabularyEncoding, guarded, package
+from embcli.encodings.encoding import NamedToken, VocabularyEncoding, blocks, guarded, package
 from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
-from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, blocks, splittings
+from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
 from embcli.errors import InputError
 from embcli.words import in_data
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
+from embcli.encodings.encoding import blocks
 from embcli.encodings.merging import (
     NEVER,
     SPACE,
@@ -82,16 +82,6 @@ def _edges(rule: str, text: str) -> Iterator[tuple[int, int]]:
         start, end = run.span()
         first = start + (end - start) % 3
         yield from ((cut, cut) for cut in range(first + 3 * (follows and first == start), end + follows, 3))
-
-
-def blocks(name: str) -> Iterator[tuple[list[str], list[str], tuple[str, ...]]]:
-    """Yield the blocks of a file of data/: names, the words after the colon, and the rules in the lines below."""
-    facts = (Path(__file__).parents[1] / "data" / name).read_text("utf-8")
-    for block in facts.replace("\n        ", "").split("\n\n"):
-        head, *rules = block.removesuffix("\n").split("\n    ")
-        names, _, words = head.replace("\n+", "").partition(": ")
-        if not head.startswith("#"):
-            yield names.split(), words.split(), tuple(rules)
 
 
 @cache

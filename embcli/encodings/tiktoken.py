@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.binary import Binary, read_object
-from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded
+from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, blocks, guarded
 from embcli.encodings.merging import NEVER, Derivation, derived, spans_of
-from embcli.encodings.pieces import blocks
 from embcli.errors import InputError, does_not_load
 from embcli.words import in_data
 
