@@ -123,7 +123,8 @@ class Roles:
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
         if len(matrices) != 1:
             family = self.family
-            why = f" of a {self.settings.values['model_type']} model: {family.unknown}" if family else ""
+            why = f" of a {self.settings.values['model_type']} model" if family else ""
+            why += f": {family.unknown}" if family and family.unknown else ""
             raise _undecided(tensors, f"no tensor has the name of a token matrix{why}")
         if not isinstance(tensors.own_words(), OwnWords):  # word vectors are no guess
             self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
