@@ -49,10 +49,7 @@ def _words(incomplete: str) -> list[str]:
 
 
 def _encodings(incomplete: str) -> list[str]:
-    """Complete the last of some encodings, or the name of a folder or a tokenizer's file.
-
-    Shells offer files if nothing is returned. Names that a shell would have to quote are omitted.
-    """
+    """Complete the last of some encodings, or a folder or a tokenizer's file that needs no quotes."""
     if "," in incomplete:
         return _some_of(names.ENCODINGS)(incomplete)
     known = [name for name in names.ENCODINGS if name.startswith(incomplete)]
