@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import struct
@@ -94,6 +93,7 @@ def read_object(binary: Binary, longest: int) -> dict[str, Any]:
 
 def parsed_object(data: bytes, what: str, whole_number: Callable[[str], int] = int) -> dict[str, Any]:
     """Return a JSON object; raises Malformed, with a sentence about `what`, for anything else."""
+    import json
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}

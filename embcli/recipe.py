@@ -1,7 +1,7 @@
 """A recipe: the steps from a token row to what the first block of a real model reads.
 
 `files/families.py` has the steps of each family, `files/recipes.py` fills in the numbers and tensors of one model, and
-`verbs/hidden.py` applies them.
+`verbs/steps.py` applies them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ ALLOWED = {
     "textual": ("embcli.explore",),
     "pyarrow": ("embcli.writers",),
     "torch": (
-        *("embcli.weights.drawing", "embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.hidden"),
+        *("embcli.weights.drawing", "embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.steps"),
         "embcli.verbs.info",  # only for the table of its version
     ),
     "mmap": (),  # a file that is cut while it is mapped ends the process

@@ -89,7 +89,7 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     if first is not None and not 1 <= first <= len(steps):
         raise InputError(f"step must be from 1 to {len(steps)}, not {str(first)[:20]}", parameters=("step",))
     last: list[RenderableType] = ["", "Next, with a text of yours, and with a model on your disk:"]
-    last += [words(f"$ embcli {line}", "embedding") for line in _NEXT]
+    last += [words(f"$ embcli {line}", "accent") for line in _NEXT]
     if out.path is None and is_terminal(sys.stdout) and is_terminal(sys.stdin):
         tour = _Tour(steps, text, run, {"COLUMNS": str(shutil.get_terminal_size().columns)}, True)
         reached_end = tour.walk(first or 1)
@@ -162,7 +162,7 @@ class _Tour:
 
     def _typed(self, command: str) -> list[RenderableType]:
         lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
-        return [words(line, "embedding") for line in lines]
+        return [words(line, "accent") for line in lines]
 
     def _output(self, command: str, height: int | None = None) -> RenderableType:
         """Return what a command prints, on so many lines at most."""

@@ -34,6 +34,7 @@ STYLES = {
         "positive": "#d75f00",
         "embedding": "#0087d7",
         "linear": "#d75f00",
+        "accent": "#0087d7",  # commands, bars
     }.items()
 }
 _TOKENS = [Style.parse(each) for each in ("#0087d7", "#d75f00", "#008700", "#af5fd7")]

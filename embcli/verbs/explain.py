@@ -88,7 +88,7 @@ class Explanations(Result, verb="explain", content="list"):
             if block.kind == "prose":
                 yield words(block.text)
             elif block.kind == "command":
-                yield words(f"  {block.text}", "embedding")
+                yield words(f"  {block.text}", "accent")
             else:
                 text = words(f": {block.text}" if block.name else block.text, "not bold")
                 yield Padding(title(block.name).append_text(text), (0, 0, 0, 2))

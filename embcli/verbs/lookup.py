@@ -13,7 +13,6 @@ import numpy as np
 
 from embcli.binary import shortened
 from embcli.errors import InputError, check_choice
-from embcli.files.numbers import rounded_to
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
@@ -25,7 +24,7 @@ from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids, check_length, id_in_words
-from embcli.verbs.hidden import Steps, Term, sinusoids
+from embcli.verbs.steps import StepValues, Term, sinusoids
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     columns_chosen: bool  # by the user
     origin: Origin
     steps: tuple[Step, ...]  # from a token row to the input embedding
-    added: Steps  # what they add
+    step_values: StepValues  # what they add
     rest: tuple[Step, ...]  # from the input embedding to `hidden`; empty if the input is that
     position_source: str  # of position rows, in words
     matrices: Names
@@ -97,7 +96,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         rows = self.layer.rows(ids)
         terms = [Term("token", "", rows, ids)]
         if {"position", "input", "hidden"} & {*names}:
-            rows, added = self.added.apply(self.steps, rows, positions)
+            rows, added = self.step_values.apply(self.steps, rows, positions)
             terms += [*added, Term("input", "=", rows, places)]
         if "hidden" in names and "hidden" in self.matrices:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
@@ -107,13 +106,13 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def _hidden(self, index: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens with these input rows, (n, D) -> (n, H) float32."""
         if not any(isinstance(step, Project) for step in self.rest):
-            return self.added.apply(self.rest, rows, self._positions[index])[0]
+            return self.step_values.apply(self.rest, rows, self._positions[index])[0]
         sequence, place = self.tokens.places(index)
         hidden = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
         for number in np.unique(sequence).tolist():  # a projection takes whole texts
             whole = np.arange(*self.tokens.starts[number : number + 2].tolist())
             steps, token = (*self.steps, *self.rest), self.layer.rows(self.tokens.ids[whole])
-            read, _ = self.added.apply(steps, token, self._positions[whole])
+            read, _ = self.step_values.apply(steps, token, self._positions[whole])
             hidden[sequence == number] = read[place[sequence == number]]
         return hidden
 
@@ -168,7 +167,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             if not np.array_equal(one, other) and np.array_equal(np.sort(one), np.sort(other)):
                 page.append(words("Both sequences are the same bag of tokens in different orders:"))
                 same = "equal token rows, different input embeddings."
-                page.append(words(same if self.added.positions else "equal input embeddings: the order is lost."))
+                page.append(words(same if self.step_values.positions else "equal input embeddings: the order is lost."))
         if self.trace is not None:
             page += self._trace(self.trace, options.max_width)
         return [*page, *origin_lines(self.origin)]
@@ -235,7 +234,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         if "token" in shown and not self.draw:
             tensor = f"tensor {origin.tensors['token']}, " if origin.is_other else ""
             yield f"token: row ID of {tensor}V = {counted(self.layer.shape[0], 'token')}"
-        if "position" in shown and self.added.positions is not None:
+        if "position" in shown and self.step_values.positions is not None:
             yield f"position: {self.position_source}"
         if "input" in shown and not types and not any(isinstance(step, AddPosition) for step in self.steps):
             yield f"input: {formula if self.steps else 'the token row, the same at every position'}"
@@ -297,7 +296,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         yield from self._values(terms, columns, width)
         yield words(f"The sum is computed in float32; it is shown to {self.style.precision} decimals.")
         if len(self.rest) == 1 and isinstance(norm := self.rest[0], Norm):
-            exact, values = terms[-1].values.astype(np.float64), self.added.values
+            exact, values = terms[-1].values.astype(np.float64), self.step_values.values
             mean, variance = exact.mean(), exact.var()
             steps = [
                 replace(terms[-1], sign=""),
@@ -380,6 +379,8 @@ def lookup(
         first = f" + {layers.origin.first_position}" if layers.origin.first_position else ""
         position_source = f"row p{first} of C = {counted(layers['position'].shape[0], 'position')}"
     if recipe is not None:
+        from embcli.files.numbers import rounded_to
+
         dtype, factor = layers.origin.dtypes["token"], np.array([recipe.scale], np.float32)
         rounded = rounded_to(dtype, factor)
         is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
@@ -398,7 +399,7 @@ def lookup(
         origin=layers.origin,
         steps=steps,
         rest=rest,
-        added=Steps(
+        step_values=StepValues(
             layers["position"].rows if has_layer else positions,
             layers["token_type"].rows(types) if len(types) else np.empty((0, 0), np.float32),
             recipe.values if recipe else dict[str, np.ndarray]().__getitem__,

@@ -164,7 +164,7 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         nothing, full = ends[self.metric]
         shares = (shown - nothing) / ((full - nothing) or -1)  # a query of zeros has no scale
         low, high = (f"{end:.3g}" for end in (nothing, full))
-        bars = [words(bar(share, _BAR) if share > 0 else "", "embedding") for share in shares.tolist()]
+        bars = [words(bar(share, _BAR) if share > 0 else "", "accent") for share in shares.tolist()]
         return Label(f"{low}{high:>{_BAR - len(low)}}", bars, "left", minimum=_BAR)
 
 

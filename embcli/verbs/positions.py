@@ -24,7 +24,7 @@ from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids
-from embcli.verbs.hidden import sinusoids
+from embcli.verbs.steps import sinusoids
 from embcli.weights.seeded import check_size
 from embcli.words import counted
 

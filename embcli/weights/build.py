@@ -8,7 +8,6 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -78,6 +77,8 @@ def loading_torch(notes: Notes | None = None) -> Iterator[None]:
     if this_build().torch == NO_TORCH:
         raise LayerError("torch is not installed, and is needed here; pip install torch")
     if "torch" not in sys.modules:
+        from concurrent.futures import ThreadPoolExecutor, wait
+
         try:
             with ThreadPoolExecutor(1) as pool:
                 loading = pool.submit(import_module, "torch")

@@ -27,14 +27,14 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
-    positions: (
-        Callable[[np.ndarray], np.ndarray] | None
-    )  # returns rows of these positions, (n,) -> (n, columns) float32
+class StepValues:
+    """What the steps of a model add: rows of positions, (n,) -> (n, columns) float32, of a token type, of tensors."""
+
+    positions: Callable[[np.ndarray], np.ndarray] | None
     token_type: np.ndarray  # (1, columns) float32; empty if none is added
     values: Callable[[str], np.ndarray]  # returns a tensor by its name, as float32
 
-    def apply(self, steps: Iterable[Step], rows: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, list[Term]]:
+    def apply(self, steps: Iterable[Step], rows: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, list[Term]]:
         """Return rows (n, columns) at these positions (n,) after all steps, and the terms of their sum.
 
         A projection takes the rows of a whole text: a product of many rows has other bits than that of one.
@@ -51,7 +51,7 @@ class Steps:
                 case Project():
                     rows = self._projected(step, rows)
                 case AddPosition() if self.positions is not None:
-                    added = Term("position", "+", self.positions(places), places)
+                    added = Term("position", "+", self.positions(at), at)
                 case AddType(row=row):
                     added = Term("type", "+", self.token_type, np.full(len(rows), row))
                 case AddRow(tensors=names):
