@@ -92,9 +92,9 @@ def test_the_questions_have_a_command_each() -> None:
 def test_a_page_has_the_entry_as_it_is_written() -> None:
     assert run.ok("explain", "stride", "--width", "80").text == (
         "stride (skipped)\n"
-        "Tokens from the start of one sample to the start of the next. A stride of T uses\n"
-        "each token as an input once; a smaller one repeats tokens, a larger one skips\n"
-        "some.\n"
+        "How many tokens the window moves on from one sample to the next. With a stride\n"
+        "of T each token is an input once; a smaller stride repeats tokens, a larger one\n"
+        "skips some.\n"
         "  embcli batch --ids 1,2,3,4,5,6,7 --vocab 8 --dim 2 --batch-size 2 --max-length\n"
         "2 --stride 1\n"
         "Source: the book, section 2.6.\n"
@@ -215,7 +215,10 @@ def test_completion_offers_the_words() -> None:
     [
         *(("positional embedding", "position"), ("absolute positional embeddings", "position")),
         *(("positional encoding", "position"), ("mean norm", "norm"), ("shared weight", "weight matrix")),
-        *(("SGD", "gradient"), ("model_type", "recipe"), ("RoPE", "rotary")),
+        *(("SGD", "gradient"), ("model_type", "recipe"), ("RoPE", "rotary"), ("input-target pairs", "sample")),
+        *(("<|endoftext|>", "special token"), ("[UNK]", "unknown token"), ("one-hot encoding", "one-hot")),
+        *(("1 thread", "multiply-adds"), ("drop_last", "incomplete batch"), ("max_length", "T"), ("loss", "loss")),
+        *(("padding_idx", "padding token"), ("LoRA merged", "LoRA"), ("tie_word_embeddings", "tied")),
     ],
 )
 def test_words_that_readers_ask_for_find_their_entry(asked: str, word: str) -> None:

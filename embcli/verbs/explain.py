@@ -138,7 +138,7 @@ def named() -> dict[str, Entry]:
 
 
 def _plain(word: str) -> str:
-    return re.sub(r"[\s_-]", "", word).casefold()
+    return re.sub(r"[][\s_<|>-]", "", word).casefold()
 
 
 def _entry(part: str, word: str, text: str) -> Entry:
