@@ -21,8 +21,6 @@ _SEEKING = Lock()  # the offset of a file belongs to all threads
 
 
 class Binary:
-    """A regular file, open for reading at any offset."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
@@ -36,7 +34,6 @@ class Binary:
         self.size = os.fstat(self.file.fileno()).st_size
 
     def refused(self, reason: str, hint: str = "", parameters: tuple[str, ...] = ()) -> InputError:
-        """Return the error that says why this file cannot be read."""
         return refused(self.path, reason, hint, parameters)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -134,7 +131,6 @@ class Array:
 
     @property
     def has_strings(self) -> bool:
-        """Whether its items are strings."""
         return self.kind == _STRING
 
 
@@ -240,6 +236,5 @@ def read_words(binary: Binary, words: Array) -> tuple[bytes, np.ndarray, np.ndar
 
 
 def read_numbers(binary: Binary, numbers: Array) -> np.ndarray:
-    """Return an array of numbers, (n,)."""
     form = np.dtype(_SCALARS[numbers.kind]).newbyteorder("<")
     return np.frombuffer(binary.read(numbers.start, numbers.count * form.itemsize), form)

@@ -18,8 +18,6 @@ _ARRAYS: tuple[Kind, ...] = ("tokens", "matrices", "batches", "embeddings")
 
 
 class Format(NamedTuple):
-    """A format: its name, what it can hold, and how its files are called and written."""
-
     name: FormatName
     kinds: tuple[Kind, ...]  # of results that it can hold
     suffixes: tuple[str, ...] = ()

@@ -189,7 +189,6 @@ def _ollamas_folders() -> list[Path]:
 
 
 def ollama_places() -> str:
-    """Return where Ollama keeps its models, in words."""
     return f"Ollama's {' or '.join(repr(str(folder)) for folder in _ollamas_folders())}"
 
 

@@ -72,7 +72,6 @@ class Excerpt:
 
     @classmethod
     def first(cls, count: int, total: int) -> Excerpt:
-        """Show the first `count` of `total`."""
         return cls(min(count, total), 0, total)
 
     @classmethod

@@ -26,8 +26,6 @@ _NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")  # a pa
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A kept file."""
-
     path: Path
     size: int  # bytes
     used: float  # time of the last use, seconds since the epoch

@@ -66,7 +66,6 @@ def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
 
 
 def _range(word: str, place: int) -> range:
-    """Return the IDs of a range or of a single ID."""
     start, colon, end = word.partition(":")
     numbers = []
     for each in (start, end) if colon else (start,):

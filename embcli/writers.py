@@ -48,8 +48,6 @@ def write(
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A result to be written."""
-
     records: Records
     notes: Notes
     watch: Watch
@@ -99,7 +97,6 @@ class _Job:
 
 
 def _json(job: _Job, file: BinaryIO) -> None:
-    """Write a document with a row on each line."""
     records, names = job.records, job.records.several
     numbers = sum(math.prod(records.matrices[name].shape) for name in names)
     if numbers > _LARGE_JSON:
@@ -117,7 +114,6 @@ def _json(job: _Job, file: BinaryIO) -> None:
 
 
 def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:
-    """Write values as a list in JSON, one per line."""
     between = b"[\n"
     for value in values:
         file.write(between + _document(value))
@@ -150,7 +146,6 @@ class _Dialect(NamedTuple):
         return (self.between.join(cells) + self.end for cells in zip(*columns, strict=True))
 
     def write(self, job: _Job, file: BinaryIO) -> None:
-        """Write a line of names, and one line per row."""
         records, names = job.records, job.flat
         arrays = [records.matrices[name] for name in names]
         columns = [column for array in arrays for column in array.columns or records.columns or range(array.shape[1])]
@@ -291,7 +286,6 @@ def _ids(job: _Job, file: BinaryIO) -> None:
 
 
 def _document(value: Any) -> bytes:
-    """Return a value in JSON."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:  # a lone surrogate, which is rare

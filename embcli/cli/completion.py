@@ -40,7 +40,6 @@ def prepare() -> list[str] | None:
 
 
 def script(shell: str) -> str:
-    """Return Typer's script for a shell."""
     made: str = completion.get_completion_script(  # type: ignore[attr-defined]  # it does not list what it exports
         prog_name=PROGRAM, complete_var=_REQUEST, shell=shell
     )

@@ -69,8 +69,6 @@ def say_error(error: EmbcliError) -> None:
 
 
 class PrintedNotes(Notes):
-    """Notes that are printed at once."""
-
     def added(self, remark: str, parameters: tuple[str, ...]) -> None:
         say(spelled(remark, parameters, flag_of))
 

@@ -75,8 +75,6 @@ class Encoding(ABC):
 
 @dataclass(frozen=True)
 class NamedToken:
-    """A token that a text can contain by its name."""
-
     name: str
     token_id: int
     is_special: bool  # whether it is found only if special tokens are asked for

@@ -26,8 +26,6 @@ _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # whose rules are known
 
 
 class GgufEncoding(VocabularyEncoding):
-    """The tokens of a file's rows; a text is split if the file says how."""
-
     def __init__(self, binary: Binary, header: Header, name: str) -> None:
         self.path, self.name = binary.path, in_data(name)
         self._binary, self._header = binary, header

@@ -24,8 +24,6 @@ _FIXED = {1: 8, 5: 4}  # bytes of a value by its wire type
 
 
 class _Model(NamedTuple):
-    """The parts of a model that tell how a text is split."""
-
     data: bytes
     pieces: list[tuple[bytes, float, int]]  # spelling, score, type
     kind: int

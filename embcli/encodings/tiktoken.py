@@ -35,8 +35,6 @@ _MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """The parts of an encoding: a rank file, a splitting pattern, special tokens, and V."""
-
     ranks: str
     pattern: str
     special_tokens: dict[str, int]

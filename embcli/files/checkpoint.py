@@ -106,7 +106,6 @@ class Checkpoint:
         return self
 
     def find(self, role: str) -> Tensor | None:
-        """Return the tensor of a layer, or None; raises InputError if several tensors are candidates."""
         return self.roles.find(role)
 
     def shape(self, name: str) -> tuple[int, int] | None:
@@ -156,7 +155,6 @@ class Checkpoint:
         return None if self.roles.is_other else recipe_of(self.roles, self.values)
 
     def values(self, name: str) -> np.ndarray:
-        """Return a tensor by its name, as float32."""
         return self.tensors.array(name)
 
     @property

@@ -128,7 +128,6 @@ def _quantised(tensor: Tensor) -> Layer:
 
 
 def _parts(binary: Binary, header: Header) -> list[Path]:
-    """Return the files of a split checkpoint in order."""
     count = header.metadata["split.count"]
     if not isinstance(count, int) or not 0 < count < 10**5:
         raise binary.refused(f"its split.count is {count!r}, which is not a number of parts")

@@ -13,15 +13,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How numbers are stored, and how they become float32."""
-
     name: str  # as numpy spells it
     stored: np.dtype[Any]  # the items of a row in the file
     widen: Callable[[np.ndarray], np.ndarray] = lambda stored: stored.astype(np.float32)  # (n, width) -> (n, D)
     block: tuple[int, int] = (1, 1)  # values per block, stored items per block
 
     def width(self, dim: int) -> int:
-        """Return the number of stored items in a row of D values."""
         values, items = self.block
         return dim // values * items
 

@@ -41,12 +41,10 @@ class StoredLayer(Layer):
         return np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
-        """Return rows as they are stored, (n, width), as float32, (n, D)."""
         return self._numbers.widened(stored)[0]
 
 
 def array_layer(array: np.ndarray, numbers: NumberFormat) -> StoredLayer:
-    """Return a matrix of numbers in an array, which may be mapped."""
     rows, dim = array.shape
     return StoredLayer((rows, dim), numbers, lambda ids: np.asarray(array[ids]))
 
@@ -96,7 +94,6 @@ class Tensor:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether the tensor has two dimensions of at least 1."""
         return len(self.shape) == 2 and all(self.shape)
 
     @property
@@ -106,8 +103,6 @@ class Tensor:
 
 
 class Tensors(Mapping[str, Tensor]):
-    """The tensors of a checkpoint by name."""
-
     def __init__(
         self,
         binary: Binary,

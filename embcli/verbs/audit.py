@@ -257,7 +257,6 @@ class Audit(Result, verb="audit", content="ranking"):
 def audit(
     source: Source, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS, watch: Watch = unwatched
 ) -> Audit:
-    """Return the problems of the token matrix of a source."""
     faults = BROKEN if fail_on is None else tuple(fail_on)
     if not faults:
         raise InputError(f"fail_on names no fault; choose from {', '.join(FAULTS)}", parameters=("fail_on",))

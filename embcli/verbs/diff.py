@@ -204,7 +204,6 @@ class Diff(Result, verb="diff", content="ranking"):
 
 
 def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = unwatched) -> Diff:
-    """Return how the token matrices of two checkpoints differ."""
     check_top(top)
     shapes = shape_of(base, "token"), shape_of(tuned, "token")
     if shapes[0][1] != shapes[1][1]:

@@ -32,8 +32,6 @@ _ROLES = ("token", "position", "token_type", "head")
 
 @dataclass(frozen=True, eq=False)
 class Info(Result, verb="info", content="list"):
-    """Versions, the cache folder and the encodings."""
-
     versions: dict[str, str]
     cpu_capability: str | None  # None without torch
     cache: str | None  # a folder; None if this user has none
@@ -78,8 +76,6 @@ def info() -> Info:
 
 @dataclass(frozen=True, eq=False)
 class ModelInfo(Result, verb="info", content="list"):
-    """A checkpoint and the tensors of it that are listed."""
-
     checkpoint: Checkpoint
     roles: dict[str, str]  # of the tensors that are listed, by their names; empty if unknown
 

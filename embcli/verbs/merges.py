@@ -30,8 +30,6 @@ _APART, _BETWEEN = 2, 4  # cells between the leaves of a tree, and between trees
 
 @dataclass(frozen=True, eq=False)
 class Merges(Result, verb="merges", content="list"):
-    """The steps of each piece of a text."""
-
     tokens: Tokens
     pieces: tuple[Derivation, ...]
     draw: bool = False  # show each piece as a tree
@@ -51,7 +49,6 @@ class Merges(Result, verb="merges", content="list"):
         return {"piece": int, **{name: kind for name, kind in _TYPES.items() if name in used}}
 
     def records(self) -> Records:
-        """Return a row for each step of each piece; tokens are texts as everywhere."""
         each = [step for piece in self.pieces for _, step in piece.rows]
         columns = {
             "piece": [number for number, piece in enumerate(self.pieces) for _ in piece.rows],
@@ -67,7 +64,6 @@ class Merges(Result, verb="merges", content="list"):
         return listed(run, "steps", **{name: (kind, columns[name]) for name, kind in self.fields.items()})
 
     def spelled(self, step: Step) -> bytes | None:
-        """Return the bytes of the token that a step makes."""
         if step.left is not None or self.tokens.encoding is None or step.token_id is None:
             return step.token
         return self.tokens.encoding.token_bytes(step.token_id)  # of a part that is unknown, not that part
@@ -187,7 +183,6 @@ class _Node:
         return max(map(cell_len, self.lines))
 
     def extend(self, height: int) -> None:
-        """Draw a line down to a height."""
         self.lines += [" " * self.middle + "│"] * (height - len(self.lines))
 
     def add(self, text: str) -> None:
@@ -221,7 +216,6 @@ def _joined(parts: Sequence[_Node]) -> _Node:
 
 
 def merges(tokens: Tokens, draw: bool = False) -> Merges:
-    """Return the steps from the pieces of texts to their tokens."""
     if tokens.encoding is None or tokens.texts is None:
         raise InputError("only a text has merges, not its IDs")
     pieces = tuple(piece for text in tokens.texts for piece in tokens.encoding.derivations(text, tokens.special))

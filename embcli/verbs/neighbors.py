@@ -47,8 +47,6 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Neighbors(Result, verb="neighbors", content="ranking"):
-    """The rows nearest to each query."""
-
     metric: Metric
     queries: list[Query]
     vectors: list[np.ndarray]  # (D,) float64 each
@@ -71,7 +69,6 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return the neighbours as data: query, rank, ID, token and score of each."""
         queries = []
         for query in self.queries:
             plus, minus = ([ids.tolist() for ids in terms] for terms in (query.plus, query.minus))
@@ -114,7 +111,6 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         yield from origin_lines(self.origin)
 
     def _part(self, number: int) -> Iterator[RenderableType]:
-        """Yield the neighbours of a query, below its tokens."""
         from embcli.page import Label, Matrix, Values, left_out, ruled, title, words, written
         from embcli.verbs.parts import token_label
 

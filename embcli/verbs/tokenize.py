@@ -29,8 +29,6 @@ _BRACKETS = {(False, False): " ", (False, True): "╭", (True, True): "│", (Tr
 
 @dataclass(frozen=True, eq=False)
 class Tokenization(Result, verb="tokenize", content="tokens"):
-    """The result of `tokenize`: tokens, each with its bytes and its span."""
-
     tokens: Tokens
 
     def __post_init__(self) -> None:
@@ -76,8 +74,6 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         return np.stack([starts - bases, ends - bases], axis=1)
 
     def records(self) -> Records:
-        """Return the tokens as data: position, ID, token, bytes (hex) and span of each."""
-
         def values(index: np.ndarray, names: Names) -> dict[str, Any]:
             fields = self.tokens.fields(index, names)
             if "bytes" in names:

@@ -101,7 +101,6 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
             yield Segment(sequence, len(before), bool(is_same[k]), groups, places)
 
     def records(self) -> Records:
-        """Return the tokens of each encoding as rows, one encoding after the other."""
         fields = {"encoding": str, **Tokenization(self.tokens[0]).records().fields, "common": bool}
         summary = [
             {

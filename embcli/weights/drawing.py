@@ -52,7 +52,6 @@ class DrawnLayer(Layer):
         self._last = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)  # ascending IDs, and their rows
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows, (n, D) float32."""
         known, rows = self._last
         places = np.searchsorted(known, ids)
         if not len(known) or (known.take(places, mode="clip") != ids).any():

@@ -28,8 +28,6 @@ def file_name(name: str, seeded: Seeded, build: Build) -> str:
 
 
 class KeptLayer(Layer):
-    """A layer in a file of the store."""
-
     dtype = "float32"
 
     def __init__(self, matrix: np.ndarray, build: Build) -> None:

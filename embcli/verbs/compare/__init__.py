@@ -275,7 +275,6 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         )
 
     def _trace(self) -> Iterator[RenderableType]:
-        """Yield the product of each token, term by term."""
         size = len(self.weight)
         yield title("The product, written out")
         yield words("Each row of the weight times its entry in the token's one-hot row, and the sum of all.")
@@ -395,7 +394,6 @@ def compare(
     draw: bool = False,
     seed: int | None = None,
 ) -> Comparison:
-    """Return the outputs of an embedding layer and of a linear layer that share the token matrix of a source."""
     show = (show,) if isinstance(show, str) else show
     for name in show or ():
         check_choice("show", name, (*STEPS, *OUTPUTS, "cost"))
