@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]
 FieldType = type[int | float | str | bool] | type[list[int]]
 Values = Callable[["np.ndarray", Names], dict[str, Any]]
+MOST_ROWS = 4096  # of a piece, so that memory does not grow with a result
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +87,16 @@ def listed(run: dict[str, Any], unit: str, /, **fields: tuple[FieldType, Any]) -
 
 
 def in_pieces(
-    rows: int, step: int, values: Values, matrix_values: Values | None = None
+    rows: int, width: int, values: Values, matrix_values: Values | None = None, most: int = 1 << 18
 ) -> Callable[[Names, Names], Iterator[Piece]]:
-    """Return the `pieces` of a result whose rows can be computed in any order, `step` of them at a time.
+    """Return the `pieces` of a result whose rows can be computed in any order.
 
     `values` returns at least the named fields and matrices of rows, (n,) int64; `matrix_values` the matrices, if given.
+    `width` is the numbers of a row that are computed, `most` those of a piece.
     """
     import numpy as np
+
+    step = min(max(most // max(width, 1), 1), MOST_ROWS)
 
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from embcli.records import FieldType, Names
     from embcli.text import Sequences
 
-PIECE = 4096  # tokens processed at a time, so that memory does not grow with the text
-
 
 @dataclass(frozen=True, eq=False)
 class Tokens:

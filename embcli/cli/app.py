@@ -174,7 +174,6 @@ def tokenize(
     "embcli decode 6109 3626 6100 345  # back to text",
     "embcli decode --encoding gpt-4o 13225  # with the encoding of another model",
     "embcli tokenize -f ids < book.txt | embcli decode  # all IDs from a pipe",
-    context_settings={"ignore_unknown_options": True},
 )
 def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output = None) -> None:
     """Turn token IDs back into text.

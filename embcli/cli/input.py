@@ -124,8 +124,6 @@ def read(
 
 def read_ids(ids: str | None = None) -> np.ndarray:
     """Read IDs, (T,) int64; without any (or for -) from standard input. Raises InputError for anything else."""
-    if option := re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or ""):
-        raise InputError(f"there is no option {option[1]}", "Try 'embcli decode --help' for help.")
     from embcli.text import parse_ids
 
     example = "embcli decode 6109 3626 6100 345"

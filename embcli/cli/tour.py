@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import orjson
+import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -217,17 +218,6 @@ def _printed(write: Callable[[], object], terminal: bool, environment: dict[str,
 def _read_key() -> str:
     """Return the key that is pressed, without waiting for Enter; "" at the end of input."""
     try:
-        import termios
-        import tty
-    except ImportError:
-        import typer
-
-        return typer.getchar()
-    before = termios.tcgetattr(sys.stdin)
-    try:
-        tty.setcbreak(sys.stdin, termios.TCSADRAIN)  # keeps the keys that were pressed before
-        return os.read(sys.stdin.fileno(), 1).decode("latin-1").replace("\x04", "")
-    except OSError:  # the terminal is gone
+        return typer.getchar()[:1]
+    except (EOFError, OSError):  # the terminal is gone
         return ""
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -170,28 +170,21 @@ class OwnWords(Encoding):
         return len(self._ends)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        words = text.split()
-        ids = self._first_ids(words)
+        words, ids = text.split(), self._ids
         unknown = [word for word in dict.fromkeys(words) if word.encode() not in ids]
         if not unknown:
             return np.array([ids[word.encode()] for word in words], np.uint32)
         more = f" and {len(unknown) - _MOST_LISTED:,} more" if len(unknown) > _MOST_LISTED else ""
-        lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_LISTED])
-        known = self._first_ids(lower)
-        listed = _listed(word for word in lower if word.encode() in known)
-        hint = f"in lower case it has {listed}" if known else ""
+        lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_LISTED] if word.lower().encode() in ids)
+        hint = f"in lower case it has {_listed(lower)}" if lower else ""
         raise InputError(f"{str(self._path)!r} has no row for {_listed(unknown[:_MOST_LISTED])}{more}", hint)
 
-    def _first_ids(self, words: Iterable[str]) -> dict[bytes, int]:
-        wanted, letters = {word.encode() for word in words}, np.frombuffer(self._words + b"\0", np.uint8)
-        # Few words share their length and their first and last letters with a given one; only these are compared.
-        keys = self._lengths << 16 | letters[self._ends - self._lengths].astype(np.int64) << 8 | letters[self._ends - 1]
-        chosen = np.isin(keys, [len(word) << 16 | word[0] << 8 | word[-1] for word in wanted])
-        ids: dict[bytes, int] = {}
-        for token_id in np.flatnonzero(chosen).tolist():
-            if (word := self.token_bytes(token_id)) in wanted:
-                ids.setdefault(word, token_id)
-        return ids
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        """The first ID of each word."""
+        ends = self._ends.tolist()
+        words = [self._words[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return dict(zip(reversed(words), reversed(range(len(words))), strict=True))
 
     def token_bytes(self, token_id: int) -> bytes | None:
         if not 0 <= token_id < len(self._ends):

@@ -26,7 +26,6 @@ from embcli.weights.build import loading_torch
 from embcli.weights.source import SeededSource
 from embcli.words import counted
 
-_PIECE = 1 << 18  # values that are computed at a time
 _MOST_SAMPLES = 8
 _SHORT_WORDS = 12  # cells of the tokens of a sample if not all positions fit beside them
 _MOST_DRAWN = 3, 5  # samples of a picture, and tokens in each
@@ -71,13 +70,12 @@ class Batches(Result, verb="batch", content="batches"):
 
     def records(self) -> Records:
         shape = len(self.order), self.max_length
-        step = max(_PIECE // (self.max_length * self.layer.shape[1]), 1)
         return Records(
             run=self.run,
             unit="samples",
             rows=len(self.order),
             fields={"batch": int, "sample": int},
-            pieces=in_pieces(len(self.order), step, self._values),
+            pieces=in_pieces(len(self.order), self.max_length * self.layer.shape[1], self._values),
             matrices={
                 "inputs": Array(shape, "int64"),
                 "targets": Array(shape, "int64"),

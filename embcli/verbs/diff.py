@@ -15,7 +15,7 @@ from embcli.errors import InputError, Notes, Watch, check_top, unwatched
 from embcli.files.numbers import held_by_float32
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, __version__
-from embcli.records import FieldType, Names, Piece, Records, in_pieces
+from embcli.records import MOST_ROWS, FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
@@ -30,7 +30,6 @@ STATES: tuple[State, ...] = get_args(State)
 _NAMES = ("BASE", "TUNED")
 _BLOCK = 1 << 17  # values compared at a time: they fit into the processor's cache
 _STORED = 1 << 22  # values read at a time, as they are stored
-_PIECE = 4096  # rows written at a time
 _ROUNDING = 2.0**-52  # of a length, for each value of a row
 _NEAR = 1e-8  # squared sine of an angle below which rounding would show
 
@@ -130,10 +129,10 @@ class Diff(Result, verb="diff", content="ranking"):
             }
 
         def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
-            yield from in_pieces(count, _PIECE, of_pairs)(names, matrices)
+            yield from in_pieces(count, len(fields), of_pairs)(names, matrices)
             unmatched = zip(("base_id", "tuned_id"), self.matching.alone, self.encodings, STATES[2:], strict=True)
             for name, every, encoding, state in unmatched:
-                for ids in _blocks(every, _PIECE):
+                for ids in _blocks(every, MOST_ROWS):
                     values: dict[str, Any] = {**dict.fromkeys(fields, [None] * len(ids)), name: ids}
                     values |= {"token": [*map(token_text, tokens_of(ids, encoding))], "state": [state] * len(ids)}
                     yield Piece(len(ids), {field: values[field] for field in names})

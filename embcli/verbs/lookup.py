@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-_PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
 _MOST = 40  # tokens of a table, columns of a trace
 _MOST_TARGETS = 4  # positions that a picked row goes to
@@ -141,7 +140,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             fields=self.tokens.field_types,
             pieces=in_pieces(
                 len(self),
-                min(max(_PIECE // self.layer.shape[1], 1), 4096),
+                self.layer.shape[1],
                 lambda places, names: self.tokens.fields(self.index(places), names),
                 lambda places, names: self.rows(self.index(places), names),
             ),

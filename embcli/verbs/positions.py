@@ -31,7 +31,6 @@ from embcli.words import counted
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-_PIECE = 1 << 18  # values that are computed at a time
 _MOST_CHOSEN = 200  # rows of a page that the user chose
 _ONE_TABLE, _TWO_TABLES, _LEAST = 10, 4, 3  # rows of a longer table, if a page has one table, or two
 _AROUND_TWO = 12  # lines around the rows of two tables, beside those above and below both
@@ -78,7 +77,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             fields={"position": int},
             pieces=in_pieces(
                 len(self.chosen),
-                max(_PIECE // max(1, *(int(np.prod(shape)) for shape in shapes.values())), 1),
+                max(int(np.prod(shape)) for shape in shapes.values()),
                 lambda index, names: dict.fromkeys(names, self.chosen[index]),
                 lambda index, names: {name: named[name].rows(self.chosen[index]) for name in names},
             ),

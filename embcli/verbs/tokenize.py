@@ -12,7 +12,7 @@ import numpy as np
 from embcli.records import Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
-from embcli.tokens import PIECE, Tokens, check_known, shown
+from embcli.tokens import Tokens, check_known, shown
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -84,10 +84,8 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
             return fields
 
         fields = {**self.tokens.field_types, "bytes": str, "start": int, "end": int}
-        run, pieces = (
-            run_of(self.tokens.encoding, sequences=self.tokens.sequences),
-            in_pieces(len(self.ids), PIECE, values),
-        )
+        run = run_of(self.tokens.encoding, sequences=self.tokens.sequences)
+        pieces = in_pieces(len(self.ids), len(fields), values)
         return Records(run, "tokens", len(self.ids), fields, pieces, sequences=self.tokens.sequences)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

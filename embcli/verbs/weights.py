@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
-_PIECE = 1 << 18  # values processed at a time
 _FRAME, _NORM = 14, 10  # lines around a map; cells of the longest norm
 _ZERO, _BAD = "0", "!"  # marks of rows and columns: all zero, not finite
 _MOST_CHOSEN, _MOST = 200, 10  # rows on a page: of those that the user chose, of all
-_SCATTERED = 1 << 22  # values of rows in no order that are read at a time: a layer that is drawn is drawn for each read
+_IN_ORDER, _SCATTERED = 1 << 18, 1 << 22  # values that are read at a time: a drawn layer is drawn anew for each read
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +71,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         def rows(places: np.ndarray, names: Names) -> dict[str, Any]:
             return dict.fromkeys(names, self.rows(self.ids[places]))
 
-        step = max((_SCATTERED if self.order else _PIECE) // self.layer.shape[1], 1)
-        pieces = in_pieces(len(self.ids), step, values, rows)
+        most = _SCATTERED if self.order else _IN_ORDER
+        pieces = in_pieces(len(self.ids), self.layer.shape[1], values, rows, most)
         matrices = {self.name: Array((len(self.ids), len(self.columns)))}
         columns = tuple(self.columns.tolist())
         return Records(self.run, "rows", len(self.ids), fields, pieces, matrices, columns, self.name)

@@ -19,7 +19,7 @@ from embcli.page import Label, Matrix, NumberFormat, Values, left_out, ruled, ti
 from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
-from embcli.tokens import PIECE, Tokens, check_ids, shown
+from embcli.tokens import Tokens, check_ids, shown
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict, decimals, judge
 from embcli.verbs.lookup import rows_beside
 from embcli.verbs.parts import origin_in_words, origin_lines, picked_rows, token_labels
@@ -83,7 +83,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             unit="tokens",
             rows=length,
             fields={**self.tokens.field_types, "difference": float},
-            pieces=in_pieces(length, PIECE, self._values),
+            pieces=in_pieces(length, dim, self._values),
             matrices={name: Array((length, dim)) for name in OUTPUTS},
             columns=tuple(range(dim)),
             default="embedding",

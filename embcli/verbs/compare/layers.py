@@ -30,11 +30,9 @@ def compare(source: Source, ids: np.ndarray, seed: int, gradient: bool, learning
         torch.manual_seed(origin.seed)
         embedding = torch.nn.Embedding(size, dim)
     else:
-        weight, done, layers = np.empty((size, dim), np.float32), 0, source.open({"token": None})
-        for block in layers["token"].blocks():
-            weight[done : done + len(block)] = block
-            done += len(block)
-        embedding, origin = torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight)), layers.origin
+        layers = source.open({"token": None})
+        weight, origin = layers["token"].rows(np.arange(size)), layers.origin
+        embedding = torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight))
     torch.manual_seed(seed)
     linear = torch.nn.Linear(size, dim, bias=False)
     first = linear.weight.detach()
