@@ -26,14 +26,13 @@ def run() -> NoReturn:
     # numpy warns of NaN and infinity, on some processors more than on others; pages show them as they are.
     warnings.simplefilter("ignore", RuntimeWarning)
     try:
-        from embcli.cli import app, console  # noqa: F401 - the longest import
+        from embcli.cli import app  # noqa: F401 - the longest import
 
         for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             if signal.getsignal(number) == signal.SIG_DFL:
                 signal.signal(number, _end)
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.stdout = sys.stdout and console.explained(sys.stdout)
         status = main()
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 2
@@ -44,7 +43,7 @@ def run() -> NoReturn:
             sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            with suppress(OSError, EmbcliError):
+            with suppress(OSError):
                 stream.flush()
     os._exit(status)
 

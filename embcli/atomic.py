@@ -77,14 +77,15 @@ def refuse_unwritable(path: Path, names: tuple[str, ...] = ()) -> None:
 
 
 @contextmanager
-def explaining_failure(path: Path) -> Iterator[None]:
-    """Raise OutputError if the system cannot write to a destination."""
+def explaining_failure(path: Path | None) -> Iterator[None]:
+    """Raise OutputError if the system cannot write to a destination; None is standard output."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OutputError(f"cannot write to {str(path)!r}: {error.strerror or error}") from None
+        place = "standard output" if path is None else repr(str(path))
+        raise OutputError(f"cannot write to {place}: {error.strerror or error}") from None
 
 
 def _writable_mode(path: Path) -> int | None:

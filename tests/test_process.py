@@ -86,7 +86,9 @@ run()
     ],
     ids=ascii,
 )
-@pytest.mark.parametrize("where", ["embcli.encodings.get", "embcli.cli.app.run", "embcli.writers.write"])
+@pytest.mark.parametrize(
+    "where", ["embcli.encodings.get", "embcli.cli.app.run", "embcli.verbs.tokenize.Tokenization.records"]
+)
 def test_what_ends_a_command_has_its_status_and_its_words(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, where: str, raised: BaseException, status: int, told: str
 ) -> None:

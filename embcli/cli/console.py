@@ -1,6 +1,5 @@
 """The terminal: errors, notes and a progress bar on standard error, and what is typed on standard input."""
 
-import io
 import os
 import re
 import sys
@@ -9,10 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from contextvars import ContextVar
-from typing import Any, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
-from embcli.errors import EmbcliError, Notes, OutputError
+from embcli.errors import EmbcliError, Notes
 from embcli.words import in_line, shortened, spelled
 
 Item = TypeVar("Item")
@@ -119,21 +118,3 @@ def suggestions(verb: str, page: str) -> str:
     if verb in ("audit", "diff"):
         found.append(f"embcli explain {verb} explains the words")
     return f"{'; '.join(found)}." if found else ""
-
-
-class _StandardOutput(io.FileIO):
-    """What is written here fails in words of its own, as an OSError without a name may come from anywhere."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputError(f"cannot write to standard output: {error.strerror}") from None
-
-
-def explained(stream: TextIO) -> TextIO:
-    """Return the same standard output, whose failures are errors that say so."""
-    buffered = io.BufferedWriter(_StandardOutput(stream.fileno(), "wb", closefd=False))
-    return io.TextIOWrapper(buffered, stream.encoding, stream.errors, line_buffering=stream.isatty())

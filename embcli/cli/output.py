@@ -188,5 +188,6 @@ def _opened(path: Path | None) -> Iterator[BinaryIO]:
     elif sys.stdout is None:
         raise OutputError("standard output is closed; open it, or name a file with --output")
     else:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with explaining_failure(None):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
