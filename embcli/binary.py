@@ -70,7 +70,7 @@ def refused(path: Path, reason: str, hint: str = "", parameters: tuple[str, ...]
     return InputError(f"cannot read {str(path)!r}: {reason}", hint, parameters=parameters)
 
 
-def shortened(name: str, longest: int = 80) -> str:
+def quoted(name: str, longest: int = 80) -> str:
     """Return a name from a file as it appears in messages."""
     return repr(name if len(name) <= longest else f"{name[:longest]}...")
 
@@ -96,7 +96,7 @@ def parsed_object(data: bytes, what: str, whole_number: Callable[[str], int] = i
         result: dict[str, Any] = {}
         for name, value in pairs:
             if name in result:
-                raise Malformed(f"{what} has {shortened(name, 60)} twice")
+                raise Malformed(f"{what} has {quoted(name, 60)} twice")
             result[name] = value
         return result
 
@@ -170,13 +170,13 @@ def _parsed_header(data: bytes) -> Header:
     for _ in range(pairs):
         key = reader.text()
         if key in header.metadata or key in header.arrays:
-            raise Malformed(f"its metadata has {shortened(key)} twice")
-        value = reader.value(f"{shortened(key)} of its metadata", *reader.numbers("I"))
+            raise Malformed(f"its metadata has {quoted(key)} twice")
+        value = reader.value(f"{quoted(key)} of its metadata", *reader.numbers("I"))
         (header.arrays if isinstance(value, Array) else header.metadata)[key] = value
     for _ in range(tensors):
         name, (dimensions,) = reader.text(), reader.numbers("I")
         if dimensions > 4:
-            raise Malformed(f"tensor {shortened(name)} has {dimensions:,} dimensions, more than 4")
+            raise Malformed(f"tensor {quoted(name)} has {dimensions:,} dimensions, more than 4")
         header.tensors.append((name, reader.numbers(f"{dimensions}Q")[::-1], *reader.numbers("IQ")))
     header.end = reader.place
     return header

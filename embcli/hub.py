@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from embcli.binary import Binary, read_object, shortened
+from embcli.binary import Binary, quoted, read_object
 from embcli.errors import InputError, Notes
 
 _PART = r"\w[\w.-]{0,95}"  # of a name, at most as long as the hub allows
@@ -67,7 +67,7 @@ def _first(folder: Path, patterns: tuple[str, ...], nothing: str) -> Path:
         if len(files) == 1:
             return files[0]
         if files:
-            names = ", ".join(shortened(path.name) for path in files[:6]) + (", ..." if len(files) > 6 else "")
+            names = ", ".join(quoted(path.name) for path in files[:6]) + (", ..." if len(files) > 6 else "")
             raise InputError(f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one")
     raise InputError(f"{str(folder)!r} has {nothing}")
 
@@ -88,12 +88,12 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
             model = name.removeprefix(OLLAMA)
             for folder, manifest in _manifests_of(model):
                 return _blob_of(folder, manifest)
-            found = f"{shortened(model)} not found in {ollama_places()}"
+            found = f"{quoted(model)} not found in {ollama_places()}"
             raise InputError(f"{found}; embcli never downloads: run ollama pull {model[:80]}")
         path = path if exists else _snapshot(name)
         return of_folder(path) if path.is_dir() else path
     except OSError as error:
-        raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
+        raise InputError(f"cannot read {quoted(name)}: {error.strerror} ({error.filename})") from None
 
 
 # --- the Hugging Face cache ---------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def _snapshot(name: str) -> Path:
     named = _MODEL.fullmatch(name)
     if named is None:
         why = "not found as a file or a folder, and not a name like org/name or name@main"
-        raise InputError(f"{shortened(name)} {why}")
+        raise InputError(f"{quoted(name)} {why}")
     cache, model = cache_folder(), named["name"]
     folders = [cache / f"models--{model.replace('/', '--')}"]
     if not folders[0].is_dir():
@@ -137,12 +137,12 @@ def _snapshot(name: str) -> Path:
         return _revision(folders[0], model, named["revision"] or "main")
     if folders:
         names = ", ".join(map(_name_of, folders[:6]))
-        raise InputError(f"the Hugging Face cache has {len(folders)} models {shortened(model)}: {names}; choose one")
+        raise InputError(f"the Hugging Face cache has {len(folders)} models {quoted(model)}: {names}; choose one")
     if Path(model).suffix in _SUFFIXES:
         why = "not found as a file, and the Hugging Face cache has no model of this name"
-        raise InputError(f"{shortened(model)} {why}")
+        raise InputError(f"{quoted(model)} {why}")
     raise InputError(
-        f"{shortened(model)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
+        f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
         f" downloads: run hf download {model}",
         f"did you mean {OLLAMA}{model}?" if any(_manifests_of(model)) else f"nor in {ollama_places()}",
     )
@@ -156,8 +156,8 @@ def _revision(folder: Path, name: str, revision: str) -> Path:
         matches = [each for each in commits if each.startswith(commit)]
         if len(matches) == 1:
             return folder / "snapshots" / matches[0]
-    there = ", ".join(f"@{shortened(each, 12).strip(chr(39))}" for each in commits[:4]) or "no revision"
-    raise InputError(f"the Hugging Face cache has {shortened(name)}, but not its revision {revision!r}; it has {there}")
+    there = ", ".join(f"@{quoted(each, 12).strip(chr(39))}" for each in commits[:4]) or "no revision"
+    raise InputError(f"the Hugging Face cache has {quoted(name)}, but not its revision {revision!r}; it has {there}")
 
 
 # --- Ollama -------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def _blob_of(folder: Path, path: Path) -> Path:
     def blob(described: dict[str, Any]) -> Path:
         given = str(described.get("digest"))
         if (digest := _DIGEST.fullmatch(given)) is None:
-            raise binary.refused(f"its digest {shortened(given)} is not sha256 and 64 digits")
+            raise binary.refused(f"its digest {quoted(given)} is not sha256 and 64 digits")
         found = folder / "blobs" / f"sha256-{digest[1]}"
         if not found.is_file():
             raise binary.refused(f"its blob {str(found)!r} is missing")

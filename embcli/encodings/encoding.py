@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from embcli.binary import Binary, read_object, refused, shortened
+from embcli.binary import Binary, quoted, read_object, refused
 from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, lacks
 from embcli.words import in_data
@@ -233,7 +233,7 @@ def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
         except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
             raise
         except BaseException as error:
-            raise refused(path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
+            raise refused(path, f"{failure} ({quoted(str(error)).strip(chr(39))})") from None
 
 
 def blocks(name: str) -> Iterator[tuple[list[str], list[str], tuple[str, ...]]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli.binary import Array, Binary, Header, read_header, read_numbers, read_words, shortened
+from embcli.binary import Array, Binary, Header, quoted, read_header, read_numbers, read_words
 from embcli.encodings.encoding import NamedToken, VocabularyEncoding, blocks, guarded, package
 from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
@@ -103,7 +103,7 @@ class GgufEncoding(VocabularyEncoding):
             if self.model != "gpt2" or self._splitting is not None:
                 return None
             what, name = "pre-tokenizer", self._pre
-        why = f"it does not name its {what}" if name is None else f"its {what} {shortened(str(name))} is unknown"
+        why = f"it does not name its {what}" if name is None else f"its {what} {quoted(str(name))} is unknown"
         return self._binary.refused(
             f"it has the tokens of its rows, but cannot split a text: {why}; give ids or encoding",
             parameters=("ids", "encoding"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path, PurePath
 
-from embcli.binary import Binary, read_object, shortened
+from embcli.binary import Binary, quoted, read_object
 from embcli.errors import Notes
 from embcli.files.tensors import Tensor, Tensors
 from embcli.text import is_text
@@ -62,13 +62,13 @@ def _read_index(binary: Binary) -> Tensors:
     for file in dict.fromkeys(names.values()):
         named, paths[file] = PurePath(file), binary.path.parent / file
         if named.is_absolute() or ".." in named.parts:
-            raise binary.refused(f"it names a file outside its folder, {shortened(file)}")
+            raise binary.refused(f"it names a file outside its folder, {quoted(file)}")
         try:
             exists = paths[file].is_file()
         except (OSError, ValueError):  # too long a name, a NUL in it, a cycle of links
             exists = False
         if not exists:
-            raise binary.refused(f"its file {shortened(file)} is missing")
+            raise binary.refused(f"its file {quoted(file)} is missing")
     name = "safetensors" if all(file.endswith(".safetensors") for file in paths) else "PyTorch"
     return Tensors(binary, name, _Shards(binary, names, paths), files=paths.values())
 
@@ -85,10 +85,10 @@ class _Shards(Mapping[str, Tensor]):
         if file not in self._parts:
             part = open_tensors(self._paths[file])
             if isinstance(part.tensors, _Shards):
-                raise self._binary.refused(f"its file {shortened(file)} is itself an index")
+                raise self._binary.refused(f"its file {quoted(file)} is itself an index")
             self._parts[file] = part
         if name not in self._parts[file]:
-            raise self._binary.refused(f"its file {shortened(file)} has no tensor {shortened(name)}")
+            raise self._binary.refused(f"its file {quoted(file)} has no tensor {quoted(name)}")
         return self._parts[file][name]
 
     def __iter__(self) -> Iterator[str]:

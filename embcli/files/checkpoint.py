@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from embcli.binary import Binary, read_object, shortened
+from embcli.binary import Binary, quoted, read_object
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
 from embcli.files import open_tensors
@@ -198,14 +198,14 @@ class Checkpoint:
         named = [str(each) for each in classes] if isinstance(classes, list) else []
         headed = next(filter(HEADED.search, named), "")
         if named and not headed and all(map(HEADLESS.search, named)):
-            reason = f"config.json names {shortened(named[0])}, which has none"
+            reason = f"config.json names {quoted(named[0])}, which has none"
         elif isinstance(tied, bool):
             relation = "same" if tied else "none"
             reason = "config.json says so" if tied else "config.json says that it is a separate matrix"
         elif headed:
-            relation, reason = "same", f"config.json names {shortened(headed)} and no head of its own"
+            relation, reason = "same", f"config.json names {quoted(headed)} and no head of its own"
         elif self.tensors.format == "GGUF" and re.search("bert|encoder|embedding", str(architecture)):
-            reason = f"{shortened(str(architecture))} is an encoder, which has none"
+            reason = f"{quoted(str(architecture))} is an encoder, which has none"
         elif self.tensors.format == "GGUF" and token.name.split(".")[0] == "token_embd":
             relation = "same" if metadata.get(f"{architecture}.attention.causal", True) else "none"
             reason = "the file has no output.weight" if relation == "same" else ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from embcli.binary import shortened
+from embcli.binary import quoted
 from embcli.errors import InputError
 from embcli.names import PARTS, Part
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Quirk, Scale, Step, When
@@ -326,7 +326,7 @@ class Settings:
         return bool(value == when.equals)
 
     def wrong(self, key: str, right: str) -> InputError:
-        given = shortened(str(self.values[key]), 40)
+        given = quoted(str(self.values[key]), 40)
         name = key if self.where == "config.json" else KEYS_OF_GGUF.get(key, key)
         return self.refused(f"{self.where} has {given} as {name}, which must be {right}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli.binary import Binary, Header, read_header, shortened
+from embcli.binary import Binary, Header, quoted, read_header
 from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import Notes, lacks
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
@@ -60,7 +60,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     for part, header in zip(parts, headers, strict=True):
         for tensor in _tensors(part, header):
             if tensor.name in tensors:
-                raise part.refused(f"it has the tensor {shortened(tensor.name)} twice")
+                raise part.refused(f"it has the tensor {quoted(tensor.name)} twice")
             tensors[tensor.name] = tensor
     header, words = headers[0], headers[0].arrays.get("tokenizer.ggml.tokens")
     has_words = words is not None and words.has_strings
@@ -89,17 +89,17 @@ def _tensors(binary: Binary, header: Header) -> list[Tensor]:
             dtype, values, size = QUANTISED[kind]
             if not shape or shape[-1] % values:
                 what = f"rows that do not divide into {dtype}'s blocks of {values}"
-                raise binary.refused(f"tensor {shortened(name)} has {what}")
+                raise binary.refused(f"tensor {quoted(name)} has {what}")
             size *= prod(shape) // values
         elif kind in PLAIN:
             dtype, size = PLAIN[kind], prod(shape) * NUMBER_FORMATS[PLAIN[kind]].stored.itemsize
         else:  # an unknown type takes all available bytes
             dtype, size = f"type {kind}", max(limit - start, 0)
         if offset % alignment or start < place:
-            raise binary.refused(f"tensor {shortened(name)} begins at byte {start:,}, where no tensor can begin")
+            raise binary.refused(f"tensor {quoted(name)} begins at byte {start:,}, where no tensor can begin")
         place = start + size
         if place > binary.size:
-            raise binary.refused(f"it is cut off: tensor {shortened(name)} ends at byte {place:,} of {binary.size:,}")
+            raise binary.refused(f"it is cut off: tensor {quoted(name)} ends at byte {place:,} of {binary.size:,}")
         matrix = _quantised if kind in QUANTISED else file_layer
         tensors.append(Tensor(name, shape, dtype, size, binary, start, matrix=matrix))
     return tensors

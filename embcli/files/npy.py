@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 from numpy.lib import format as numpy_format
 
-from embcli.binary import Binary, shortened
+from embcli.binary import Binary, quoted
 from embcli.errors import InputError, Notes, refuse_too_large
 from embcli.files.numbers import number_format
 from embcli.files.tensors import Tensor, Tensors, array_layer, file_layer
@@ -37,7 +37,7 @@ def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
     """Return where the bytes of a member begin; raises InputError if it has no header."""
     local = binary.read(info.header_offset, 30)
     if len(local) < 30 or not local.startswith(b"PK\x03\x04"):
-        raise binary.refused(f"it is a damaged archive: {shortened(info.filename)} has no header")
+        raise binary.refused(f"it is a damaged archive: {quoted(info.filename)} has no header")
     name, extra = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))  # their lengths
     return info.header_offset + 30 + name + extra
 
@@ -53,7 +53,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
         if name == info.filename:
             continue
         if name in arrays:
-            raise binary.refused(f"it has array {shortened(name)} twice")
+            raise binary.refused(f"it has array {quoted(name)} twice")
         try:
             with archive.open(info) as member:
                 prefix = member.read(_PREFIX)
@@ -82,23 +82,23 @@ def _described(
         if min(shape, default=0) < 0:
             raise ValueError(f"its shape is {shape}")
     except Exception as error:  # Python's parser raises many kinds, with messages of any length
-        reason = shortened((str(error) or type(error).__name__).partition("\n")[0], 100)
-        raise binary.refused(f"array {shortened(name)} has a header that cannot be read ({reason})") from None
+        reason = quoted((str(error) or type(error).__name__).partition("\n")[0], 100)
+        raise binary.refused(f"array {quoted(name)} has a header that cannot be read ({reason})") from None
     data, length = prod(map(int, shape)) * dtype.itemsize, file.tell()
     for end, limit in ((length + data, size), (0 if packed else start + length + data, binary.size)):
         if end > limit:
-            raise binary.refused(f"array {shortened(name)} ends at byte {end:,} of {limit:,}")
+            raise binary.refused(f"array {quoted(name)} ends at byte {end:,} of {limit:,}")
 
     def matrix(tensor: Tensor) -> Layer:
         numbers = number_format(dtype)
         if numbers is None:
             what = "Python objects, which need a pickle" if dtype.hasobject else f"{dtype}, not real numbers"
-            raise binary.refused(f"array {shortened(name)} has {what}")
+            raise binary.refused(f"array {quoted(name)} has {what}")
         if packed is None:
             return file_layer(tensor, numbers)
         archive, info = packed
         rows, dim = tensor.shape
-        refuse_too_large(f"compressed array {shortened(name)}", (rows, dim), copies=2)
+        refuse_too_large(f"compressed array {quoted(name)}", (rows, dim), copies=2)
         try:
             return array_layer(np.atleast_2d(np.load(io.BytesIO(archive.read(info)))), numbers)
         except DAMAGES as error:
@@ -109,6 +109,4 @@ def _described(
 
 
 def _damaged(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:
-    return binary.refused(
-        f"its member {shortened(info.filename)} is damaged ({str(error)[:200] or 'it ends too early'})"
-    )
+    return binary.refused(f"its member {quoted(info.filename)} is damaged ({str(error)[:200] or 'it ends too early'})")

@@ -16,7 +16,7 @@ from functools import partial
 from math import prod
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
-from embcli.binary import Binary, Malformed, shortened
+from embcli.binary import Binary, Malformed, quoted
 from embcli.errors import Notes
 from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
@@ -78,7 +78,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
         storage = weight.storage
         if storage is None:
             return Tensor(name, weight.shape, weight.dtype, 0, binary, 0, matrix=_without_numbers)
-        info, what = members.get(f"{folder}/data/{storage.key}"), f"its storage {shortened(storage.key)}"
+        info, what = members.get(f"{folder}/data/{storage.key}"), f"its storage {quoted(storage.key)}"
         if info is None:
             raise Malformed(f"{what} is missing")
         start, item = member_start(binary, info), _item_size(weight.dtype)
@@ -86,7 +86,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
             raise Malformed(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
         size = prod(weight.shape) * item
         if size > storage.size:
-            raise Malformed(f"tensor {shortened(name)} claims more numbers than it has bytes")
+            raise Malformed(f"tensor {quoted(name)} claims more numbers than it has bytes")
         return Tensor(name, weight.shape, weight.dtype, size, binary, start + weight.first * item, weight.strides)
 
     try:
@@ -131,7 +131,7 @@ def _unpickled(data: bytes) -> Any:
     except (Malformed, MemoryError):
         raise
     except Exception as error:  # of many kinds, for an argument, a stack or a call that is wrong
-        raise Malformed(f"its pickle is damaged ({shortened(str(error) or type(error).__name__, 100)})") from None
+        raise Malformed(f"its pickle is damaged ({quoted(str(error) or type(error).__name__, 100)})") from None
 
 
 class _Checked(dict[Any, Any]):
@@ -173,7 +173,7 @@ class _Unpickler(pickle._Unpickler):
         if found := _REBUILT.fullmatch(name):  # a sparse, a quantised one or another one that has no plain rows
             return partial(lambda kind, *_: _Weight(kind, ()), found[1])
         if not _KIND.fullmatch(name):
-            raise Malformed(f"it asks for {shortened(name)}, and embcli runs nothing of a file; {_ADVICE}")
+            raise Malformed(f"it asks for {quoted(name)}, and embcli runs nothing of a file; {_ADVICE}")
         return None
 
     def persistent_load(self, described: Any) -> _Storage:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.binary import shortened
+from embcli.binary import quoted
 from embcli.errors import InputError
 from embcli.files.families import BLOCKS, LARGEST, Family, Inside, Settings, family_of, first_position, padding_of
 from embcli.files.roles import Roles
@@ -130,7 +130,7 @@ class _Found:
                 raise self.tensors.refused(f"{self.tensors[name]} does not fit rows of {size:,} columns")
 
     def missing(self, name: str) -> InputError:
-        model = shortened(str(self.settings.values["model_type"]))
+        model = quoted(str(self.settings.values["model_type"]))
         return self.tensors.refused(f"{self.settings.where} says that it is a {model} model, and it has no {name}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.binary import shortened
+from embcli.binary import quoted
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError
 from embcli.files import families
@@ -114,7 +114,7 @@ class Roles:
         tensors = self.tensors
         if chosen is not None:
             if chosen not in tensors:
-                raise _undecided(tensors, f"it has no tensor {shortened(chosen)}")
+                raise _undecided(tensors, f"it has no tensor {quoted(chosen)}")
             if not tensors[chosen].is_matrix:
                 raise tensors.refused(f"tensor {tensors[chosen]} is not a matrix", parameters=("tensor",))
             return tensors[chosen]
@@ -127,7 +127,7 @@ class Roles:
             why += f": {family.unknown}" if family and family.unknown else ""
             raise _undecided(tensors, f"no tensor has the name of a token matrix{why}")
         if not isinstance(tensors.own_words(), OwnWords):  # word vectors are no guess
-            self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
+            self.reasons["token"] = f"{quoted(matrices[0].name)} is the only two-dimensional tensor"
         return matrices[0]
 
     def _other(self, role: str) -> Tensor | None:
@@ -154,7 +154,7 @@ class Roles:
         near = [tensor for tensor in fitting if self._shared_parts(tensor) == most]
         encoders = [tensor for tensor in near if "encoder" in _parts(tensor.name)]
         if len(near) == 2 and len(encoders) == 1 and any("decoder" in _parts(tensor.name) for tensor in near):
-            self.reasons[role] = f"{shortened(encoders[0].name)} is the encoder's; the decoder has another"
+            self.reasons[role] = f"{quoted(encoders[0].name)} is the encoder's; the decoder has another"
             near = encoders
         return self._one_of_equal(role, near) if near else None
 
@@ -166,7 +166,7 @@ class Roles:
                 reason = f"several tensors could be the {role.replace('_', ' ')} matrix"
                 raise _undecided(self.tensors, reason, candidates, can_choose=role == "token")
         if others:
-            self.reasons[role] = f"{shortened(first.name)} is one of {len(candidates)} equal tensors"
+            self.reasons[role] = f"{quoted(first.name)} is one of {len(candidates)} equal tensors"
         return first
 
     def _first_position(self, position: Tensor) -> int:
@@ -176,7 +176,7 @@ class Roles:
             return first if first < rows else 0
         for pattern, modulo, reason in SHIFTED:
             if rows > 2 and modulo in (None, rows % 64) and re.search(pattern, position.name):
-                why = f"{shortened(position.name)} {reason.format(rows=rows)}"
+                why = f"{quoted(position.name)} {reason.format(rows=rows)}"
                 self.reasons["first_position"] = f"position 0 is row 2: {why}"
                 return 2
         return 0

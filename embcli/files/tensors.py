@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.binary import Binary, shortened
+from embcli.binary import Binary, quoted
 from embcli.encodings.encoding import Encoding
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
 from embcli.layer import Layer
@@ -90,7 +90,7 @@ class Tensor:
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of it, if it has two dimensions
 
     def __str__(self) -> str:
-        return f"{shortened(self.name)} ({', '.join(f'{size:,}' for size in self.shape)}) {self.dtype}"
+        return f"{quoted(self.name)} ({', '.join(f'{size:,}' for size in self.shape)}) {self.dtype}"
 
     @property
     def is_matrix(self) -> bool:

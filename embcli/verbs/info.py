@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
 
-from embcli.binary import shortened
+from embcli.binary import quoted
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import InputError, LayerError, Notes
 from embcli.files import open_tensors
@@ -94,7 +94,7 @@ class ModelInfo(Result, verb="info", content="list"):
             return None
         if recipe.is_known:
             return "; ".join(filter(None, (recipe.words, recipe.blocks)))
-        return f"not known for {shortened(recipe.model)} models{f': {recipe.unknown}' if recipe.unknown else ''}"
+        return f"not known for {quoted(recipe.model)} models{f': {recipe.unknown}' if recipe.unknown else ''}"
 
     def records(self) -> Records:
         """Return the tensors as rows; `run` has the files, the output head, the recipe, positions and guesses."""

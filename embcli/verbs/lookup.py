@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.binary import shortened
+from embcli.binary import quoted
 from embcli.errors import InputError, check_choice
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
@@ -428,7 +428,7 @@ def _planned(
     if recipe is not None and step in recipe.sum:
         own = "sinusoidal" if step.waves else DEFAULT_KIND
     if recipe is None and source.unapplied:
-        notes.add(f"no file says how the model applies {shortened(source.unapplied)}: these rows are before it")
+        notes.add(f"no file says how the model applies {quoted(source.unapplied)}: these rows are before it")
     if has_types:
         notes.add("no file says so, but a model with token types adds the row of one: here that of type 0")
     elif is_default and own == NO_POSITIONS and step is None:
@@ -439,7 +439,7 @@ def _planned(
             what = f"this model adds no position rows{blocks}: the input rows are the {rows}"
         elif recipe is not None:
             why = f": {recipe.unknown}" if recipe.unknown else ""
-            of = f"what a {shortened(recipe.model)} model adds to the token rows is not known{why}"
+            of = f"what a {quoted(recipe.model)} model adds to the token rows is not known{why}"
             what = f"{of}; the input rows are the token rows"
         notes.add(what)
     if given == DEFAULT_KIND and step and not step.waves:  # perhaps after a projection

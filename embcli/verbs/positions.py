@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.binary import shortened
+from embcli.binary import quoted
 from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_THETA, PAIRINGS, SHORT_LENGTH, Pairing, __version__
@@ -224,7 +224,7 @@ def _chosen(source: Source, kind: Kind | None, context_length: int | None) -> tu
     waves = recipe and recipe.position and recipe.position.waves
     if kind is None and recipe is not None:
         if not recipe.is_known and shape is None:
-            raise InputError(f"which positions a {shortened(recipe.model)} model has is not known")
+            raise InputError(f"which positions a {quoted(recipe.model)} model has is not known")
         if recipe.is_known:
             reason = recipe.positions_in_words
         if recipe.is_known and recipe.position is None:
