@@ -121,7 +121,7 @@ _LONGEST_HEADER = 1 << 28  # ten times that of any model; it bounds the work tha
 
 
 @dataclass(frozen=True)
-class Array:
+class GgufArray:
     """An array of the metadata, not read: a vocabulary of 262,144 words takes as many steps to skip, but no objects."""
 
     kind: int
@@ -135,16 +135,16 @@ class Array:
 
 
 @dataclass
-class Header:
+class GgufHeader:
     """The header of a GGUF file; a tensor is its name, its shape as numpy has it, its type and its offset."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, Array] = field(default_factory=dict)
+    arrays: dict[str, GgufArray] = field(default_factory=dict)
     tensors: list[tuple[str, tuple[int, ...], int, int]] = field(default_factory=list)
     end: int = 0  # in bytes
 
 
-def read_header(binary: Binary) -> Header:
+def read_header(binary: Binary) -> GgufHeader:
     """Return the header of a file; raises InputError for one that is damaged, or of another version."""
     for longest in (_WINDOW, _LONGEST_HEADER):
         data = binary.read(0, longest)
@@ -158,8 +158,8 @@ def read_header(binary: Binary) -> Header:
     raise binary.refused(f"it is cut off: its header goes on after byte {len(data):,}")
 
 
-def _parsed_header(data: bytes) -> Header:
-    header, reader = Header(), _Reader(data)
+def _parsed_header(data: bytes) -> GgufHeader:
+    header, reader = GgufHeader(), _Reader(data)
     magic, version = reader.numbers("4sI")
     if magic != b"GGUF":
         raise Malformed(f"it begins with {magic!r}, and not with b'GGUF'")
@@ -172,7 +172,7 @@ def _parsed_header(data: bytes) -> Header:
         if key in header.metadata or key in header.arrays:
             raise Malformed(f"its metadata has {quoted(key)} twice")
         value = reader.value(f"{quoted(key)} of its metadata", *reader.numbers("I"))
-        (header.arrays if isinstance(value, Array) else header.metadata)[key] = value
+        (header.arrays if isinstance(value, GgufArray) else header.metadata)[key] = value
     for _ in range(tensors):
         name, (dimensions,) = reader.text(), reader.numbers("I")
         if dimensions > 4:
@@ -220,10 +220,10 @@ class _Reader:
         else:
             raise Malformed(f"{what} is an array of the unknown type {kind}")
         self.skip(end - self.place)
-        return Array(kind, count, start, end)
+        return GgufArray(kind, count, start, end)
 
 
-def read_words(binary: Binary, words: Array) -> tuple[bytes, np.ndarray, np.ndarray]:
+def read_words(binary: Binary, words: GgufArray) -> tuple[bytes, np.ndarray, np.ndarray]:
     """Return an array of strings as one string of bytes, and the start and end of each in it, both (n,) int64."""
     text = binary.read(words.start, words.end - words.start)
     places, place, length = array("q"), 0, struct.Struct("<Q").unpack_from
@@ -235,6 +235,6 @@ def read_words(binary: Binary, words: Array) -> tuple[bytes, np.ndarray, np.ndar
     return text, edges[:-1] + 8, edges[1:]
 
 
-def read_numbers(binary: Binary, numbers: Array) -> np.ndarray:
+def read_numbers(binary: Binary, numbers: GgufArray) -> np.ndarray:
     form = np.dtype(_SCALARS[numbers.kind]).newbyteorder("<")
     return np.frombuffer(binary.read(numbers.start, numbers.count * form.itemsize), form)

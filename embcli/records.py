@@ -20,7 +20,7 @@ MOST_ROWS = 4096  # of a piece, so that memory does not grow with a result
 
 
 @dataclass(frozen=True, eq=False)
-class Array:
+class ArraySpec:
     """The shape and type of a matrix that is not computed yet; its first dimension is the rows of the result."""
 
     shape: tuple[int, ...]
@@ -52,7 +52,7 @@ class Records:
     rows: int
     fields: Mapping[str, FieldType]  # name -> type; None stands for a missing value of any type
     pieces: Callable[[Names, Names], Iterator[Piece]]
-    matrices: dict[str, Array] = field(default_factory=dict)
+    matrices: dict[str, ArraySpec] = field(default_factory=dict)
     columns: tuple[int, ...] = ()
     default: str | None = None
     shown: Names | None = None  # the matrices that the user chose; None for all

@@ -20,7 +20,7 @@ import orjson
 from embcli.errors import Notes, OutputError, Watch, unwatched
 from embcli.files.safetensors import header
 from embcli.formats import Data
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import ArraySpec, Names, Piece, Records
 from embcli.words import in_data
 
 _LARGE_JSON = 10_000_000  # numbers
@@ -180,7 +180,7 @@ def _projector(job: _Job, folder: Path) -> None:
 
 def _npy(job: _Job, file: BinaryIO) -> None:
     names = job.records.one
-    array = job.records.matrices[names[0]] if names else Array((job.records.rows,), "int64")
+    array = job.records.matrices[names[0]] if names else ArraySpec((job.records.rows,), "int64")
     dtype = np.dtype(array.dtype).newbyteorder("<")
     np.lib.format.write_array_header_1_0(
         file, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": array.shape}
@@ -192,7 +192,7 @@ def _npy(job: _Job, file: BinaryIO) -> None:
 def _safetensors(job: _Job, file: BinaryIO) -> None:
     records = job.records
     fields = {f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields}
-    arrays = {name: Array((records.rows,), "int64") for name in fields}
+    arrays = {name: ArraySpec((records.rows,), "int64") for name in fields}
     arrays |= {name: records.matrices[name] for name in records.several}
     # Tensors with larger numbers come first, so that each is aligned for readers that map the file.
     names = sorted(arrays, key=lambda name: -np.dtype(arrays[name].dtype).itemsize)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import embcli
 from embcli import formats
 from embcli.errors import Notes, OutputError
-from embcli.records import Array, Names, Piece, Records, listed
+from embcli.records import ArraySpec, Names, Piece, Records, listed
 from embcli.writers import write
 from tests.oracles import assert_same_bits
 from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
@@ -59,7 +59,7 @@ class Result:
                 array.view(np.uint8)[...] = 0xAA
 
     def records(self, **more: Any) -> Records:
-        arrays = {name: Array(matrix.shape, str(matrix.dtype)) for name, matrix in self.matrices.items()}
+        arrays = {name: ArraySpec(matrix.shape, str(matrix.dtype)) for name, matrix in self.matrices.items()}
         default = next(iter(arrays), None)
         return Records(
             **{"run": {}, "unit": "rows", "default": default, **more},
@@ -399,9 +399,9 @@ def test_a_field_of_numbers_is_written_as_a_matrix_is() -> None:
 @pytest.mark.parametrize(("shape", "numbers"), [((10**7 + 1, 1), "10,000,001"), ((10**6, 4, 5), "20,000,000")])
 def test_a_large_json_document_says_what_reads_row_by_row(shape: tuple[int, ...], numbers: str) -> None:
     notes = Notes()
-    written(Records({}, "rows", 10**7, {}, lambda *_: iter(()), {"token": Array((10**7, 1))}), "json", notes=notes)
+    written(Records({}, "rows", 10**7, {}, lambda *_: iter(()), {"token": ArraySpec((10**7, 1))}), "json", notes=notes)
     assert list(notes) == []
-    written(Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": Array(shape)}), "json", notes=notes)
+    written(Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": ArraySpec(shape)}), "json", notes=notes)
     remark = f"this JSON document holds {numbers} numbers; format ndjson can be read row by row, npy at once"
     assert list(notes) == [remark]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli.binary import Array, Binary, Header, quoted, read_header, read_numbers, read_words
+from embcli.binary import Binary, GgufArray, GgufHeader, quoted, read_header, read_numbers, read_words
 from embcli.encodings.encoding import NamedToken, VocabularyEncoding, blocks, guarded, package
 from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
@@ -26,7 +26,7 @@ _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # whose rules are known
 
 
 class GgufEncoding(VocabularyEncoding):
-    def __init__(self, binary: Binary, header: Header, name: str) -> None:
+    def __init__(self, binary: Binary, header: GgufHeader, name: str) -> None:
         self.path, self.name = binary.path, in_data(name)
         self._binary, self._header = binary, header
         self.model, self._pre = (header.metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
@@ -157,7 +157,7 @@ class GgufEncoding(VocabularyEncoding):
             return False, word not in (b"<unk>", b"<s>", b"<|endoftext|>")
         return "modern-bert" in name and word == b"[MASK]", False
 
-    def _array(self, name: str) -> Array | None:
+    def _array(self, name: str) -> GgufArray | None:
         return self._header.arrays.get(f"tokenizer.ggml.{name}")
 
     @cached_property

@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.binary import Binary, read_object, refused
 from embcli.encodings.encoding import LONGEST, Encoding, beside, guarded, package
-from embcli.encodings.merging import NEVER, Derivation, Step, derived, from_characters, from_piece, spans_of
+from embcli.encodings.merging import NEVER, Derivation, DerivationStep, derived, from_characters, from_piece, spans_of
 from embcli.encodings.pieces import splittings
 from embcli.words import in_data
 
@@ -92,7 +92,7 @@ class HuggingFaceEncoding(Encoding):
     def _in_order(self, ids: list[int]) -> Derivation:
         scores = self._model["vocab"] if self._model["type"] == "Unigram" else ()
         known = {at: float(scores[at][1]) for at in ids if at < len(scores)}
-        return Derivation.in_order([Step(self.token_bytes(at) or b"", at, score=known.get(at)) for at in ids])
+        return Derivation.in_order([DerivationStep(self.token_bytes(at) or b"", at, score=known.get(at)) for at in ids])
 
     @cached_property
     def _model(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _BYTES |= dict.fromkeys(_OTHERS, 0x100)  # in Latin-1 such a character stands fo
 
 
 @dataclass(frozen=True)
-class Step:
+class DerivationStep:
     """A token that comes of a piece: of two merged neighbours, or of the piece itself."""
 
     token: bytes
@@ -40,21 +40,21 @@ class Derivation:
     """The steps of a piece: its symbols, what each step makes of them, and the tokens at the end."""
 
     symbols: tuple[bytes, ...]  # bytes or characters, in order
-    steps: tuple[Step, ...]
+    steps: tuple[DerivationStep, ...]
     ids: tuple[int, ...]
     merges: bool = True  # whether steps are merges; otherwise they are the tokens from left to right
 
     @classmethod
-    def in_order(cls, steps: list[Step]) -> Derivation:
+    def in_order(cls, steps: list[DerivationStep]) -> Derivation:
         """Return the tokens of a piece from left to right, which no merge made."""
         ids = tuple(step.token_id for step in steps if step.token_id is not None)
         return cls((b"".join(step.token for step in steps),), tuple(steps), ids, merges=False)
 
     @cached_property
-    def rows(self) -> list[tuple[int, Step]]:
+    def rows(self) -> list[tuple[int, DerivationStep]]:
         """The steps with their numbers from 1; before them, as step 0, the tokens that no merge made."""
         made = {step.token_id for step in self.steps}
-        untouched = [(0, Step(b"", token_id)) for token_id in self.ids if token_id not in made]
+        untouched = [(0, DerivationStep(b"", token_id)) for token_id in self.ids if token_id not in made]
         return [*untouched, *enumerate(self.steps, 1)]
 
 
@@ -96,7 +96,9 @@ def derived(
     for left, right in trace:
         key = order(left, right)
         rank, score = (None, -key) if isinstance(key, float) else (key, None)
-        steps.append(Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score))
+        steps.append(
+            DerivationStep(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score)
+        )
     return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
 
 

@@ -22,7 +22,7 @@ from embcli.encodings.merging import (
     NEVER,
     SPACE,
     Derivation,
-    Step,
+    DerivationStep,
     derived,
     from_piece,
     merged,
@@ -111,7 +111,7 @@ class Pieces(ABC):
         data, place, steps = piece.encode(), 0, []
         for token_id, length in self.parts(piece):
             token = self.spelled(data[place : place + length])
-            steps.append(Step(token, token_id, score=self.scores.get(token_id)))
+            steps.append(DerivationStep(token, token_id, score=self.scores.get(token_id)))
             place += length
         return Derivation.in_order(steps)
 

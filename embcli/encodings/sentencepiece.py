@@ -13,7 +13,7 @@ import numpy as np
 
 from embcli.binary import Binary
 from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, beside, guarded, package
-from embcli.encodings.merging import SPACE, Derivation, Step, from_piece
+from embcli.encodings.merging import SPACE, Derivation, DerivationStep, from_piece
 from embcli.encodings.pieces import Scores
 from embcli.words import in_data
 
@@ -103,7 +103,7 @@ class SentencePieceEncoding(VocabularyEncoding):
         encoded = self._encoded(text, "offset_mapping")
         scores = [score for _, score in self._model.of(_NORMAL).values()]
         worst = float(np.float32(min(scores, default=0.0)) - np.float32(10))  # of what is unknown
-        steps: list[Step] = []
+        steps: list[DerivationStep] = []
         for token_id, piece in zip(encoded["ids"], encoded["pieces"], strict=True):
             if piece.startswith(SPACE) and steps and steps[-1].token.strip(b" "):
                 yield Derivation.in_order(steps)
@@ -114,7 +114,7 @@ class SentencePieceEncoding(VocabularyEncoding):
                 score = worst
             elif kind == _USER_DEFINED:
                 score = len(word) * max([0.0, *scores]) - 0.1
-            steps.append(Step(token, token_id, score=score))
+            steps.append(DerivationStep(token, token_id, score=score))
         if steps:
             yield Derivation.in_order(steps)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli.binary import Binary, Header, quoted, read_header
+from embcli.binary import Binary, GgufHeader, quoted, read_header
 from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import Notes, lacks
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
@@ -74,7 +74,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     )
 
 
-def _tensors(binary: Binary, header: Header) -> list[Tensor]:
+def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
     """Return the tensors of a file in their order; raises InputError unless each has its own range of bytes."""
     alignment = header.metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
@@ -127,7 +127,7 @@ def _quantised(tensor: Tensor) -> Layer:
     return file_layer(tensor, NumberFormat(tensor.dtype, np.dtype("u1"), widen, (values, size)))
 
 
-def _parts(binary: Binary, header: Header) -> list[Path]:
+def _parts(binary: Binary, header: GgufHeader) -> list[Path]:
     count = header.metadata["split.count"]
     if not isinstance(count, int) or not 0 < count < 10**5:
         raise binary.refused(f"its split.count is {count!r}, which is not a number of parts")

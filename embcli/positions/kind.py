@@ -12,7 +12,7 @@ ONLY_THE_DISTANCE = "They depend only on the distance: equal along each diagonal
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class PositionMatrix:
     """A matrix of positions, whose rows are computed when they are asked for."""
 
     name: str  # in data; empty for a matrix that only a page shows
@@ -32,7 +32,7 @@ class Shown:
 
     size: str  # of a row
     formula: str
-    matrices: list[Matrix]
+    matrices: list[PositionMatrix]
     products: Callable[[np.ndarray], Rows]  # dot products of these positions (m,) with others, (n,) -> (n, m) float32
     meaning: str  # of its dot products
     note: str = ""  # below its matrices

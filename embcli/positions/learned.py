@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from embcli.layer import Layer
-from embcli.positions.kind import Matrix, Shown, products_of
+from embcli.positions.kind import PositionMatrix, Shown, products_of
 
 
 def learned(layer: Layer, columns: np.ndarray, is_stored: bool) -> Shown:
@@ -14,6 +14,6 @@ def learned(layer: Layer, columns: np.ndarray, is_stored: bool) -> Shown:
     if is_stored:
         formula = "The model's own position layer, as trained: row p is added to the token row."
         meaning = "As trained: positions with similar rows have large dot products."
-    matrix = Matrix("position", lambda at: layer.rows(at)[:, columns], columns)
+    matrix = PositionMatrix("position", lambda at: layer.rows(at)[:, columns], columns)
     products = products_of(lambda at: layer.rows(at).astype(np.float64))
     return Shown(f"D = {layer.shape[1]:,} columns", formula, [matrix], products, meaning)

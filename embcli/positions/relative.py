@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from embcli.layer import Layer
-from embcli.positions.kind import Matrix, Rows, Shown, dot_products
+from embcli.positions.kind import PositionMatrix, Rows, Shown, dot_products
 
 K = 16  # the largest distance with a row of its own
 
@@ -38,9 +38,9 @@ def relative(layer: Layer, columns: np.ndarray, length: int, row: np.ndarray) ->
         f"D = {dim:,} columns, k = {K}",
         "From token i to token j: the row of the distance j - i, clipped to ±k.",
         [
-            Matrix("position", lambda at: picked(distances(at)), columns, (length,), heading=None),
-            Matrix("distance", distances, every, dtype="int64", heading=clipped),
-            Matrix("", picked, columns, heading=of_layer, label="distance", numbers=numbers),
+            PositionMatrix("position", lambda at: picked(distances(at)), columns, (length,), heading=None),
+            PositionMatrix("distance", distances, every, dtype="int64", heading=clipped),
+            PositionMatrix("", picked, columns, heading=of_layer, label="distance", numbers=numbers),
         ],
         products,
         "With this row: equal at equal distances, the same for all distances >= k.",

@@ -13,7 +13,7 @@ import numpy as np
 
 from embcli.errors import LayerError
 from embcli.names import Pairing
-from embcli.positions.kind import ONLY_THE_DISTANCE, Matrix, Shown, frequencies, in_turn, products_of
+from embcli.positions.kind import ONLY_THE_DISTANCE, PositionMatrix, Shown, frequencies, in_turn, products_of
 
 
 def check(dim: int, theta: float) -> None:
@@ -42,8 +42,8 @@ def rotary(columns: np.ndarray, row: np.ndarray, token_id: int, pairing: Pairing
         f"D/2 = {half:,} angles",
         f"Pair i of the columns is rotated by p · {theta:,.12g}^(-2i/D); pairs are {pairing}.",
         [
-            Matrix("position", angles, columns, heading="The angles in radians; one column per pair"),
-            Matrix("input", rows, rotated, heading=what, apart=in_turn(rotated) if is_interleaved else 1),
+            PositionMatrix("position", angles, columns, heading="The angles in radians; one column per pair"),
+            PositionMatrix("input", rows, rotated, heading=what, apart=in_turn(rotated) if is_interleaved else 1),
         ],
         products_of(exact),
         ONLY_THE_DISTANCE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from embcli.names import DEFAULT_THETA
-from embcli.positions.kind import ONLY_THE_DISTANCE, Matrix, Rows, Shown, frequencies, in_turn, products_of
+from embcli.positions.kind import ONLY_THE_DISTANCE, PositionMatrix, Rows, Shown, frequencies, in_turn, products_of
 
 
 def sinusoidal(dim: int, columns: np.ndarray, own: Rows | None) -> Shown:
@@ -25,7 +25,7 @@ def sinusoidal(dim: int, columns: np.ndarray, own: Rows | None) -> Shown:
         return own(positions).astype(np.float64) if own else waves(dim, positions)
 
     apart = 1 if own else in_turn(columns)
-    matrix = Matrix("position", lambda at: exact(at)[:, columns].astype(np.float32), columns, apart=apart)
+    matrix = PositionMatrix("position", lambda at: exact(at)[:, columns].astype(np.float32), columns, apart=apart)
     return Shown(f"D = {dim:,} columns", formula, [matrix], products_of(exact), meaning)
 
 

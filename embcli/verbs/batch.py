@@ -17,7 +17,7 @@ from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.page import Label, Matrix, Values, ruled, shorten, title, words
 from embcli.page.table import SHORTEST
-from embcli.records import Array, Names, Piece, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Names, Piece, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import Tokens, check_ids, shown
@@ -77,9 +77,9 @@ class Batches(Result, verb="batch", content="batches"):
             fields={"batch": int, "sample": int},
             pieces=in_pieces(len(self.order), self.max_length * self.layer.shape[1], self._values),
             matrices={
-                "inputs": Array(shape, "int64"),
-                "targets": Array(shape, "int64"),
-                "input": Array((*shape, len(self.columns))),
+                "inputs": ArraySpec(shape, "int64"),
+                "targets": ArraySpec(shape, "int64"),
+                "input": ArraySpec((*shape, len(self.columns))),
             },
             columns=tuple(self.columns.tolist()),
             default="input",
@@ -89,7 +89,7 @@ class Batches(Result, verb="batch", content="batches"):
                 -(-len(self.order) // self.batch_size),
                 {"batch": int, "inputs": list[int], "targets": list[int]},
                 self._batches,
-                {"input": Array((self.batch_size, self.max_length, len(self.columns)))},
+                {"input": ArraySpec((self.batch_size, self.max_length, len(self.columns)))},
             ),
         )
 

@@ -19,7 +19,7 @@ from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKin
 from embcli.positions.kind import in_turn
 from embcli.positions.sinusoidal import wave_rows
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step, in_words
-from embcli.records import Array, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
@@ -144,7 +144,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
                 lambda places, names: self.tokens.fields(self.index(places), names),
                 lambda places, names: self.rows(self.index(places), names),
             ),
-            matrices={name: Array((len(self), len(each)), columns=each) for name, each in columns.items()},
+            matrices={name: ArraySpec((len(self), len(each)), columns=each) for name, each in columns.items()},
             columns=columns["input"],
             default="input",
             shown=self.show and self.shown,

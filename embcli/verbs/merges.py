@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.encodings.merging import Derivation, Step
+from embcli.encodings.merging import Derivation, DerivationStep
 from embcli.errors import InputError
 from embcli.records import Records, listed, run_of
 from embcli.result import Result
@@ -63,7 +63,7 @@ class Merges(Result, verb="merges", content="list"):
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))
         return listed(run, "steps", **{name: (kind, columns[name]) for name, kind in self.fields.items()})
 
-    def spelled(self, step: Step) -> bytes | None:
+    def spelled(self, step: DerivationStep) -> bytes | None:
         if step.left is not None or self.tokens.encoding is None or step.token_id is None:
             return step.token
         return self.tokens.encoding.token_bytes(step.token_id)  # of a part that is unknown, not that part

@@ -14,12 +14,12 @@ from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_THETA, PAIRINGS, SHORT_LENGTH, Pairing, __version__
 from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, Kind, check_options
-from embcli.positions.kind import Matrix, Shown
+from embcli.positions.kind import PositionMatrix, Shown
 from embcli.positions.learned import learned
 from embcli.positions.relative import K, relative
 from embcli.positions.rotary import check, rotary
 from embcli.positions.sinusoidal import sinusoidal
-from embcli.records import Array, Records, in_pieces
+from embcli.records import ArraySpec, Records, in_pieces
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
@@ -61,9 +61,9 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     similarity = MatrixOf()  # (n, T) float32, dot products
 
     @property
-    def matrices(self) -> list[Matrix]:
+    def matrices(self) -> list[PositionMatrix]:
         if self.is_similarity:
-            return [Matrix("similarity", self.shown().products(self.columns), self.columns)]
+            return [PositionMatrix("similarity", self.shown().products(self.columns), self.columns)]
         return self.shown().matrices
 
     def records(self) -> Records:
@@ -81,7 +81,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
                 lambda index, names: dict.fromkeys(names, self.chosen[index]),
                 lambda index, names: {name: named[name].rows(self.chosen[index]) for name in names},
             ),
-            matrices={name: Array((len(self.chosen), *shapes[name]), each.dtype) for name, each in named.items()},
+            matrices={name: ArraySpec((len(self.chosen), *shapes[name]), each.dtype) for name, each in named.items()},
             columns=tuple(self.columns.tolist()),
             default=next(iter(named)),
         )

@@ -13,7 +13,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Watch, unwatched
 from embcli.layer import Layer, Origin, Source, Summary, shape_of
 from embcli.names import Sort
-from embcli.records import Array, FieldType, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import token_text, tokens_of
@@ -73,7 +73,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
 
         most = _SCATTERED if self.order else _IN_ORDER
         pieces = in_pieces(len(self.ids), self.layer.shape[1], values, rows, most)
-        matrices = {self.name: Array((len(self.ids), len(self.columns)))}
+        matrices = {self.name: ArraySpec((len(self.ids), len(self.columns)))}
         columns = tuple(self.columns.tolist())
         return Records(self.run, "rows", len(self.ids), fields, pieces, matrices, columns, self.name)
 

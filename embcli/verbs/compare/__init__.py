@@ -16,7 +16,7 @@ from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.page import Label, Matrix, NumberFormat, Values, left_out, ruled, title, words
-from embcli.records import Array, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, check_ids, shown
@@ -84,7 +84,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             rows=length,
             fields={**self.tokens.field_types, "difference": float},
             pieces=in_pieces(length, dim, self._values),
-            matrices={name: Array((length, dim)) for name in OUTPUTS},
+            matrices={name: ArraySpec((length, dim)) for name in OUTPUTS},
             columns=tuple(range(dim)),
             default="embedding",
             shown=tuple(name for name in OUTPUTS if name in show) or None,

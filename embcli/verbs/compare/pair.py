@@ -10,14 +10,14 @@ import numpy as np
 
 _MOST_CAUSES = 5
 
-Kind = Literal["identical", "value", "nan", "nan bits", "zero sign"]
+VerdictKind = Literal["identical", "value", "nan", "nan bits", "zero sign"]
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether two matrices are the same, bit for bit, and if not, how they differ."""
 
-    kind: Kind  # the most serious difference: NaN in only one, numbers, bits of NaN in both, +0 and -0
+    kind: VerdictKind  # the most serious difference: NaN in only one, numbers, bits of NaN in both, +0 and -0
     values: int
     different: int
     difference: float  # the largest
@@ -61,7 +61,7 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
         return Verdict("identical", left.size, 0, 0.0)
     sizes = differences(left, right)
     left_nan, right_nan = np.isnan(left), np.isnan(right)
-    kinds: dict[Kind, np.ndarray] = {  # the most serious first
+    kinds: dict[VerdictKind, np.ndarray] = {  # the most serious first
         "nan": left_nan != right_nan,
         "value": sizes > 0,
         "nan bits": left_nan & right_nan & unequal,
