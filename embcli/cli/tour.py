@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -167,7 +168,7 @@ class _Tour:
 
     def _output(self, command: str, height: int | None = None) -> RenderableType:
         """Return what a command prints, on so many lines at most."""
-        environment = self.environment | ({} if height is None else {"LINES": str(height)})
+        environment = self.environment | ({} if height is None else {"LINES": str(height + 2)})
 
         def print_it() -> None:
             try:
@@ -183,6 +184,10 @@ class _Tour:
 
 
 def _show_screen(parts: list[RenderableType]) -> None:
+    with suppress(Exception):  # without termios, or without a terminal any more
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before there was anything to read
     print(end="\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J", flush=True)
     Output().show(Group(*parts))
 
