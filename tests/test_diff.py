@@ -160,7 +160,7 @@ def test_a_page_shows_the_rows_that_changed_most_and_least(inside: Inside, tmp_p
     result = compared(base, tuned)
     found, count = result.changed.tolist(), top or 3
     medians = [f"{np.median(values):.4f}" for values in (result.cosine_distances, result.distances)]
-    assert f"Changed most, and least; medians: 1 - cos {medians[0]}, L2 distance {medians[1]}\n" in text
+    assert f"Changed most, and least; medians: cosine distance {medians[0]}, L2 distance {medians[1]}\n" in text
     assert shown[: 2 * count + 1] == [*map(str, found[:count]), "⋮", *map(str, found[-count:])]
     assert f"Left out: changed rows {count + 1} to {300 - count} ({300 - 2 * count} of 300).\n" in text
 
@@ -237,18 +237,18 @@ def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(inside: Inside, t
         (4, None, None, "removed"),
         (None, 1, "new", "added"),
     ]
-    assert document["rows"][0]["distance"] == pytest.approx(2, rel=1e-6)
+    assert document["rows"][0]["l2_distance"] == pytest.approx(2, rel=1e-6)
     assert "match by the bytes of their tokens" in inside("diff", str(base), str(tuned)).text
 
 
 def test_csv_has_a_row_for_each_pair(inside: Inside, tmp_path: Path) -> None:
     base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors(seed=3))
     lines = inside("diff", str(base), str(tuned), "-f", "csv").text.splitlines()
-    assert lines[0] == "base_id,tuned_id,state,cosine,distance"
+    assert lines[0] == "base_id,tuned_id,state,cosine_distance,l2_distance"
     assert len(lines) == ROWS + 1
     left, right = vectors()[9].astype(float), vectors(seed=3)[9].astype(float)
     cosine = float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
-    assert float(lines[10].split(",")[3]) == pytest.approx(cosine, rel=1e-12)
+    assert float(lines[10].split(",")[3]) == pytest.approx(1 - cosine, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.pt", "a.safetensors"])

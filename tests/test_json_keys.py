@@ -162,8 +162,8 @@ DOCUMENTS: dict[str, str] = {
     "diff model.safetensors tuned.safetensors": (
         f"run(embcli:str base(encoding:null {stored('token')}) tuned(encoding:null {stored('token')})) "
         "diff(counts(equal:int changed:int removed:int added:int) different:bool matched_by:str "
-        "quantiles_at[:float] cosine[:float] distance[:float]) rows[(base_id:int tuned_id:int|:null state:str "
-        "cosine:float|:null distance:float|:null)]"
+        "quantiles_at[:float] cosine_distance[:float] l2_distance[:float]) rows[(base_id:int tuned_id:int|:null "
+        "state:str cosine_distance:float|:null l2_distance:float|:null)]"
     ),
     "info": (
         "run(embcli:str python:str torch:str tiktoken:str numpy:str typer:str rich:str cpu_capability:str "

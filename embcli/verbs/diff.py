@@ -116,7 +116,7 @@ class Diff(Result, verb="diff", content="ranking"):
         (base, tuned), count = self.matching.pairs, len(self.equal)
         token: dict[str, FieldType] = {"token": str} if any(self.encodings) else {}
         fields: dict[str, FieldType] = {"base_id": int, "tuned_id": int, **token, "state": str}
-        fields |= {"cosine": float, "distance": float}
+        fields |= {"cosine_distance": float, "l2_distance": float}
 
         def of_pairs(places: np.ndarray, names: Names) -> dict[str, Any]:
             return {
@@ -124,8 +124,8 @@ class Diff(Result, verb="diff", content="ranking"):
                 "tuned_id": tuned[places],
                 "token": list(map(token_text, self.tokens(places))) if "token" in names else [],
                 "state": [STATES[0 if equal else 1] for equal in self.equal[places].tolist()],
-                "cosine": 1 - self.cosine_distances[places],
-                "distance": self.distances[places],
+                "cosine_distance": self.cosine_distances[places],
+                "l2_distance": self.distances[places],
             }
 
         def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
@@ -142,8 +142,8 @@ class Diff(Result, verb="diff", content="ranking"):
             "different": self.different,
             "matched_by": self.matching.by,
             "quantiles_at": list(AT),
-            "cosine": self.quantiles(1 - self.cosine_distances),
-            "distance": self.quantiles(self.distances),
+            "cosine_distance": self.quantiles(self.cosine_distances),
+            "l2_distance": self.quantiles(self.distances),
         }
         runs = [
             {"encoding": encoding.name if encoding else None, **origin.document()}
@@ -194,7 +194,7 @@ class Diff(Result, verb="diff", content="ranking"):
             labels.append(Label("in TUNED", self.matching.pairs[1][pairs]))
         if any(self.encodings):
             labels.append(token_label(self.tokens(pairs)))
-        for name, distances in (("1 - cos", self.cosine_distances), ("L2 distance", self.distances)):
+        for name, distances in (("cosine distance", self.cosine_distances), ("L2 distance", self.distances)):
             labels.append(Label(name, written(distances[pairs], precision)))
             if quantiles := self.quantiles(distances):
                 medians.append(f"{name} {written(np.array(quantiles), precision)[[*QUANTILES].index('median')]}")
