@@ -48,7 +48,7 @@ def shown(command: str, folder: Path) -> str:
 def printed(command: str, folder: str) -> str:
     """Return what a command prints, with the tools of this Python's environment first."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COLUMNS": "80"}
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(README.parent), "COLUMNS": "80"}
     shell = ["bash", "-o", "pipefail", "-c", command]
     ran = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, timeout=120, check=False)
     assert (ran.returncode, ran.stderr) == (0, b""), ran

@@ -105,10 +105,7 @@ def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(inside: 
 
 
 @pytest.mark.parametrize("number", [1, 11])
-def test_a_command_works_as_it_is_shown_in_a_shell(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+def test_a_command_works_as_it_is_shown_in_a_shell(number: int, tmp_path: Path) -> None:
     command = as_typed(with_text(STEPS[number - 1].command, names.TOUR_TEXT))
     text = Inside().ok("tour", "--step", str(number), COLUMNS="80").text
     assert "$ " + command.replace("\n", "\n> ") in text
