@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from embcli.names import Part
 
 
-@dataclass(frozen=True)
-class When:
+class When(NamedTuple):
     """A condition on config.json: a key has this value; `default` is the value of a missing key."""
 
     key: str
@@ -25,8 +23,7 @@ class When:
     default: bool | str = False
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """Multiply the rows by a number, by the square root of D, or by a number of config.json."""
 
     factor: float = 1.0  # if config.json has no `key`
@@ -36,8 +33,7 @@ class Scale:
     is_rounded: bool = False  # the model rounds the factor to the type of its weights first
 
 
-@dataclass(frozen=True)
-class AddPosition:
+class AddPosition(NamedTuple):
     """Add the position rows."""
 
     when: When | None = None
@@ -45,23 +41,20 @@ class AddPosition:
     first: int = 0  # the position of these sinusoids that position 0 has
 
 
-@dataclass(frozen=True)
-class AddType:
+class AddType(NamedTuple):
     """Add the row of a token type."""
 
     row: int = 0
 
 
-@dataclass(frozen=True)
-class AddRow:
+class AddRow(NamedTuple):
     """Add row 0 of another matrix, the same for all tokens; of several matrices, their rows one after another."""
 
     tensors: tuple[str, ...]
     when: When | None = None
 
 
-@dataclass(frozen=True)
-class Norm:
+class Norm(NamedTuple):
     """Normalise each row; torch's LayerNorm, the same spelled out (other bits), or the gain and the bias only."""
 
     names: tuple[str, ...]  # of its module
@@ -73,8 +66,7 @@ class Norm:
     bias: str = ""
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(NamedTuple):
     """Multiply the rows by a matrix."""
 
     name: str
@@ -90,8 +82,7 @@ class Project:
 Step = Scale | AddPosition | AddType | AddRow | Norm | Project
 
 
-@dataclass(frozen=True)
-class Quirk:
+class Quirk(NamedTuple):
     """A token that the model treats in a way of its own, which no step repeats."""
 
     token: int | str  # its ID, or the key of its ID in config.json
@@ -125,8 +116,7 @@ def in_words(steps: tuple[Step, ...]) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     """How token rows become what the first block of this model reads."""
 
     model: str  # its `model_type`

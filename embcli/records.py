@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.names import __version__
 
@@ -19,8 +19,7 @@ Values = Callable[["np.ndarray", Names], dict[str, Any]]
 MOST_ROWS = 4096  # of a piece, so that memory does not grow with a result
 
 
-@dataclass(frozen=True, eq=False)
-class ArraySpec:
+class ArraySpec(NamedTuple):
     """The shape and type of a matrix that is not computed yet; its first dimension is the rows of the result."""
 
     shape: tuple[int, ...]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from embcli import errors
 from embcli.errors import InputError
@@ -46,8 +45,7 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
     return np.concatenate([np.arange(each.start, each.stop) for each in ranges])
 
 
-@dataclass(frozen=True, eq=False)
-class Excerpt:
+class Excerpt(NamedTuple):
     """Which places of a longer list are shown: the first and the last, or all."""
 
     head: int

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -24,8 +25,7 @@ LIMIT = 2 * 10**9  # bytes
 _NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")  # a partial file may be an abandoned one
 
 
-@dataclass(frozen=True, eq=False)
-class Entry:
+class Entry(NamedTuple):
     path: Path
     size: int  # bytes
     used: float  # time of the last use, seconds since the epoch

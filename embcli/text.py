@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from codecs import getincrementaldecoder
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from embcli.errors import InputError
 
@@ -18,8 +17,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _UNUSUAL = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # in a list of IDs that numpy cannot read
 
 
-@dataclass(frozen=True, eq=False)
-class Sequences:
+class Sequences(NamedTuple):
     """Input sequences: texts, or arrays of token IDs (T,) int64; the other one is None.
 
     `many` says that there may be several, so that rows name their sequence.

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,7 @@ def test_a_layer_is_the_same_drawn_kept_and_read_again(store: Store, seeded: See
 
 def test_whatever_changes_a_bit_has_a_file_of_its_own() -> None:
     own = build.this_build()
-    changed = [replace(own, **{each: "other"}) for each in ("torch", "machine", "cpu", "libc")]
+    changed = [own._replace(**{each: "other"}) for each in ("torch", "machine", "cpu", "libc")]
     names = [file_name("token", SMALL, each) for each in (own, *changed)]
     for other in (Seeded(7, 3, 5), Seeded(6, 4, 5), Seeded(6, 3, 5, 124), Seeded(6, 3, 6)):
         names += [file_name("token", other, own)] if other.context_length == 5 else []

@@ -7,12 +7,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -73,8 +72,7 @@ class Encoding(ABC):
         raise InputError(f"{self.name} does not tell how it splits a text")
 
 
-@dataclass(frozen=True)
-class NamedToken:
+class NamedToken(NamedTuple):
     name: str
     token_id: int
     is_special: bool  # whether it is found only if special tokens are asked for

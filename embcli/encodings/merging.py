@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,7 @@ _BYTES = {byte: byte for byte in _PRINTABLE} | {0x100 + place: byte for place, b
 _BYTES |= dict.fromkeys(_OTHERS, 0x100)  # in Latin-1 such a character stands for no byte
 
 
-@dataclass(frozen=True)
-class DerivationStep:
+class DerivationStep(NamedTuple):
     """A token that comes of a piece: of two merged neighbours, or of the piece itself."""
 
     token: bytes

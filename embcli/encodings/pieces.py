@@ -11,9 +11,9 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +37,7 @@ _NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary c
 _CACHED = 1 << 18  # pieces whose tokens are kept: most pieces of a text occur often
 
 
-@dataclass(frozen=True)
-class Splitting:
+class Splitting(NamedTuple):
     """A pre-tokenizer: rules that split a text in turn, and what else its name says about an encoding.
 
     What a rule does not match is a piece, too. Merges of byte-pair encoding never cross the edges of pieces.

@@ -10,11 +10,10 @@ import gzip
 import zlib
 from binascii import a2b_base64
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ _SECONDS = 20  # for the search of a piece, which takes milliseconds
 _MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
 
 
-@dataclass(frozen=True, eq=False)
-class Definition:
+class Definition(NamedTuple):
     ranks: str
     pattern: str
     special_tokens: dict[str, int]
@@ -181,7 +179,7 @@ def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
     if any(not 0 <= rank < MOST_IDS for rank in ids.values()):
         raise binary.refused("it has a rank that no vocabulary has")
     size = max([*ids.values(), *known.special_tokens.values()], default=-1) + 1
-    return replace(known, vocabulary_size=size), ids
+    return known._replace(vocabulary_size=size), ids
 
 
 def _tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,7 @@ _CONFIG_LONGEST = 1 << 24  # bytes
 _ABOUT_POSITIONS = ("model_type", "position_embedding_type", "max_position_embeddings", "n_positions", "rope_theta")
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """The output head: `same` as the token matrix in the file, `equal` to it in the rows compared, or `other`.
 
     `tensor` is None if the file has none: then the token matrix replaces it, for a `reason`, or nothing is known.

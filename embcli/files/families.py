@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from embcli.binary import quoted
 from embcli.errors import InputError
@@ -95,8 +94,7 @@ BLOCKS: dict[Inside, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """Models with the same steps from a token row to what the first block reads."""
 
     models: str  # values of `model_type`
@@ -119,7 +117,7 @@ _SPELLED = Norm(("LayerNorm",), "layer_norm_eps", 1e-12, "spelled")
 _BART_NORM = Norm(("layernorm_embedding",), epsilon=1e-5)
 _SCALED = Scale(root=True, when=When("scale_embedding"))  # false if the key is missing
 _SCALED_BY_DEFAULT = Scale(root=True, when=When("scale_embedding", default=True))
-_TROCR = (_SCALED, _POSITION, replace(_BART_NORM, when=When("layernorm_embedding", default=True)))
+_TROCR = (_SCALED, _POSITION, _BART_NORM._replace(when=When("layernorm_embedding", default=True)))
 _BIASED = When("position_biased_input", default=True)
 _DEBERTA = (AddPosition(_BIASED), _TYPE, Project("embed_proj", is_optional=True))
 _DEBERTA_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-7)
@@ -191,7 +189,7 @@ FAMILIES = (
     # A LayerNorm follows.
     Family("bloom", (Norm(_BLOOM_NORM, "layer_norm_epsilon", 1e-5),), inside="alibi"),
     Family("modernbert modernbert-decoder", (Norm(("norm", "token_embd_norm"), "norm_eps", 1e-5),), inside="rotary"),
-    Family("nomic_bert nomic-bert", (_TYPE, replace(_BERT_NORM, names=(*_BERT_NORM.names, "emb_ln"))), inside="rotary"),
+    Family("nomic_bert nomic-bert", (_TYPE, _BERT_NORM._replace(names=(*_BERT_NORM.names, "emb_ln"))), inside="rotary"),
     Family("jina-bert-v2", (_TYPE, _BERT_NORM), inside="alibi"),
     Family(
         "xlm",
@@ -239,13 +237,13 @@ FAMILIES = (
     Family("convbert", (_POSITION, _TYPE, _BERT_NORM, Project("embeddings_project", is_optional=True))),
     Family("albert rembert", (_TYPE, _POSITION, _BERT_NORM, Project("embedding_hidden_mapping_in"))),
     Family("fnet", (_TYPE, _POSITION, _BERT_NORM, Project("projection"))),
-    Family("deberta", (*_DEBERTA, replace(_DEBERTA_NORM, kind="spelled")), inside="relative", inside_when=_RELATIVE),
+    Family("deberta", (*_DEBERTA, _DEBERTA_NORM._replace(kind="spelled")), inside="relative", inside_when=_RELATIVE),
     Family("deberta-v2", (*_DEBERTA, _DEBERTA_NORM), inside="relative", inside_when=_RELATIVE),
     Family(
         "mobilebert",
         (
             Project("embedding_transformation", neighbours=True, when=_TRIGRAM),
-            Project("embedding_transformation", is_optional=True, when=replace(_TRIGRAM, equals=False)),
+            Project("embedding_transformation", is_optional=True, when=_TRIGRAM._replace(equals=False)),
             _POSITION,
             _TYPE,
             Norm(("LayerNorm",), kind="gain"),
@@ -290,8 +288,7 @@ LARGEST = 1e300  # of a number in config.json
 _LARGEST_WHOLE = 1 << 53
 
 
-@dataclass(frozen=True, eq=False)
-class Settings:
+class Settings(NamedTuple):
     """What config.json says, read strictly: a value of the wrong type is refused; null is a missing value."""
 
     values: Mapping[str, Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,12 +73,12 @@ class _Found:
                     if abs(factor) > _LARGEST_FLOAT32:
                         raise settings.wrong(key, "a number that float32 holds")
                     if factor != 1:
-                        yield replace(step, factor=factor)
+                        yield step._replace(factor=factor)
                 case AddPosition():
                     if self.roles.find("position"):
                         yield step
                     elif family.waves:
-                        yield replace(step, waves=family.waves, first=first_position(family, settings))
+                        yield step._replace(waves=family.waves, first=first_position(family, settings))
                     else:
                         raise self.missing("position matrix")
                 case AddType():
@@ -88,12 +87,12 @@ class _Found:
                     elif settings.whole("type_vocab_size", 0):
                         raise self.missing("token_type_embeddings")
                 case AddRow(tensors=names):
-                    yield replace(step, tensors=tuple(map(self.weight, names)))
+                    yield step._replace(tensors=tuple(map(self.weight, names)))
                 case Norm(names=names, key=key, epsilon=epsilon):
                     epsilon = settings.number(key, epsilon, least=0) if key else epsilon
                     weight, bias = self.weight(*names), self.find("bias", *names)
                     self.check_size(width, weight, bias)
-                    yield replace(step, epsilon=epsilon, weight=weight, bias=bias)
+                    yield step._replace(epsilon=epsilon, weight=weight, bias=bias)
                 case Project():
                     found = self.projection(step, width)
                     if found is not None:
@@ -107,12 +106,12 @@ class _Found:
             return None
         tensor = self.tensors[weight or self.weight(step.name)]
         held = (each for each in step.beside if self.settings.holds(each.when))
-        beside = tuple(replace(each, tensors=tuple(map(self.weight, each.tensors))) for each in held)
+        beside = tuple(each._replace(tensors=tuple(map(self.weight, each.tensors))) for each in held)
         width += sum(self.tensors[name].shape[-1] for each in beside for name in each.tensors)
         if len(tensor.shape) != 2 or tensor.shape[1] != width * (3 if step.neighbours else 1):
             raise self.tensors.refused(f"{tensor} does not project rows of {width:,} columns")
         self.check_size(tensor.shape[0], bias)
-        return replace(step, weight=weight, bias=bias, beside=beside, width=tensor.shape[0])
+        return step._replace(weight=weight, bias=bias, beside=beside, width=tensor.shape[0])
 
     def find(self, kind: str, *modules: str) -> str:
         ends = (f"{module}.{end}" for module in modules for end in SUFFIXES[kind])

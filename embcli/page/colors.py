@@ -8,8 +8,7 @@ no sign, use the upper half of the scale.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.color import Color
@@ -84,8 +83,7 @@ def colors_of(console: Console) -> Sequence[Color]:
     return _DARK_SCALE if console.get_style(DARK, default="none") else _SCALE
 
 
-@dataclass(frozen=True, eq=False)
-class Scale:
+class Scale(NamedTuple):
     limit: float
     signed: bool = True
 

@@ -7,10 +7,10 @@ character, denser for a larger number.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.style import Style
@@ -33,8 +33,7 @@ _MARKED = Style.parse("bold #ffd700 on #000000")
 _colored = lru_cache(4096)(Style.from_color)
 
 
-@dataclass(frozen=True, eq=False)
-class Values:
+class Values(NamedTuple):
     values: np.ndarray  # (n, columns) float32, or whole numbers
     title: str = ""
     apart: int = 1  # kinds of columns that alternate, such as sines and cosines; a colour is a mean of one kind
@@ -94,8 +93,7 @@ def strip(values: np.ndarray, scale: Scale, console: Console, cells: int = 1, gl
     return text
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """How the numbers of a row fit into cells: numbers are averaged in bins, bins take cells or share one."""
 
     bins: int
@@ -147,7 +145,7 @@ class Strips:
         scale = Scale.of(shown, self.signed)
         step, glyph = (2, "▀") if self.stacked else (1, fit.glyph)
         if marks:
-            labels, after = ([replace(each, cells=[*each.cells, ""]) for each in part] for part in (labels, after))
+            labels, after = ([each._replace(cells=[*each.cells, ""]) for each in part] for part in (labels, after))
         if marks and fit.glyph:  # of two marks in a cell, the first
             marks = [left or right for left, right in zip_longest(marks[::2], marks[1::2], fillvalue="")]
         first, last = (str(number) for number in self.numbers[[0, -1]]) if count else ("", "")

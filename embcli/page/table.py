@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.box import Box
 from rich.cells import cell_len
@@ -39,8 +39,7 @@ def title(text: str) -> Text:
     return words(text, "strong")
 
 
-@dataclass(frozen=True, eq=False)
-class Label:
+class Label(NamedTuple):
     """A column of words; with `short`, its cells may be shortened in the middle, and left out beside numbers."""
 
     header: str
@@ -60,7 +59,7 @@ class Label:
     def shortened(self, most: int) -> Label:
         if not self.short:
             return self
-        return replace(self, cells=[Text(shorten(text.plain, most), text.style) for text in self.texts])
+        return self._replace(cells=[Text(shorten(text.plain, most), text.style) for text in self.texts])
 
 
 def label_versions(labels: Sequence[Label]) -> tuple[list[Label], list[Label], list[Label]]:

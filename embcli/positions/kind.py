@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,7 @@ Rows = Callable[[np.ndarray], np.ndarray]  # numbers of rows (n,) int64 -> (n, *
 ONLY_THE_DISTANCE = "They depend only on the distance: equal along each diagonal."
 
 
-@dataclass(frozen=True, eq=False)
-class PositionMatrix:
+class PositionMatrix(NamedTuple):
     """A matrix of positions, whose rows are computed when they are asked for."""
 
     name: str  # in data; empty for a matrix that only a page shows
@@ -26,8 +25,7 @@ class PositionMatrix:
     numbers: np.ndarray | None = None  # of its rows, (n,) int64; None for those of the chosen positions
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
+class Shown(NamedTuple):
     """What a kind shows; the first of its matrices is the default of data formats."""
 
     size: str  # of a row

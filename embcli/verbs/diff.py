@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -34,8 +34,7 @@ _ROUNDING = 2.0**-52  # of a length, for each value of a row
 _NEAR = 1e-8  # squared sine of an angle below which rounding would show
 
 
-@dataclass(frozen=True)
-class Matching:
+class Matching(NamedTuple):
     """Which rows stand for the same token: pairs of rows, and rows without a partner; (n,) int64 each."""
 
     pairs: tuple[np.ndarray, np.ndarray]  # of BASE, and of TUNED

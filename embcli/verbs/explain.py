@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embcli.errors import InputError
 from embcli.names import __version__
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "data" / "explain"
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     kind: Literal["prose", "command", "item"]
     text: str
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     word: str
     part: str  # the part of the glossary to which it belongs
     also: tuple[str, ...]  # other names of it

@@ -100,7 +100,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         if "hidden" in names and "hidden" in self.matrices:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
         wide = ((term, (len(index), term.values.shape[1])) for term in terms)
-        return [replace(t, values=np.broadcast_to(t.values, size)[:, self.columns_of(t.name)]) for t, size in wide]
+        return [t._replace(values=np.broadcast_to(t.values, size)[:, self.columns_of(t.name)]) for t, size in wide]
 
     def _hidden(self, index: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens with these input rows, (n, D) -> (n, H) float32."""
@@ -298,11 +298,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             exact, values = terms[-1].values.astype(np.float64), self.step_values.values
             mean, variance = exact.mean(), exact.var()
             steps = [
-                replace(terms[-1], sign=""),
+                terms[-1]._replace(sign=""),
                 Term("normed", "→", (exact - mean) / np.sqrt(variance + norm.epsilon)),
                 Term("gain", "x", values(norm.weight)[None]),
                 *([Term("bias", "+", values(norm.bias)[None])] if norm.bias else []),
-                replace(whole[-1], sign="="),
+                whole[-1]._replace(sign="="),
             ]
             shown = written(np.array([mean, variance]), self.style.precision)
             yield ""

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -35,8 +35,7 @@ _BAR = 12  # cells of the longest bar
 _METRICS = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """The mean of some rows, with other rows added and subtracted, or a vector."""
 
     ids: np.ndarray  # (n,) int64
@@ -138,7 +137,7 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         ]
         missing = rows.missing("rank", np.arange(1, len(ranking.ids) + 1))
         if self.style.heat:
-            labels = [replace(each, cells=["query" if each.header == "rank" else "", *each.cells]) for each in labels]
+            labels = [each._replace(cells=["query" if each.header == "rank" else "", *each.cells]) for each in labels]
             values = np.concatenate([self.vectors[number][None], self.layer.rows(ids)]).astype(np.float32)
             columns, gaps = np.arange(values.shape[1]), [gap + 1 for gap in rows.gaps]
             yield Matrix(labels, [Values(values)], columns, gaps, heat=True, precision=precision, rows_left_out=missing)

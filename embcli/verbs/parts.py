@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from rich.text import Text
@@ -74,8 +74,7 @@ def bar(share: float, cells: int) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-@dataclass(frozen=True, eq=False)
-class PickedRows:
+class PickedRows(NamedTuple):
     """The rows of a weight matrix in a drawing: rows that IDs pick, and some rows beside them."""
 
     rows: np.ndarray  # (n,) int64, in order

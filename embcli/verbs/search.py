@@ -6,7 +6,7 @@ equal rows have equal scores wherever they are; the scores decide, ties by ID.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,16 +20,14 @@ _QUERIES = 1 << 10  # of a pass
 _ROUNDING = 2.0**-50  # of each addition in a product, and some more
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """The rows nearest to a query, nearest first; rows with equal scores are ordered by ID."""
 
     ids: np.ndarray  # (n,) int64
     scores: np.ndarray  # (n,) float64
 
 
-@dataclass(frozen=True)
-class Search:
+class Search(NamedTuple):
     """A ranking for each query, and the rows without a score."""
 
     rankings: list[Ranking]

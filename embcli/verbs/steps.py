@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, St
 from embcli.weights.build import loading_torch
 
 
-@dataclass(frozen=True, eq=False)
-class Term:
+class Term(NamedTuple):
     """Rows of some tokens that are a term of their input embeddings, or what comes of them."""
 
     name: str  # token, x 2, type, position, rows 0; input, hidden
@@ -26,8 +25,7 @@ class Term:
     factor: float | None = None  # of a scale
 
 
-@dataclass(frozen=True, eq=False)
-class StepValues:
+class StepValues(NamedTuple):
     """What the steps of a model add: rows of positions, (n,) -> (n, columns) float32, of a token type, of tensors."""
 
     positions: Callable[[np.ndarray], np.ndarray] | None
@@ -59,7 +57,7 @@ class StepValues:
             if added is not None:
                 rows = rows + added.values
                 if terms and terms[-1].name == added.name:  # row 0 of several matrices is one term
-                    added = replace(added, values=terms.pop().values + added.values)
+                    added = added._replace(values=terms.pop().values + added.values)
                 terms.append(added)
         return rows, terms
 

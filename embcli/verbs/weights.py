@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -141,8 +141,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         yield from self.lines_below(summary)
 
 
-@dataclass(frozen=True)
-class Bins:
+class Bins(NamedTuple):
     """A whole matrix in bins of consecutive rows and columns; the last bins may be smaller. Sums are in float64."""
 
     sizes: np.ndarray  # (row bins, column bins) float64: root mean square; NaN or infinite if a value is
@@ -204,7 +203,7 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
         marked = {_ZERO: (bins.zero_rows, bins.zero_columns), _BAD: (bins.non_finite_rows, bins.non_finite_columns)}
         marks = ["".join(mark for mark, (each, _) in marked.items() if each[row]) for row in range(len(bins.norms))]
         norms = [f"{norm:#.4g}".rstrip(".") for norm in bins.norms]
-        after = [replace(after[0], cells=marks), replace(after[1], cells=norms)]
+        after = [after[0]._replace(cells=marks), after[1]._replace(cells=norms)]
         zero, bad = (np.logical_or.reduceat(each, first) for _, each in marked.values())
         below = np.where(bad, _BAD, np.where(zero, _ZERO, "")).tolist() if (bad | zero).any() else []
         each = f"{counted(rows, 'row')} x {counted(columns, 'column')}"

@@ -9,11 +9,11 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from embcli.errors import PATIENCE, LayerError, Notes, does_not_load, ran_out
 
@@ -24,8 +24,7 @@ _AVX2, _AVX512 = {"avx2", "fma"}, {"avx512vl", "avx512bw", "avx512dq", "fma"}
 _FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
 
 
-@dataclass(frozen=True)
-class Build:
+class Build(NamedTuple):
     """Everything about torch and the machine that can change a bit of what torch draws."""
 
     torch: str  # its version and commit, or NO_TORCH

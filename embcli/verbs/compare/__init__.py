@@ -215,7 +215,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         side_by_side = self._matrix(labels, *both, gaps=gaps, after=after, rows_left_out=missing)
         if side_by_side.fits(width):
             return side_by_side
-        labels = [replace(label, cells=[cell for each in label.texts for cell in (each, "")]) for label in labels]
+        labels = [label._replace(cells=[cell for each in label.texts for cell in (each, "")]) for label in labels]
         in_turn = self._matrix(
             [*labels, Label("", [*OUTPUTS] * len(cells), "left")],
             Values(np.stack([pair.embedding, pair.linear], axis=1).reshape(-1, pair.linear.shape[1])),
