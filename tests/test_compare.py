@@ -8,8 +8,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +30,6 @@ from embcli.verbs.compare import Comparison, compare, layers
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from embcli.writers import write
-from tests.conftest import TIMEOUT
 from tests.inside import Inside
 from tests.oracles import Stub, StubSource, live, normal, of_ids
 
@@ -465,40 +462,3 @@ def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
     refused = rf"a pair of layers of 1,000,000 x 3 takes {need / 1e6:.1f} MB, and this machine has .* of memory"
     with pytest.raises(LayerError, match=refused):
         seeded([1], 10**6, 3, **more)
-
-
-RUN = """
-import sys
-from embcli.__main__ import main
-for arguments in eval(sys.argv[1]):
-    sys.argv = ["embcli", "compare", *arguments]
-    print(main(), "torch" in sys.modules)
-    print("--", file=sys.stderr)
-"""
-RATE = "--learning-rate must be a finite float32 of at least 0, not"
-REFUSED = [
-    (["--ids", "1,-2"], "ID -2 at position 1 is negative"),
-    (["--vocab", "3"], "ID 3 at position 1 has no row: the token layer has V = 3 rows"),
-    (["Every", "--vocab", "100"], "ID 6109 ('Every') at position 0 has no row"),
-    (["--from", "model.npy", "--ids", "6"], "ID 6 at position 0 has no row"),
-    (["--dim", "-1"], "dim must be at least 1, not -1"),
-    (["--seed", str(2**64)], "seed must be from -2**63 to 2**64 - 1, as in torch, not 18446744073709551616"),
-    (["--vocab", str(10**12)], "takes 20.0 TB, and this machine has"),
-    (["--show", "ids,shares"], "--show 'shares' is not known; choose from ids, one-hot, first, shared, outputs"),
-    *((["--learning-rate", each], f"{RATE} {each}") for each in ("nan", "inf", "-1", "3.5e+38")),
-    (["--learning-rate", "1", "-f", "csv"], "--learning-rate cannot be shown in csv"),
-]
-
-
-def test_bad_input_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
-    np.save(tmp_path / "model.npy", normal(6, 4))
-    asked = [sys.executable, "-c", RUN, str([arguments for arguments, _ in REFUSED])]
-    done = subprocess.run(
-        asked, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False
-    )
-    assert done.stdout == b"2 False\n" * len(REFUSED), done
-    errors = done.stderr.decode().split("--\n")[:-1]
-    for (_, said), error in zip(REFUSED, errors, strict=True):
-        assert said in error
-        assert error.startswith("embcli: ")
-        assert 1 <= error.count("\n") <= 2

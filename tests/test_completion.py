@@ -188,10 +188,6 @@ def test_the_scripts_are_what_the_program_prints(name: str, inside: Embcli) -> N
     assert inside.ok("--show-completion", name).text == SCRIPTS[name].read_text()
 
 
-def test_a_shell_without_a_script_is_refused(inside: Embcli) -> None:
-    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in inside.refused("--show-completion", "tcsh")
-
-
 def test_the_empty_request_that_powershell_leaves_behind_is_none(inside: Embcli) -> None:
     assert inside.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text == inside.ok("tokenize", "hi").text
 

@@ -224,19 +224,6 @@ def test_tokenize_in_every_format_gives_the_tokens_of_tiktoken(embcli: Embcli) -
     assert embcli.ok("tokenize", TEXT, "-f", "ids").text == " ".join(map(str, ids)) + "\n"
 
 
-@pytest.mark.parametrize("command", ["info -f npy", "cache -f safetensors", "lookup --ids 1 -f ids", "weights -f ids"])
-def test_a_form_that_a_result_does_not_have_is_refused_with_those_it_has(embcli: Embcli, command: str) -> None:
-    form = command.rsplit(maxsplit=1)[-1]
-    message = embcli.refused(*command.split())
-    assert f"cannot be written as {form}; it can be written as table, markdown, svg, html, png, json" in message
-
-
-@pytest.mark.parametrize("form", ["csv", "tsv", "npy"])
-def test_a_format_with_room_for_one_matrix_refuses_two(embcli: Embcli, form: str) -> None:
-    message = embcli.refused("lookup", "hi", "--show", "token,position", "-f", form)
-    assert "holds one matrix, not token, position; choose one with --show" in message
-
-
 def test_a_name_of_a_folder_is_refused_for_a_file(tmp_path: Path) -> None:
     with pytest.raises(package.OutputError, match="names a folder, and csv is one file"):
         package.seeded(vocab=6, dim=3).weights().save(f"{tmp_path}/x.csv/")

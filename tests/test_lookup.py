@@ -155,27 +155,6 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
     assert [(row["sequence"], row["position"]) for row in windows] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--position", "none", "--show", "position"), "has no rows that --show could name"),
-        (("--position", "rotary"), "choose from learned, sinusoidal, none"),
-        (("--show", "token,sum"), "--show 'sum' is not known; choose from token, position, input, hidden"),
-        (("--position", "none", "--trace", "0"), "--trace writes out a sum; --position none adds nothing"),
-        (("--only", " bird"), "--only ' bird': ID 6512 (' bird') does not occur"),
-        (("--only", " the bird"), "ID 6512 (' bird') does not occur"),
-        (("--only", "262,7"), "--only '262,7': ID 7 ('(') does not occur; embcli tokenize shows which tokens do; digi"),
-        (("--only", " 262"), "--only ' 262': ID 35404 (' 262') does not occur"),
-        (("--only", ""), "--only '' has no tokens"),
-        (("--only-ids", "262"), "No such option: --only-ids"),
-        (("--token-type", "0"), "No such option: --token-type"),
-        (("--theta", "2"), "No such option: --theta"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], said: str) -> None:
-    assert said in run.refused("lookup", CAT, *arguments)
-
-
 def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
     with pytest.raises(InputError, match="IDs without an encoding take an ID"):
         lookup(of_ids([1, 2]), SeededSource(Seeded(4, 2)), only="the")

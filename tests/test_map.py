@@ -16,7 +16,6 @@ from embcli.page.colors import RAMP
 from embcli.verbs.weights import Bins, weights
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
-from tests.conftest import Embcli
 from tests.inside import Inside, shown
 from tests.oracles import live, stub
 
@@ -112,13 +111,6 @@ def test_a_matrix_without_faults_has_no_marks_and_a_map_fits_a_screen() -> None:
     for width, height in ((80, 24), (200, 50), (60, 24)):
         status, raw = shown("weights", "--map", "--dim", "64", width=width, height=height, NO_COLOR="1")
         assert (status, raw.count("\n") < height, max(map(len, raw.splitlines())) <= width) == (0, True, True)
-
-
-@pytest.mark.parametrize("option", ["--rows", "--columns"])
-def test_a_map_is_of_the_whole_matrix(inside: Embcli, option: str) -> None:
-    ran = inside("weights", "--map", option, "0:5")
-    assert f"{option.lstrip('-')} 0:5 cannot be combined with" in ran.err
-    assert ran.status == 2
 
 
 @pytest.mark.parametrize(("more", "size"), [((), "10"), (("--map",), "3000")], ids=["summary", "map"])

@@ -24,22 +24,6 @@ def test_matrices_larger_than_the_machine_are_refused(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("command", "matrix"),
-    [
-        ("weights --vocab 1000000000 --dim 100000", "a token layer of 1,000,000,000 x 100,000 takes 400.0 TB"),
-        ("compare --vocab 99999999 --dim 99999", "a token layer of 99,999,999 x 99,999"),
-        ("positions --kind sinusoidal --context-length 999999999 --dim 9998", "a position layer"),
-        ("weights --vocab 3 --dim 99999999999", "a token layer of 3 x 99,999,999,999"),
-    ],
-)
-def test_a_command_refuses_what_is_larger_than_the_machine(command: str, matrix: str) -> None:
-    told = Inside().refused(*command.split())
-    assert matrix in told
-    assert "of memory" in told
-    assert told.count("\n") == 1
-
-
-@pytest.mark.parametrize(
     "taking",
     [lambda: np.empty(2**60, np.uint8), lambda: torch.empty(2**60), lambda: bytearray(2**62)],
     ids=["numpy", "torch", "Python"],

@@ -227,19 +227,3 @@ def test_rows() -> None:
     ]
     single = json.loads(run.ok("tokenize", "!", "--merges", "-f", "ndjson").text)
     assert (single["step"], single["left"], single["right"], single["id"]) == (0, None, None, 0)
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--ids", "1,2", "--merges"], "only a text becomes tokens by merges or by several encodings; leave out --ids"),
-        (["x", "--merges", "-f", "npy"], "npy"),
-    ],
-)
-def test_what_has_no_merges_is_refused(words: list[str], reason: str) -> None:
-    assert reason in run.refused("tokenize", *words)
-
-
-def test_draw_by_itself_draws_the_merges() -> None:
-    words = "tokenize", "strawberry", "--draw"
-    assert Inside().ok(*words).out == Inside().ok(*words, "--merges").out

@@ -642,22 +642,3 @@ def test_no_file_is_read_after_a_page_is_begun(tmp_path: Path) -> None:
             file.write(np.ones_like(matrix).tobytes())  # whatever is read now is another number
         rest = Group(first, *parts)  # type: ignore[arg-type]
         assert export.text(rest, 80) == wanted
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--width", "39"), "--width 39 is out of range; it goes from 40 to 1000"),
-        (("--width", "80", "-f", "npy"), "--width cannot be shown in npy; it needs --format table, markdown, svg, "),
-        (("--theme", "dark"), "--theme cannot be shown in table; it needs --format svg, html or png"),
-        (("--theme", "grey", "-f", "svg"), "'grey' is not one of 'light', 'dark'"),
-    ],
-)
-def test_what_makes_no_sense_of_a_page_is_refused(arguments: tuple[str, ...], message: str) -> None:
-    assert message in Inside().refused("tokenize", "hi", *arguments)
-
-
-@pytest.mark.parametrize("verb", ["weights", "lookup --ids 1", "compare --ids 1", "positions", "batch --ids 1,2"])
-def test_colours_have_no_place_in_data_and_no_layer_is_looked_at(inside: Embcli, verb: str) -> None:
-    refused = inside.refused(*verb.split(), "--vocab", "9" * 20, "--heat", "-f", "npy")
-    assert refused == "embcli: --heat cannot be shown in npy; it needs --format table, markdown, svg, html or png\n"

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,11 +16,14 @@ import torch
 from embcli.formats import FORMATS, Kind, able
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
-from tests.conftest import Embcli
+from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, shown
 
 DIGITS = "9" * 5000
 TOY = "--vocab 100 --dim 3"
+CAT = "lookup 'the cat saw the dog'"
+RATE = "--learning-rate must be a finite float32 of at least 0, not"
+DATA_ONLY = "cannot be shown in npy; it needs --format table, markdown, svg, html or png"
 HELP = "\nTry 'embcli {} --help' for help."
 SLIPS = {  # the whole error
     "lookp x": "No such command 'lookp'. Did you mean 'lookup'?\nTry 'embcli --help' for help.",
@@ -58,8 +62,10 @@ REFUSED = {  # a part of the error
     "tokenize --ids 1,50257": "ID 50257 at position 1 is not a token of gpt2",
     "tokenize --encoding cl100k_base --ids 100256": "ID 100256 at position 0",
     "decode 1 x": "'x' at position 1",
-    "decode 1 -5": "ID -5 at position 1",
+    "decode 1 -5": "No such option: -5",
     "compare --vocab 100 --ids 100": "ID 100 at position 0 has no row",
+    "compare --vocab 3": "ID 3 at position 1 has no row: the token layer has V = 3 rows",
+    "compare Every --vocab 100": "ID 6109 ('Every') at position 0 has no row",
     # sizes
     **{f"weights {flag} 0": f"{flag} must be at least 1, not 0" for flag in ("--vocab", "--dim", "--context-length")},
     **{f"weights --precision {value}": "--precision" for value in ("0", "-1", "17", "x")},
@@ -67,6 +73,10 @@ REFUSED = {  # a part of the error
     "weights --vocab 99999999999": "a token layer of 99,999,999,999 x 256 takes 102.4 TB, and this machine has",
     "weights --context-length 99999999999": "a position layer of 99,999,999,999 x 256 takes 102.4 TB",
     f"compare --dim {'9' * 401}": "dim is out of range; no machine has that much memory",
+    f"compare --vocab {10**12}": "takes 20.0 TB, and this machine has",
+    "compare --vocab 99999999 --dim 99999": "a token layer of 99,999,999 x 99,999",
+    "positions --kind sinusoidal --context-length 999999999 --dim 9998": "a position layer",
+    **{f"compare --learning-rate {each}": f"{RATE} {each}" for each in ("nan", "inf", "-1", "3.5e+38")},
     "weights --seed 18446744073709551616": "seed must be from -2**63 to 2**64 - 1, as in torch",
     "lookup --ids 1,2,3 --context-length 2": "3 tokens are more than the context length of 2",
     # encodings, rows, columns and names
@@ -78,22 +88,54 @@ REFUSED = {  # a part of the error
     "weights --rows -1": "'-1' does not choose rows",
     "weights --layer position --rows 1024": "row 1024 is out of range: there are 1,024, from 0 to 1023",
     "weights --sort norm --map": "--sort norm cannot be combined with --map, which shows the whole matrix in order",
+    **{f"weights --map --{each} 0:5": f"{each} 0:5 cannot be combined with" for each in ("rows", "columns")},
     "weights --columns 1:2:3": "'1:2:3' does not choose columns",
     "lookup a --columns 3 --dim 3": "column 3 is out of range: there are 3, from 0 to 2",
     f"lookup --ids 1,2 {TOY} --trace 9": "--trace 9 is not a token: there are 2 tokens",
     f"lookup --ids 1,2 {TOY} --show token,tokens": "--show 'tokens' is not known",
     "weights --layer sum": "'sum'",
     "lookup a --color red": "'red'",
+    "compare --show ids,shares": "--show 'shares' is not known; choose from ids, one-hot, first, shared, outputs",
+    "--show-completion tcsh": "'tcsh' is not one of 'bash', 'zsh', 'fish'",
+    # what does not go together
+    f"{CAT} --position none --show position": "has no rows that --show could name",
+    f"{CAT} --position rotary": "choose from learned, sinusoidal, none",
+    f"{CAT} --show token,sum": "--show 'sum' is not known; choose from token, position, input, hidden",
+    f"{CAT} --position none --trace 0": "--trace writes out a sum; --position none adds nothing",
+    f"{CAT} --only ' bird'": "--only ' bird': ID 6512 (' bird') does not occur",
+    f"{CAT} --only ' the bird'": "ID 6512 (' bird') does not occur",
+    f"{CAT} --only 262,7": "--only '262,7': ID 7 ('(') does not occur; embcli tokenize shows which tokens do; digi",
+    f"{CAT} --only ' 262'": "--only ' 262': ID 35404 (' 262') does not occur",
+    f"{CAT} --only ''": "--only '' has no tokens",
+    **{f"{CAT} --{flag} 2": f"No such option: --{flag}" for flag in ("only-ids", "token-type", "theta")},
+    "tokenize --ids 1,2 --merges": "only a text becomes tokens by merges or by several encodings; leave out --ids",
+    "tokenize --ids 1 --encoding gpt2,o200k_base": "only a text becomes tokens by merges or by several encodings",
+    "tokenize x --merges --encoding gpt2,o200k_base": "--merges and --encoding with several names are two pages",
+    "tokenize x --encoding gpt2,gpt2": "--encoding names gpt2 twice; give each tokenizer once",
+    "tokenize x --encoding gpt-4o,o200k_base": "--encoding names o200k_base twice",
+    "tokenize x --encoding gpt2,nonsense": "no encoding or model is named 'nonsense'",
+    "decode 1 --encoding gpt2,o200k_base": "no encoding or model is named 'gpt2,o200k_base'",
     # formats and places
     f"lookup --ids 1,2 {TOY} --trace 0 -f json": "--trace cannot be shown in json",
     f"lookup --ids 1,2 {TOY} -f ids": "this result cannot be written as ids",
-    f"lookup --ids 1,2 {TOY} --show token,input -f csv": "this format holds one matrix, not token, input",
-    f"lookup --ids 1,2 {TOY} -f projector": "projector is a folder of files; name it with --output",
-    f"lookup --ids 1,2 {TOY} -o /nonexistent/out.npy": "cannot write to '/nonexistent/out.npy'",
     f"lookup --ids 1,2 {TOY} -o x.jpg": "'x.jpg' has no known extension; --format names one of table, markdown, svg",
     f"lookup --ids 1,2 {TOY} -o x.csv/": "'x.csv/' names a folder, and csv is one file",
     "lookup a --format yaml": "cannot be written as yaml; it can be written as table",
+    "info -f npy": "cannot be written as npy; it can be written as table, markdown, svg, html, png, json",
+    "cache -f safetensors": "cannot be written as safetensors; it can be written as table, markdown, svg, html, png",
+    "tokenize x --encoding gpt2,o200k_base -f ids": "this result cannot be written as ids",
+    "tokenize x --merges -f npy": "npy",
+    **{f"lookup hi --show token,position -f {each}": "not token, position; choose" for each in ("csv", "tsv", "npy")},
+    "tokenize hi --width 39": "--width 39 is out of range; it goes from 40 to 1000",
+    "tokenize hi --width 80 -f npy": "--width cannot be shown in npy; it needs --format table, markdown, svg, ",
+    "tokenize hi --theme dark": "--theme cannot be shown in table; it needs --format svg, html or png",
+    "tokenize hi --theme grey -f svg": "'grey' is not one of 'light', 'dark'",
+    **{
+        f"{verb} --vocab {'9' * 20} --heat -f npy": f"--heat {DATA_ONLY}"
+        for verb in ("weights", "lookup --ids 1", "compare --ids 1", "positions", "batch --ids 1,2")
+    },
     "compare --gradient -f npy": "--gradient cannot be shown in npy",
+    "compare --learning-rate 1 -f csv": "--learning-rate cannot be shown in csv",
     "compare --trace -f json": "--trace cannot be shown in json",
     "compare --show ids,shared -f csv": "--show ids cannot be shown in csv",
     "compare --show embedding,linear -f csv": "this format holds one matrix, not embedding, linear",
@@ -136,10 +178,25 @@ def test_a_slip_is_refused_in_one_or_two_lines(line: str, tmp_path: Path, monkey
 @pytest.mark.usefixtures("_no_work")
 @pytest.mark.parametrize("line", REFUSED, ids=lambda line: line[:60])
 def test_it_is_refused_before_any_work_and_nothing_is_kept(tmp_path: Path, line: str) -> None:
-    error = Inside().refused(*line.split())
+    error = Inside().refused(*shlex.split(line))
     assert REFUSED[line] in error
     assert len(error) < 500
     assert not [*tmp_path.iterdir()]
+
+
+ALL = """
+import json, sys
+from embcli.__main__ import main
+for sys.argv[1:] in json.loads(sys.argv[1]):
+    main()
+print("torch" in sys.modules)
+"""
+
+
+def test_torch_is_not_loaded_for_any_of_these(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ALL, json.dumps([*map(shlex.split, REFUSED)])]
+    ran = subprocess.run(command, cwd=tmp_path, input=b"", capture_output=True, timeout=TIMEOUT, check=True)
+    assert ran.stdout == b"False\n"
 
 
 @pytest.mark.usefixtures("_no_work")

@@ -198,22 +198,6 @@ def test_rows() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("tokenize --ids 1 --encoding gpt2,o200k_base", "only a text becomes tokens by merges or by several encodings"),
-        ("tokenize x --merges --encoding gpt2,o200k_base", "--merges and --encoding with several names are two pages"),
-        ("tokenize x --encoding gpt2,gpt2", "--encoding names gpt2 twice; give each tokenizer once"),
-        ("tokenize x --encoding gpt-4o,o200k_base", "--encoding names o200k_base twice"),
-        ("tokenize x --encoding gpt2,nonsense", "no encoding or model is named 'nonsense'"),
-        ("tokenize x --encoding gpt2,o200k_base -f ids", "this result cannot be written as ids"),
-        ("decode 1 --encoding gpt2,o200k_base", "no encoding or model is named 'gpt2,o200k_base'"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(words: str, reason: str) -> None:
-    assert reason in run.refused(*words.split())
-
-
 def test_the_library_refuses_ids_and_no_names() -> None:
     with pytest.raises(InputError, match="only a text can be split"):
         embcli.tokenizers([1, 2], ["gpt2"])
