@@ -286,6 +286,7 @@ token: row ID of V = 20 tokens
 position: row p of C = 12 positions
 token type: row 0 of bert.embeddings.token_type_embeddings.weight, (3, 6); input = token + token type 0 + position
 hidden: token + token type 0 + position, then LayerNorm; the first block of this bert model reads it
+A file of one matrix (npy, csv) has input, not hidden, unless show names hidden.
 
 Trace of token 1: token row 7 + type row 0 + position row 1 = input row 1
 column    token       type   position      input
@@ -314,6 +315,7 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Pa
     words = ("lookup", "--ids", "3,7", "--from", path, "--columns", "0", "--trace", "1")
     wanted = PAGE.format(**written, mean=f"{mean:.4f}", variance=f"{variance:.4f}")
     assert run.ok(*words).text == wanted
+    assert "input, not hidden" in run(*words[:-2], "-f", "csv").err
 
 
 def test_the_rows_of_several_boxes_are_one_term(tmp_path: Path) -> None:

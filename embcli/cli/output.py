@@ -90,6 +90,8 @@ class Output:
 
         records, format = result.records(), cast("Data", self.format)
         names = records.one if FORMATS[format].one_matrix else records.several
+        if names == ("input",) and "hidden" in records.matrices and records.shown is None:
+            say("the matrix is input, not hidden, which the first block reads; --show hidden chooses it")
         numbers = sum(math.prod(records.matrices[name].shape) for name in names)
         self.refuse_many_numbers(numbers or records.rows * len(records.fields))
         if format == "json" and self._on_a_terminal:

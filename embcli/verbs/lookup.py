@@ -244,6 +244,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             yield f"token type: row {types[0].row} of {tensor}, ({rows:,}, {width:,}); input = {formula}"
         if "hidden" in shown and recipe is not None:
             yield f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it"
+            if "input" in shown:
+                yield "A file of one matrix (npy, csv) has input, not hidden, unless show names hidden."
         if recipe is not None and recipe.part is not None:
             yield f"part: {recipe.part}"
 
