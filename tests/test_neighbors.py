@@ -109,7 +109,7 @@ def test_rows_choose_the_answers(inside: Embcli, model: str, matrix: np.ndarray)
     assert "No other rows." in inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "7").text
 
 
-def test_what_lookup_writes_is_what_vector_reads(inside: Embcli) -> None:
+def test_what_lookup_writes_is_what_vector_reads(inside: Embcli, tmp_path: Path) -> None:
     lookup = ["lookup", "Every effort", "--dim", "6", "-f", "ndjson"]
     for show in ("input", "token"):
         piped = inside.ok(*lookup, *(["--show", show] if show == "token" else [])).text
@@ -124,6 +124,11 @@ def test_what_lookup_writes_is_what_vector_reads(inside: Embcli) -> None:
             assert (found[10 * number]["score"] == 0) == (show == "token")
     array = json.dumps(json.loads(piped.splitlines()[0])["vectors"]["token"])
     assert ids(answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"{array}\n")) == [6109]
+    for vector in (np.array(json.loads(array)), np.array([json.loads(array)], np.float16)):
+        np.save(tmp_path / "v.npy", vector)
+        assert ids(answers(inside, "--vector", str(tmp_path / "v.npy"), "--dim", "6", "-k", "1")) == [6109]
+    np.save(tmp_path / "v.npy", np.array("six numbers"))
+    assert "cannot read" in inside.refused("neighbors", "--vector", str(tmp_path / "v.npy"), "--dim", "6")
 
 
 def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:

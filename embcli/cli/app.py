@@ -533,7 +533,7 @@ def neighbors(
 
     Among all rows of the token layer; every score is exact, in float64.
     """
-    from embcli.verbs.neighbors import vectors_in_lines
+    from embcli.verbs.neighbors import vectors_in_array, vectors_in_lines
 
     page = format, output, color, width, theme, precision, heat, bare
     out = output_for("ranking", *page, reads=(file, path, vector, encoding))
@@ -543,7 +543,9 @@ def neighbors(
         raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     tokens = vectors = None
-    if vector is None:
+    if vector is not None and vector.suffix == ".npy":
+        vectors = vectors_in_array(vector)
+    elif vector is None:
         tokens = model.tokens(read(text, file, ids, lines, 'embcli neighbors " Paris" --from gpt2'), special)
     else:
         (typed,) = read(file=vector, example="embcli neighbors --vector -").texts or ("",)

@@ -74,7 +74,7 @@ def _option(panel: str, help: str, spelling: str = "", default: str | bool = Tru
 
 _input, _model, _view, _output = (partial(_option, panel) for panel in ("Input", "Model", "View", "Output"))
 _MODEL = "A model: file, folder, or name in the Hugging Face cache."
-_VECTORS = "Vectors in place of the text, one per line: a JSON array, or an object of lookup's ndjson; - reads them."
+_VECTORS = "Vectors in place of the text: a .npy, or one JSON array or line of lookup's ndjson per line; - reads them."
 _POSITIONS = f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}"
 _STEPS = "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost; or embedding, linear."
 _ENCODING = "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF."

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
+from numpy.lib import format as numpy_format
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, Watch, check_choice, check_top, unwatched
@@ -263,6 +265,15 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
             f"vector must have rows of D = {dim:,} finite numbers, not the shape {rows.shape}", parameters=("vector",)
         )
     return [Query(np.empty(0, np.int64), vector=row) for row in rows]
+
+
+def vectors_in_array(path: Path) -> np.ndarray:
+    """Return the vectors of a .npy file, (n, D) or (D,) float32; raises InputError for what is not numbers."""
+    try:
+        with path.open("rb") as file, np.errstate(over="ignore"):
+            return numpy_format.read_array(file, allow_pickle=False).astype(np.float32, casting="same_kind")
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
 
 
 def vectors_in_lines(text: str, dim: int) -> np.ndarray:
