@@ -160,7 +160,9 @@ def test_chosen_columns_are_those_of_the_whole() -> None:
     ("arguments", "message"),
     [
         (("--ids", "1,2,3,4"), "need at least 5 tokens (--max-length 4 and one more), got 4"),
-        (("--ids", "1,2,3,4,5"), "--keep-last"),
+        (("--ids", "1,2,3,4,5"), "1 sample of --max-length 4, too few for a batch of 8; --keep-last keeps"),
+        (("--ids", "1,2,3,4,5", "--batch-size", "1", "--columns", "0"), "--columns has no effect on IDs"),
+        (("--ids", "1,2,3,4,5", "--batch-size", "1", "--precision", "1"), "--precision has no effect on IDs"),
         (("--ids", "1,2,3,4,5", "--stride", "0"), "--stride must be at least 1 and below 2**31, not 0"),
         (("--ids", "1,2,3,4,5", "--batch-size", "0"), "--batch-size must be at least 1"),
         (("--ids", "1,2,3,4,5", "--max-length", "-1"), "--max-length must be at least 1"),
@@ -213,9 +215,9 @@ IDs        (N, T)    (8, 4)
 token      (N, T, D) (8, 4, 2) rows of V = 50,257 tokens, D = 2 columns
 + position (T, D)    (4, 2)    the same for each sample
 = input    (N, T, D) (8, 4, 2) what the model reads
+7 samples dropped: the last batch is incomplete.
 The stride exceeds T: 1 of 5 tokens are in no sample.
-Drawn in the order token layer, loader, position layer. The loader consumes a
-random number even unshuffled, so these position rows differ from lookup's.
+Position rows differ from lookup's: the loader consumes a random number first.
 Untrained: random rows of seed 123.
 """
 DRAWN = """\
@@ -235,9 +237,8 @@ IDs        (B, T)    (1, 7)
 token      (B, T, D) (1, 7, 3) rows of V = 50 …D = 3 columns
 + position (T, D)    (7, 3)    the same for each sample
 = input    (B, T, D) (1, 7, 3) what the model reads
-Drawn in the order token layer, loader, position layer. The
-loader consumes a random number even unshuffled, so these
-position rows differ from lookup's.
+Position rows differ from lookup's: the loader consumes a
+random number first.
 Untrained: random rows of seed 123.
 """
 

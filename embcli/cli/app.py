@@ -227,6 +227,9 @@ def batch(
     """
     page = format, output, color, width, theme, precision, heat, bare
     out = output_for("batches", *page, reads=(file, encoding), pages={"--draw": draw})
+    unused = "--columns" if columns else "--precision" if precision != names.DEFAULT_PRECISION else ""
+    if unused and out.format in VIEWS and not draw and not heat:
+        raise InputError(f"{unused} has no effect on IDs; --draw and --heat show the input embeddings")
     if text is not None and len(text) < 256 and Path(text).is_file():
         hint = f"for its text: embcli batch --file {shlex.quote(text)}"
         raise InputError(f"{text[:60]!r} is a file; TEXT is the text itself", hint)

@@ -124,13 +124,13 @@ class Batches(Result, verb="batch", content="batches"):
         rows = f"rows of V = {counted(size, 'token')}, D = {counted(dim, 'column')}"
         remarks = Label("", ["", rows, "the same for each sample", "what the model reads"], "left", short=True)
         yield ruled([*(Label("", each, "left") for each in (names, letters, shapes)), remarks], has_rule=False)
+        dropped = -(-(len(self.tokens) - length) // self.stride) - self.count * self.batch_size
+        if dropped > 0:
+            yield words(f"{counted(dropped, 'sample')} dropped: the last batch is incomplete.")
         if self.stride > length:
             skipped = f"{self.stride - length:,} of {self.stride:,} tokens"
             yield words(f"The stride exceeds T: {skipped} are in no sample.")
-        yield words(
-            "Drawn in the order token layer, loader, position layer. The loader consumes a random number even "
-            "unshuffled, so these position rows differ from lookup's."
-        )
+        yield words("Position rows differ from lookup's: the loader consumes a random number first.")
         yield from origin_lines(self.origin)
 
     def _table(self, width: int) -> Matrix:
@@ -206,8 +206,8 @@ def batch(
         needed = f"{max_length + 1:,} tokens (max_length {max_length:,} and one more)"
         raise InputError(f"need at least {needed}, got {len(tokens):,}", parameters=("max_length",))
     if not count:
-        reason = f"{counted(samples, 'sample')} of max_length {max_length:,} do not fill a batch of {batch_size:,}"
-        raise InputError(f"{reason}; keep_last keeps them", parameters=("max_length", "keep_last"))
+        reason = f"{counted(samples, 'sample')} of max_length {max_length:,}, too few for a batch of {batch_size:,}"
+        raise InputError(f"{reason}; keep_last keeps an incomplete one", parameters=("max_length", "keep_last"))
     if not 0 <= first < count:
         there = f"there {'is' if count == 1 else 'are'} {count:,}, counted from 0"
         raise InputError(f"index {str(index)[:20]} is not a batch: {there}", parameters=("index",))
