@@ -31,7 +31,7 @@ class Format(NamedTuple):
 
 ROWS = (
     Format("table", _PAGES, (".table", ".txt")),
-    Format("markdown", _PAGES, (".markdown", ".md")),
+    Format("markdown", _PAGES, (".markdown", ".md"), ("md",)),
     Format("svg", _PAGES, (".svg",), picture=True),
     Format("html", _PAGES, (".html",), picture=True),
     Format("png", _PAGES, (".png",), binary=True, extra=("resvg_py", "pictures"), picture=True),

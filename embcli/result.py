@@ -194,8 +194,8 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
     if chosen is None:
         if suffix and not default:
-            sentence = f"output {str(file)!r} has no known extension; format names one of {', '.join(known)}"
-            raise OutputError(sentence, parameters=("output", "format"))
+            cure = "use .txt, .md, .svg, .html or .png" if kind == "page" else f"format names one of {', '.join(known)}"
+            raise OutputError(f"output {str(file)!r} has no known extension; {cure}", parameters=("output", "format"))
         chosen = default if (default := ALIASES.get(default, default)) in known else "table"
     if chosen not in known:
         raise OutputError(f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}")

@@ -17,6 +17,7 @@ import embcli as package
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.weights import build
 from tests.conftest import Embcli
+from tests.inside import Inside
 
 HOSTILE = "x\x1b]0;pwn\x07\u202e\n[bold]"
 
@@ -77,6 +78,7 @@ token       bert.embeddings.word_embeddings.weight        7 x 4  float32  112 by
 position    bert.embeddings.position_embeddings.weight    5 x 4  float32   80 bytes
 token_type  bert.embeddings.token_type_embeddings.weight  2 x 4  float32   32 bytes
 head        lm_head.weight                                7 x 4  float32  112 bytes
+Left out: 1 other tensor.
 
 output head: a copy of the token matrix: 7 rows compared, all equal
 hidden = not known: cannot read 'm.npz': config.json says that it is a 'bert' model, and it has no LayerNorm
@@ -84,6 +86,7 @@ model_type: bert
 max_position_embeddings: 5
 """
     assert inside.ok("info", "m.npz", COLUMNS="120").text == page.removeprefix("\n")
+    assert "\n--tensors lists all" in Inside(suggesting=True)("info", "m.npz").text
     narrow = inside.ok("info", "m.npz", "--width", "40").text
     assert "role        tensor                 shape\n" in narrow
     assert re.search("token       bert[.]\\w+…[.\\w]+  7 x 4\n", narrow)

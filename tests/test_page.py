@@ -523,7 +523,7 @@ def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
 
 
 @pytest.mark.parametrize(
-    "verb", ["tokenize", "tokenize --merges", "weights", "weights --map", "lookup --heat", "batch"]
+    "verb", ["tokenize", "tokenize --merges", "weights", "weights --map", "lookup --heat", "batch", "audit"]
 )
 def test_bare_leaves_out_what_is_below_the_last_table_or_picture(verb: str) -> None:
     whole, bare = (Inside().ok(*PAGES[verb], *more).text for more in ((), ("--bare",)))

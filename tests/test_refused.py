@@ -118,6 +118,8 @@ REFUSED = {  # a part of the error
     # formats and places
     f"lookup --ids 1,2 {TOY} --trace 0 -f json": "--trace cannot be shown in json",
     f"lookup --ids 1,2 {TOY} -f ids": "this result cannot be written as ids",
+    f"lookup --ids 1 2 3 4 {TOY}": "Write IDs as one word: 2,3,5,1.",
+    "tour -o x.pdf": "--output 'x.pdf' has no known extension; use .txt, .md, .svg, .html or .png",
     f"lookup --ids 1,2 {TOY} -o x.jpg": "'x.jpg' has no known extension; --format names one of table, markdown, svg",
     f"lookup --ids 1,2 {TOY} -o x.csv/": "'x.csv/' names a folder, and csv is one file",
     "lookup a --format yaml": "cannot be written as yaml; it can be written as table",

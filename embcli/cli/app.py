@@ -82,7 +82,8 @@ def run(words: Sequence[str], **settings: object) -> object:
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
         called = f"{PROGRAM} {first}" if known else PROGRAM
-        quotes = "Put a text of several words in quotes. " if "unexpected extra argument" in message else ""
+        cure = "Write IDs as one word: 2,3,5,1. " if "--ids" in words else "Put a text of several words in quotes. "
+        quotes = cure if "unexpected extra argument" in message else ""
         raise InputError(message, f"{quotes}Try '{called} --help' for help.") from None
 
 
@@ -577,6 +578,7 @@ def audit(
     no_cache: o.NoCache = False,
     fail_on: o.FailOn = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -588,7 +590,7 @@ def audit(
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
     path = one_path(named, path)
-    out = output_for("ranking", format, output, color, width, theme, reads=(path, encoding))
+    out = output_for("ranking", format, output, color, width, theme, bare=bare, reads=(path, encoding))
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     return out.write(model.audit(fail_on=_names(fail_on), top=top))
 
@@ -605,6 +607,7 @@ def diff(
     encoding: o.Encoding = None,
     tensor: o.Tensor = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
+    bare: o.Bare = False,
     color: o.Color = "auto",
     width: o.Width = None,
     theme: o.Theme = None,
@@ -615,7 +618,7 @@ def diff(
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
-    out = output_for("ranking", format, output, color, width, theme, reads=(base, tuned, encoding))
+    out = output_for("ranking", format, output, color, width, theme, bare=bare, reads=(base, tuned, encoding))
     return out.write(opened(base, encoding, tensor).diff(opened(tuned, encoding, tensor), top=top))
 
 

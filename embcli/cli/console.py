@@ -21,6 +21,7 @@ _LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and woul
 _MORE = {  # by verb: options for what a page leaves out, and a format that has everything
     "batch": {"column": "--columns picks columns", "": "-f npy -o FILE has all"},
     "compare": {"Not shown": "--show NAMES picks steps"},
+    "info": {"": "--tensors lists all"},
     "lookup": {"column": "--columns picks columns", "": "-f npy has all"},
     "merges": {"": "-f ndjson has all"},
     "neighbors": {"": "-f ndjson has all"},

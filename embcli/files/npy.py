@@ -23,14 +23,11 @@ _PREFIX = 1 << 14  # bytes that contain a header
 DAMAGES = (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, ValueError, EOFError, OverflowError)
 
 
-def opened_archive(binary: Binary, otherwise: str = "") -> zipfile.ZipFile:
-    """Return the archive in a file; `otherwise` says what a file that is none may be."""
+def opened_archive(binary: Binary) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(binary.file)
     except DAMAGES as error:
-        raise binary.refused(
-            f"it is a damaged archive{otherwise and f', or {otherwise}'} ({str(error)[:200]})"
-        ) from None
+        raise binary.refused(f"it is a damaged archive ({str(error)[:200]})") from None
 
 
 def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:

@@ -22,9 +22,7 @@ from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
 
 _ADVICE = "save its state_dict as safetensors"
-_LONGEST_PICKLE = (
-    1 << 22
-)  # bytes, enough for ten thousand tensors; each can be an opcode, which takes half a microsecond
+_LONGEST_PICKLE = 1 << 22  # bytes, enough for ten thousand tensors; each can be an opcode of half a microsecond
 _LONGEST_NAMES = 1 << 24  # characters of all names; those of nested values have all keys above them
 
 _OPCODES = """PROTO STOP MARK BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL BINPERSID REDUCE BUILD
@@ -61,7 +59,9 @@ class _Weight(NamedTuple):
 
 def read(binary: Binary, _: Notes) -> Tensors:
     """Return the tensors of a PyTorch file, named by the keys that lead to them, joined with dots."""
-    archive = opened_archive(binary, f"older than PyTorch 1.6; {_ADVICE}")
+    if binary.read(0, 2) != b"PK":
+        raise binary.refused(f"it is a pickle, as PyTorch before 1.6 wrote it; {_ADVICE}")
+    archive = opened_archive(binary)
     members, listed = archive.NameToInfo, archive.infolist()
     folder = next((name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl")), None)
     if folder is None:

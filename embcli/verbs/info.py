@@ -145,6 +145,8 @@ class ModelInfo(Result, verb="info", content="list"):
         ]
         needed = sum(min(label.width, 12) if label.short else label.width + 2 for label in labels)
         yield ruled(labels if needed <= options.max_width else labels[:3])
+        if others := len(checkpoint.tensors) - len(tensors):
+            yield words(f"Left out: {counted(others, 'other tensor')}.")
         yield ""
         yield words(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
         if recipe is not None:

@@ -112,9 +112,7 @@ def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(tmp_path: Pa
         tmp_path / "m.pt",
         _use_new_zipfile_serialization=not legacy,
     )
-    assert ("older than PyTorch 1.6" if legacy else f"asks for '{os.mkdir.__module__}.mkdir'") in refusal(
-        tmp_path / "m.pt"
-    )
+    assert ("PyTorch before 1.6" if legacy else f"asks for '{os.mkdir.__module__}.mkdir'") in refusal(tmp_path / "m.pt")
     assert not (tmp_path / "made").exists()
 
 
@@ -211,7 +209,10 @@ def test_files_of_old_forms_are_refused(tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(2, 3)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     (tmp_path / "plain.pt").write_bytes(pickle.dumps({"a": 1}))
     for name in ("old.pt", "plain.pt"):
-        assert "older than PyTorch 1.6" in refusal(tmp_path / name)
+        assert "PyTorch before 1.6" in refusal(tmp_path / name)
+    torch.save({"a": torch.zeros(2, 3)}, tmp_path / "new.pt")
+    (tmp_path / "new.pt").write_bytes((tmp_path / "new.pt").read_bytes()[:-9])
+    assert "damaged archive (" in refusal(tmp_path / "new.pt")
     with tarfile.open(tmp_path / "tar.pt", "w") as archive:
         archive.addfile(tarfile.TarInfo("storages"), io.BytesIO())
     assert "unlike a file of safetensors" in refusal(tmp_path / "tar.pt")
