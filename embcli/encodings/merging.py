@@ -94,11 +94,9 @@ def derived(
         ids = [token_id for token_id in map(find, parts) if token_id is not None]
     steps = []
     for left, right in trace:
-        key = order(left, right)
+        key, token = order(left, right), left + right
         rank, score = (None, -key) if isinstance(key, float) else (key, None)
-        steps.append(
-            DerivationStep(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score)
-        )
+        steps.append(DerivationStep(spelled(token), find(token), spelled(left), spelled(right), rank, score))
     return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
 
 
