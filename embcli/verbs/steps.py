@@ -48,8 +48,8 @@ class StepValues(NamedTuple):
                     rows = _normed(step, rows, self.values(step.weight), self.values(step.bias) if step.bias else None)
                 case Project():
                     rows = self._projected(step, rows)
-                case AddPosition() if self.positions is not None:
-                    added = Term("position", "+", self.positions(at), at)
+                case AddPosition():
+                    added = Term("position", "+", self.positions(at), at) if self.positions else None
                 case AddType(row=row):
                     added = Term("type", "+", self.token_type, np.full(len(rows), row))
                 case AddRow(tensors=names):
