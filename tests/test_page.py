@@ -34,7 +34,7 @@ from embcli.page import (
     Drawing,
     Label,
     Matrix,
-    Picture,
+    Strips,
     Values,
     export,
     ruled,
@@ -398,7 +398,7 @@ def test_without_colour_heat_is_characters_and_marks_stand_for_what_is_no_number
 @pytest.mark.parametrize("height", [24, 40])
 def test_a_picture_fits_a_screen_and_averages_rows_and_columns(square: bool, size: int, height: int) -> None:
     values = np.arange(size * size, dtype=np.float32).reshape(size, size)
-    page = Picture("pos", np.arange(size), np.arange(size), values, square=square)
+    page = Strips([Label("pos", np.arange(size))], [Values(values)], np.arange(size), lines=height, square=square)
     lines = ESCAPE.sub("", on_terminal(page, height=height)).splitlines()
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
@@ -513,7 +513,7 @@ def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
     columns: int, rows: int, averaged: str
 ) -> None:
     values = np.sin(np.arange(rows * columns, dtype=np.float32).reshape(rows, columns))
-    page = Picture("pos", np.arange(rows), np.arange(columns), values)
+    page = Strips([Label("pos", np.arange(rows))], [Values(values)], np.arange(columns), lines=40)
     pre = "".join(ET.fromstring(export.exported(page, "html", 100, "light", color=False)).find(".//{*}pre").itertext())  # type: ignore[union-attr]
     lines = [line for line in pre.splitlines()[2:] if "│" in line]
     assert ("the mean of" in pre) == bool(averaged)

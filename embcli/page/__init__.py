@@ -1,11 +1,11 @@
-"""What rich has no renderable for: matrices that fit their width, strips of colours, pictures of matrices, drawings.
+"""What rich has no renderable for: matrices that fit their width, strips of colours, drawings.
 
 A result yields these, rich's Text and tables in its `__rich_console__`; `export` makes files of the same page.
 """
 
 from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
-from embcli.page.strips import Picture, Strips, Values, lines_of, strip_numbers
+from embcli.page.strips import Strips, Values, lines_of, strip_numbers
 from embcli.page.table import Drawing, Label, left_out, ruled, shorten, title, words
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Label",
     "Matrix",
     "NumberFormat",
-    "Picture",
     "Strips",
     "Values",
     "left_out",

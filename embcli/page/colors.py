@@ -37,28 +37,20 @@ STYLES = {
     }.items()
 }
 _TOKENS = [Style.parse(each) for each in ("#0087d7", "#d75f00", "#008700", "#af5fd7")]
-_ANCHORS = [(0, 40, 110), (0, 135, 215), (165, 212, 242), (228, 228, 228), (250, 196, 150), (215, 95, 0), (110, 30, 0)]
-_ON_DARK = [
-    (205, 232, 250),
-    (70, 165, 235),
-    (50, 105, 150),
-    (96, 96, 96),
-    (160, 95, 45),
-    (235, 135, 50),
-    (255, 222, 185),
-]
 _PLAIN = Style()
 _SCALE_OF_16 = [Color.parse(name) for name in ("blue", "cyan", "white", "yellow", "red")]
 
 
-def _scale(anchors: Sequence[tuple[int, int, int]]) -> list[Color]:
+def _scale(anchors: str) -> list[Color]:
     """Return 97 colours through seven."""
-    places = np.linspace(0, len(anchors) - 1, 16 * (len(anchors) - 1) + 1)
-    parts = [np.interp(places, range(len(anchors)), part).round() for part in np.transpose(anchors)]
-    return [Color.from_rgb(*rgb) for rgb in np.transpose(parts).tolist()]
+    parts = np.transpose([Color.parse(each).get_truecolor() for each in anchors.split()])  # (3, 7)
+    places = np.linspace(0, 6, 97)
+    shades = np.transpose([np.interp(places, range(7), part).round() for part in parts])  # (97, 3)
+    return [Color.from_rgb(*shade) for shade in shades.tolist()]
 
 
-_SCALE, _DARK_SCALE = _scale(_ANCHORS), _scale(_ON_DARK)
+_SCALE = _scale("#00286e #0087d7 #a5d4f2 #e4e4e4 #fac496 #d75f00 #6e1e00")
+_DARK_SCALE = _scale("#cde8fa #46a5eb #326996 #606060 #a05f2d #eb8732 #ffdeb9")
 DARK = "dark_ground"  # a style of a console whose background is known to be dark
 
 
@@ -118,16 +110,12 @@ def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:
     """
     if per == 1 or not values.size:
         return values.astype(np.float64)
-    if apart > 1:
-        kinds = [means(values[:, kind::apart], per) for kind in range(apart)]
-        in_turn = np.empty((len(values), sum(kind.shape[1] for kind in kinds)))
-        for place, kind in enumerate(kinds):
-            in_turn[:, place::apart] = kind
-        return in_turn
-    starts = np.arange(0, values.shape[1], per)
-    counts = np.diff(np.append(starts, values.shape[1]))
+    columns = np.arange(values.shape[1])
+    bins = columns // (per * apart) * apart + columns % apart
+    _, starts, counts = np.unique(np.sort(bins), return_index=True, return_counts=True)
+    ordered = values[:, np.argsort(bins, kind="stable")].astype(np.float64)
     with np.errstate(invalid="ignore"):
-        averages: np.ndarray = np.add.reduceat(values.astype(np.float64), starts, axis=1) / counts
+        averages: np.ndarray = np.add.reduceat(ordered, starts, axis=1) / counts
     for are, number in ((np.isinf, np.inf), (np.isnan, np.nan)):
-        averages[np.logical_or.reduceat(are(values), starts, axis=1)] = number
+        averages[np.logical_or.reduceat(are(ordered), starts, axis=1)] = number
     return averages

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import unescape
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len
-from rich.console import Console, Group
+from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
@@ -163,8 +163,7 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     elif isinstance(page, Drawing):
         yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)  # a block of code, whatever is in it
     else:
-        parts = page.renderables if isinstance(page, Group) else page.__rich_console__(console, console.options)  # type: ignore[union-attr]
-        for part in parts:
+        for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
             yield from _blocks(cast("RenderableType", part), console)
 
 
@@ -183,25 +182,22 @@ def _table(table: Table) -> str:
             continue
         if isinstance(header, Line):
             rows = [cell.cells if isinstance(cell, Line) else [cell] * len(header.cells) for cell in (header, *cells)]
-            columns += [_column([*map(_cell, each)], "right") for each in zip(*rows, strict=True)]
+            columns += [_column(each, True) for each in zip(*rows, strict=True)]
         else:
-            columns.append(_column([*map(_cell, (header, *cells))], column.justify))
+            columns.append(_column((header, *cells), column.justify == "right"))
     return "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True))
 
 
-def _column(cells: list[str], justify: str) -> list[str]:
+def _column(cells: Sequence[Text], is_right: bool) -> list[str]:
     """Return the cells of a column, the header first, and a rule below it, all of one width."""
-    width, right = max(3, *map(cell_len, cells)), justify == "right"
+    shown = [Text(f"`{cell.plain}`" if isinstance(cell, Shades) else _sentence(cell)) for cell in cells]
+    width = max(3, *(cell.cell_len for cell in shown))
+    for cell in shown:
+        cell.align("right" if is_right else "left", width)
     rule = "-" * (width - 1)
-    blanks = [" " * (width - cell_len(cell)) for cell in cells]
-    header, *rest = (blank + cell if right else cell + blank for blank, cell in zip(blanks, cells, strict=True))
-    return [header, f"{rule}:" if right else f":{rule}", *rest]
+    return [shown[0].plain, f"{rule}:" if is_right else f":{rule}", *(cell.plain for cell in shown[1:])]
 
 
 def _text(cell: RenderableType) -> Text:
     whole = cell.text if isinstance(cell, Shortened) else cell
     return whole if isinstance(whole, Text) else Text(str(whole))
-
-
-def _cell(text: Text) -> str:
-    return f"`{text.plain}`" if isinstance(text, Shades) else _sentence(text)

@@ -5,7 +5,7 @@ A number is never cut: middle columns are omitted if the page is too narrow, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
@@ -15,7 +15,7 @@ import numpy as np
 from rich.text import Text
 
 from embcli.page.colors import STYLES, sign_style
-from embcli.page.strips import Strips, Values
+from embcli.page.strips import Strips
 from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, left_out, ruled
 from embcli.selection import Excerpt
 from embcli.words import in_line
@@ -52,33 +52,23 @@ def written(values: np.ndarray, precision: int) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
-    """Matrices side by side in a table; all show the same columns, with labels before and after them.
+class Matrix(Strips):
+    """Matrices side by side in a table of numbers, or with `heat` as strips of colours.
 
     A row of dots stands before each row in `gaps`; `tones` are the names of the rows' styles. With `every`, columns
-    that do not fit continue in further tables. With `heat`, rows are strips of colours.
+    that do not fit continue in further tables.
     """
 
-    labels: Sequence[Label]
-    blocks: Sequence[Values]
-    numbers: np.ndarray  # (columns,) int64: those of the columns
-    gaps: Sequence[int] = ()
-    after: Sequence[Label] = ()
     tones: Sequence[str] = ()
-    precision: int = 4
     heat: bool = False
     every: bool = False
-    column: str = "column"  # what a column is, in the sentence about those left out
+    column: str = "column"  # what a column is, in the sentence about those left out; "" for none
     rows_left_out: str = ""  # in words, for the same sentence
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.parts(options.max_width)
-
-    def parts(self, width: int) -> Iterator[RenderableType]:
-        """Yield the tables that fit into a width, and the sentence about what is left out."""
-        columns = ""
+        columns, width = "", options.max_width
         if self.heat:
-            yield Strips(self.labels, self.blocks, self.numbers, self.gaps, self.after, self.precision)
+            yield from super().__rich_console__(console, options)
         elif self.every and not self.fits(width):
             labels, count = [label.shortened(SHORTEST) for label in self.labels], len(self.numbers)
             most = max(self._most(labels, width), 1)
@@ -86,9 +76,9 @@ class Matrix:
                 yield from [""] if start else []
                 yield self._table(labels, np.arange(start, min(start + most, count)))
         else:
-            labels, shown = self._fit(width)
+            labels, shown = self._excerpt(width)
             yield self._table(labels, shown.places, shown.gaps)
-            columns = shown.missing(self.column, self.numbers)
+            columns = shown.missing(self.column, self.numbers) if self.column else ""
         if missing := left_out(self.rows_left_out, columns):
             yield Text(missing)
 
@@ -130,13 +120,11 @@ class Matrix:
         taken += len(self.blocks) * (2 if dots else 1) * (1 + GAP)
         return (width + GAP - taken) // (len(self.blocks) * (self._cell + GAP))
 
-    def _fit(self, width: int) -> tuple[list[Label], Excerpt]:
+    def _excerpt(self, width: int) -> tuple[list[Label], Excerpt]:
         count = len(self.numbers)
         long, short, none = label_versions(self.labels)
-        for labels in (long, short):
-            if self._most(labels, width) >= count:
-                return labels, Excerpt.first(count, count)
-        labels = long if self._most(long, width, dots=True) >= _FEW else short
-        if self._most(labels, width, dots=True) < 1:
-            labels = none  # a number is worth more than a token's text
-        return labels, Excerpt.ends(max(self._most(labels, width, dots=True), 1), count)
+        tries = (long, count, False), (short, count, False), (long, _FEW, True), (short, 1, True)
+        for labels, least, dots in tries:
+            if (most := self._most(labels, width, dots)) >= least:
+                return labels, Excerpt.ends(most, count)
+        return none, Excerpt.ends(max(self._most(none, width, dots=True), 1), count)  # a number is worth more than text

@@ -94,12 +94,14 @@ def strip(values: np.ndarray, scale: Scale, console: Console, cells: int = 1, gl
 
 
 class Fit(NamedTuple):
-    """How the numbers of a row fit into cells: numbers are averaged in bins, bins take cells or share one."""
+    """How numbers fit into cells: they are averaged in bins, and bins take cells or share one."""
 
-    bins: int
+    bins: int  # of a row
     per: int = 1  # numbers in a bin, fewer in the last
     cells: int = 1  # of each bin
-    glyph: str = ""  # ▌ if two bins share a cell
+    glyph: str = ""  # ▌ if two bins share a cell, ▀ if two rows do
+    rows: int = 1  # of which each row is the mean
+    high: int = 1  # strips of each row
 
     @classmethod
     def of(cls, columns: int, available: int, halves: bool, apart: int = 1) -> Fit:
@@ -108,19 +110,22 @@ class Fit(NamedTuple):
             return cls(columns, 1, min(available // max(columns, 1), WIDEST))
         most = 2 * available if halves else available
         per = 1 if columns <= most else -(-columns // apart // max(most // apart, 1))
-        bins = sum(-(-len(range(kind, columns, apart)) // per) for kind in range(apart))
+        whole, rest = divmod(columns, per * apart)
+        bins = whole * apart + min(rest, apart)
         return cls(bins, per, 1, "▌" if halves else "")
 
     @property
     def width(self) -> int:
-        return -(-self.bins // 2) if self.glyph else self.bins * self.cells
+        return -(-self.bins // 2) if self.glyph == "▌" else self.bins * self.cells
 
 
 @dataclass(frozen=True, eq=False)
 class Strips:
     """Matrices as strips of colours, one per row, with labels before and after them, and a colour bar.
 
-    Numbers that are not `signed` are sizes, from 0 up. `below` are marks under the columns, one character or none each.
+    With `lines` they are a picture in at most so many lines, with rows averaged as well, and with `square` each number
+    is as high as it is wide. Numbers that are not `signed` are sizes, from 0 up. `below` are marks under the columns,
+    one character or none each.
     """
 
     labels: Sequence[Label]
@@ -131,30 +136,29 @@ class Strips:
     precision: int = 4
     signed: bool = True
     below: Sequence[str] = ()
-    averaged: tuple[int, int] = (1, 1)  # rows of which each row is the mean, and all rows
-    fit: Fit | None = None  # None for what fits beside the labels
-    high: int = 1  # strips of each row
-    stacked: bool = False  # two strips in a line
+    lines: int | None = None  # None for a strip of each row
+    square: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        count, apart = len(self.numbers), max((block.apart for block in self.blocks), default=1)
+        count, apart = len(self.numbers), max(block.apart for block in self.blocks)
         labels, cells = beside(options.max_width, self.labels, self.after, len(self.blocks))
-        after, marks = self.after, [*self.below]
-        fit = self.fit or Fit.of(count, room(console, cells, count), has_halves(console), apart)
-        shown = [means(block.values, fit.per, apart) for block in self.blocks]
-        scale = Scale.of(shown, self.signed)
-        step, glyph = (2, "▀") if self.stacked else (1, fit.glyph)
-        if marks:
-            labels, after = ([each._replace(cells=[*each.cells, ""]) for each in part] for part in (labels, after))
+        fit, marks = self._fit(console, cells, apart), [*self.below]
+        shown = [means(means(block.values.T, fit.rows).T, fit.per, apart) for block in self.blocks]
+        scale, step = Scale.of(shown, self.signed), 2 if fit.glyph == "▀" else 1
+        begun = range(0, len(shown[0]) * fit.high, step)  # the strips that each line begins with
+        rows = [None if k % fit.high else k // fit.high * fit.rows for k in begun] + [None] * bool(marks)
+        labels, after = (
+            [each._replace(cells=["" if row is None else each.cells[row] for row in rows]) for each in part]
+            for part in (labels, self.after)
+        )
         if marks and fit.glyph:  # of two marks in a cell, the first
             marks = [left or right for left, right in zip_longest(marks[::2], marks[1::2], fillvalue="")]
         first, last = (str(number) for number in self.numbers[[0, -1]]) if count else ("", "")
         axis = f"{first}{last:>{max(fit.width - len(first), len(last) + 1)}}" if count > 1 else first
         columns = []
         for block, values in zip(self.blocks, shown, strict=True):
-            drawn = values.repeat(self.high, axis=0)
-            lines = (drawn[k : k + step] for k in range(0, len(drawn), step))
-            strips: list[Text] = [strip(each, scale, console, fit.cells, glyph) for each in lines]
+            drawn = values.repeat(fit.high, axis=0)
+            strips: list[Text] = [strip(drawn[k : k + step], scale, console, fit.cells, fit.glyph) for k in begun]
             for gap in reversed(self.gaps):
                 strips.insert(gap, Text("⋮", "dim"))
             if marks:
@@ -165,17 +169,33 @@ class Strips:
             table.width = console.measure(table, options=options.update(max_width=8 * _FILE[0])).maximum
         yield table
         yield ""
-        yield self._bar(scale, shown, fit.per, console, options.max_width)
+        yield self._bar(scale, shown, fit, console, options.max_width)
 
-    def _bar(self, scale: Scale, shown: Sequence[np.ndarray], per: int, console: Console, width: int) -> Text:
+    def _fit(self, console: Console, cells: int, apart: int) -> Fit:
+        """Return how the numbers fit into these cells beside the labels, and into the lines of a picture."""
+        columns, rows, halves = len(self.numbers), len(self.blocks[0].values), has_halves(console)
+        if self.lines is None:
+            return Fit.of(columns, room(console, cells, columns), halves, apart)
+        lines = max(self.lines - _AROUND, _FILE[1] if console.record else 1)
+        stacked = halves and (self.square or rows > lines)
+        height = 2 * lines if stacked else lines
+        per = max(-(-rows // height), 1)
+        fit = Fit.of(columns, room(console, cells, columns), halves and not stacked, apart)
+        if self.square:
+            width = cells if stacked else room(console, cells // 2, columns)
+            per = max(per, -(-columns // width))
+            high = next((high for high in (WIDEST, 2) if high * rows <= height and high * columns <= width), 1)
+            fit = Fit(-(-columns // per), per, high if stacked else 2 * high, high=high)
+        return fit._replace(glyph="▀" if stacked else fit.glyph, rows=per)
+
+    def _bar(self, scale: Scale, shown: Sequence[np.ndarray], fit: Fit, console: Console, width: int) -> Text:
         """Return a colour bar with the ends of its scale, and remarks about the colours above it."""
         limit = f"{scale.limit:.{max(self.precision, 4)}g}"
         low = f"-{limit}" if scale.signed else "0"
-        halves, (rows, all_rows), remarks = has_halves(console), self.averaged, []
-        apart, count = max((block.apart for block in self.blocks), default=1), len(self.numbers)
-        of = [counted(rows, "row")] if rows > 1 else []
-        of += [f"{per} {'even or odd ' if apart > 1 else ''}columns"] if per > 1 else []
-        fewer = all_rows % rows or any(len(range(kind, count, apart)) % per for kind in range(apart))
+        halves, apart, remarks = has_halves(console), max(block.apart for block in self.blocks), []
+        of = [counted(fit.rows, "row")] if fit.rows > 1 else []
+        of += [f"{fit.per} {'even or odd ' if apart > 1 else ''}columns"] if fit.per > 1 else []
+        fewer = len(self.blocks[0].values) % fit.rows or (fit.per > 1 and len(self.numbers) % (fit.per * apart))
         if of:
             each = "colour" if colors_of(console) else "character"
             remarks.append(f"each {each}: the mean of {' x '.join(of)}{' (fewer at the ends)' if fewer else ''}")
@@ -188,50 +208,6 @@ class Strips:
         bar.append(f" {limit}")
         text = "; ".join(remarks)
         return bar.append(f"  {text}" if bar.cell_len + len(text) + GAP <= width else f"\n{text}") if text else bar
-
-
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """A matrix as a picture of all its rows, in at most `lines` lines; what does not fit is averaged.
-
-    With `square` each number is as high as it is wide.
-    """
-
-    label: str  # of the numbers of its rows
-    rows: np.ndarray  # their numbers, (n,) int64
-    columns: np.ndarray  # their numbers, (columns,) int64
-    values: np.ndarray  # (n, columns)
-    apart: int = 1
-    square: bool = False
-    lines: int | None = None  # None for those of the console
-    precision: int = 4
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows, columns, halves = len(self.rows), len(self.columns), has_halves(console)
-        lines = max((self.lines or lines_of(console)) - _AROUND, _FILE[1] if console.record else 1)
-        cells = beside(options.max_width, [Label(self.label, [self.rows.max(initial=0)])], ())[1]
-        stacked, size = halves and (self.square or rows > lines), 1
-        height = 2 * lines if stacked else lines
-        per = max(-(-rows // height), 1)
-        fit = Fit.of(columns, room(console, cells, columns), halves and not stacked, self.apart)
-        if self.square:
-            width = cells if stacked else room(console, cells // 2, columns)
-            per = max(per, -(-columns // width))
-            size = next((size for size in (WIDEST, 2) if size * rows <= height and size * columns <= width), 1)
-            fit = Fit(-(-columns // per), per, size if stacked else 2 * size)
-        shown = means(self.values.T, per).T
-        lines_begun = range(0, len(shown) * size, 2 if stacked else 1)
-        begins = Label(self.label, [self.rows[k // size * per] if k % size == 0 else "" for k in lines_begun])
-        yield Strips(
-            [begins],
-            [Values(shown, apart=self.apart)],
-            self.columns,
-            precision=self.precision,
-            averaged=(per, rows),
-            fit=fit,
-            high=size,
-            stacked=stacked,
-        )
 
 
 def beside(width: int, labels: Sequence[Label], after: Sequence[Label], blocks: int = 1) -> tuple[list[Label], int]:

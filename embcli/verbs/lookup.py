@@ -275,9 +275,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             named = zip(tokens.bytes_of(picked.rows), picked.marks, strict=True)
             labels.insert(0, token_label([word if mark else None for word, mark in named]))
         size, dim = counted(self.layer.shape[0], "token"), counted(self.layer.shape[1], "column")
-        look = self.style.precision, self.style.heat
-        whole = Matrix(labels, [Values(values)], self.columns, picked.gaps, [goals], picked.tones, *look)
-        table, *_ = whole.parts(width)  # the table below names the columns that are left out
+        rows = labels, [Values(values)], self.columns, picked.gaps, [goals], self.style.precision
+        table = Matrix(*rows, tones=picked.tones, heat=self.style.heat, column="")  # the table below names columns
         missing = [words(left_out(picked.missing))] if picked.missing else []
         return [title(f"Each ID picks a row of the token matrix: V = {size}, D = {dim}"), table, *missing]
 

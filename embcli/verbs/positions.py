@@ -121,15 +121,12 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             if self.is_similarity and self.is_long and not self.columns_chosen:
                 columns = columns[:length]
             tables += [""] * bool(place) + [page.words(matrix.heading)] * bool(matrix.heading)
-            if self.style.heat and (self.is_similarity or not self.rows_chosen):
+            most, lines = _ONE_TABLE if len(shown) == 1 else _TWO_TABLES, None
+            if self.style.heat and (self.is_similarity or not self.rows_chosen):  # a picture of all rows
                 headings = sum(1 for each in shown if each.heading) + len(shown) - 1
                 lines = _LINES if screen is None else (screen - around - headings - _BELOW) // len(shown)
-                values = matrix.rows(numbers)[:, : len(columns)]
-                look = self.is_similarity, lines, self.style.precision
-                tables.append(page.Picture(matrix.label, numbers, columns, values, matrix.apart, *look))
-                continue
-            most = _ONE_TABLE if len(shown) == 1 else _TWO_TABLES
-            if matrix.numbers is None and self.rows_chosen:
+                most = len(numbers)
+            elif matrix.numbers is None and self.rows_chosen:
                 most = _MOST_CHOSEN
             elif len(shown) > 1 and screen is not None:
                 most = max((screen - around - _AROUND_TWO) // 2, _LEAST)
@@ -145,6 +142,8 @@ class PositionTable(Result, verb="positions", content="embeddings"):
                 precision=self.style.precision,
                 heat=self.style.heat,
                 every=self.columns_chosen,
+                lines=lines,
+                square=self.is_similarity,
                 rows_left_out=rows.missing("row", numbers),
             )
             tables.append(table)
