@@ -16,7 +16,7 @@ import pytest
 
 from embcli import encodings
 from embcli.atomic import destination
-from embcli.cli.output import output
+from embcli.cli.app import output_for as output
 from embcli.errors import OutputError
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran

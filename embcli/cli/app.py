@@ -6,7 +6,8 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +17,10 @@ import typer
 from embcli import names
 from embcli.cli import options as o
 from embcli.cli.completion import PROGRAM, install, script
-from embcli.cli.console import PrintedNotes
+from embcli.cli.console import PrintedNotes, say
 from embcli.cli.input import kind_and_path, kind_named, one_path, opened, read, read_ids
-from embcli.errors import InputError
-from embcli.formats import VIEWS, Kind, able
+from embcli.errors import InputError, OutputError
+from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Kind, able, either
 from embcli.names import __version__
 
 if TYPE_CHECKING:
@@ -92,11 +93,52 @@ def complete(words: Sequence[str]) -> object:
     return command_line([*words, ""])(prog_name=PROGRAM)
 
 
-def output_for(kind: Kind, *page: Any, **limits: Any) -> Output:
-    """Return the output for a kind of result; completion, which has none, imports nothing for it."""
-    from embcli.cli.output import output
+def output_for(
+    kind: Kind,
+    format: str | None = None,
+    path: str | None = None,
+    color: names.Color = "auto",
+    width: int | None = None,
+    theme: names.Theme | None = None,
+    precision: int = names.DEFAULT_PRECISION,
+    heat: bool = False,
+    bare: bool = False,
+    *,
+    reads: Sequence[str | Path | None] = (),
+    show: tuple[str, ...] | None = None,
+    pages: dict[str, bool] | None = None,
+    limits: Mapping[str, tuple[str, ...]] | None = None,
+) -> Output:
+    """Return the output for a kind of result; raises OutputError for a format or a file that cannot hold it.
 
-    return output(kind, *page, **limits)
+    `reads` are the files that the command reads, `show` the matrices that the user named, `pages` flags that only a
+    page can show and whether they are given, `limits` given flags and the formats that can show them. Completion, which
+    has no output, imports nothing for it.
+    """
+    from embcli.cli.output import Output
+    from embcli.result import Style, chosen_format, refuse_many
+
+    style = Style(precision=precision, heat=heat, bare=bare, width=width, theme=theme or "light")
+    file = None if path is None or path == "-" else Path(path)
+    default = os.environ.get("EMBCLI_FORMAT") or ""
+    if default and ALIASES.get(default, default) not in FORMATS:
+        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
+    chosen = chosen_format(kind, format, None if file is None else path, default)
+    given = {"--heat": heat, "--bare": bare, "--width": width is not None, **(pages or {})}
+    needed = {flag: VIEWS for flag, is_given in given.items() if is_given} | ({"--theme": PICTURES} if theme else {})
+    for flag, formats in {**needed, **(limits or {})}.items():
+        if chosen not in formats:
+            example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
+            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
+    refuse_many(show, chosen)
+    out = Output(chosen, file, color, style)
+    if file and format and SUFFIXES.get(file.suffix.lower(), chosen) != chosen:
+        say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")
+    for place in [Path(each) for each in reads if each is not None]:
+        with suppress(OSError, ValueError):  # one of them does not exist
+            if file and file.is_file() and (file.samefile(place) or (place.is_dir() and place.samefile(file.parent))):
+                raise OutputError(f"{str(file)!r} is read by this command; name another file with --output")
+    return out
 
 
 _Shell = Annotated[names.Shell | None, typer.Option(metavar="SHELL", help="Print the completion script for a shell.")]

@@ -1,4 +1,4 @@
-"""The destination and the format of a result, chosen before any work: standard output or a path."""
+"""Where a result is written, and in which format: standard output or a file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import io
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import SUGGESTING, is_terminal, say, suggestions, terminal_size, watched
 from embcli.errors import OutputError
-from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
-from embcli.names import Color, Theme
-from embcli.result import Result, Style, chosen_format, refuse_many, width_of
+from embcli.formats import FORMATS, PICTURES, VIEWS, Data, FormatName
+from embcli.names import Color
+from embcli.result import Result, Style, width_of
 from embcli.words import printable
 
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ class Output:
     path: Path | None = None  # None for standard output
     color: Color = "auto"
     style: Style = field(default_factory=Style)
+
+    def __post_init__(self) -> None:
+        if self.path is None and FORMATS[self.format].folder:
+            raise OutputError(f"{self.format} is a folder of files; name it with --output")
+        if self._on_a_terminal and FORMATS[self.format].binary:
+            raise OutputError(_NOT_FOR_A_TERMINAL)
 
     def write(self, result: Result) -> int:
         """Write a result, as a page or as data; return the exit status, 1 if its answer is no."""
@@ -122,7 +128,10 @@ class Output:
     @contextmanager
     def _open(self, kind: Content) -> Iterator[BinaryIO]:
         """Open the destination. A terminal gets text at once, with control characters escaped, and no binary data."""
-        with _opened(self.path) as file:
+        if self.path is None and sys.stdout is None:
+            raise OutputError("standard output is closed; open it, or name a file with --output")
+        place = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
+        with explaining_failure(self.path), place as file:
             if kind == "page" or not file.isatty():
                 yield file
             elif kind == "binary":
@@ -131,65 +140,4 @@ class Output:
                 yield (written := io.BytesIO())
                 text = written.getvalue().decode(errors="backslashreplace").replace("\r\n", "\n")  # of csv
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
-
-
-def output(
-    kind: Kind,
-    format: str | None = None,
-    path: str | None = None,
-    color: Color = "auto",
-    width: int | None = None,
-    theme: Theme | None = None,
-    precision: int = 4,
-    heat: bool = False,
-    bare: bool = False,
-    *,
-    reads: Iterable[str | Path | None] = (),
-    show: tuple[str, ...] | None = None,
-    pages: dict[str, bool] | None = None,
-    limits: Mapping[str, tuple[str, ...]] | None = None,
-) -> Output:
-    """Return the output for a kind of result; raises OutputError for a format or a file that cannot hold it.
-
-    `reads` are the files that the command reads, `show` the matrices that the user named, `pages` flags that only a
-    page can show and whether they are given, `limits` given flags and the formats that can show them.
-    """
-    style = Style(precision=precision, heat=heat, bare=bare, width=width, theme=theme or "light")
-    file = None if path is None or path == "-" else Path(path)
-    default = os.environ.get("EMBCLI_FORMAT") or ""
-    if default and ALIASES.get(default, default) not in FORMATS:
-        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
-    chosen = chosen_format(kind, format, None if file is None else path, default)
-    given = {"--heat": heat, "--bare": bare, **(pages or {})}
-    given |= {"--width": width is not None, "--theme": theme is not None}
-    needed = {flag: PICTURES if flag == "--theme" else VIEWS for flag, is_given in given.items() if is_given}
-    for flag, formats in {**needed, **(limits or {})}.items():
-        if chosen not in formats:
-            example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
-            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
-    refuse_many(show, chosen)
-    if file is None and FORMATS[chosen].folder:
-        raise OutputError(f"{chosen} is a folder of files; name it with --output")
-    if file is None and FORMATS[chosen].binary and is_terminal(sys.stdout):
-        raise OutputError(_NOT_FOR_A_TERMINAL)
-    if file is not None:
-        if format and SUFFIXES.get(file.suffix.lower(), chosen) != chosen:
-            say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")
-        for place in [Path(each) for each in reads if each is not None]:
-            with suppress(OSError, ValueError):  # one of them does not exist
-                if file.is_file() and (file.samefile(place) or (place.is_dir() and place.samefile(file.parent))):
-                    raise OutputError(f"{str(file)!r} is read by this command; name another file with --output")
-    return Output(chosen, file, color, style)
-
-
-@contextmanager
-def _opened(path: Path | None) -> Iterator[BinaryIO]:
-    if path is not None:
-        with explaining_failure(path), destination(path) as file:
-            yield file
-    elif sys.stdout is None:
-        raise OutputError("standard output is closed; open it, or name a file with --output")
-    else:
-        with explaining_failure(None):
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+            file.flush()
