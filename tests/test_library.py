@@ -25,10 +25,13 @@ import embcli
 from embcli import formats
 from embcli.cli import app
 from embcli.cli.console import suggestions
+from embcli.errors import Notes
 from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.result import Result
+from embcli.store import Store
 from embcli.verbs import audit, batch, compare, diff, info, lookup, merges, neighbors, positions, weights
+from embcli.verbs.cache import files as kept_files
 from embcli.verbs.tokenize import Tokenization
 from tests.inside import Inside
 
@@ -83,6 +86,8 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     "merges": ("tokenize,This is it,--merges", lambda *_: embcli.seeded().merges("This is it")),
     "explain": ("explain,one-hot", lambda *_: embcli.explain("one-hot")),
     "diff": ("diff,{0},{1}", lambda path, other: embcli.open(path).diff(embcli.open(other))),
+    "info": ("info", lambda *_: info.info()),
+    "cache": ("cache", lambda *_: kept_files(Store.from_environment(Notes()))),
     "model": ("info,--from,{0}", lambda path, _: embcli.open(path).info()),
     "lookup file": ("lookup,--ids,2 3,--from,{0}", lambda path, _: embcli.open(path).lookup([2, 3])),
     "map": ("weights,--vocab,60,--dim,8,--map", lambda *_: embcli.seeded(vocab=60, dim=8).weights(map=True)),
@@ -107,8 +112,8 @@ def test_save_writes_what_the_command_writes(case: str, files: tuple[Path, Path]
 
 def test_every_verb_with_a_page_is_among_these() -> None:
     verbs = {each.stem for each in (Path(embcli.__file__).parent / "verbs").iterdir() if "_" not in each.stem}
-    shared = {"hidden", "parts", "search", "statistics"}
-    assert {case.split()[0] for case in SAME} - {"model", "map"} | {"compare", "cache", "info"} == verbs - shared
+    shared = {"parts", "search", "statistics", "steps"}
+    assert {case.split()[0] for case in SAME} - {"model", "map"} | {"compare"} == verbs - shared
 
 
 @pytest.mark.parametrize("case", SAME)
@@ -124,9 +129,14 @@ def test_rich_prints_a_result_as_the_command_does_but_for_the_line_of_suggestion
     line = suggestions(result.verb, str(result))
     assert ran.text == f"{result}\n{line}\n" if line else f"{result}\n"
     if hasattr(result, "__rich_console__"):
-        console = Console(file=io.StringIO(), width=120)
-        console.print(result)
-        assert re.sub(" +$", "", console.file.getvalue(), flags=re.MULTILINE) == f"{result}\n"
+        assert printed(result) == f"{result}\n"
+
+
+def printed(result: Result) -> str:
+    """Return what rich prints of a result, without blanks at the ends of lines."""
+    console = Console(file=io.StringIO(), width=120)
+    console.print(result)
+    return re.sub(" +$", "", console.file.getvalue(), flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("format", [each for each in formats.able("matrices") if each != "png"])
@@ -144,6 +154,7 @@ def test_a_comparison_is_that_of_the_command(
     assert np.array_equal(result.embedding, result.linear)
     result.save(tmp_path / "ours", format=format)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    assert format != "table" or printed(result) == (tmp_path / "ours").read_text()
 
 
 @pytest.mark.parametrize("case", SAME)

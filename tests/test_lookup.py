@@ -21,6 +21,7 @@ from embcli.errors import InputError, LayerError
 from embcli.page import export
 from embcli.positions import JoinedKind
 from embcli.verbs.lookup import Lookup, lookup
+from embcli.verbs.weights import weights
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
@@ -227,11 +228,15 @@ def test_a_strip_takes_no_mean_of_sines_and_cosines(
     assert re.search(rf"each character: the mean of \d {said}", page)
 
 
-def test_no_file_is_read_after_a_page_is_begun() -> None:
-    result = lookup(of_ids([1, 0, 2]), stub(np.eye(3), np.eye(3)), draw=True, show=("token", "input"), trace=1)
-    page = result.__rich_console__(console := Console(width=80), console.options)
-    result.layer.values[:] = 9  # type: ignore[attr-defined]
-    assert "9.0" not in export.text(Group(*page), 80)
+@pytest.mark.parametrize("verb", ["lookup", "weights"])
+def test_no_row_is_read_after_a_page_is_begun(verb: str) -> None:
+    source, console = stub(np.eye(3), np.eye(3)), Console(width=80)
+    looked_up = lookup(of_ids([1, 0, 2]), source, draw=True, show=("token", "input"), trace=1)
+    result = looked_up if verb == "lookup" else weights(source, "token")
+    wanted, page = export.text(result, 80), iter(result.__rich_console__(console, console.options))
+    first = next(page)
+    source.layers["token"].values[:] = 9  # whatever is read now is another number
+    assert export.text(Group(first, *page), 80) == wanted
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,12 @@ import math
 import re
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyte
 import pytest
-import rich
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -28,7 +26,7 @@ from rich.text import Text
 from wcwidth import wcswidth
 
 import embcli as package
-from embcli.errors import Notes, OutputError
+from embcli.errors import OutputError
 from embcli.page import (
     STYLES,
     Drawing,
@@ -45,11 +43,7 @@ from embcli.page import (
 )
 from embcli.page.colors import INFINITE, NAN, Scale, colors_of, means, sign_style
 from embcli.page.strips import Fit, strip
-from embcli.store import Store
 from embcli.tokens import shown
-from embcli.verbs.cache import files
-from embcli.verbs.explain import explain
-from embcli.verbs.info import info
 from tests.conftest import Embcli
 from tests.inside import Inside
 
@@ -591,54 +585,3 @@ def test_each_page_in_each_format_says_what_the_table_says(view: str) -> None:
     markdown = run.ok(*verb, "-f", "markdown").text
     numbers = set(re.findall(r"-?\d+\.\d{4}\b", MEASURED.sub("", table)))
     assert numbers <= {*re.findall(r"-?\d+\.\d{4}\b", markdown)}
-
-
-RESULTS: dict[str, Callable[[package.Model], object]] = {
-    "tokenize hi": lambda _: package.seeded().tokenize("hi"),
-    "tokenize this --encoding gpt2 --encoding o200k_base": lambda _: package.tokenizers("this", ["gpt2", "o200k_base"]),
-    "tokenize this --merges": lambda _: package.seeded().merges("this"),
-    "weights SMALL": lambda model: model.weights(),
-    "lookup --ids 2,3,5,1 SMALL": lambda model: model.lookup([2, 3, 5, 1]),
-    "compare --ids 2,3,1 SMALL": lambda model: model.compare([2, 3, 1]),
-    "batch --ids 1,2,3,4,5,6 --batch-size 1 SMALL": lambda model: model.batch([1, 2, 3, 4, 5, 6], batch_size=1),
-    "positions sinusoidal SMALL": lambda model: model.positions("sinusoidal"),
-    "neighbors --ids 3 SMALL": lambda model: model.neighbors([3]),
-    "audit SMALL": lambda model: model.audit(),
-    "diff base.npy tuned.npy": lambda _: package.open("base.npy").diff(package.open("tuned.npy")),
-    "info base.npy": lambda _: package.open("base.npy").info(),
-    "info": lambda _: info(),
-    "cache": lambda _: files(Store.from_environment(Notes())),
-    "explain one-hot": lambda _: explain("one-hot"),
-}
-
-
-@pytest.mark.parametrize("line", RESULTS)
-def test_printing_a_result_by_rich_is_the_page_of_the_command(
-    monkeypatch: pytest.MonkeyPatch, inside: Embcli, tmp_path: Path, line: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, value in (("base.npy", 1), ("tuned.npy", 2)):
-        np.save(name, np.full((9, 4), value, np.float32) + np.eye(9, 4, dtype=np.float32))
-    drawn = Console(file=io.StringIO(), width=90, color_system=None)
-    monkeypatch.setattr(rich, "_console", drawn)  # of rich.print
-    rich.print(RESULTS[line](package.seeded(60, 40)))
-    printed = re.sub(" +$", "", drawn.file.getvalue(), flags=re.MULTILINE)  # type: ignore[attr-defined]
-    command = inside(*line.replace("SMALL", " ".join(SMALL)).split(), "--width", "90")
-    assert printed
-    assert MEASURED.sub("", command.text).startswith(MEASURED.sub("", printed)), "but for a line of suggestion"
-
-
-def test_no_file_is_read_after_a_page_is_begun(tmp_path: Path) -> None:
-    matrix = np.random.default_rng(1).normal(size=(60, 40)).astype(np.float32)
-    for verb in ("weights", "lookup"):
-        np.save(tmp_path / "own.npy", matrix)
-        model = package.open(tmp_path / "own.npy")
-        result = model.weights() if verb == "weights" else model.lookup([2, 3, 5, 1], position="none")
-        wanted, drawn = export.text(result, 80), console()
-        parts = iter(result.__rich_console__(drawn, drawn.options))
-        first = next(parts)
-        with (tmp_path / "own.npy").open("r+b") as file:
-            file.seek(128)
-            file.write(np.ones_like(matrix).tobytes())  # whatever is read now is another number
-        rest = Group(first, *parts)  # type: ignore[arg-type]
-        assert export.text(rest, 80) == wanted
