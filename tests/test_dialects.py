@@ -212,7 +212,6 @@ def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path: Path,
         parts = merged(list(spelled), lowness)
         assert encoding.encode(text).tolist() == [each for part in parts for each in ids_of(part, PIECES)], text
         spans = encoding.spans(text)
-        assert spans is not None
         assert not len(spans) or spans[:, 1].max() == len(text.rstrip(" ") if joins else text)
     assert encoding.encode("a<tool>b", True).tolist() == [PIECES.index(each) for each in ("▁a", "<tool>", "b")]
     assert encoding.decode(encoding.encode("ab a")) == b"ab a"
@@ -264,10 +263,8 @@ def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: P
         assert ids.tolist() == oracle.encode(spelled).ids, text
         assert encoding.decode(ids).decode() == spelled[1:].replace("▁", " ")
         spans = encoding.spans(text)
-        assert spans is not None
         assert len(spans) == len(ids)
     of_bytes = encoding.spans("a日")
-    assert of_bytes is not None
     assert of_bytes.tolist()[-3:] == [[1, 2]] * 3
     fewer = encodings.get(sentencepiece(tmp_path / "fewer.model", 1, words[:-1], by_bytes=True))
     with pytest.raises(InputError, match="there are not 256 byte pieces"):

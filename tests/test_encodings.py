@@ -111,7 +111,6 @@ def test_rows_stand_for_tokens_of_a_text_and_where_there_are_as_many(size: int, 
 
 def test_a_token_with_two_names_spans_the_one_in_the_text() -> None:
     spans = encodings.get("o200k_harmony").spans("é<|reserved_200018|><|endofprompt|>", True)
-    assert spans is not None
     assert spans.tolist() == [[0, 1], [1, 20], [20, 35]]
 
 

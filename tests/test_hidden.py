@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 import embcli
 from embcli.files.families import FAMILIES
 from embcli.text import Sequences
+from tests.files.made import closed
 from tests.inside import Inside
 from tests.oracles import assert_same_bits
 
@@ -208,10 +209,7 @@ def gguf(folder: Path, architecture: str, tensors: dict[str, Any], **metadata: A
         add(f"{architecture}.{name.replace('__', '.')}", value)
     for name, values in tensors.items():
         writer.add_tensor(name if "." in name else f"{name}.weight", np.asarray(values, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    closed(writer)
     return folder
 
 

@@ -22,6 +22,7 @@ from embcli.encodings.merging import bytes_of
 from embcli.encodings.pieces import Unigrams, splittings
 from embcli.errors import InputError
 from tests.conftest import Embcli
+from tests.files.made import closed
 
 NORMAL, UNKNOWN, CONTROL, ADDED, BYTE = 1, 2, 3, 4, 6
 CHARACTERS = {byte: each for each in pre_tokenizers.ByteLevel.alphabet() for byte in bytes_of(each.encode()) or ()}
@@ -68,11 +69,7 @@ def written(
         else:
             writer.add_array(key, value)
     writer.add_tensor("token_embd.weight", np.arange(2.0 * (rows or len(words)), dtype=np.float32).reshape(-1, 2))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return str(path)
+    return str(closed(writer))
 
 
 def merged(parts: list[str], value: Callable[[str, str], float | None]) -> list[str]:
@@ -208,7 +205,6 @@ def test_pieces_are_merged_by_their_scores(tmp_path: Path, leads: bool) -> None:
         assert encoding.encode(text).tolist() == ids, text
         assert encoding.decode(encoding.encode(text)) == text.encode()
         spans = encoding.spans(text)
-        assert spans is not None
         assert len(spans) == len(ids)
         assert (np.diff(spans[:, 0]) >= 0).all()
         assert not text or (spans[-1, 1] == len(text) and spans[0, 0] == 0)
@@ -221,7 +217,6 @@ def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token
     encoding = encodings.get(path)
     assert encoding.encode("日本ab語b").tolist() == [0, 3, 0, 2]
     spans = encoding.spans("日本ab語b")
-    assert spans is not None
     assert spans.tolist() == [[0, 2], [2, 4], [4, 5], [5, 6]]
 
 
@@ -288,7 +283,6 @@ def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -
         wanted = oracle.encode(text)
         assert encoding.encode(text).tolist() == wanted.ids, text
         spans = encoding.spans(text)
-        assert spans is not None
         known = [place for place, token_id in enumerate(wanted.ids) if token_id]
         assert [tuple(spans[place]) for place in known] == [wanted.offsets[place] for place in known], text
     assert encoding.around == ((1,), (2,))
@@ -373,7 +367,6 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, 
         ids = encoding.encode(text).tolist()
         assert ids == wanted.ids, text
         spans = encoding.spans(text)
-        assert spans is not None
         assert len(spans) == len(ids)
         assert (np.diff(spans[:, 0]) >= 0).all()
         assert not ids or spans[:, 1].max() == len(text.rstrip(" ") if joins else text)
@@ -393,7 +386,6 @@ def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
     wanted = oracle.encode(f"▁{run}")
     assert sums.encode(run).tolist() == wanted.ids
     spans = sums.spans(run)
-    assert spans is not None
     assert np.diff(spans).ravel().tolist() == [len(token.removeprefix("▁")) for token in wanted.tokens]
     longest = written(tmp_path / "wpm.gguf", "bert", ["[UNK]", "▁a", "a", "aa"], unknown_token_id=0)
     assert encodings.get(longest).encode(run).tolist() == [1, *[3] * 49_999, 2]

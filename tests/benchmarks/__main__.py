@@ -28,6 +28,7 @@ import numpy as np
 from embcli import encodings
 from embcli.encodings.tiktoken import rank_file
 from tests.benchmarks import checkpoints
+from tests.files import made
 
 TEXT = "Every effort moves you"
 EMBCLI = [sys.executable, "-m", "embcli"]
@@ -97,7 +98,7 @@ def cases(folder: Path) -> list[Case]:
 def of_checkpoints(folder: Path) -> list[Case]:
     """Return the cases of real checkpoints, against kept layers and against a small file."""
     large, small = folder / "large.safetensors", folder / "small.safetensors"
-    both: dict[Path, Callable[[Path], object]] = {large: checkpoints.large, small: checkpoints.small}
+    both: dict[Path, Callable[[Path], object]] = {large: made.large, small: checkpoints.small}
     kept, ids = embcli("lookup", TEXT), "lookup --ids 5,9,2,5 --from"
     written: dict[str, Callable[[Path], object]] = {
         "model": checkpoints.saved,

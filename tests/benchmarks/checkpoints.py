@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,31 +9,17 @@ import safetensors.numpy
 from gguf import GGUFWriter
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-LARGE = 100 * 10**9  # bytes
-DIM, TENSORS = 4096, 800
+from embcli.files.safetensors import header
+from tests.files.made import closed
 
-
-def large(path: Path) -> None:
-    """Write a checkpoint of 100 GB in 800 tensors that takes no room: a sparse file, whose numbers are zero."""
-    rows = LARGE // TENSORS // (2 * DIM)
-    names = ["model.embed_tokens.weight", *(f"model.layers.{number}.weight" for number in range(1, TENSORS))]
-    size = 2 * DIM * rows
-    described = {
-        name: {"dtype": "BF16", "shape": [rows, DIM], "data_offsets": [place * size, (place + 1) * size]}
-        for place, name in enumerate(names)
-    }
-    header = json.dumps(described).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(file.tell() + size * TENSORS)
+DIM = 4096
 
 
 def normal(path: Path, rows: int) -> None:
     """Write a matrix of normal numbers in bfloat16, (rows, 4096); its first number is of the length of the name."""
-    head = json.dumps({"wte": {"dtype": "BF16", "shape": [rows, DIM], "data_offsets": [0, rows * DIM * 2]}}).encode()
     random = np.random.default_rng(0)
     with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(head)) + head)
+        file.write(header({"wte": ("bfloat16", (rows, DIM))}, {}))
         for start in range(0, rows, 1000):
             bits = random.standard_normal((min(1000, rows - start), DIM), np.float32).view(np.uint32) >> 16
             bits[0, 0] ^= len(path.stem) & 1
@@ -78,10 +62,7 @@ def gguf(path: Path) -> None:
     writer = GGUFWriter(path, "llama")
     writer.add_tensor("token_embd.weight", matrix().astype(np.float16))
     writer.add_tensor("position_embd.weight", matrix(1024))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    closed(writer)
 
 
 def numpy_file(path: Path) -> None:

@@ -7,12 +7,14 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from gguf import GGUFWriter
 
 from embcli.errors import InputError
 from embcli.files import open_tensors
+from embcli.files.safetensors import header
 from embcli.layer import Layer
 
 TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", b"", b"\xff\xfe"]
@@ -30,6 +32,22 @@ def safetensors_bytes(tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) ->
         offset += len(data)
     header = json.dumps(entries).encode()
     return struct.pack("<Q", len(header)) + header + b"".join(data for *_, data in tensors.values())
+
+
+def large(path: Path) -> None:
+    """Make a sparse file of 100 GB, bfloat16 tensors; some of its rows begin with other numbers than 0."""
+    rows, dim = 600_000, 4096  # more bytes than 32 bits can count
+    shapes = {"model.embed_tokens.weight": (rows, dim), "lm_head.weight": (rows, dim)}
+    shapes |= {f"model.layers.{number}.mlp.gate_proj.weight": (60_000_000,) for number in range(750)}
+    first = header({name: ("bfloat16", shape) for name, shape in shapes.items()}, {})
+    offset = 2 * sum(int(np.prod(shape)) for shape in shapes.values())
+    with open(path, "wb") as file:
+        file.write(first)
+        data = len(first)
+        for row, value in ((0, 1.5), (7, -2.0), (599_999, 3.0)):
+            file.seek(data + row * dim * 2)
+            file.write(np.array([value], ml_dtypes.bfloat16).tobytes())
+        file.truncate(data + offset)
 
 
 def assert_rows(layer: Layer, wanted: np.ndarray) -> None:

@@ -17,7 +17,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 import safetensors
@@ -31,7 +30,7 @@ from embcli.errors import InputError, Notes
 from embcli.files import open_tensors
 from embcli.files.safetensors import BITS, NAMES, header, read
 from embcli.files.tensors import Tensors
-from tests.files.made import assert_rows, layer, matrix, refusal, safetensors_bytes
+from tests.files.made import assert_rows, large, layer, matrix, refusal, safetensors_bytes
 
 TENSOR = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
 DTYPES = ["bool", "float16", "float32", "float64", "complex64", "int8", "uint8", "int16", "uint32", "int64"]
@@ -309,22 +308,6 @@ head = source.head
 slow = [name for name in ("torch", "gguf", "safetensors", "jsonschema", "tokenizers") if name in sys.modules]
 print(json.dumps([rows[:, 0].tolist(), seconds, (after - before) / 1024, slow, head.relation]))
 """
-
-
-def large(path: Path) -> None:
-    """Make a sparse file of bfloat16 tensors, some of whose rows begin with other numbers than 0."""
-    rows, dim = 600_000, 4096  # more bytes than 32 bits can count
-    shapes = {"model.embed_tokens.weight": (rows, dim), "lm_head.weight": (rows, dim)}
-    shapes |= {f"model.layers.{number}.mlp.gate_proj.weight": (60_000_000,) for number in range(750)}
-    first = header({name: ("bfloat16", shape) for name, shape in shapes.items()}, {})
-    offset = 2 * sum(int(np.prod(shape)) for shape in shapes.values())
-    with open(path, "wb") as file:
-        file.write(first)
-        data = len(first)
-        for row, value in ((0, 1.5), (7, -2.0), (599_999, 3.0)):
-            file.seek(data + row * dim * 2)
-            file.write(np.array([value], ml_dtypes.bfloat16).tobytes())
-        file.truncate(data + offset)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="takes sparse files")
