@@ -30,8 +30,8 @@ def safetensors_bytes(tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) ->
     for name, (dtype, shape, data) in tensors.items():
         entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
         offset += len(data)
-    header = json.dumps(entries).encode()
-    return struct.pack("<Q", len(header)) + header + b"".join(data for *_, data in tensors.values())
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text + b"".join(data for *_, data in tensors.values())
 
 
 def large(path: Path) -> None:
