@@ -19,17 +19,13 @@ from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
-from embcli.text import Sequences
-from embcli.tokens import tokenize
-from embcli.verbs.lookup import lookup
-from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.weights import weights
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
-from tests.readers import SEPARATED, float32, from_json, from_ndjson, from_tsv, written
+from tests.readers import SEPARATED, float32, from_json, from_ndjson, written
 
 MATRICES = ("token", "position", "input")
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
@@ -37,12 +33,6 @@ ROWS = [*range(5), 50256, 220, 220]
 GPT2, TOY = Seeded(50257), Seeded(6, 3)
 FORMS = ["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet"]
 ONE = ("csv", "tsv", "npy", "parquet")  # the formats of one matrix
-
-
-@pytest.fixture
-def embcli() -> Embcli:
-    """Return a runner within this process: what a command writes is the point here, and not the process."""
-    return Inside()
 
 
 @lru_cache
@@ -101,12 +91,12 @@ def taken_apart(data: bytes, form: str, name: str, fields: int) -> tuple[list[di
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", [None, "token", "position"])
 def test_lookup_in_every_format_holds_the_tokens_and_the_matrices_of_torch(
-    embcli: Embcli, tmp_path: Path, form: str, name: str | None
+    inside: Embcli, tmp_path: Path, form: str, name: str | None
 ) -> None:
     """A format that holds one matrix holds the input, unless another one is chosen."""
     ids, matrices = expected(TEXT)
     path = tmp_path / f"lookup.{form}"
-    embcli.ok("lookup", TEXT, "-o", str(path), *(("--show", name) if name else ()))
+    inside.ok("lookup", TEXT, "-o", str(path), *(("--show", name) if name else ()))
     data = path.read_bytes()
     rows, found = taken_apart(data, form, name or "input", 3)
     assert {*found} == ({name or "input"} if form in ONE or name else {*MATRICES})
@@ -152,32 +142,6 @@ def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) ->
     assert_same_bits(found[layer], live(GPT2)[layer][ids])
 
 
-def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
-    columns = [255, 0, 1]
-    wanted = expected("Every effort")[1]["input"][:, columns]
-    tokens = tokenize(Sequences(texts=("Every effort",)), encodings.get("gpt2"))
-    records = lookup(tokens, SeededSource(GPT2), columns="255,0:2").records()
-    document = from_json(written(records, "json"))
-    assert document["columns"] == columns
-    assert_same_bits(float32(document["matrices"]["input"]), wanted)
-    assert SEPARATED["csv"](written(records, "csv"))[0] == ["position", "id", "token", "255", "0", "1"]
-    assert_same_bits(np.load(io.BytesIO(written(records, "npy"))), wanted)
-    assert_same_bits(safetensors.numpy.load(written(records, "safetensors"))["input"], wanted)
-
-
-def test_sequences_are_told_apart_in_every_format() -> None:
-    given = Sequences(ids=tuple(np.array(line, np.int64) for line in ([2, 3], [5, 1], [], [0])), many=True)
-    records = lookup(tokenize(given, None), SeededSource(TOY)).records()
-    places = [(0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
-    rows = from_ndjson(written(records, "ndjson"))
-    assert [(row["sequence"], row["position"]) for row in rows] == places
-    table = from_tsv(written(records, "tsv"))
-    assert [row[:3] for row in table[:2]] == [["sequence", "position", "id"], ["0", "0", "2"]]
-    tensors = safetensors.numpy.load(written(records, "safetensors"))
-    assert list(zip(tensors["sequences"].tolist(), tensors["positions"].tolist(), strict=True)) == places
-    assert_same_bits(tensors["position"], live(TOY)["position"][[place for _, place in places]])
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -203,28 +167,3 @@ def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
     told = [{name: None if value != value else value for name, value in row.items()} for row in rows]
     assert told == [{name: value for name, value in line.items() if name != "vectors"} for line in lines]
     assert len(told) > 2
-
-
-def test_tokenize_in_every_format_gives_the_tokens_of_tiktoken(embcli: Embcli) -> None:
-    ids, _ = expected(TEXT)
-    fields = ["position", "id", "token", "bytes", "start", "end"]
-    rows = from_json(embcli.ok("tokenize", TEXT, "-f", "json").out)["tokens"]
-    assert [(row["id"], row["token"]) for row in rows] == [(token_id, as_token(token_id)) for token_id in ids]
-    for row, token_id in zip(rows, ids, strict=True):
-        assert bytes.fromhex(row["bytes"]) == gpt2().decode_single_token_bytes(token_id)
-        assert bytes.fromhex(row["bytes"]) in TEXT[row["start"] : row["end"]].encode()
-    records = Tokenization(tokenize(Sequences(texts=(TEXT,)), encodings.get("gpt2"))).records()
-    assert from_ndjson(written(records, "ndjson")) == rows
-    for form, read in SEPARATED.items():
-        assert read(written(records, form)) == [fields, *([str(row[name]) for name in fields] for row in rows)]
-    loaded = np.load(io.BytesIO(written(records, "npy")))
-    assert (loaded.dtype, loaded.tolist()) == (np.dtype(np.int64), ids)
-    tensors = safetensors.numpy.load(written(records, "safetensors"))
-    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"ids": ids, "positions": [*range(len(ids))]}
-    assert embcli.ok("tokenize", TEXT, "-f", "ids").text == " ".join(map(str, ids)) + "\n"
-
-
-def test_a_name_of_a_folder_is_refused_for_a_file(tmp_path: Path) -> None:
-    with pytest.raises(package.OutputError, match="names a folder, and csv is one file"):
-        package.seeded(vocab=6, dim=3).weights().save(f"{tmp_path}/x.csv/")
-    assert not [*tmp_path.iterdir()]

@@ -311,6 +311,7 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
         (lambda: embcli.seeded(vocab=6, dim=3).audit(fail_on=["x"]), "fail_on 'x' is not known"),  # type: ignore[list-item]
         (lambda: embcli.seeded(vocab=6, dim=3).diff("tuned"), "other must be a Model"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.docx"), "has no known extension"),
+        (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.csv/"), "names a folder, and csv is one file"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights(map=True).save("x.csv"), "cannot be written as csv"),
         (lambda: embcli.seeded(vocab=6, dim=3).positions("relative").save("x.csv"), "format npy holds it all"),
     ],

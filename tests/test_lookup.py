@@ -62,6 +62,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
 
     result = lookup(of_ids(*sequences), SeededSource(spec), columns=",".join(map(str, columns)) or None)
     found = everything(result)
+    assert [*result.records().columns] == chosen
     for name in ("token", "position", "input"):
         assert_same_bits(found[name], expected[name])
         pieces = [piece.matrices[name].copy() for piece in result.records().pieces((), (name,))]

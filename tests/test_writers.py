@@ -82,7 +82,7 @@ def results(draw: st.DrawFn) -> Result:
         return draw(st.lists(each, min_size=rows, max_size=rows))
 
     fields = {
-        "id": np.array(column(st.integers(0, 2**63 - 1)), np.int64),
+        **{name: np.array(column(st.integers(0, 2**63 - 1)), np.int64) for name in ("sequence", "position", "id")},
         "short": np.array(column(st.integers(0, 2**32 - 1)), np.uint32),
         "token": column(texts),
         "fault": column(st.one_of(st.none(), texts)),
@@ -147,13 +147,14 @@ def test_any_result_is_read_back_from_every_format(result: Result, tmp_path_fact
                 assert data.decode() == file.getvalue()
 
     data = written(records, "safetensors")
-    arrays = {**({"ids": result.fields["id"]} if "id" in columns else {}), **result.matrices}
+    told_apart = {f"{name}s": result.fields[name] for name in ("id", "position", "sequence") if name in columns}
+    arrays = told_apart | result.matrices
     tensors = safetensors.numpy.load(data)
     kinds = {name: (each.dtype, each.shape, each.tobytes()) for name, each in arrays.items()}
     assert {name: (each.dtype, each.shape, each.tobytes()) for name, each in tensors.items()} == kinds
     metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
     assert {name: json.loads(text) for name, text in metadata.items()} == told
-    for name, array in result.matrices.items() if result.matrices else arrays.items():
+    for name, array in (result.matrices or {name: each for name, each in arrays.items() if name == "ids"}).items():
         np.save(saved := io.BytesIO(), array)
         assert written(records, "npy", (name,) if result.matrices else None) == saved.getvalue()
 
