@@ -173,9 +173,7 @@ class MatrixOf:
     def __set_name__(self, owner: type[Result], name: str) -> None:
         self._name = name
 
-    def __get__(self, result: Result | None, owner: type[Result]) -> np.ndarray:
-        if result is None:
-            raise AttributeError(self._name)
+    def __get__(self, result: Result, owner: type[Result]) -> np.ndarray:
         try:
             return result.matrix(self._name)
         except OutputError as error:

@@ -5,7 +5,6 @@ Numbers are the shortest decimals that give the same float32 back, as orjson wri
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -211,7 +210,7 @@ def _parquet(job: _Job, file: BinaryIO) -> None:
 
     schema, batches = _batches(job)
     settings = {"compression": "none", "use_dictionary": ["token"], "write_statistics": [*job.records.fields]}
-    with parquet.ParquetWriter(_Counting(file), schema, **settings) as writer:
+    with parquet.ParquetWriter(file, schema, **settings) as writer:
         group: list[Any] = []
         for batch in batches:
             group.append(batch)
@@ -250,24 +249,6 @@ def _batches(job: _Job) -> tuple[Any, Iterator[Any]]:
             yield pyarrow.record_batch(arrays, schema)
 
     return schema, batches()
-
-
-class _Counting(io.RawIOBase):
-    """A file that knows its position, which a pipe does not."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._place = file, 0
-
-    def write(self, data: Any) -> int:
-        self._file.write(data)
-        self._place += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._place
-
-    def writable(self) -> bool:
-        return True
 
 
 def _ids(job: _Job, file: BinaryIO) -> None:

@@ -73,6 +73,16 @@ def metaspace() -> Tokenizer:
     return made
 
 
+def byte_fallback() -> Tokenizer:
+    """Return a tokenizer as Llama 2's: merges of characters, bytes for those that it does not know."""
+    words = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abmoé", "▁a", "▁ab", "mo", "mom"]
+    pairs = [("▁", "a"), ("▁a", "b"), ("m", "o"), ("mo", "m")]
+    ids = {word: place for place, word in enumerate(words)}
+    made = Tokenizer(models.BPE(ids, pairs, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    made.normalizer, made.decoder = pieces().normalizer, pieces().decoder
+    return made
+
+
 def word_pieces() -> Tokenizer:
     made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer()
@@ -112,9 +122,9 @@ def gpt2() -> Tokenizer:
 
 
 MADE: dict[str, Callable[[], Tokenizer]] = {
-    made.__name__: made for made in (byte_level, pieces, metaspace, word_pieces, gpt2)
+    made.__name__: made for made in (byte_level, pieces, metaspace, byte_fallback, word_pieces, gpt2)
 }
-LOSSLESS = ("byte_level", "pieces", "gpt2")
+LOSSLESS = ("byte_level", "pieces", "byte_fallback", "gpt2")
 WITHOUT_MARK = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="▁"), max_size=40
 )  # as pieces have it for a space

@@ -165,6 +165,7 @@ def test_a_result_is_told_in_a_line_and_can_be_pickled_and_copied(case: str, fil
     assert "\n" not in line
     for other in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
         assert (str(other), repr(other)) == (page, line)
+    assert len({result, copy.copy(result)}) == 2, "equal is the same result: arrays have no truth"
 
 
 def test_a_line_has_the_shapes_of_matrices_and_where_they_are_from(model: Model, files: tuple[Path, Path]) -> None:
@@ -297,6 +298,10 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
         ),
         (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], trace=3), "trace 3"),
         (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], top=0), "top must be at least 1, not 0"),
+        (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], vector=[[1.0] * 3]), "give text or vector, one of them"),
+        (lambda: embcli.seeded(vocab=6, dim=3).neighbors(vector=[[1.0, 2.0]]), "not the shape (1, 2)"),
+        (lambda: embcli.seeded(vocab=6, dim=3).merges([1]), "only a text has merges"),
+        (lambda: embcli.seeded(vocab=6, dim=3).info(), "a seeded model has no file"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(precision=99), "precision 99 is out of range"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(theme="red"), "theme 'red' is not known"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights(layer="x"), "layer 'x' is not known"),  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from base64 import b64encode
 from collections.abc import Callable
 from itertools import pairwise
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
 
 import embcli
 from embcli import encodings
@@ -19,6 +21,7 @@ from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model
 from tests.inside import Inside
+from tests.test_dialects import sentencepiece
 from tests.test_huggingface import MADE, saved
 from tests.test_huggingface import SENTENCES as TRAINED
 from tests.test_vocabularies import KINDS, MERGES, TEXTS, WORDS, written
@@ -89,8 +92,11 @@ def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> No
     made = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "words.vec").write_text("a 1 2\nb 2 3\n")
     with pytest.raises(InputError, match="its model is WordLevel, whose tokens are whole words"):
         model(str(tmp_path / "tokenizer.json")).merges("a a")
+    with pytest.raises(InputError, match="does not tell how it splits a text"):
+        embcli.open(tmp_path / "words.vec").merges("a")
 
 
 def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path: Path) -> None:
@@ -105,23 +111,28 @@ def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path: Path) -> No
     assert (piece.symbols, step.token_id, step.rank, piece.ids) == ((b"a", b"b</w>"), 4, 0, (4,))
 
 
-# The types of a GGUF's vocabulary: what it is written with, and the fields of a row.
+# The types of vocabularies: what a GGUF's is written with, or the number of a tokenizer.model's; the fields of a row.
 PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcé", "▁a", "ab", "▁ab", "abc"]
 SCORES = [0.0] * 259 + [-1.0 - place / 10 for place in range(len(PIECES) - 259)]
 BYTES = [2, 3, 3, *[6] * 256, *[1] * (len(PIECES) - 259)]
-GGUFS = {
+VOCABULARIES = {
     "gpt2": ({"words": WORDS, "kinds": KINDS, "merges": MERGES, "pre": "gpt-2"}, {"left", "right", "rank"}),
     "llama": ({"words": PIECES, "kinds": BYTES, "scores": SCORES}, {"left", "right", "score"}),
     "t5": ({"words": PIECES, "kinds": BYTES, "scores": SCORES, "unknown_token_id": 0}, {"score"}),
     "bert": ({"words": ["[UNK]", "▁a", "b", "▁ab", "bc", "c", "▁b"], "unknown_token_id": 0}, set()),
+    "unigrams": (1, {"score"}),
+    "pairs": (2, {"left", "right", "score"}),
 }
+SCORED = [*zip(PIECES, SCORES, BYTES, strict=True), ("abcabc", -3.0, 4)]  # the last is the user's own
 
 
-@pytest.mark.parametrize("kind", GGUFS)
-def test_the_steps_of_a_gguf_lead_to_its_tokens(kind: str, tmp_path: Path) -> None:
-    given, fields = GGUFS[kind]
-    opened = model(written(tmp_path / "model.gguf", kind, **given))
-    for text in [*TEXTS, "abcab ab cb", "ab<|end|>ab", "é日é日"]:
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_the_steps_of_a_vocabulary_lead_to_its_tokens(kind: str, tmp_path: Path) -> None:
+    given, fields = VOCABULARIES[kind]
+    is_gguf = isinstance(given, dict)
+    path = tmp_path / ("model.gguf" if is_gguf else "tokenizer.model")
+    opened = model(written(path, kind, **given) if is_gguf else sentencepiece(path, given, SCORED, by_bytes=True))
+    for text in [*TEXTS, "abcab ab cb", "ab<|end|>ab", "é日é日", "abcabcab"]:
         result = opened.merges(text)
         assert result.ids == opened.encoding.encode(text).tolist()
         for piece in result.pieces:
@@ -134,8 +145,19 @@ def test_the_steps_of_a_gguf_lead_to_its_tokens(kind: str, tmp_path: Path) -> No
 
 
 def test_an_unknown_token_scores_10_less_than_the_worst(tmp_path: Path) -> None:
-    (piece,) = model(written(tmp_path / "model.gguf", "t5", **GGUFS["t5"][0])).merges("日").pieces
+    (piece,) = model(written(tmp_path / "model.gguf", "t5", **VOCABULARIES["t5"][0])).merges("日").pieces
     assert [step.score for step in piece.steps if step.token_id == 0] == [pytest.approx(min(SCORES) - 10)]
+
+
+@pytest.mark.parametrize("by_bytes", [True, False])
+def test_scores_add_up_to_those_of_sentencepiece(tmp_path: Path, by_bytes: bool) -> None:
+    scored = [each for each in SCORED if by_bytes or each[2] != 6]
+    path = sentencepiece(tmp_path / "tokenizer.model", 1, scored, by_bytes=by_bytes)
+    for text in ("ab cab", "日 a", "abcabcab"):
+        ways = SentencePieceProcessor(model_file=path).nbest_encode(text, nbest_size=2, return_type="serialized_proto")
+        (score,) = struct.unpack("<f", ways[ways[1] - 2 : ways[1] + 2])  # the end of the first message
+        steps = [step for piece in model(path).merges(text).pieces for step in piece.steps]
+        assert sum(step.score for step in steps) == pytest.approx(score), text
 
 
 def test_a_long_run_is_one_piece() -> None:
@@ -197,7 +219,7 @@ def test_the_trees_of_other_kinds_and_of_long_pieces(saved: Callable[[str], Path
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_the_numbers_below_a_tree_are_apart(kind: str, tmp_path: Path) -> None:
-    opened = model(written(tmp_path / "model.gguf", kind, **GGUFS[kind][0]))
+    opened = model(written(tmp_path / "model.gguf", kind, **VOCABULARIES[kind][0]))
     for text in ("aé日é", "ccccabcb" * 2):
         result = opened.merges(text, draw=True).styled(width=500)
         assert str(result).splitlines()[-3].split() == [*map(str, result.pieces[0].ids)]

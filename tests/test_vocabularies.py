@@ -119,6 +119,7 @@ def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
         ids = encoding.encode(text)
         assert ids.tolist() == oracle.encode(text).ids, text
         assert encoding.decode(ids) == text.encode()
+        assert [*map(tuple, encoding.spans(text).tolist())] == oracle.encode(text).offsets, text
     long = "ab" * 3000 + "aab" * 500  # by a heap
     assert encoding.encode(long).tolist() == oracle.encode(long).ids
     assert len(encoding.encode("a" * 40_000)) == 20_000
@@ -251,6 +252,10 @@ def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(
         encoding.encode("a\ud800b")
     strips = written(tmp_path / "p.gguf", "llama", words, kinds=kinds, add_space_prefix=False, name="Phi-3 mini")
     assert encodings.get(strips).encode("a<t> \n a").tolist() == [6, 3, 6]
+    more = [*words, "<|end|>", "<|return|>", "<|call|>", "<|tool_response>"]
+    encoding = encodings.get(written(tmp_path / "o.gguf", "llama", more, add_space_prefix=False))
+    assert encoding.encode("a<|end|>a").tolist() == [6, 12, 6], "no special token beside these"
+    assert 2 not in encoding.encode("a</s>", True)
 
 
 def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -> None:
@@ -383,6 +388,7 @@ def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
         ("gpt2", {}, "cannot split a text: it does not name its pre-tokenizer; give --ids or --encoding"),
         ("gpt2", {"pre": "gpt2"}, "its pre-tokenizer 'gpt2' is unknown; give --ids or --encoding"),
         ("gpt2", {"pre": "gpt-2"}, "it has no merges"),
+        ("bert", {}, "it says that a text gets its unknown token, but not which one this is"),
         ("rwkv", {}, "cannot split a text: its tokenizer 'rwkv' is unknown; give --ids or --encoding"),
         ("plamo2", {}, "its tokenizer 'plamo2' is unknown"),
         ("llama", {"scores": [float("nan")] * 3}, "its tokenizer.ggml.scores are not all finite"),

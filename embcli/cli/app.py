@@ -770,9 +770,7 @@ def info(
     out = output_for("list", format, output, color, width, theme, reads=(path, encoding))
     if path is not None and models:
         raise InputError("--models lists all models; leave out the model")
-    if path is None and tensor is not None:
-        raise InputError("--tensor goes with --from, which names the file")
-    if path is not None:
+    if path is not None or tensor is not None:
         out.write(opened(path, encoding, tensor).info(tensors=tensors))
     else:
         out.write(local_models(PrintedNotes()) if models else info())

@@ -60,9 +60,9 @@ class Encoding(ABC):
         """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
         return self.token_bytes(token_id)
 
+    @abstractmethod
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
         """Return the first and the end character of each token of a text, (T, 2); None if their bytes are the text."""
-        return None
 
     def decode(self, ids: np.ndarray) -> bytes:
         return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())

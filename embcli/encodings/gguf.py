@@ -63,8 +63,6 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
-        if not self.splits:
-            return (), ()
         if self.model == "bert":
             return (self._special("bos", 101),), (self._special("seperator", 102),)
         adds_bos = self.model == "llama" or (self._splitting is not None and "adds_bos" in self._splitting.flags)

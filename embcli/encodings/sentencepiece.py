@@ -101,19 +101,19 @@ class SentencePieceEncoding(VocabularyEncoding):
             yield from map(self._merging.derivation, self._merging.words.findall(self._processor.normalize(text)))
             return
         encoded = self._encoded(text, "offset_mapping")
-        scores = [score for _, score in self._model.of(_NORMAL).values()]
+        scores = (score for _, score in self._model.of(_NORMAL).values())
         worst = float(np.float32(min(scores, default=0.0)) - np.float32(10))  # of what is unknown
         steps: list[DerivationStep] = []
         for token_id, piece in zip(encoded["ids"], encoded["pieces"], strict=True):
             if piece.startswith(SPACE) and steps and steps[-1].token.strip(b" "):
                 yield Derivation.in_order(steps)
                 steps = []
-            word, score, kind = self._model.pieces[token_id]
+            _, score, kind = self._model.pieces[token_id]
             token = from_piece(piece.encode()) if kind != _UNKNOWN else piece.encode()
             if kind == _UNKNOWN or (kind == _BYTE and token[0] & 0xC0 != 0x80):  # the first byte of one
                 score = worst
             elif kind == _USER_DEFINED:
-                score = len(word) * max([0.0, *scores]) - 0.1
+                score = (len(piece) - 1) / 10
             steps.append(DerivationStep(token, token_id, score=score))
         if steps:
             yield Derivation.in_order(steps)

@@ -219,11 +219,6 @@ def merges(tokens: Tokens, draw: bool = False) -> Merges:
     if tokens.encoding is None or tokens.texts is None:
         raise InputError("only a text has merges, not its IDs")
     pieces = tuple(piece for text in tokens.texts for piece in tokens.encoding.derivations(text, tokens.special))
-    derived = [token_id for piece in pieces for token_id in piece.ids]
-    own = tokens.ids.tolist()
-    if derived != own:
-        place = next((k for k, pair in enumerate(zip(derived, own, strict=False)) if pair[0] != pair[1]), len(derived))
-        raise InputError(
-            f"the steps of {tokens.encoding.name} lead to other tokens than its own, from token {place:,} on"
-        )
+    if [token_id for piece in pieces for token_id in piece.ids] != tokens.ids.tolist():
+        raise InputError(f"the steps of {tokens.encoding.name} lead to other tokens than its own")
     return Merges(tokens, pieces, draw)

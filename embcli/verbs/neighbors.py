@@ -219,8 +219,6 @@ def _vector(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarr
             many = f"the mean of rows {', '.join(map(str, ids[:8]))}"
             raise without_direction(f"row {int(ids[0])}" if len(ids) == 1 else many)
         vector += sign * (term / norm if metric == "cosine" and (query.plus or query.minus) else term)
-    if not np.isfinite(vector).all():
-        raise InputError(f"query {number:,} contains NaN or infinity and has no neighbours")
     if metric == "cosine" and not vector.any():
         raise without_direction(f"query {number:,}")
     return vector
