@@ -558,7 +558,7 @@ PAGES = {
     "audit": ("audit", *SMALL),
     "info": ("info",),
     "cache": ("cache",),
-    "explain": ("explain", "one-hot"),
+    "explain": ("explain", "matrices"),
 }
 MEASURED = re.compile(r"^(?:time .*|  at least .*|linear: [\s\S]*?by\s+zero.*)$", re.MULTILINE)
 

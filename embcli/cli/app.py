@@ -45,29 +45,30 @@ def command(panel: str, *examples: str, **settings: Any) -> Callable[[Function],
 def command_line(words: Sequence[str] | None = None) -> typer.Typer:
     """Return the command line: all of it, or only what these words after `embcli` need.
 
-    A start builds one command; the list of commands needs no option of any.
+    A start builds one command; the list of commands needs no option of any. Without words the list fits a screen.
     """
+    is_first = words is not None and not words
     app = typer.Typer(
         add_completion=False,  # embcli installs scripts itself
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["--help", "-h"]},
+        context_settings={"help_option_names": [] if is_first else ["--help", "-h"]},
     )
-    app.callback(invoke_without_command=True)(embcli)
+    app.callback(invoke_without_command=True)(first_screen if is_first else embcli)
     called = words[0] if words and words[0] in _COMMANDS else None
     for name, (function, settings) in _COMMANDS.items():
         if words is None or name == called:
             app.command(**settings)(function)
-        elif called is None:
+        elif called is None and not (is_first and settings["rich_help_panel"] == "More"):
             app.command(name, help=function.__doc__, **settings)(lambda: None)
     return app
 
 
 def run(words: Sequence[str], **settings: object) -> object:
     """Run the command of these words after `embcli`; raises InputError for words that are no command."""
-    words = words or ["--help"]
-    first, known = words[0], words[0] in _COMMANDS
-    if not known and not first.startswith("-"):
+    first = words[0] if words else ""
+    known = first in _COMMANDS
+    if words and not known and not first.startswith("-"):
         quoted, is_folder = shlex.quote(first[:60]), os.access(f"{first}/.", os.F_OK)
         if (is_there := os.access(first, os.F_OK)) or re.search(r"[./][\w-]+$", first):
             of_text = "" if is_folder else f", embcli tokenize --file {quoted} a text"
@@ -152,7 +153,7 @@ def embcli(
 ) -> None:
     """Show what an embedding layer does, from text to the numbers that a model reads.
 
-    Start with [bold]embcli tour[/bold], the chapter step by step; or with [bold]embcli lookup "Every effort"[/bold].
+    Start with [bold]embcli tour[/bold], the chapter step by step; or [bold]embcli lookup "Hi there"[/bold].
     """
     if version:
         typer.echo(f"embcli {__version__}")
@@ -165,8 +166,15 @@ def embcli(
     raise typer.Exit
 
 
+def first_screen(context: typer.Context) -> None:
+    """Start with [bold]embcli tour[/bold], the chapter step by step; or [bold]embcli lookup "Hi there"[/bold].
+    COMMAND --help shows examples; embcli --help lists options and more commands.
+    """  # noqa: D205 - Typer would show the blank line
+    context.get_help()
+
+
 @command(
-    "Text",
+    "Text and vectors",
     'embcli tokenize "Every effort moves you"  # the tokens of a sentence, their IDs and bytes',
     "embcli tokenize strawberry --merges --draw  # how its letters became these tokens",
     'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base  # under two tokenizers, side by side',
@@ -213,24 +221,7 @@ def tokenize(
 
 
 @command(
-    "Text",
-    "embcli decode 6109 3626 6100 345  # back to text",
-    "embcli decode --encoding gpt-4o 13225  # with the encoding of another model",
-    "embcli tokenize -f ids < book.txt | embcli decode  # all IDs from a pipe",
-)
-def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output = None) -> None:
-    """Turn token IDs back into text.
-
-    Byte for byte. Without IDS, IDs are read from standard input.
-    """
-    from embcli.cli.output import Output
-
-    text = opened(encoding=encoding).decode_bytes(read_ids(" ".join(ids) if ids else None))
-    Output(path=None if output in (None, "-") else Path(output)).write_bytes(text, "text")
-
-
-@command(
-    "Text",
+    "Text and vectors",
     "embcli batch --file the-verdict.txt  # the first batch, as in the chapter",
     'embcli batch "Every effort moves you forward" --batch-size 1 --dim 3 --draw  # every number of a short text',
     "embcli batch --file the-verdict.txt --shuffle --all -o input.npy  # all batches, shuffled, for the next program",
@@ -306,7 +297,7 @@ def _names(listed: str | None) -> Any:
 
 
 @command(
-    "Vectors",
+    "Text and vectors",
     'embcli lookup "Every effort moves you"  # token rows + position rows = input embeddings',
     "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0  # a small layer, and the sum of the first token",
     'embcli lookup "Every effort moves you" --from gpt2 -o input.npy  # what a real model reads, as a file',
@@ -367,7 +358,7 @@ def lookup(
 
 
 @command(
-    "Vectors",
+    "Text and vectors",
     "embcli compare  # the chapter's three IDs, step by step",
     'embcli compare "Every effort moves you" --trace  # the product of each token, written out',
     "embcli compare --from model.safetensors  # on the matrix of a model",
@@ -436,7 +427,7 @@ def compare(
 
 
 @command(
-    "Vectors",
+    "Text and vectors",
     "embcli positions sinusoidal --heat  # waves of growing length, as colours",
     "embcli positions rotary  # angles by which rotary positions rotate a row",
     "embcli positions model.safetensors --similarity  # how similar the positions of a model are",
@@ -493,7 +484,7 @@ def positions(
 
 
 @command(
-    "Matrix",
+    "Matrices and models",
     "embcli weights --vocab 6 --dim 3  # all of a small layer, with random numbers",
     "embcli weights model.safetensors --rows 0:5,100 --columns 0:8  # chosen rows and columns of a model",
     "embcli weights model.safetensors --map  # the whole matrix as a picture of how large its numbers are",
@@ -540,7 +531,7 @@ def weights(
 
 
 @command(
-    "Matrix",
+    "Matrices and models",
     'embcli neighbors " Paris" --from gpt2  # the tokens nearest to a token of a model',
     'embcli neighbors " king" --minus " man" --plus " woman" --from gpt2  # king - man + woman',
     'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -  # nearest to each input embedding of a text',
@@ -603,7 +594,7 @@ def neighbors(
 
 
 @command(
-    "Matrix",
+    "Matrices and models",
     "embcli audit model.safetensors  # broken, unused, equal and under-trained rows",
     "embcli audit model.safetensors --fail-on missing,padding  # status 1 for these faults, for a script",
     "embcli audit model.safetensors -f csv -o audit.csv  # every finding, as a table for a spreadsheet",
@@ -638,7 +629,7 @@ def audit(
 
 
 @command(
-    "Matrix",
+    "Matrices and models",
     "embcli diff model.safetensors tuned.safetensors  # which rows fine-tuning changed, and how much",
     "embcli diff model.safetensors tuned.safetensors -f ndjson  # all rows, for the next program",
     "embcli diff model.safetensors tuned.safetensors -o changed.csv  # status 1 if any row differs, for a script",
@@ -665,7 +656,7 @@ def diff(
 
 
 @command(
-    "Matrix",
+    "Matrices and models",
     "embcli explore model.safetensors  # walk through the matrix of a model",
     'embcli explore gpt2 --row " Paris"  # from a row on, by its token or ID',
     'embcli explore gpt2 --text "Every effort moves you"  # the tokens of a text, and their rows',
@@ -697,7 +688,7 @@ def explore(
 
 
 @command(
-    "Learn",
+    "Text and vectors",
     "embcli tour  # all steps, with questions",
     'embcli tour --text "Hello, world" --step 3  # one step, with your own text',
     "embcli tour -o handout.html  # all steps on one page",
@@ -713,7 +704,7 @@ def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None, output: o.Outp
 
 
 @command(
-    "Learn",
+    "Text and vectors",
     "embcli explain one-hot  # a word that a page prints",
     "embcli explain equal_to  # a field of the data formats",
     "embcli explain  # the list of words",
@@ -735,14 +726,31 @@ def explain(
     output_for("list", format, output, color, width, theme).write(explain(" ".join(word) if word else None))
 
 
-@command("Learn", "embcli help lookup  # all options of a command", "embcli help  # the list of commands")
+@command(
+    "More",
+    "embcli decode 6109 3626 6100 345  # back to text",
+    "embcli decode --encoding gpt-4o 13225  # with the encoding of another model",
+    "embcli tokenize -f ids < book.txt | embcli decode  # all IDs from a pipe",
+)
+def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output = None) -> None:
+    """Turn token IDs back into text.
+
+    Byte for byte. Without IDS, IDs are read from standard input.
+    """
+    from embcli.cli.output import Output
+
+    text = opened(encoding=encoding).decode_bytes(read_ids(" ".join(ids) if ids else None))
+    Output(path=None if output in (None, "-") else Path(output)).write_bytes(text, "text")
+
+
+@command("More", "embcli help lookup  # all options of a command", "embcli help  # the list of commands")
 def help(words: o.CommandWords = None) -> None:
     """Show all options of a command, and examples."""
     run([*(words or ()), "--help"])
 
 
 @command(
-    "More",
+    "Matrices and models",
     "embcli info  # versions, encodings and the cache",
     "embcli info gpt2  # the tensors of a model, and what they are for",
     "embcli info --models  # the models on this machine",

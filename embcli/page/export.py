@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
@@ -162,6 +163,8 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
         yield _table(page)
     elif isinstance(page, Drawing):
         yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)  # a block of code, whatever is in it
+    elif isinstance(page, Padding):
+        yield from _blocks(page.renderable, console)
     else:
         for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
             yield from _blocks(cast("RenderableType", part), console)

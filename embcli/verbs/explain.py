@@ -72,6 +72,7 @@ class Explanations(Result, verb="explain", content="list"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.padding import Padding
+        from rich.text import Text
 
         from embcli.page import title, words
 
@@ -88,8 +89,8 @@ class Explanations(Result, verb="explain", content="list"):
             elif block.kind == "command":
                 yield words(f"  {block.text}", "accent")
             else:
-                text = words(f": {block.text}" if block.name else block.text, "not bold")
-                yield Padding(title(block.name).append_text(text), (0, 0, 0, 2))
+                text = Text.assemble(title(block.name), words(f": {block.text}" if block.name else block.text))
+                yield Padding(text, (0, 0, 0, 2))
         if entry.source:
             yield words(f"Source: {entry.source}", "dim")
 
