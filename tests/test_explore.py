@@ -193,20 +193,20 @@ async def test_ctrl_c_ends_every_screen(keys: list[str]) -> None:
         assert app.return_code == 130
 
 
-async def test_a_theme_is_chosen_from_the_palette_and_colours_of_numbers_follow() -> None:
+async def test_a_theme_is_chosen_from_the_palette_and_the_matrix_follows() -> None:
     async with walk() as (app, pilot):
 
-        def color() -> Any:
-            return {each.style.color for each in app.screen.matrix.render_line(1) if each.text.strip().startswith("-")}
+        def ground() -> Any:
+            return {each.style.bgcolor for each in app.screen.matrix.render_line(2)}
 
-        before = color()
+        before = ground()
         for typed in ("theme", "solarized-light"):
             await pilot.press(*([] if app.screen.query("Input") else ["ctrl+p"]), *typed)
             await settle(pilot)
             await press(pilot, "enter")
         assert app.theme == "solarized-light"
-        assert len(before) == len(color()) == 1
-        assert before != color()
+        assert len(before) == len(ground()) == 1
+        assert before != ground()
 
 
 @pytest.mark.parametrize(
@@ -284,14 +284,14 @@ async def test_rows_fill_the_first_screen_and_a_resized_one(size: tuple[int, int
         assert rows(app) == 26
 
 
-@pytest.mark.parametrize("size", [(1, 1), (4, 24), (100_000, 100_000)])
+@pytest.mark.parametrize("size", [(1, 1), (4, 24), (20, 6), (40, 3)])
 async def test_a_terminal_of_any_size_is_drawn(size: tuple[int, int]) -> None:
     async with walk() as (app, pilot):
         await press(pilot, "ctrl+p")
         app.post_message(events.Resize(*[Size(*size)] * 2))
         await press(pilot, "pagedown", "escape", "j", "h", "enter", "escape", "ctrl+p")
         await press(pilot, "pagedown", "escape")
-        assert app.size.width <= 1500
+        assert app.is_running
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

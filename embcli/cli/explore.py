@@ -39,7 +39,7 @@ def walk(path: str | None, given: dict[str, Any], row: str | None, text: str | N
     explorer = app.Explorer(source, 0 if row is None else source.row_of(row), text, sort)
     status = app.run(explorer)
     if status == 0:
-        print(*map(in_line, explorer.commands), sep="\n")
+        print(*map(in_line, explorer.return_value or []), sep="\n")
     return status
 
 

@@ -14,15 +14,14 @@ from typing import Any, ClassVar
 from rich.table import Table
 from textual import events
 from textual.app import App, ComposeResult
-from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
+from textual.command import Command, CommandList, CommandPalette
 from textual.containers import VerticalScroll
 from textual.dom import DOMNode
-from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.theme import ThemeProvider
 from textual.widgets import Input, Static
+from textual.worker import Worker
 
 from embcli.errors import EmbcliError
 from embcli.explore.find import FindScreen, Words
@@ -69,13 +68,22 @@ class GoScreen(ModalScreen[None]):
 
 
 class Palette(CommandPalette):
-    """Textual's, closed only once: its Enter takes several messages, and an Escape may come in between."""
+    """Textual's, whose Enter is done before the next key, and whose search may outlive it."""
 
-    def dismiss(self, result: None = None) -> AwaitComplete:
-        return super().dismiss(result) if self.is_active else AwaitComplete()
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", show=False, priority=True)]
+
+    def action_choose(self) -> None:
+        commands = self.query_one(CommandList)
+        chosen = commands.highlighted_option
+        if isinstance(chosen, Command):
+            self.dismiss()
+            self.app.call_next(chosen.hit.command)
+
+    def run_worker(self, *given: Any, **options: Any) -> Worker[Any]:
+        return super().run_worker(*given, **options | {"exit_on_error": False})
 
 
-class Explorer(App[int]):
+class Explorer(App[list[str]]):
     CSS = """
     #title { height: 1; padding: 0 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
     #command { height: 1; padding: 0 1; color: $text-accent; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -104,8 +112,8 @@ class Explorer(App[int]):
         Binding("y", "copy", "Copy", show=False, tooltip="copy the command that prints this screen"),
         Binding("escape,backspace", "back", "Back", key_display="Esc", tooltip="go back to the screen before"),
         Binding("question_mark", "keys", "Keys", tooltip="all keys"),
-        Binding("q", "leave(0)", "Quit", tooltip="quit, and print the command of this screen"),
-        Binding("ctrl+c", "leave(130)", show=False, priority=True, system=True),
+        Binding("q", "quit", "Quit", tooltip="quit, and print the command of this screen"),
+        Binding("ctrl+c", "quit(130)", show=False, priority=True, system=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True, system=True),
     ]
 
@@ -114,7 +122,6 @@ class Explorer(App[int]):
         self.animation_level = "none"  # textual's scrolling would go on in a screen that has closed
         self.source, self.started = source, (row, text, sort)
         self.words: Words | None = None  # of the vocabulary, once they are read
-        self.commands: list[str] = []  # of the screen that was left
 
     def get_default_screen(self) -> Screen[Any]:
         return MatrixScreen(self.source, self.started[0])
@@ -136,13 +143,10 @@ class Explorer(App[int]):
 
     def _end(self, status: int) -> None:
         signal.alarm(3)  # a terminal that is gone may take no more
-        self.action_leave(status)
+        self.call_later(self.action_quit, status)
 
     async def on_event(self, event: events.Event) -> None:
         """Finish with a key before the next one: what is typed ahead meets the screen that the key before opened."""
-        if isinstance(event, events.Resize):
-            size = Size(min(event.size.width, 1500), min(event.size.height, 500))  # no screen is larger
-            event = events.Resize(size, size, size)
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
         elif event.key.startswith("alt+") and event.character is not None:  # so a terminal sends Escape and a letter
@@ -152,20 +156,15 @@ class Explorer(App[int]):
             await self._press(event)
 
     async def _press(self, event: events.Key) -> None:
-        active, is_typed = self.screen.active_bindings, isinstance(self.focused, Input) and event.is_printable
-        is_own = not is_typed and event.key not in ("ctrl+c", "ctrl+z")  # which textual finds above a dialog, too
-        found = active.get(event.key) or active.get(_ALIASES.get(event.key, "")) if is_own else None
-        if found is not None:
+        active, field = self.screen.active_bindings, self.focused
+        if self.return_code is not None:
+            return  # the app ends, and opens no screen any more
+        if isinstance(field, Input) and event.is_printable:
+            field.replace(event.character or "", *field.selection)
+        elif event.key in ("ctrl+c", "ctrl+p", "ctrl+q", "ctrl+z"):  # which textual finds above a dialog, too
+            await super().on_event(event)
+        elif found := active.get(event.key) or active.get(_ALIASES.get(event.key, "")):
             await self.run_action(found.binding.action, found.node)
-            return
-        field = self.focused
-        await super().on_event(event)
-        if is_typed and field is not None:
-            for node in field.ancestors_with_self[:-1]:  # the way of what the field says, up to the screen
-                done = asyncio.Event()
-                if node.call_later(done.set):
-                    with suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(done.wait(), 1)
 
     async def run_action(self, action: Any, default_namespace: DOMNode | None = None, *given: Any) -> bool:
         """Do what a key or a click asks for; a click on a screen that has closed since asks for nothing."""
@@ -175,9 +174,6 @@ class Explorer(App[int]):
             return await super().run_action(action, default_namespace, *given)
         except EmbcliError as error:
             self.notify(sentence(error), severity="error", markup=False)
-        except KeyError:  # in textual's list of commands, if there is no room for it
-            if not isinstance(self.screen, CommandPalette):
-                raise
         return False
 
     async def open(self, screen: Screen[Any]) -> None:
@@ -185,7 +181,7 @@ class Explorer(App[int]):
             await self.switch_screen(screen)
         else:
             await self.push_screen(screen)
-        screen.set_focus(screen.query(str(screen.AUTO_FOCUS)).first())
+        screen.focus_next(str(screen.AUTO_FOCUS))
 
     async def open_row(self, row: int, column: int = 0) -> None:
         await self.open(RowScreen(self.source, row, column))
@@ -216,12 +212,12 @@ class Explorer(App[int]):
     async def action_keys(self) -> None:
         await self.push_screen(KeysScreen())
 
-    def action_command_palette(self) -> None:
+    async def action_command_palette(self) -> None:  # type: ignore[override]
         if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="--command-palette"))
+            await self.open(Palette())
 
-    def search_themes(self) -> None:
-        self.push_screen(Palette([ThemeProvider], placeholder="Search for themes…"))
+    async def action_change_theme(self) -> None:  # type: ignore[override]
+        await self.open(Palette([ThemeProvider], placeholder="Search for themes…"))
 
     async def action_back(self) -> None:
         if len(self.screen_stack) > 1:
@@ -250,10 +246,9 @@ class Explorer(App[int]):
             self.copy_to_clipboard("\n".join(self.screen.commands()))
             self.notify("Copied, if the terminal allows it (OSC 52).")
 
-    def action_leave(self, status: int) -> None:
+    async def action_quit(self, status: int = 0) -> None:
         views = [screen for screen in self.screen_stack if isinstance(screen, View)]
-        self.commands = views[-1].commands() if views else []
-        self.exit(status, return_code=status)
+        self.exit(views[-1].commands(), return_code=status)
 
 
 def run(app: Explorer) -> int:

@@ -91,13 +91,13 @@ class FindScreen(View):
         ids = np.arange(min(self.source.size, encoding.vocabulary_size if encoding else 0))
         return Words([*map(shown, tokens_of(ids, encoding))])
 
-    def _take(self, words: Words | EmbcliError) -> None:
-        self.app.words = words if isinstance(words, Words) else Words([])
+    def _take(self, words: Words) -> None:
+        self.app.words = words
         if self.is_current:
             self.show_found()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        if self.is_current:
+    def on_input_changed(self) -> None:
+        if self.is_current and self.query_one(Input).value != self.text:
             self.show_found()
 
     def show_found(self) -> None:
@@ -118,11 +118,11 @@ class FindScreen(View):
         self.tell()
 
     def action_move(self, how: str) -> None:
+        self.on_input_changed()  # its message comes later than a key
         getattr(self.query_one(DataTable), f"action_{how}")()
 
     async def action_open(self) -> None:
-        if self.query_one(Input).value != self.text:
-            self.show_found()
+        self.on_input_changed()
         if not len(self.ids):
             return
         row = int(self.ids[self.query_one(DataTable).cursor_row])

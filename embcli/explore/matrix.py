@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,7 +11,6 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.cache import LRUCache
 from textual.geometry import Size
 from textual.strip import Strip
 
@@ -27,18 +25,6 @@ from embcli.verbs.statistics import NormOrder, norm_order
 _MOST_OF_TOKEN, _NORM = 24, 10  # cells
 
 
-@dataclass(frozen=True, eq=False)
-class _Window:
-    """What is on the screen: rows from a place on, and how they are written."""
-
-    ids: np.ndarray  # (n,) int64
-    values: np.ndarray  # (n, D) float32
-    left: int  # the first column
-    count: int  # of columns
-    style: NumberFormat
-    cell: int  # cells of a number, without the gap
-
-
 class Matrix(Lines, inherit_bindings=False):
     """The rows of a matrix, and a cursor on one of them."""
 
@@ -47,8 +33,6 @@ class Matrix(Lines, inherit_bindings=False):
         Binding("up", "move(-1)", "Up", show=False),
         Binding("pagedown", "page(1)", "A page down", show=False),
         Binding("pageup", "page(-1)", "A page up", show=False),
-        Binding("ctrl+d", "page(0.5)", "Half a page down", show=False),
-        Binding("ctrl+u", "page(-0.5)", "Half a page up", show=False),
         Binding("home", "move(-1000000000000)", "The first row", show=False),
         Binding("end", "move(1000000000000)", "The last row", show=False),
         Binding("right,greater_than_sign", "columns(1)", "Scroll right by a column", show=False),
@@ -67,9 +51,10 @@ class Matrix(Lines, inherit_bindings=False):
         self.by_norm = False
         self._cell = 0  # cells of a number: they do not shrink while one scrolls
         self._id_width, self._token_width = max(len(str(source.size - 1)), 2), 0  # cells
-        self._window: _Window | EmbcliError = EmbcliError("no row yet")
         self._seen: tuple[Any, ...] = ()
-        self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
+        self.ids, self.values = np.empty(0, np.int64), np.empty((0, source.dim), np.float32)  # on the screen
+        self.count, self.style_of_numbers = 1, NumberFormat([], 4)  # how many columns fit, and how they are written
+        self.error = ""  # why no row can be read
 
     @property
     def row(self) -> int:
@@ -109,60 +94,52 @@ class Matrix(Lines, inherit_bindings=False):
         self.cursor = min(max(self.cursor, first), first + self.rows_shown - 1, self.source.size - 1)
         self.moved()
 
-    def window(self) -> _Window | EmbcliError:
-        widths = self._cell, self._token_width
-        seen = round(self.scroll_y), self.size, self.rows_shown, self.left, self.limit, self.by_norm, widths
-        if seen != self._seen:
-            self._seen = seen
-            try:
-                self._window = self._fitted(seen[0])
-            except EmbcliError as error:
-                self._window = error
-        return self._window
-
-    def _fitted(self, top: int) -> _Window:
-        ids = self.source.ids(top, top + self.rows_shown, self.by_norm)
-        values, dim = self.source.rows(top, top + self.rows_shown, self.by_norm), self.source.dim
-        while True:
-            cell = max(self._cell, len(str(dim - 1)), 6)
+    def read(self) -> None:
+        """Read the rows on the screen, unless they are those of before."""
+        rows = round(self.scroll_y), round(self.scroll_y) + self.rows_shown, self.by_norm
+        seen = rows, self.size, self.left, self.limit, self._cell, self._token_width
+        if seen == self._seen:
+            return
+        self._seen, self.ids = seen, self.source.ids(*rows)
+        try:
+            self.values, self.error = self.source.rows(*rows), ""
+        except EmbcliError as error:
+            self.error = sentence(error)
+            return
+        cell, self._cell = 0, max(self._cell, len(str(self.source.dim - 1)), 6)
+        while cell != self._cell:
+            cell = self._cell
             if self.room < cell + 1:
                 self._token_width = 0  # a number is worth more than a token's text
-            count = min(max((self.room + 1) // (cell + 2), 1), dim)
-            self.left = min(max(self.left, 0), dim - count)
-            style = NumberFormat([values[:, self.left : self.left + count]], 4)
-            self._cell = max(style.width, cell)
-            if self._cell == cell:
-                return _Window(ids, values, self.left, count, style, cell)
+            self.count = min(max((self.room + 1) // (cell + 2), 1), self.source.dim)
+            self.left = min(max(self.left, 0), self.source.dim - self.count)
+            self.style_of_numbers = NumberFormat([self.values[:, self.left : self.left + self.count]], 4)
+            self._cell = max(self.style_of_numbers.width, cell)
 
     def render_line(self, y: int) -> Strip:
-        window = self.window()
-        if isinstance(window, EmbcliError):
-            lines = Text(sentence(window)).wrap(self.app.console, max(self.size.width - 2, 1))
+        self.read()
+        if self.error:
+            lines = Text(self.error).wrap(self.app.console, max(self.size.width - 2, 1))
             return self.line(Segment(f" {lines[y - 1].plain}" if 0 < y <= len(lines) else "", STRONG))
+        shown = range(self.left, self.left + self.count)
         if y == 0:
-            columns = "".join(f"  {each:>{window.cell}}" for each in range(window.left, window.left + window.count))
+            columns = "".join(f"  {each:>{self._cell}}" for each in shown)
             if self.limit is not None:
                 columns = f" {self.source.dim:,} columns, {-self.limit:.4g} blue to {self.limit:.4g} orange"
             return self.line(
                 Segment(self._labels(" ", "ID", "token", "norm"), STRONG), Segment(" │", DIM), Segment(columns, STRONG)
             )
-        if y > len(window.ids):
+        if y > len(self.ids):
             return self.line()
-        row, has_cursor = int(window.ids[y - 1]), round(self.scroll_y) + y - 1 == self.cursor
-        look = self.app.theme, self.size, self.limit, self.by_norm, window.left, window.cell, window.style.write(0.0)
-        key = row, has_cursor, row == self.source.marked, self._token_width, *look
-        if (strip := self._strips.get(key)) is None:
-            norm = written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
-            token = self.source.tokens(window.ids[y - 1 : y])[0]
-            label = self._labels("•" if row == self.source.marked else " ", str(row), token, norm)
-            if self.limit is None:
-                shown = window.values[y - 1, window.left : window.left + window.count]
-                values = self.numbers(shown, window.style, window.cell)
-            else:
-                values = [Segment(" "), *self.heat(window.values[y - 1], self.limit, self.room)]
-            lead = [Segment(label, CURSOR if has_cursor else None), Segment(" │", DIM)]
-            strip = self._strips[key] = self.line(*lead, *values)
-        return strip
+        row, has_cursor = int(self.ids[y - 1]), round(self.scroll_y) + y - 1 == self.cursor
+        norm = written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
+        token = self.source.token(row, _MOST_OF_TOKEN)
+        label = self._labels("•" if row == self.source.marked else " ", str(row), token, norm)
+        if self.limit is None:
+            values = self.numbers(self.values[y - 1, shown.start : shown.stop], self.style_of_numbers, self._cell)
+        else:
+            values = [Segment(" "), *self.heat(self.values[y - 1], self.limit, self.room)]
+        return self.line(Segment(label, CURSOR if has_cursor else None), Segment(" │", DIM), *values)
 
     @property
     def room(self) -> int:
@@ -179,8 +156,8 @@ class Matrix(Lines, inherit_bindings=False):
     def action_move(self, lines: int) -> None:
         self.move_to(self.cursor + lines)
 
-    def action_page(self, pages: float) -> None:
-        lines = round(pages * self.rows_shown) or 1
+    def action_page(self, pages: int) -> None:
+        lines = pages * self.rows_shown
         self.move_to(self.cursor + lines, round(self.scroll_y) + lines)
 
     def action_columns(self, columns: int) -> None:
@@ -189,8 +166,8 @@ class Matrix(Lines, inherit_bindings=False):
         self.moved()
 
     def action_screens(self, screens: int) -> None:
-        window = self.window()
-        self.action_columns(screens * window.count if isinstance(window, _Window) else 0)
+        self.read()
+        self.action_columns(screens * self.count)
 
     def on_click(self, event: events.Click) -> None:
         place = round(self.scroll_y) + event.y - 1
@@ -221,13 +198,13 @@ class MatrixScreen(View):
         return f"{place}   {self.source.name}: {size:,} x {dim:,}, {self.source.layer.dtype}"
 
     def commands(self) -> list[str]:
-        window, matrix = self.matrix.window(), self.matrix
-        if isinstance(window, EmbcliError):
+        matrix = self.matrix
+        matrix.read()
+        if matrix.error:
             return [self.source.spell("weights")]
-        ids = window.ids.tolist()
+        ids = matrix.ids.tolist()
         rows = ",".join(map(str, ids)) if matrix.by_norm or len(ids) == 1 else f"{ids[0]}:{ids[-1] + 1}"
-        span = f"{window.left}:{window.left + window.count}"
-        given = ["--columns", span] if matrix.limit is None else ["--heat"]
+        given = ["--columns", f"{matrix.left}:{matrix.left + matrix.count}"] if matrix.limit is None else ["--heat"]
         given += ["--sort", "norm"] if matrix.by_norm else []
         return [self.source.spell("weights", "--rows", rows, *given)]
 
@@ -249,11 +226,10 @@ class MatrixScreen(View):
             self.matrix.sort(by_norm=True)
 
     def action_heat(self) -> None:
-        matrix, window = self.matrix, self.matrix.window()
-        if isinstance(window, EmbcliError):
-            return
+        matrix = self.matrix
+        matrix.read()
         per = Fit.of(self.source.dim, matrix.room, halves=False).per
-        matrix.limit = Scale.of([means(window.values, per)]).limit if matrix.limit is None else None
+        matrix.limit = Scale.of([means(matrix.values, per)]).limit if matrix.limit is None else None
         matrix.action_columns(0)
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from rich.text import Text
-from textual.cache import LRUCache
 
 from embcli.errors import InputError, Watch
 from embcli.model import Model
@@ -32,21 +32,20 @@ class Source:
         self.size, self.dim = self.layer.shape
         self.order: NormOrder | None = None
         self.marked: int | None = None
-        self._blocks: LRUCache[tuple[int, bool], np.ndarray] = LRUCache(_BLOCKS)
+        self._step = min(max(_BLOCK_VALUES // self.dim, 1), _BLOCK_ROWS)
+        self._block = lru_cache(_BLOCKS)(self._read)
 
     def ids(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
         return self.order.ids[start:stop] if by_norm and self.order else np.arange(start, min(stop, self.size))
 
     def rows(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
         """Return the rows at these places, (n, D) float32, from blocks that are kept for a while."""
-        step = min(max(_BLOCK_VALUES // self.dim, 1), _BLOCK_ROWS)
-        first, blocks = start // step, []
-        for number in range(first, -(-min(stop, self.size) // step)):
-            if (number, by_norm) not in self._blocks:
-                ids = self.ids(number * step, (number + 1) * step, by_norm)
-                self._blocks[number, by_norm] = np.array(self.layer.rows(ids))
-            blocks.append(self._blocks[number, by_norm])
-        return np.concatenate(blocks)[start - first * step : stop - first * step]
+        first, last = start // self._step, -(-min(stop, self.size) // self._step)
+        blocks = np.concatenate([self._block(number, by_norm) for number in range(first, last)])
+        return blocks[start - first * self._step : stop - first * self._step]
+
+    def _read(self, number: int, by_norm: bool) -> np.ndarray:
+        return np.array(self.layer.rows(self.ids(number * self._step, (number + 1) * self._step, by_norm)))
 
     def row(self, row: int) -> np.ndarray:
         return np.asarray(self.layer.rows(np.array([row]))[0])
