@@ -213,8 +213,9 @@ async def test_a_theme_is_chosen_from_the_palette_and_the_matrix_follows() -> No
     ("begun", "typed", "screen"),
     [
         (["enter", "ctrl+p", *"keys"], ["enter", "escape"], ""),
-        (["enter", "ctrl+p", *"keys"], ["1", "escape"], ""),
+        (["enter"], ["ctrl+p", "1", "escape"] * 5, "RowScreen"),
         (["space", "j", "c"], ["enter", "escape", "slash", "enter"], "FindScreen"),
+        ([], ["question_mark", "slash", "question_mark"], "MatrixScreen"),
     ],
 )
 async def test_keys_that_follow_at_once_find_the_screen_below_one_that_closes(
@@ -339,13 +340,13 @@ def spawned(without: int | None = None, **environment: str) -> Any:
 
 @pytest.mark.parametrize(
     ("key", "number", "status"),
-    [("q", 0, 0), ("\x03", 0, 130), *(("", number, 128 + number) for number in (1, 2, 15))],  # SIGHUP, SIGINT, SIGTERM
+    [("q/", 0, 0), ("\x03", 0, 130), *(("", number, 128 + number) for number in (1, 2, 15))],  # SIGHUP, SIGINT, SIGTERM
 )
 def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> None:
     child = spawned()
     before, screen = termios.tcgetattr(child.child_fd), pyte.Screen(80, 24)
     child.expect("Quit")
-    if key == "q":
+    if key == "q/":  # and what is typed behind it
         child.send("\x1a")  # Ctrl-Z: the shell's screen, until it goes on
         child.expect_exact("\x1b[?1049l")
         os.waitpid(child.pid, os.WUNTRACED)
