@@ -145,6 +145,9 @@ class Notes:
         self._remarks = dict.fromkeys(remarks)
         self._counts: list[Callable[[], str]] = []
 
+    def __repr__(self) -> str:
+        return f"Notes{tuple(self)}"
+
     def __reduce__(self) -> tuple[type[Notes], tuple[str, ...]]:
         return Notes, tuple(self)
 

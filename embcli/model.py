@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 
 import numpy as np
 
@@ -137,7 +137,10 @@ class Model:
         self.encoding = encoding  # of texts; None where none is known
         self.watch = watch
 
-    __iter__ = None  # rows are asked for by ID
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise InputError("rows of a model are asked for by ID: model[0:5], or model[:] for all of them")
+
+    __iter__ = __array__ = _refuse
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -244,8 +244,10 @@ def test_rows_are_asked_for_as_of_a_sequence(files: tuple[Path, Path]) -> None:
     assert opened.shape == (40, 6)
     for key in (7, np.int64(7), [1, 2, 1], np.array([3]), slice(30, None, 4), slice(0)):
         assert np.array_equal(opened[key], MATRIX[key])  # type: ignore[index]
-    with pytest.raises(TypeError, match="not iterable"):
-        iter(opened)  # type: ignore[call-overload]
+    for whole in (iter, np.asarray):
+        with pytest.raises(embcli.InputError, match="by ID: model"):
+            whole(opened)  # type: ignore[call-overload]
+    assert repr(embcli.errors.Notes("a note")) == "Notes('a note',)"
     for wrong in (40, -1, [1, 99]):
         with pytest.raises(embcli.InputError, match="has no row"):
             opened[wrong]
