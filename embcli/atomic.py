@@ -85,7 +85,8 @@ def explaining_failure(path: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         place = "standard output" if path is None else repr(str(path))
-        raise OutputError(f"cannot write to {place}: {error.strerror or error}") from None
+        reason = PARTIAL.sub("", str(error).rpartition("] ")[2])  # with the file that failed, if it is another one
+        raise OutputError(f"cannot write to {place}: {reason}") from None
 
 
 def _writable_mode(path: Path) -> int | None:

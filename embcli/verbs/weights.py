@@ -95,18 +95,19 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             rows = f"V = {counted(size, 'row')}" if self.padding else f"V = {counted(size, 'token')}, one row each"
         return f"{self.name.capitalize()} weight matrix: {rows}, D = {counted(dim, 'column')}"
 
-    def lines_below(self, summary: Summary) -> Iterator[Text]:
+    def lines_below(self, summary: Summary | None) -> Iterator[Text]:
         from embcli.page import NumberFormat, words
         from embcli.verbs.parts import origin_in_words, origin_lines
 
         size, dim = self.layer.shape
-        ends = np.array([summary.minimum, summary.maximum], np.float32)
-        write = NumberFormat([ends], self.style.precision).write
         stored = in_bytes(self.origin.sizes.get(self.name, 4 * size * dim))
         origin = origin_in_words(self.origin, self.name)
         yield words(f"{origin}, {counted(size * dim, 'parameter')} ({self.layer.dtype}), {stored}")
-        mean, deviation = f"mean {write(summary.mean)}", f"standard deviation {write(summary.std)}"
-        yield words(f"{mean}, {deviation}, minimum {write(ends[0])}, maximum {write(ends[1])}")
+        if summary is not None:
+            ends = np.array([summary.minimum, summary.maximum], np.float32)
+            write = NumberFormat([ends], self.style.precision).write
+            mean, deviation = f"mean {write(summary.mean)}", f"standard deviation {write(summary.std)}"
+            yield words(f"{mean}, {deviation}, minimum {write(ends[0])}, maximum {write(ends[1])}")
         if self.padding:
             yield words(f"Padding: {self.padding}")
         yield from origin_lines(self.origin)
@@ -125,7 +126,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             labels.append(Label("norm", written(self.order.norms[ids], self.style.precision)))
             labels.append(Label("rank", self.order.ranks[ids]))
             missing = rows.missing("rank", self.order.ranks[self.ids])
-        values, summary = self.rows(ids), self.summary
+        values = self.rows(ids)
         yield title(self.title)
         yield Matrix(
             labels,
@@ -138,7 +139,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             rows_left_out=missing,
         )
         yield ""
-        yield from self.lines_below(summary)
+        needs_pass = self.rows_chosen and self.order is None  # chosen rows of a large file are shown at once
+        yield from self.lines_below(None if needs_pass else self.summary)
 
 
 class Bins(NamedTuple):
