@@ -155,7 +155,7 @@ REFUSED = {  # a part of the error
     "tour --text -": "--text - would read standard input",
     "tour --text \ud800": "--text is not UTF-8: byte 0xed at offset 0",
     "tour --step 0": "--step must be from 1 to 12, not 0",
-    "tokenize hi --format table -o x.unknown/y": "cannot write to 'x.unknown/y': No such file or directory: 'x.unknown'",
+    "tokenize hi --format table -o x.unknown/y": "cannot write to 'x.unknown/y': No such file or directory: 'x",
 }
 
 
