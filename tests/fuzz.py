@@ -35,7 +35,7 @@ from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
-from tests.files.made import written
+from tests.files.made import npy_bytes, written, zipped
 
 SLOWEST = 1.0  # seconds of processor time
 EXTREMES = (0, 1, 2, 7, 8, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
@@ -145,7 +145,7 @@ def seeds() -> list[Seed]:
         Seed("gguf", gguf),
         Seed("gguf header", gguf[:700], lambda part: part + gguf[700:]),
         Seed("npy", plain.getvalue()),
-        Seed("npy header", plain.getvalue()[10:128], lambda part: npy_of(part, token)),
+        Seed("npy header", plain.getvalue()[10:128], lambda part: npy_bytes(part, token.tobytes())),
         Seed("npy in columns", column.getvalue()),
         Seed("npz stored", plain.getvalue(), lambda part: zipped({"wte.npy": part, "b.npy": column.getvalue()})),
         Seed("npz deflated", column.getvalue(), lambda part: zipped({"wte.npy": part}, zipfile.ZIP_DEFLATED)),
@@ -158,20 +158,6 @@ def seeds() -> list[Seed]:
         *(Seed(f"tokenizer {name}", part, read=read_tokenizer) for name, part in tokenizer_files().items()),
         Seed("config", CONFIG, read=read_config, file="model/config.json"),
     ]
-
-
-def npy_of(header: bytes, array: np.ndarray) -> bytes:
-    """Return a .npy file with a header of its own."""
-    return b"\x93NUMPY\1\0" + struct.pack("<H", min(len(header), 65535)) + header + array.tobytes()
-
-
-def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
-    """Return an archive of some members, whose checksums are right."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return file.getvalue()
 
 
 def gguf_bytes(arrays: dict[str, np.ndarray]) -> bytes:

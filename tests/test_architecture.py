@@ -169,13 +169,6 @@ def test_import_embcli_loads_nothing_of_others() -> None:
     assert not {each for each in reached("embcli", imports_of_its_own) if not within(each, ("embcli",))}
 
 
-@pytest.mark.parametrize("package", ["torch", "numpy", "rich", "tiktoken"])
-def test_a_start_loads_only_what_it_needs(package: str) -> None:
-    """For help and completion; a function imports a heavy package."""
-    loaded = reached("embcli.__main__", imports_of_its_own) | reached("embcli.cli.app", imports_of_its_own)
-    assert not {each for each in loaded if within(each, (package,))}
-
-
 # --- who knows of flags, terminals and streams --------------------------------------------------------------------
 
 FLAG = re.compile(

@@ -22,15 +22,10 @@ from embcli.weights import build
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import KeptLayer, SeededSource, file_name
 from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside, forked
+from tests.inside import forked
 from tests.oracles import assert_same_bits, live
 
 SMALL = Seeded(6, 3, 5)
-
-
-@pytest.fixture
-def inside() -> Embcli:
-    return Inside()
 
 
 @pytest.fixture

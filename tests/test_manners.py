@@ -52,7 +52,10 @@ def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(inside: Inside) ->
         "info",
     ],
 )
-def test_json_on_a_terminal_is_coloured_and_the_same_document(command: str) -> None:
+def test_json_on_a_terminal_is_coloured_and_the_same_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "x\x9b2J\u202e"))
     arguments = [*shlex.split(command), "-f", "json"]
     wanted = json.loads(Inside().ok(*arguments).out)
     shown = Inside(terminal=True).ok(*arguments, TERM="xterm-256color").text

@@ -8,19 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from embcli import errors
-from embcli.errors import LayerError, ran_out, refuse_too_large
+from embcli.errors import ran_out
 from tests.inside import Inside
-
-
-def test_matrices_larger_than_the_machine_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "memory_of_machine", lambda: 32 * 10**9)
-    refuse_too_large("a pair of layers", (4 * 10**8, 10), copies=2)
-    with pytest.raises(LayerError) as error:
-        refuse_too_large("a pair of layers", (4 * 10**8 + 1, 10), copies=2)
-    assert str(error.value) == (
-        "a pair of layers of 400,000,001 x 10 takes 32.0 GB, and this machine has 32.0 GB of memory"
-    )
 
 
 @pytest.mark.parametrize(

@@ -331,15 +331,6 @@ def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character() ->
     assert shown("tokenize", "\x1b", "-f", "csv") == (0, wanted)
 
 
-def test_json_on_a_terminal_is_safe_and_still_true(tmp_path: Path) -> None:
-    folder = str(tmp_path / "x\x1b]0;pwn\x07\x9b2J\u202e")
-    status, text = shown("cache", "-f", "json", EMBCLI_CACHE_DIR=folder)
-    plain = re.sub("\x1b\\[[0-9;]*m|\r", "", text)  # without embcli's own colours
-    assert status == 0
-    assert plain.replace("\n", "").isprintable()
-    assert json.loads(plain)["run"]["folder"] == folder
-
-
 @pytest.mark.parametrize(
     ("script", "status", "out", "error"),
     [

@@ -16,13 +16,8 @@ from embcli.errors import EmbcliError
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, shown
 
-ODD = "x\x1b]0;pwn\x07\x9b2J\u202e"
+ODD = "x\x1b]0;pwn\x07\x9b2J\u202e\n[bold]"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
-
-
-@pytest.fixture
-def inside() -> Inside:
-    return Inside()
 
 
 # --- the exit status ----------------------------------------------------------------------------------------------
@@ -133,9 +128,10 @@ def test_the_cache_folder_is_shown_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, terminal: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Inside().ok("weights", "--vocab", "6", "--dim", "3", EMBCLI_CACHE_DIR=ODD)
     ran = Inside(terminal)(*command.split(), EMBCLI_CACHE_DIR=ODD)
     assert (ran.status, ran.err) == (0, "")
-    assert "\\u001b]0;pwn\\u0007\\u009b2J\\u202e" in ran.text
+    assert "\\u001b]0;pwn\\u0007\\u009b2J\\u202e\\n[bold]" in ran.text
     shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.text) if terminal else ran.text  # without embcli's own colours
     assert not RAW.search(shown)
 

@@ -88,13 +88,6 @@ def test_layers_of_about_one_block_and_larger_than_every_buffer_are_those_of_tor
         assert_same_bits(np.concatenate([block.copy() for block in layer.blocks()]), live(seeded)[name])
 
 
-def test_few_rows_of_a_huge_layer_are_those_of_torch_and_so_is_the_position_layer_behind_it() -> None:
-    seeded = Seeded(200_019, 65, 33, 2**63 + 2**31)
-    ids = np.array([200_018, 0, 123_456, 199_999, 123_456, 123_457])
-    assert_same_bits(DrawnLayer(seeded, "token").rows(ids), live(seeded)["token"][ids])
-    assert_same_bits(DrawnLayer(seeded, "position").rows(np.arange(33)), live(seeded)["position"])
-
-
 @pytest.mark.parametrize("method", ["normal_", "random_"])
 def test_a_draw_that_fails_leaves_the_generator_in_step(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:

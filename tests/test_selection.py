@@ -51,8 +51,3 @@ def test_what_chooses_nothing_is_refused(spec: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         select(spec, 6, "row")
     assert str(error.value) == message
-
-
-def test_the_thing_chosen_is_named() -> None:
-    with pytest.raises(InputError, match=r"^column 1234 is out of range: there are 1,024, from 0 to 1023$"):
-        select("1234", 1024, "column")

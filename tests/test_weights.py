@@ -23,7 +23,7 @@ from embcli.verbs.weights import weights
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
-from tests.oracles import assert_same_bits, live, stub
+from tests.oracles import assert_same_bits, live
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.sampled_from(["token", "position"]))
@@ -63,13 +63,6 @@ def test_a_whole_matrix_is_shown_in_short(inside: Embcli) -> None:
     assert printed.startswith("Token weight matrix: V = 50,257 tokens, one row each, D = 256 columns\n")
     assert "rows 5 to 50251 (50,247 of 50,257)" in printed
     assert "seed 123, 12,865,792 parameters (float32), 51.5 MB" in printed
-
-
-def test_a_token_row_has_the_token_of_its_encoding(inside: Embcli) -> None:
-    gpt2 = encodings.get("gpt2").tiktoken
-    document = json.loads(inside.ok("weights", "--dim", "2", "--rows", "0,345,50256", "-f", "json").out)
-    assert [row["token"] for row in document["rows"]] == [gpt2.decode([each]) for each in (0, 345, 50256)]
-    assert document["run"]["encoding"] == "gpt2"
 
 
 @pytest.mark.parametrize("length", ["1024", "50257"])
@@ -125,11 +118,3 @@ def test_a_page_in_the_order_of_norms_shows_both_ends(inside: Embcli) -> None:
     plain = inside.ok("weights", "--vocab", "1000", "--dim", "4").text
     (summary,) = (line for line in plain.splitlines() if line.startswith("mean "))
     assert summary in printed
-
-
-def test_a_source_is_asked_for_any_row() -> None:
-    source = stub(np.eye(3), np.eye(3))
-    found = weights(source, "token", "2,0")
-    assert source.asked == {"token": None}
-    assert found.rows(found.ids).tolist() == np.eye(3)[[2, 0]].tolist()
-    assert found.summary.maximum == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,21 @@ def large(path: Path) -> None:
             file.seek(data + row * dim * 2)
             file.write(np.array([value], ml_dtypes.bfloat16).tobytes())
         file.truncate(data + offset)
+
+
+def npy_bytes(header: bytes, data: bytes = b"", version: bytes = b"\1\0") -> bytes:
+    """Return a .npy file with a header of its own."""
+    size = 2 if version[0] == 1 else 4
+    return b"\x93NUMPY" + version + min(len(header), 256**size - 1).to_bytes(size, "little") + header + data
+
+
+def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Return an archive of some members, whose checksums are right."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return file.getvalue()
 
 
 def assert_rows(layer: Layer, wanted: np.ndarray) -> None:

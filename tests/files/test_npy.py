@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from embcli.errors import LayerError
-from tests.files.made import assert_rows, layer, matrix, refusal
+from tests.files.made import assert_rows, layer, matrix, npy_bytes, refusal, zipped
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,6 @@ def test_what_is_no_matrix_of_numbers_is_refused(tmp_path: Path, array: np.ndarr
     assert reason in refusal(tmp_path / "a.npy")
     np.savez_compressed(tmp_path / "a.npz", a=array, allow_pickle=True)
     assert reason in refusal(tmp_path / "a.npz", "a")
-
-
-def npy_bytes(header: bytes, data: bytes = b"", version: bytes = b"\1\0") -> bytes:
-    return b"\x93NUMPY" + version + len(header).to_bytes(2 if version[0] == 1 else 4, "little") + header + data
 
 
 @pytest.mark.parametrize(
@@ -84,13 +80,6 @@ def test_a_header_of_python_2_is_read_without_a_warning(tmp_path: Path) -> None:
 # --- archives -----------------------------------------------------------------------------------------------------
 
 
-def archive(path: Path, members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> Path:
-    with zipfile.ZipFile(path, "w", compression) as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-    return path
-
-
 def saved(array: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
@@ -114,7 +103,7 @@ def test_archives_are_refused_where_they_are_damaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compressions_are_read_as_numpy_reads_them(tmp_path: Path, compression: int) -> None:
-    archive(tmp_path / "m.npz", {"a.npy": saved(matrix())}, compression)
+    (tmp_path / "m.npz").write_bytes(zipped({"a.npy": saved(matrix())}, compression))
     assert_rows(layer(tmp_path / "m.npz", "a"), np.load(tmp_path / "m.npz")["a"])
 
 
@@ -129,15 +118,14 @@ def test_an_array_that_is_there_twice_is_refused(tmp_path: Path) -> None:
 def test_a_member_that_claims_less_than_it_has_is_refused(tmp_path: Path) -> None:
     short = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (9, 99)}\n", bytes(24))
     for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        path = archive(tmp_path / "m.npz", {"a.npy": short, "b": bytes(10_000)}, compression)
-        assert "'a' ends at byte" in refusal(path)
+        (tmp_path / "m.npz").write_bytes(zipped({"a.npy": short, "b": bytes(10_000)}, compression))
+        assert "'a' ends at byte" in refusal(tmp_path / "m.npz")
 
 
 def test_a_member_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) -> None:
     data = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (90, 99)}\n", bytes(20_000))
-    path = archive(tmp_path / "m.npz", {"a.npy": data})
-    size = len(data).to_bytes(4, "little")
-    path.write_bytes(path.read_bytes().replace(2 * size, 2 * (90_000).to_bytes(4, "little")))
+    path, size = tmp_path / "m.npz", len(data).to_bytes(4, "little")
+    path.write_bytes(zipped({"a.npy": data}).replace(2 * size, 2 * (90_000).to_bytes(4, "little")))
     ours, of_zipfile = r"'a' ends at byte 35,\d+ of 20,\d+$", "'a.npy' is damaged \\(Overlapped entries"  # Python 3.13
     assert re.search(f"{ours}|{of_zipfile}", refusal(path))
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from embcli.files import open_tensors
-from tests.files.made import assert_rows, layer, matrix, refusal
+from tests.files.made import assert_rows, layer, matrix, refusal, zipped
 
 
 def test_a_vector_is_read_whole_with_its_stride(tmp_path: Path) -> None:
@@ -118,9 +118,7 @@ def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(tmp_path: Pa
 
 def with_pickle(path: Path, pickle: bytes) -> Path:
     """Make an archive like torch's, with a pickle of one's own."""
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("m/data.pkl", pickle)
-        archive.writestr("m/version", b"3\n")
+    path.write_bytes(zipped({"m/data.pkl": pickle, "m/version": b"3\n"}))
     return path
 
 
