@@ -251,8 +251,9 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         (length, dim), size = self.linear.shape, len(self.weight)
         beside = rows_beside(size)
         lines = screen - 14 - len(beside)  # without the other parts, and the lines around the rows
+        most = lines // (1 if len(beside) == size else 2)  # a token has a line of its sum, and one of a row not beside
         cells = width - 26 - 2 * NumberFormat([self.weight], self.style.precision).width
-        tokens = Excerpt.ends(int(max(min(_MOST, cells // 3, lines // 2), 1)), length)
+        tokens = Excerpt.ends(int(max(min(_MOST, cells // 3, most), 1)), length)
         places, ids = tokens.places.tolist(), self.tokens.ids[tokens.places]
         rows = picked_rows(ids, beside)
         one, zero, dots, below = words("1", "strong"), words("0", "dim"), words("…", "dim"), [words("")] * len(ids)
