@@ -69,10 +69,12 @@ SIZES = ((80, 24), (120, 40), (200, 60), (40, 12), (61, 17))
 
 
 async def test_the_first_screen_has_tokens_in_all_rows() -> None:
-    async with walk(model=embcli.seeded(dim=9), size=(80, 12)) as (app, _):
+    async with walk(model=embcli.seeded(dim=9), size=(80, 12)) as (app, pilot):
         head, *rows = (line for line in lines(app) if "│" in line)
         assert [row.split()[:2] for row in rows[:3]] == [["0", "!"], ["1", '"'], ["2", "#"]]
         assert {row.index("│") for row in rows} == {head.index("│")}
+        await press(pilot, "enter")
+        assert lines(app)[0].startswith(" Row 0  !   norm ")
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -161,6 +163,33 @@ async def test_keys_lead_through_rows_and_back() -> None:
         await pilot.press("q", "home", "G", "k", "colon", *"300", "enter")
         assert "row 298 of 300" in lines(app)[0], "q has closed the keys, and 300 is out of range"
         await pilot.press("q")
+
+
+async def test_columns_clicks_and_names_lead_to_rows() -> None:
+    model = embcli.seeded(vocab=1169, dim=300)  # "the" is the first token of GPT-2 without a row, " the" is 262
+    matrix = model[0:1169]
+    async with walk(model=model, text="the") as (app, pilot):
+        await press(pilot, "enter")
+        await press(pilot, "escape", "colon", *"the", "enter")
+        assert app.screen.matrix.row == 262
+        first = lines(app)[1].split("│")[1].split()
+        for key, place, column in ("shift+right", 0, int(first[-1]) + 1), ("dollar_sign", -1, 299), ("0", 0, 0):
+            await press(pilot, key)
+            assert int(lines(app)[1].split("│")[1].split()[place]) == column
+            assert held(app, matrix)
+        top = round(app.screen.matrix.scroll_y)
+        for expected in (f"row {top + 4} of 1,169", f"Row {top + 4} "):
+            await pilot.click("Matrix", offset=(5, 5))
+            await settle(pilot)
+            assert expected in lines(app)[0]
+        await press(pilot, "colon", "comma", *"299", "enter")
+        assert app.screen.values.shown.stop == 300
+        assert held(app, matrix)
+        await press(pilot, "y", "colon", *"qzx", "enter")
+        assert app.clipboard == "\n".join(app.screen.commands())
+        said = [each.message for each in app._notifications]
+        assert said[0] == "ID 1169 has no row: there are 1,169, from ID 0 on"
+        assert "'qzx' is not a row" in said[-1]
 
 
 async def test_keys_that_are_typed_ahead_reach_the_screens_that_those_before_open() -> None:

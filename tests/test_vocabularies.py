@@ -334,9 +334,11 @@ def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name
     assert [[name.name for name in each.named] for each in known] == [["<unk>"], ["<unk>"]]
 
 
-@pytest.mark.parametrize("joins", [False, True])
-def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, joins: bool) -> None:
-    listed = "<pad> 0 </s> 0 <unk> 0 ▁ -2 ▁a -1.5 a -2.7 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -3.3 ▁b -4.5 f -6"
+@pytest.mark.parametrize(("joins", "space"), [(False, "▁ -2"), (True, "▁ -2"), (True, "")])
+def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, joins: bool, space: str) -> None:
+    listed = (
+        f"<pad> 0 </s> 0 <unk> 0 {space} ▁a -1.5 a -2.7 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -3.3 ▁b -4.5 f -6"
+    )
     listed += " fi -7 é -9"
     scored = [(word, float(score)) for word, score in zip(listed.split()[::2], listed.split()[1::2], strict=True)]
     words, scores = [word for word, _ in scored], [score for _, score in scored]

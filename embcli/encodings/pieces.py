@@ -283,7 +283,7 @@ class WordPieces(Pieces):
             return " "
         if kind in ("Cc", "Cf", "Co", "Cs") or character in "\0\ufffd" or (self._strips_accents and kind[0] == "M"):
             return ""
-        is_word = kind[0] == "P" or (character < "\x7f" and kind[0] == "S") or _IDEOGRAPH.match(character)
+        is_word = kind[0] == "P" or (character.isascii() and kind[0] == "S") or _IDEOGRAPH.match(character)
         lower = character.lower()[0] if self._lowers else character
         return f" {lower} " if is_word else lower
 
