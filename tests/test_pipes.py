@@ -367,10 +367,11 @@ def peak(*arguments: str, stdin: bytes = b"") -> int:
     return int(subprocess.run(command, input=stdin, capture_output=True, check=True, timeout=TIMEOUT).stdout)
 
 
-def test_a_long_text_through_a_pipe_takes_a_few_times_its_size() -> None:
-    text = LONG.encode() * 500
+def test_a_long_text_or_list_of_ids_through_a_pipe_takes_a_few_times_its_size() -> None:
+    text, ids = LONG.encode() * 500, b"262 " * 2_500_000
     assert len(text) > 9e6
     assert peak("tokenize", "-f", "ids", stdin=text) < 80e6 + 5 * len(text)
+    assert peak("decode", stdin=ids) < 80e6 + 12 * len(ids)
 
 
 @pytest.mark.parametrize("form", ["npy", "ndjson"])

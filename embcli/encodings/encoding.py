@@ -65,7 +65,10 @@ class Encoding(ABC):
         """Return the first and the end character of each token of a text, (T, 2); None if their bytes are the text."""
 
     def decode(self, ids: np.ndarray) -> bytes:
-        return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+        joined = bytearray()  # bytes.join takes 80 bytes for each token
+        for token_id in ids.data:
+            joined += self.token_bytes(token_id) or b""
+        return bytes(joined)
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         """Yield how each piece of a text becomes tokens; raises InputError if the encoding cannot tell."""
@@ -124,12 +127,12 @@ class VocabularyEncoding(Encoding):
         """Return the bytes of known IDs, (T,), together, without the spaces that texts get before them."""
         if not self.adds_space:
             return super().decode(ids)
-        names, begins, pieces = {each.token_id for each in self.named}, True, []
-        for token_id in ids.tolist():
+        names, begins, joined = {each.token_id for each in self.named}, True, bytearray()
+        for token_id in ids.data:
             token = self.token_bytes(token_id) or b""
-            pieces.append(token.removeprefix(b" ") if begins else token)
+            joined += token.removeprefix(b" ") if begins else token
             begins = token_id in names
-        return b"".join(pieces)
+        return bytes(joined)
 
     def _fragments(self, text: str, special: bool) -> list[Fragment]:
         """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
