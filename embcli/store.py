@@ -65,12 +65,10 @@ class Store:
             os.utime(path)
         except (OSError, ValueError, EOFError):
             return None
-        is_whole = isinstance(matrix, np.memmap) and status.st_size == matrix.offset + matrix.nbytes
-        return (
-            matrix
-            if is_whole and (matrix.shape, matrix.dtype, matrix.flags.c_contiguous) == (shape, "<f4", True)
-            else None
-        )
+        if isinstance(matrix, np.memmap) and status.st_size == matrix.offset + matrix.nbytes:
+            is_known = (matrix.shape, matrix.dtype, matrix.flags.c_contiguous) == (shape, "<f4", True)
+            return matrix if is_known else None
+        return None
 
     def write(self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray]) -> None:
         """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit."""

@@ -139,8 +139,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             rows_left_out=missing,
         )
         yield ""
-        needs_pass = self.rows_chosen and self.order is None  # chosen rows of a large file are shown at once
-        yield from self.lines_below(None if needs_pass else self.summary)
+        yield from self.lines_below(None if self.rows_chosen and not self.order else self.summary)  # without a pass
 
 
 class Bins(NamedTuple):
