@@ -351,7 +351,7 @@ def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> No
     assert "--tensor goes with --from" in inside.refused("audit", "--tensor", "x")
     error = inside.refused("audit", "--from", str(tmp_path / "none"))
     assert "not found as a file" in error
-    assert "are too many for a terminal" in Inside(terminal=True)("audit", "-f", "json").err
+    assert "are too many for a terminal" in Inside(terminal=True)("audit", "--dim", "4", "-f", "json").err
     matrix = embcli.seeded(vocab=6, dim=3)
     with pytest.raises(InputError, match="fail_on names no fault; choose from non-finite, zero"):
         matrix.audit(fail_on=[])
@@ -362,7 +362,7 @@ def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> No
 BYTES = {*"".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)])).encode()}
 
 
-@pytest.mark.parametrize("name", ["gpt2", "p50k_base", "cl100k_base", "o200k_base", "o200k_harmony"])
+@pytest.mark.parametrize("name", ["gpt2", "p50k_base", "cl100k_base", "o200k_harmony"])
 def test_unused_tokens_are_gaps_impossible_bytes_and_reserved_names(name: str) -> None:
     known = encodings.get(name)
     wanted: dict[int, str] = {}

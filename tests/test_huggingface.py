@@ -92,6 +92,7 @@ def word_pieces() -> Tokenizer:
     return made
 
 
+@cache
 def gpt2() -> Tokenizer:
     """Return GPT-2's vocabulary as a tokenizer.json has it: two parts that join into each token, lowest rank first."""
     ours = packaged.TiktokenEncoding("gpt2")

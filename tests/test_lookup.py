@@ -204,7 +204,7 @@ def test_the_whole_page_of_one_token_at_two_positions(kind: str, page: str) -> N
 
 
 def test_a_trace_that_is_too_wide_continues_in_further_tables() -> None:
-    result = embcli.seeded(V, 300).lookup(IDS, trace=3, columns="0:9,250:300")
+    result = embcli.seeded(4000, 300).lookup(IDS, trace=3, columns="0:9,250:300")
     narrow, wide = (str(result.styled(width=width)).partition("Trace")[2] for width in (40, 200))
     assert sorted(re.findall(r"-?\d+\.\d{4}", narrow)) == sorted(re.findall(r"-?\d+\.\d{4}", wide))
     assert max(map(len, narrow.splitlines())) <= 40

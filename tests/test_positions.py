@@ -174,8 +174,8 @@ def test_a_page_shows_the_numbers_of_its_corners(kind: Any, similarity: bool, le
     assert (first_row[2], last_row[-1]) == (written(values[0][0]), written(values[1][corner]))
     short = f" 0 to 15 of 1,024: {'T' if similarity else ''}" if length is None and kind != "relative" else ": "
     assert f"{kind} positions{short}" in lines[0].lower().replace("t =", "T =")
-    whole = everything(result)["similarity" if similarity else "position"]
-    assert len(whole) == (16 if length is None and kind == "relative" else 1024)
+    whole = result.records().matrices["similarity" if similarity else "position"]
+    assert whole.shape[0] == (16 if length is None and kind == "relative" else 1024)
 
 
 LEARNED = "A separate layer: row p is added to the token row; training adjusts it."
