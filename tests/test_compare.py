@@ -400,7 +400,7 @@ def test_a_drawing_in_a_picture_stands_alone_and_costs_are_there_if_they_are_nam
 
 
 def test_only_a_screen_leaves_out_parts() -> None:
-    result = seeded([*range(60)], 60, draw=True, gradient=True)
+    result = seeded([*range(20)], 20, draw=True, gradient=True)
     assert not any(b"Not shown" in result.page(format) for format in ("table", "markdown", "svg", "html"))
     for more in ((), ("--color", "always")):
         assert shown_steps(re.sub("\x1b.*?m", "", run.ok("compare", *more).text)) == [*STEPS]
