@@ -169,13 +169,10 @@ def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str,
 @pytest.mark.parametrize(
     "command",
     [
-        *(
-            "diff m.npy m.npy -f json -o m.npy",
-            "diff m.npy n.npy -f json -o ./n.npy",
-            "weights --from m.npy -o link.npy",
-        ),
-        *("tokenize --file m.npy -f npy -o m.npy", "weights --from . -o tokenizer.json"),
-        *("weights m.npy -o m.npy", "neighbors --vector m.npy -f json -o m.npy", "batch --file m.npy -o m.npy"),
+        *("diff m.npy m.npy -f json -o m.npy", "diff m.npy n.npy -f json -o ./n.npy"),
+        *("weights --from m.npy -o link.npy", "weights --from . -o tokenizer.json", "weights m.npy -o m.npy"),
+        *("tokenize --file m.npy -f npy -o m.npy", "batch --file m.npy -o m.npy"),
+        "neighbors --vector m.npy -f json -o m.npy",
         "tokenize x --encoding gpt2,tokenizer.json -f json -o tokenizer.json",
     ],
 )

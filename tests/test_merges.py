@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import embcli
 from embcli import encodings
@@ -87,8 +88,6 @@ def test_the_steps_of_a_tokenizer_json_lead_to_its_tokens(name: str, saved: Call
 
 
 def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     made = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.save(str(tmp_path / "tokenizer.json"))
@@ -100,8 +99,6 @@ def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> No
 
 
 def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     ids = {"a": 0, "b": 1, "b</w>": 2, "ab": 3, "ab</w>": 4}
     made = Tokenizer(models.BPE(ids, [("a", "b</w>"), ("a", "b")], end_of_word_suffix="</w>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()

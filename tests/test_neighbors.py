@@ -19,6 +19,7 @@ from embcli import encodings
 from embcli.files.safetensors import header
 from embcli.names import Metric
 from embcli.verbs.neighbors import Query, neighbors, queries_of_vectors
+from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
 from tests.oracles import Stub, StubSource, live
 from tests.test_search import first, reference
@@ -84,8 +85,6 @@ def test_each_line_is_a_query(inside: Embcli, model: str, matrix: np.ndarray) ->
 
 
 def test_rows_of_a_seeded_layer_and_the_tokens_they_stand_for(inside: Embcli) -> None:
-    from embcli.weights.seeded import Seeded
-
     weight, gpt2 = live(Seeded(50257, 4, 1024, 123))["token"], encodings.get("gpt2")
     token = gpt2.encode(" Paris").tolist()
     scores = reference(weight, weight[token[0]].astype(float), "cosine")
@@ -115,8 +114,6 @@ def test_what_lookup_writes_is_what_vector_reads(inside: Embcli, tmp_path: Path)
     for show in ("input", "token"):
         piped = inside.ok(*lookup, *(["--show", show] if show == "token" else [])).text
         found = answers(inside, "--vector", "-", "--dim", "6", "--metric", "l2", stdin=piped)
-        from embcli.weights.seeded import Seeded
-
         layers = live(Seeded(50257, 6, 1024, 123))
         for number, (token, position) in enumerate(((6109, 0), (3626, 1))):
             query = layers["token"][token] + (layers["position"][position] if show == "input" else np.float32(0))
