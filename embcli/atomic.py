@@ -85,8 +85,8 @@ def explaining_failure(path: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         place = "standard output" if path is None else repr(str(path))
-        reason = PARTIAL.sub("", str(error).partition("] ")[2] or str(error))  # with the file that failed, if it is another one
-        raise OutputError(f"cannot write to {place}: {reason}") from None
+        said = str(error).partition("] ")[2] or str(error)  # with the file that failed, if it is another one
+        raise OutputError(f"cannot write to {place}: {PARTIAL.sub('', said)}") from None
 
 
 def _writable_mode(path: Path) -> int | None:
