@@ -125,8 +125,8 @@ def _row(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray)
                 assert np.isclose(every[int(row_id)], every[order[place]], rtol=1e-9, atol=1e-12), (metric, place)
                 count += 1
             region = table.region
-            first = shown_lines[region.y + 1][region.x : region.right].split()
-            assert str(table.get_row_at(round(table.scroll_y))[-1]) in first, first
+            first = shown_lines[region.y + 1][region.x : region.right].rstrip(" ▁▂▃▄▅▆▇█").split()
+            assert first[-2:] == [*map(str, table.get_row_at(round(table.scroll_y))[-2:])], "an ID is whole"
     return count
 
 

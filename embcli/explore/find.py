@@ -80,7 +80,8 @@ class FindScreen(View):
         return tokens + ([self.source.spell("weights", "--rows", rows, "--columns", "0:1")] if rows else [])
 
     def on_mount(self) -> None:
-        self.query_one(DataTable).add_columns("found", Text("ID", justify="right"), "token")
+        for name, width in ("found", 9), (Text("ID", justify="right"), len(str(self.source.size))), ("token", _TOKEN):
+            self.query_one(DataTable).add_column(name, width=width)
         self.show_found()
         if self.app.words is None:
             self.run_passes("", [(self._read, self._take)])

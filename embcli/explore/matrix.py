@@ -11,6 +11,7 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.cache import LRUCache
 from textual.geometry import Size
 from textual.strip import Strip
 
@@ -52,6 +53,7 @@ class Matrix(Lines, inherit_bindings=False):
         self._cell = 0  # cells of a number: they do not shrink while one scrolls
         self._id_width, self._token_width = max(len(str(source.size - 1)), 2), 0  # cells
         self._seen: tuple[Any, ...] = ()
+        self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
         self.ids, self.values = np.empty(0, np.int64), np.empty((0, source.dim), np.float32)  # on the screen
         self.count, self.style_of_numbers = 1, NumberFormat([], 4)  # how many columns fit, and how they are written
         self.error = ""  # why no row can be read
@@ -132,14 +134,19 @@ class Matrix(Lines, inherit_bindings=False):
         if y > len(self.ids):
             return self.line()
         row, has_cursor = int(self.ids[y - 1]), round(self.scroll_y) + y - 1 == self.cursor
-        norm = written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
-        token = self.source.token(row, _MOST_OF_TOKEN)
-        label = self._labels("•" if row == self.source.marked else " ", str(row), token, norm)
-        if self.limit is None:
-            values = self.numbers(self.values[y - 1, shown.start : shown.stop], self.style_of_numbers, self._cell)
-        else:
-            values = [Segment(" "), *self.heat(self.values[y - 1], self.limit, self.room)]
-        return self.line(Segment(label, CURSOR if has_cursor else None), Segment(" │", DIM), *values)
+        look = self.app.theme, self._cell, self.style_of_numbers.write(0.0), *self._seen[1:]
+        key = row, has_cursor, row == self.source.marked, self.by_norm, *look
+        if (strip := self._strips.get(key)) is None:
+            norm = written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
+            token = self.source.token(row, _MOST_OF_TOKEN)
+            label = self._labels("•" if row == self.source.marked else " ", str(row), token, norm)
+            if self.limit is None:
+                values = self.numbers(self.values[y - 1, shown.start : shown.stop], self.style_of_numbers, self._cell)
+            else:
+                values = [Segment(" "), *self.heat(self.values[y - 1], self.limit, self.room)]
+            lead = [Segment(label, CURSOR if has_cursor else None), Segment(" │", DIM)]
+            strip = self._strips[key] = self.line(*lead, *values)
+        return strip
 
     @property
     def room(self) -> int:

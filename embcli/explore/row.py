@@ -125,12 +125,16 @@ class RowScreen(View):
                 table.add_row(line)
             return
         ids, scores = self.nearest[metric] = found
-        write, names = NumberFormat([scores], 4).write, ["nearest"] if self.source.encoding is not None else []
-        table.add_columns(*names, "ID", Text(_METRICS[metric], justify="right"))
-        room = _TOKEN - max(len(str(ids.max(initial=0))) - 6, 0)
-        for row, token, score in zip(ids.tolist(), self.source.tokens(ids), scores.tolist(), strict=True):
-            cells = [Text(str(row), justify="right"), Text(write(score), justify="right")]
-            table.add_row(*([Text(fitted(token, room))] if names else []), *cells)
+        style, digits = NumberFormat([scores], 4), max(len(str(ids.max(initial=0))), 2)
+        room = _TOKEN - max(digits - 6, 0) if self.source.encoding is not None else 0
+        if room:
+            table.add_column("nearest", width=room)
+        table.add_column("ID", width=digits)  # a width of textual's own comes late: it cuts the numbers of a first draw
+        score = max(style.width, len(_METRICS[metric]))
+        table.add_column(Text(_METRICS[metric], justify="right"), width=score)
+        for row, token, value in zip(ids.tolist(), self.source.tokens(ids), scores.tolist(), strict=True):
+            cells = [Text(str(row), justify="right"), Text(style.write(value), justify="right")]
+            table.add_row(*([Text(fitted(token, room))] if room else []), *cells)
 
     async def action_open(self) -> None:
         metric: Metric = "l2" if self.focused is not None and self.focused.id == "l2" else "cosine"
@@ -172,9 +176,10 @@ class PairScreen(View):
         room, at, rows = self.size.width - 1, table.cursor_row, []
         table.clear(columns=True)
         for name, cells in columns.items():
-            room -= max(len(name), *map(len, cells)) + 2
+            width = max(len(name), *map(len, cells))
+            room -= width + 2
             if room >= 0:
-                table.add_column(Text(name, justify="right"))
+                table.add_column(Text(name, justify="right"), width=width)
                 rows.append(cells)
         for row in zip(*rows, strict=True):
             table.add_row(*row)

@@ -113,10 +113,13 @@ class Lines(ScrollView, can_focus=True):
             self.screen.tell()
 
     def line(self, *segments: Segment) -> Strip:
-        return Strip(segments).adjust_cell_length(self.size.width).apply_style(self.rich_style)
+        base = self.rich_style
+        styled = (s if s.style and s.style.bgcolor else Segment(s.text, base + s.style) for s in segments)
+        return Strip(styled).adjust_cell_length(self.size.width, base)
 
     def numbers(self, values: np.ndarray, style: NumberFormat, cell: int) -> list[Segment]:
-        return [Segment(f"  {style.write(each):>{cell}}", sign_style(each)) for each in values.tolist()]
+        runs = groupby(values.tolist(), sign_style)
+        return [Segment("".join(f"  {style.write(each):>{cell}}" for each in same), look) for look, same in runs]
 
     def heat(self, values: np.ndarray, limit: float, width: int) -> list[Segment]:
         """Return a row, (D,), as colours from -limit to limit or as marks; columns that share a cell, as their mean."""
