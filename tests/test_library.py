@@ -254,6 +254,10 @@ def test_rows_are_asked_for_as_of_a_sequence(files: tuple[Path, Path]) -> None:
     for wrong in (1.5, [[1]], ["a", 1], None):
         with pytest.raises(embcli.InputError):
             opened[wrong]  # type: ignore[index]
+    with pytest.raises(embcli.InputError, match="encoding is required"):
+        opened.decode([1])
+    with pytest.raises(embcli.InputError, match="batches are of seeded layers"):
+        embcli.open(files[0], encoding="gpt2").batch(TEXT)
 
 
 def test_a_text_gives_its_rows_and_never_their_mean(model: Model) -> None:

@@ -30,6 +30,7 @@ def test_jsonl_is_ndjson_as_option_variable_and_suffix(inside: Inside, tmp_path:
     wanted = inside.ok(*verb.split(), "-f", "ndjson").out
     assert inside.ok(*verb.split(), "-f", "jsonl").out == wanted
     assert inside.ok(*verb.split(), EMBCLI_FORMAT="jsonl").out == wanted
+    assert "EMBCLI_FORMAT 'x' is not a format; choose" in inside.refused(*verb.split(), EMBCLI_FORMAT="x")
     assert inside.ok(*verb.split(), "-f", "md").out == inside.ok(*verb.split(), "-f", "markdown").out
     inside.ok(*verb.split(), "-o", str(tmp_path / "a.jsonl"))
     assert (tmp_path / "a.jsonl").read_bytes() == wanted

@@ -238,6 +238,10 @@ def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(tmp_path: Path)
         assert str(opened.merges(text, draw=True)).splitlines()[1:-2] == lines
 
 
+def test_a_long_page_leaves_out_rows_in_the_middle() -> None:
+    assert "\nLeft out: rows 100 to 149 (50 of 250).\n" in run.ok("tokenize", " a" * 250, "--merges").text
+
+
 def test_rows() -> None:
     rows = json.loads(run.ok("tokenize", "is a", "--merges", "-f", "json").text)["steps"]
     assert rows == [

@@ -121,7 +121,7 @@ def test_what_lookup_writes_is_what_vector_reads(inside: Embcli, tmp_path: Path)
             assert ids(found, number) == first(scores, "l2", 10)
             assert (found[10 * number]["score"] == 0) == (show == "token")
     array = json.dumps(json.loads(piped.splitlines()[0])["vectors"]["token"])
-    assert ids(answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"{array}\n")) == [6109]
+    assert ids(answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"\n{array}\n \n")) == [6109]
     for vector in (np.array(json.loads(array)), np.array([json.loads(array)], np.float16)):
         np.save(tmp_path / "v.npy", vector)
         assert ids(answers(inside, "--vector", str(tmp_path / "v.npy"), "--dim", "6", "-k", "1")) == [6109]
@@ -135,6 +135,8 @@ def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
     assert "\nNot ranked: 2 rows with NaN or infinity: 21, 22\n" in page
     assert "\nNot ranked: 1 row of zeros, without a direction: 20\n" in page
     assert "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
+    many = inside.ok("neighbors", "--ids", "7", "--from", model, "-k", "300").text
+    assert "\nLeft out: ranks 101 to 196 (96 of 296).\n" in many
     one = inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "9", "-k", "1").text
     assert "\nSearched 1 row of 300.\n" in one
     run = json.loads(inside.ok("neighbors", "--ids", "7", "--from", model, "-f", "json").out)["run"]

@@ -59,6 +59,7 @@ def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(insid
 
 def test_the_words_of_the_rows_are_shown(inside: Embcli, glove: Path) -> None:
     assert tokens(inside, "weights", "--from", str(glove)) == WORDS
+    assert "this model has no learned positions" in inside.refused("positions", "--from", str(glove))
     page = inside.ok("weights", "--from", str(glove), "--rows", "5:7").text
     assert " 5  two␣words  │" in page
     assert " 6  \\x1b[2J    │" in page

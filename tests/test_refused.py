@@ -254,6 +254,7 @@ def test_empty_input_is_an_empty_result_with_a_note(inside: Embcli) -> None:
         assert (ran.status, ran.err) == (0, "embcli: the input is empty: there are no tokens\n")
         assert json.loads(ran.out)["tokens"] == []
     assert inside.ok("decode", stdin="").out == b""
+    assert "line 2: 'x' at position 0 is not" in inside.refused("lookup", "--ids", "-", "--lines", stdin="1\nx\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="its file names are bytes")

@@ -103,7 +103,7 @@ def test_archives_are_refused_where_they_are_damaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compressions_are_read_as_numpy_reads_them(tmp_path: Path, compression: int) -> None:
-    (tmp_path / "m.npz").write_bytes(zipped({"a.npy": saved(matrix())}, compression))
+    (tmp_path / "m.npz").write_bytes(zipped({"a.npy": saved(matrix()), "read.me": b"a"}, compression))
     assert_rows(layer(tmp_path / "m.npz", "a"), np.load(tmp_path / "m.npz")["a"])
 
 
