@@ -47,6 +47,7 @@ async def walk(
     """Begin the full screen of a file, of a model, or of a small seeded one, without a terminal."""
     given, named = {} if path else SMALL, str(path) if path else None
     app = Explorer(Source(model or opened(named, **given), speller(named, given)), **begun)
+    app.NOTIFICATION_TIMEOUT = 600  # seconds: on a busy machine a walk takes longer than a note stays
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         yield app, pilot
