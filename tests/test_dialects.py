@@ -216,6 +216,7 @@ def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path: Path,
         assert {text[place] for place in {*range(len(text))} - within} <= ({" "} if joins else {*""}), text
     assert encoding.encode("a<tool>b", True).tolist() == [PIECES.index(each) for each in ("▁a", "<tool>", "b")]
     assert encoding.decode(encoding.encode("ab a")) == b"ab a"
+    assert encoding.token_bytes(len(PIECES)) is encoding.token_bytes(-1) is None
 
 
 @pytest.mark.parametrize(
@@ -304,7 +305,7 @@ def test_ways_that_are_nearly_as_good_are_decided_by_sums_in_float32(tmp_path: P
         ("vocab.json", '{"a": 1}', "nor config.json|or config.json"),
         ("vocab.txt", "\udcff", "it is not a vocab.txt"),
         ("tokenizer.model", "x", "it is not a SentencePiece model"),
-        ("tokenizer.model", "", "it is not a SentencePiece model"),
+        *(("tokenizer.model", each, "it is not a SentencePiece model") for each in ("", "\x0a\x7fa", "\x0b\x01a")),
         ("tokenizer.model", "\x0a\x03\x0a\x01a", "it has no unknown token"),
         ("tokenizer.model", "\x0a\x03\x0a\x01a\x12\x02\x18\x04", "a kind of SentencePiece model"),
     ],

@@ -42,7 +42,10 @@ def test_a_jump_is_as_many_steps(seed: int, steps: int) -> None:
     assert jumped[0] >> 31 == stepped[0] >> 31
 
 
-@pytest.mark.parametrize("seeded", [Seeded(3_000_000, 16, 40), Seeded(4_194_305, 9, 7, seed=2**40 + 5)], ids=str)
+FAR = [Seeded(3_000_000, 16, 40), Seeded(4_194_305, 9, 7, seed=2**40 + 5), Seeded(5, 3, 12_000_000)]
+
+
+@pytest.mark.parametrize("seeded", FAR, ids=str)
 def test_rows_behind_more_draws_than_are_skipped_one_by_one_are_torchs(seeded: Seeded) -> None:
     """Near, far, near again and far again, in both layers."""
     for name in ("position", "token", "position"):

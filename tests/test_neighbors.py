@@ -137,6 +137,10 @@ def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
     assert "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
     many = inside.ok("neighbors", "--ids", "7", "--from", model, "-k", "300").text
     assert "\nLeft out: ranks 101 to 196 (96 of 296).\n" in many
+    drawn = inside.ok("neighbors", "--ids", "7", "--from", model, "-k", "300", "--heat").text.splitlines()
+    gap = next(place for place, line in enumerate(drawn) if "⋮" in line)
+    assert [drawn[place].split()[0] for place in (gap - 1, gap + 1)] == ["100", "197"]
+    assert re.fullmatch(r"[ ⋮]+│ +⋮ *", drawn[gap])
     one = inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "9", "-k", "1").text
     assert "\nSearched 1 row of 300.\n" in one
     run = json.loads(inside.ok("neighbors", "--ids", "7", "--from", model, "-f", "json").out)["run"]

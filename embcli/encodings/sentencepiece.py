@@ -159,7 +159,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
         key, place = _number(data, place)
         kind = key & 7
         value, place = (_FIXED[kind], place) if kind in _FIXED else _number(data, place)
-        if kind not in (0, 1, 2, 5) or (kind and place + value > len(data)):
+        if kind and place + value > len(data):
             raise ValueError
         yield key >> 3, data[place : place + value] if kind else value
         place += value if kind else 0
