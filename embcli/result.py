@@ -163,8 +163,7 @@ class Result(ABC):
         if len(shown) != 1:
             names = ", ".join(shown or records.matrices) or "none"
             raise OutputError(f"this result is not one matrix; name one: matrix(name), of {names}")
-        matrix = self.matrix(shown[0])
-        return matrix if dtype is None else matrix.astype(dtype)
+        return self.matrix(shown[0])  # numpy itself makes another dtype of it
 
 
 class MatrixOf:

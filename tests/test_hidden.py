@@ -246,7 +246,11 @@ run = Inside()
         ({}, {"token": "word_embeddings", **BERT_NORM}, "and it has no position matrix"),
         ({"model_type": "roberta", "pad_token_id": "0"}, BERT_LIKE, "as pad_token_id, which must be a whole number"),
         ({"model_type": "bart", "scale_embedding": 1}, BERT_LIKE, "as scale_embedding, which must be true or false"),
-        ({"model_type": "granite", "embedding_multiplier": True}, BERT, "as embedding_multiplier, which must be a"),
+        (
+            {"model_type": "granite", "embedding_multiplier": True},
+            BERT,
+            "as embedding_multiplier, which must be a finite number\n",
+        ),
         ({"model_type": "granite", "embedding_multiplier": -1e300}, BERT, "must be a number that float32 holds"),
         (
             {"model_type": "opt"},

@@ -275,7 +275,7 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
     result = model.lookup(TEXT)
     assert np.array_equal(result.token + result.position, result.input)
     assert np.array_equal(np.asarray(result), result.input)
-    assert np.asarray(result, np.float64).dtype == np.float64
+    assert [np.asarray(result).dtype, np.asarray(result, np.float64).dtype] == [np.float32, np.float64]
     assert np.array_equal(np.asarray(model.lookup(TEXT, show=("token",))), result.token)
     with pytest.raises(embcli.OutputError, match="not one matrix"):
         np.asarray(model.lookup(TEXT, show=("token", "input")))

@@ -198,6 +198,13 @@ def test_rows() -> None:
     ]
 
 
+def test_rows_of_a_long_text_say_what_is_in_common() -> None:
+    ran = run.ok("tokenize", "--encoding", PAIR, "-f", "csv", stdin=" Unbelievable" * 20_000)
+    common = [row["common"] for row in csv.DictReader(io.StringIO(ran.text)) if row["encoding"] == "gpt2"]
+    assert {*common} == {"true", "false"}
+    assert common == common[: len(common) // 20_000] * 20_000
+
+
 def test_the_library_refuses_ids_and_no_names() -> None:
     with pytest.raises(InputError, match="only a text can be split"):
         embcli.tokenizers([1, 2], ["gpt2"])

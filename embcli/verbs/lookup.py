@@ -324,7 +324,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         most = max((width - number.width) // (cell + 3), 1)  # numbers of a line, each after a sign
         for start in range(0, len(terms), most):
             labels = [number]
-            for term, row in zip(terms[start : start + most], values[start:], strict=False):
+            for term, row in [*zip(terms, values, strict=True)][start : start + most]:
                 labels += [Label("", [term.sign] * len(places))] if term.sign else []
                 labels.append(Label(term.name, [numbers.write(value) for value in row[0, places]], minimum=cell))
             yield ruled(labels, gaps=columns.gaps, has_rule=False)
