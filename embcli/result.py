@@ -101,6 +101,7 @@ class Result(ABC):
         """Return the result as a page in one of the formats that are views, as in a file."""
         from embcli.page.export import exported
 
+        chosen_format(self.content, format, None)
         return exported(self.view(), cast("View", format), width_of(self.style.width, format), self.style.theme)
 
     def __str__(self) -> str:

@@ -410,6 +410,8 @@ def test_a_picture_without_its_package_or_a_font_is_refused(monkeypatch: pytest.
         with pytest.raises(OutputError, match="fonts-dejavu-core"):
             export.exported(PLAIN, "png", 60, "light")
     monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(OutputError, match="png needs a package that is missing"):
+        package.explain("one-hot").page("png")
     refused = Inside().refused("tokenize", "hi", "-f", "png")
     assert refused == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
     Inside().ok("tokenize", "hi", "-f", "svg")

@@ -18,7 +18,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 from rich.theme import Theme as Themes
 
-from embcli.errors import OutputError, lacks
+from embcli.errors import OutputError
 from embcli.page.colors import DARK
 from embcli.page.strips import Shades
 from embcli.page.table import Drawing, Line, Shortened
@@ -124,10 +124,8 @@ def fragment(page: RenderableType, width: int) -> str:
 
 def png(svg: str) -> bytes:
     """Return an SVG picture as PNG, by a monospace font of this machine."""
-    try:
-        import resvg_py
-    except ImportError as error:
-        raise OutputError(lacks("png", "pictures", error)) from None
+    import resvg_py
+
     if resvg_py.svg_to_bytes(svg_string=_PROBE) == resvg_py.svg_to_bytes(svg_string=_PROBE.replace("X", "")):
         raise OutputError("png needs a monospace font, and there is none; on Debian: apt install fonts-dejavu-core")
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2))
