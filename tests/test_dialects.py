@@ -7,7 +7,6 @@ import struct
 from base64 import b64encode
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tiktoken
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models
@@ -241,18 +240,6 @@ def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
     assert ("--special adds them" in plain.err) == any(around)
 
 
-def test_the_pieces_of_a_sentencepiece_model_have_the_best_sum(tmp_path: Path) -> None:
-    words = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("▁", -2.0, 1), ("▁a", -1.5, 1), ("a", -2.5, 1), ("b", -2.25, 1)]
-    words += [("ab", -3.0, 1), ("ba", -3.5, 1), ("bab", -4.75, 1), ("aa", -5.5, 1)]
-    encoding = encodings.get(sentencepiece(tmp_path / "tokenizer.model", 1, words))
-    oracle = Tokenizer(models.Unigram([(word, score) for word, score, _ in words], unk_id=0, byte_fallback=False))
-    for text in texts(200, "aabbé 日"):
-        spelled = "".join(f"▁{word}" for word in text.split(" ") if word)
-        assert encoding.encode(text).tolist() == oracle.encode(spelled).ids, text
-    added = encodings.get(sentencepiece(tmp_path / "added.model", 1, [*words, ("bb", 0.0, 4)]))
-    assert added.encode("abba").tolist() == [3, 10, 4]
-
-
 def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: Path) -> None:
     words = [("<unk>", 0.0, 2), ("▁", -2.0, 1), ("▁a", -1.5, 1), ("a", -2.5, 1), ("b", -2.25, 1), ("ab", -3.0, 1)]
     words += [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]
@@ -271,27 +258,6 @@ def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: P
     fewer = encodings.get(sentencepiece(tmp_path / "fewer.model", 1, words[:-1], by_bytes=True))
     with pytest.raises(InputError, match="there are not 256 byte pieces"):
         fewer.encode("a")
-
-
-def test_ways_that_are_nearly_as_good_are_decided_by_sums_in_float32(tmp_path: Path) -> None:
-    """Over the whole text, in the order of its tokens, as SentencePiece does."""
-    words = [("<unk>", 0.0, 2), ("▁", -1.3, 1), ("a", -1.1, 1), ("b", -1.2, 1), ("ab", -2.3, 1), ("ba", -2.3, 1)]
-    encoding = encodings.get(sentencepiece(tmp_path / "tokenizer.model", 1, [*words, ("aba", -3.4, 1)]))
-    scores = {word: (at, np.float32(score)) for at, (word, score, _) in enumerate([*words, ("aba", -3.4, 1)])}
-
-    def best(spelled: str, number: type[np.floating]) -> list[int]:
-        ways: list[tuple[np.floating, list[int]] | None] = [(number(0), []), *[None] * len(spelled)]
-        for start in range(len(spelled)):
-            for end in range(start + 1, min(start + 3, len(spelled)) + 1):
-                known, way, before = scores.get(spelled[start:end]), ways[start], ways[end]
-                if known and way and (before is None or number(way[0] + known[1]) > before[0]):
-                    ways[end] = number(way[0] + known[1]), [*way[1], known[0]]
-        return ways[-1][1] if ways[-1] else []
-
-    found = [text for text in texts(60, "aabbab ") if {*text} <= {*"ab "}]
-    spelled = ["".join(f"▁{word}" for word in text.split()) for text in found]
-    assert [encoding.encode(text).tolist() for text in found] == [best(each, np.float32) for each in spelled]
-    assert any(best(each, np.float32) != best(each, np.float64) for each in spelled)
 
 
 @pytest.mark.parametrize(
