@@ -20,6 +20,7 @@ import pyte
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.color import ColorSystem
 from textual import constants, events
 from textual.geometry import Size
 
@@ -108,6 +109,16 @@ async def test_colours_beyond_the_scale_are_those_of_its_ends(monkeypatch: pytes
         assert lines(app)[2].split("│")[1].strip() == "." * 36
 
 
+async def test_a_terminal_of_16_colours_has_five_for_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    np.save(tmp_path / "five.npy", np.linspace(-1, 1, 5, dtype=np.float32)[None])
+    async with walk(tmp_path / "five.npy") as (app, pilot):
+        await press(pilot, "h")
+        cells = [each.style for each in app.screen._compositor.render_strips(app.size)[2] if each.style]
+        colors = [cell.bgcolor.downgrade(ColorSystem.STANDARD).number for cell in cells if cell.bgcolor]
+        assert colors[-6:-1] == [4, 6, 7, 3, 1], "blue, cyan, white, yellow, red"
+
+
 @pytest.mark.parametrize("is_file", [False, True])
 async def test_every_screen_names_commands_that_print_its_numbers(
     inside: Embcli, tmp_path: Path, is_file: bool
@@ -162,7 +173,7 @@ async def test_keys_lead_through_rows_and_back() -> None:
         await pilot.press("backspace", "escape", "escape", "escape")
         assert "row 299" in lines(app)[0]
         await pilot.press("question_mark")
-        assert any("sort by norm" in line for line in lines(app))
+        assert all(f"{words} the row" in "\n".join(lines(app)) for words in ("mark", "compare"))
         await pilot.press("q", "home", "G", "k", "colon", *"300", "enter")
         assert "row 298 of 300" in lines(app)[0], "q has closed the keys, and 300 is out of range"
         await pilot.press("q")
@@ -217,6 +228,7 @@ async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path: Path, 
         for keys in (["space", "j"], ["right", "enter"], ["escape", "c"], ["down"], ["escape", "s"]):
             await press(pilot, *keys)
             assert held(app, matrix) >= 4, keys
+            assert app.size.width < 80 or "? Keys q Quit" in lines(app)[-1], keys
 
 
 @pytest.mark.parametrize("keys", [["colon"], ["question_mark"], ["ctrl+p"], ["slash"], []])
@@ -267,6 +279,7 @@ async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp
     (tmp_path / "words.vec").write_text("queen 1 2\nking 2 3\nthinking 3 4\n")
     async with walk(tmp_path / "words.vec", size=(200, 40)) as (app, pilot):
         await press(pilot, "slash", *"kin")
+        assert "Find" not in lines(app)[-1], "a slash is typed"
         assert "has no row for 'kin'" in lines(app)[0]
         assert [line.split()[:3] for line in lines(app)[3:5]] == [["word", "1", "king"], ["word", "2", "thinking"]]
         await pilot.press("down", "enter")

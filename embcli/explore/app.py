@@ -41,9 +41,8 @@ class KeysScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         keys: dict[str, list[str]] = {}
-        for each in self.app.screen_stack[-2].active_bindings.values():
-            words = each.binding.tooltip or each.binding.description
-            if words and type(each.node).__module__.startswith("embcli.") and not each.binding.system:
+        for each in sorted(self.app.screen_stack[-2].active_bindings.values(), key=lambda each: not each.binding.show):
+            if words := each.binding.tooltip:
                 keys.setdefault(words, []).append(self.app.get_key_display(each.binding))
         table = Table.grid(padding=(0, 2))
         for words, names in keys.items():
@@ -226,7 +225,9 @@ class Explorer(App[list[str]]):
             self.notify("This is the first screen; q quits.")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in ("mark", "compare") or isinstance(self.screen, MatrixScreen | RowScreen)
+        if action in ("mark", "compare"):
+            return not isinstance(self.screen, FindScreen | PairScreen)
+        return action != "find" or not isinstance(self.screen, FindScreen)
 
     def action_mark(self) -> None:
         view: Any = self.screen

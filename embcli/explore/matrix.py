@@ -30,18 +30,18 @@ class Matrix(Lines, inherit_bindings=False):
     """The rows of a matrix, and a cursor on one of them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "move(1)", "Down", show=False),
-        Binding("up", "move(-1)", "Up", show=False),
-        Binding("pagedown", "page(1)", "A page down", show=False),
-        Binding("pageup", "page(-1)", "A page up", show=False),
-        Binding("home", "move(-1000000000000)", "The first row", show=False),
-        Binding("end", "move(1000000000000)", "The last row", show=False),
-        Binding("right,greater_than_sign", "columns(1)", "Scroll right by a column", show=False),
-        Binding("left,less_than_sign", "columns(-1)", "Scroll left by a column", show=False),
-        Binding("shift+right,ctrl+right", "screens(1)", "Scroll right by a screen", show=False),
-        Binding("shift+left,ctrl+left", "screens(-1)", "Scroll left by a screen", show=False),
-        Binding("0,circumflex_accent", "screens(-1000000000)", "The first column", show=False),
-        Binding("dollar_sign", "screens(1000000000)", "The last column", show=False),
+        Binding("down", "move(1)", tooltip="down", show=False),
+        Binding("up", "move(-1)", tooltip="up", show=False),
+        Binding("pagedown", "page(1)", tooltip="a page down", show=False),
+        Binding("pageup", "page(-1)", tooltip="a page up", show=False),
+        Binding("home", "move(-1000000000000)", tooltip="the first row", show=False),
+        Binding("end", "move(1000000000000)", tooltip="the last row", show=False),
+        Binding("right,greater_than_sign", "columns(1)", tooltip="scroll right by a column", show=False),
+        Binding("left,less_than_sign", "columns(-1)", tooltip="scroll left by a column", show=False),
+        Binding("shift+right,ctrl+right", "screens(1)", tooltip="scroll right by a screen", show=False),
+        Binding("shift+left,ctrl+left", "screens(-1)", tooltip="scroll left by a screen", show=False),
+        Binding("0,circumflex_accent", "screens(-1000000000)", tooltip="the first column", show=False),
+        Binding("dollar_sign", "screens(1000000000)", tooltip="the last column", show=False),
     ]
 
     def __init__(self, source: Source, row: int) -> None:

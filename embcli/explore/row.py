@@ -71,9 +71,9 @@ class Values(Lines):
 class RowScreen(View):
     AUTO_FOCUS = "#cosine"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,n", "open", "Go on", key_display="Enter", priority=True, tooltip="go on to this neighbour"),
-        Binding("tab", "app.focus_next", "Next list", tooltip="to the nearest by L2 distance, to the values, and back"),
-        Binding("right", "page(1)", "Columns", key_display="← →", priority=True, tooltip="scroll the values"),
+        Binding("enter,n", "open", "Row", priority=True, tooltip="go on to this neighbour"),
+        Binding("tab", "app.focus_next", "List", tooltip="to the nearest by L2 distance, to the values, and back"),
+        Binding("right", "page(1)", "Values", key_display="←→", priority=True, tooltip="scroll the values"),
         Binding("left", "page(-1)", show=False, priority=True),
     ]
 
@@ -129,7 +129,8 @@ class RowScreen(View):
         room = _TOKEN - max(digits - 6, 0) if self.source.encoding is not None else 0
         if room:
             table.add_column("nearest", width=room)
-        table.add_column("ID", width=digits)  # a width of textual's own comes late: it cuts the numbers of a first draw
+        # a width of textual's own comes late: it cuts the numbers of a first draw
+        table.add_column(Text("ID", justify="right"), width=digits)
         score = max(style.width, len(_METRICS[metric]))
         table.add_column(Text(_METRICS[metric], justify="right"), width=score)
         for row, token, value in zip(ids.tolist(), self.source.tokens(ids), scores.tolist(), strict=True):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from rich.cells import cell_len
+from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from textual import work
@@ -31,7 +32,11 @@ from embcli.words import in_line
 
 Item = TypeVar("Item")
 DIM, STRONG, CURSOR = Style(dim=True), Style(bold=True), Style(bold=True, reverse=True)
-_colored = lru_cache(Style.from_color)
+
+
+@lru_cache
+def _background(color: Color) -> Style:
+    return Style(bgcolor=Color.from_triplet(color.get_truecolor()))  # for a name, textual has a shade of its own
 
 
 class View(Screen[None]):
@@ -124,12 +129,13 @@ class Lines(ScrollView, can_focus=True):
     def heat(self, values: np.ndarray, limit: float, width: int) -> list[Segment]:
         """Return a row, (D,), as colours from -limit to limit or as marks; columns that share a cell, as their mean."""
         fit = Fit.of(len(values), width, halves=False)
-        colors = () if self.app.no_color else colors_of(self.app.console)[::3]  # a third: fewer bytes
+        colors = () if self.app.no_color else colors_of(self.app.console)
+        colors = colors[:: len(colors) // 32 or 1]  # a third of the 97: fewer bytes
         cells = means(values[None], fit.per)[0]
         cells = np.where(np.isfinite(cells), np.clip(cells, -limit, limit), cells)
         steps, segments = Scale(limit).steps(cells, len(colors) or len(RAMP)).tolist(), []
         for step, same in groupby(steps):
             mark = MARKS[step] if step < 0 else " " if colors else RAMP[step]
-            style = STYLES["bad"] if step < 0 else _colored(None, colors[step]) if colors else None
+            style = STYLES["bad"] if step < 0 else _background(colors[step]) if colors else None
             segments.append(Segment(mark * (fit.cells * len([*same])), style))
         return segments
