@@ -54,6 +54,7 @@ def main() -> int:
 
     from embcli.cli import app, completion
 
+    status: object = 0
     try:
         typed = completion.prepare()
         status = app.run(sys.argv[1:]) if typed is None else app.complete(typed)
@@ -63,8 +64,8 @@ def main() -> int:
         status = 0 if isinstance(stop.__context__, BrokenPipeError) else stop.code
     except (KeyboardInterrupt, typer.Abort):
         status = 130
-    except BrokenPipeError:
-        status = 0
+    except BrokenPipeError:  # after the command, whose status it keeps
+        pass
     except Exception as error:
         from embcli.cli.console import say, say_error
 

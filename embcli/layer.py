@@ -106,6 +106,7 @@ class Origin:
     sizes: Mapping[str, int] = field(default_factory=dict)  # bytes in the file
     guesses: Mapping[str, str] = field(default_factory=dict)  # what was guessed -> why
     first_position: int = 0  # the row of the position matrix that position 0 picks
+    unopened: int = 0  # other tensors of the file
     is_other: bool = False  # whether `token` is another tensor than the token matrix, as the user wished
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from embcli.verbs.weights import WeightMatrix
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
+
+_SPECIAL = re.compile(r"<\|\w+\|>")  # most names of special tokens
 
 
 def seeded(
@@ -197,6 +200,10 @@ class Model:
             ]
             if read:
                 self.notes.add(f"the model reads {' and '.join(read)} a text; special adds them", ("special",))
+        if encoding and not special:
+            written = {name for text in tokens.texts or () for name in _SPECIAL.findall(text)}
+            if plain := " ".join(sorted(name for name in written if len(encoding.encode(name, special=True)) == 1)):
+                self.notes.add(f"{plain} is read as plain text; special makes it one token", ("special",))
         if not len(tokens):
             self.notes.add("the input is empty: there are no tokens")
         return tokens

@@ -82,7 +82,7 @@ def test_planted_faults_are_all_found_and_nothing_else_is(inside: Inside, tmp_pa
     ran = inside("audit", "--from", str(folder))
     assert ran.status == 1
     for line in (
-        "broken        2 non-finite rows: 7, 9; 1 zero row: 5\n",
+        "broken        2 non-finite rows: 7 w7, 9 w9; 1 zero row: 5 w5\n",
         "equal         2 groups: 20 = 30 = 40; 21 = 31",
     ):
         assert line in ran.text
@@ -123,6 +123,7 @@ def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytes
     assert text.startswith("Audit of a token matrix")
     assert text.count("\n") <= 22
     assert all(part in text for part in ("; 1 zero row", "groups:", "output head", "Left out:", "Broken: "))
+    assert "output head" not in Inside()("audit", "./m", "--tensor", "lm_head.weight").text, "it is no token matrix"
 
 
 def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:

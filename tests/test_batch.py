@@ -258,6 +258,11 @@ def test_the_whole_page(make: Any, width: int, page: str) -> None:
     values = (layers["token"][[9, 10, 11, 14, 15]] + layers["position"][[0, 1, 2, 5, 6]])[:, [2, 0]]
     lines = [f"{left:7.4f}  {right:7.4f}" for left, right in values]
     assert export.text(make(), width) == page.format(*lines)
+    head = next(line for line in export.markdown(make(), width).splitlines() if line.startswith("|"))
+    assert (" inputs 0 | " in head, " targets 3 |" in head, " input 0 |" in head) == (
+        *[make is shuffled] * 2,
+        make is drawn,
+    )
 
 
 @pytest.mark.parametrize("more", [{}, {"shuffle": True, "all": True}, {"index": 1}, {"max_length": 64, "stride": 1}])

@@ -95,8 +95,7 @@ def test_a_page_has_the_entry_as_it_is_written() -> None:
         "How many tokens the window moves on from one sample to the next. With a stride\n"
         "of T each token is an input once; a smaller stride repeats tokens, a larger one\n"
         "skips some.\n"
-        "  embcli batch --ids 1,2,3,4,5,6,7 --vocab 8 --dim 2 --batch-size 2 --max-length\n"
-        "2 --stride 1\n"
+        "  embcli batch --ids 1:8 --batch-size 2 --max-length 2 --stride 1\n"
         "Source: the book, section 2.6.\n"
     )
 

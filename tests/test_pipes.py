@@ -99,6 +99,14 @@ def test_a_reader_that_leaves_early_ends_it_quietly(long_file: Path, command: st
     assert wanted in ran.out
 
 
+def test_a_reader_that_leaves_early_changes_no_answer(tmp_path: Path) -> None:
+    for name, value in ("base", 0), ("tuned", np.nan):
+        np.save(tmp_path / name, np.full((60_000, 1), value, np.float32))
+    ran = read_early(8, "diff", f"{tmp_path}/base.npy", f"{tmp_path}/tuned.npy", "-f", "ndjson")
+    assert ran.status == 1
+    assert ran.err == "embcli: JSON has no NaN and no infinity: they are written as null; other formats keep them\n"
+
+
 NO_SPACE = "embcli: cannot {}: No space left on device\n".format
 
 

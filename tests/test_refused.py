@@ -48,7 +48,7 @@ SLIPS = {  # the whole error
     "lookup hi --from m.npy --dim 3": "--dim is for seeded layers; --from takes what the file holds",
     "info m.npy --from m.npy": "'m.npy' and --from name the same thing, the model; give one of them",
     "help nonsense": "'nonsense' is not a command\nFor a text: embcli tokenize nonsense; embcli --help",
-    "rows --ids 1": "'rows' is not a command\nFor a text: embcli tokenize rows; embcli --help",
+    "rows --ids 1": "'rows' is not a command\nembcli explain rows explains the word; embcli --help",
     "/": "'/' is a folder, not a command\nembcli info / shows a model",
 }
 REFUSED = {  # a part of the error
@@ -113,7 +113,7 @@ REFUSED = {  # a part of the error
     **{f"{CAT} --{flag} 2": f"No such option: --{flag}" for flag in ("only-ids", "token-type", "theta")},
     "tokenize --ids 1,2 --merges": "only a text becomes tokens by merges or by several encodings; leave out --ids",
     "tokenize --ids 1 --encoding gpt2,o200k_base": "only a text becomes tokens by merges or by several encodings",
-    "tokenize x --merges --encoding gpt2,o200k_base": "--merges and --encoding with several names are two pages",
+    "tokenize x --merges --encoding gpt2,o200k_base": "--merges and --draw take one encoding, not several",
     "tokenize x --encoding gpt2,gpt2": "--encoding names gpt2 twice; give each tokenizer once",
     "tokenize x --encoding gpt-4o,o200k_base": "--encoding names o200k_base twice",
     "tokenize x --encoding gpt2,nonsense": "no encoding or model is named 'nonsense'",

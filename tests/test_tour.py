@@ -64,10 +64,7 @@ def test_every_number_in_the_words_of_a_step_is_printed_or_follows(number: int) 
 def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32() -> None:
     words = next(step.words for step in STEPS if "[0.5" in step.words)
     first, second, total = (np.float32(json.loads(each)) for each in re.findall(r"\[.*?\]", words))
-    found = first + second
-    np.testing.assert_allclose(found, total, rtol=1e-6)
-    assert (found != total).tolist() == [False, True, False]
-    assert re.findall(r"\d\.\d{9}", words) == [f"{found[1]:.9f}", f"{total[1]:.9f}"]
+    np.testing.assert_allclose(first + second, total, rtol=1e-6)
 
 
 def test_the_answers_are_what_the_commands_print() -> None:
@@ -236,7 +233,7 @@ def test_keys_go_on_and_back_and_a_wrong_answer_gets_the_right_one() -> None:
     assert screen.press(" ").startswith("2/")
     assert "Your answer" in screen.press("n")
     assert "\nNot quite. Try again" in screen.press("4\n")
-    assert "\nNot quite: 3\n" in screen.press("the fifth\n")
+    assert "\nNot quite. The answer: 3\n" in screen.press("the fifth\n")
     screen.press("b")
     screen.press("n")
     screen.press("4\n")

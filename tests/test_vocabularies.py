@@ -225,6 +225,7 @@ def test_named_tokens_are_found_before_a_text_is_split(inside: Embcli, tmp_path:
     path = pieces(tmp_path / "m.gguf", add_bos_token=True, add_eos_token=True)
     plain = inside("tokenize", "a<s>b<tool>a", "--encoding", path, "-f", "json")
     assert "the model reads <s> before and </s> after a text; --special adds them" in plain.err
+    assert "the model reads" not in inside("neighbors", "a", "--encoding", path, "--vocab", str(len(PIECES))).err
     rows = json.loads(plain.out)["tokens"]
     assert [row["token"] for row in rows][:2] == [" a", "<"]
     assert [row["token"] for row in rows][-2:] == ["<tool>", " a"]

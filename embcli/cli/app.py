@@ -76,6 +76,10 @@ def run(words: Sequence[str], **settings: object) -> object:
             raise InputError(f"{first[:60]!r} is {what}not a command", f"embcli info {quoted} shows a model{of_text}")
         from difflib import get_close_matches
 
+        from embcli.verbs.explain import named
+
+        if first.casefold() in named():
+            raise InputError(f"{first!r} is not a command", f"embcli explain {first} explains the word; embcli --help")
         if not get_close_matches(first, _COMMANDS):
             text = shlex.quote(" ".join(takewhile(lambda word: not word.startswith("-"), words))[:60])
             raise InputError(f"{first[:60]!r} is not a command", f"For a text: embcli tokenize {text}; embcli --help")
@@ -205,7 +209,7 @@ def tokenize(
     several = [name for each in given_names for name in ([each] if os.access(each, os.F_OK) else each.split(","))]
     merges = merges or draw
     if merges and len(several) > 1:
-        raise InputError("--merges and --encoding with several names are two pages; give one of them")
+        raise InputError("--merges and --draw take one encoding, not several; give one name")
     if ids is not None and (merges or len(several) > 1):
         raise InputError("only a text becomes tokens by merges or by several encodings; leave out --ids")
     kind: Kind = "list" if merges or len(several) > 1 else "tokens"
@@ -583,7 +587,8 @@ def neighbors(
     if vector is not None and vector.suffix == ".npy":
         vectors = vectors_in_array(vector)
     elif vector is None:
-        tokens = model.tokens(read(text, file, ids, lines, 'embcli neighbors " Paris" --from gpt2'), special)
+        given_text = read(text, file, ids, lines, 'embcli neighbors " Paris" --from gpt2')
+        tokens = model.tokens(given_text, special, around=False)
     else:
         (typed,) = read(file=vector, example="embcli neighbors --vector -").texts or ("",)
         vectors = vectors_in_lines(typed, model.shape[1])
@@ -652,7 +657,9 @@ def diff(
     Matched by their tokens; the exit status is 1 if any differ.
     """
     out = output_for("ranking", format, output, color, width, theme, bare=bare, reads=(base, tuned, encoding))
-    return out.write(opened(base, encoding, tensor).diff(opened(tuned, encoding, tensor), top=top))
+    notes = PrintedNotes()  # of both
+    one, other = (opened(path, encoding, tensor, notes=notes) for path in (base, tuned))
+    return out.write(one.diff(other, top=top))
 
 
 @command(

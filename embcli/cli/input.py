@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from embcli.cli.console import PrintedNotes, is_terminal, say, watched
 from embcli.cli.options import flag_of
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes
 from embcli.names import DEFAULT_ENCODING
 from embcli.positions import KINDS
 from embcli.words import counted, in_bytes
@@ -39,6 +39,7 @@ def opened(
     context_length: int | None = None,
     seed: int | None = None,
     no_cache: bool = False,
+    notes: Notes | None = None,
 ) -> Model:
     """Return the model; raises InputError for options of a file if none is named, and of seeded layers if one is."""
     shape = {"vocab": vocab, "dim": dim, "context_length": context_length, "seed": seed, "no_cache": no_cache or None}
@@ -49,10 +50,11 @@ def opened(
         raise InputError(f"{flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds")
     from embcli import model as library
 
+    notes = notes or PrintedNotes()
     if path is None:
-        model = library.seeded(**layers, encoding=encoding or DEFAULT_ENCODING, notes=PrintedNotes())
+        model = library.seeded(**layers, encoding=encoding or DEFAULT_ENCODING, notes=notes)
     else:
-        model = library.open(path, encoding=encoding, tensor=tensor, notes=PrintedNotes())
+        model = library.open(path, encoding=encoding, tensor=tensor, notes=notes)
     model.watch = watched
     return model
 
@@ -66,7 +68,7 @@ def one_path(argument: str | None, option: str | None) -> str | None:
 
 def kind_named(value: str | None) -> Any:
     """Return a kind of positions by its name or another name that papers have for it; the library checks it."""
-    return "rotary" if value == "rope" else value
+    return {"rope": "rotary", "absolute": "learned"}.get(value or "", value)
 
 
 def kind_and_path(first: str | None, second: str | None, kind: str | None) -> tuple[Any, str | None]:

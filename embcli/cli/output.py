@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
@@ -48,18 +48,19 @@ class Output:
     def write(self, result: Result) -> int:
         """Write a result, as a page or as data; return the exit status, 1 if its answer is no."""
         result = replace(result, style=self.style)
-        if self.format in VIEWS:
-            content = self._drawn(result.view())
-            if self.format == "table" and self.path is None and SUGGESTING.get() and not self.style.bare:
-                from rich.text import Text
+        with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
+            if self.format in VIEWS:
+                content = self._drawn(result.view())
+                if self.format == "table" and self.path is None and SUGGESTING.get() and not self.style.bare:
+                    from rich.text import Text
 
-                line = suggestions(result.verb, content.decode(errors="replace"))
-                content += self._drawn(Text(line, "dim")) if line else b""
-            self.write_bytes(content, "page")
-        elif self.path is not None and FORMATS[self.format].folder:
-            result.save(self.path, self.format, watch=watched)
-        else:
-            self._write_data(result)
+                    line = suggestions(result.verb, content.decode(errors="replace"))
+                    content += self._drawn(Text(line, "dim")) if line else b""
+                self.write_bytes(content, "page")
+            elif self.path is not None and FORMATS[self.format].folder:
+                result.save(self.path, self.format, watch=watched)
+            else:
+                self._write_data(result)
         result.notes.finish()
         if result.why_no and self.path is not None:
             say(f"status 1: {result.why_no}")

@@ -137,6 +137,7 @@ class _Tour:
                 key = _read_key()
             if key in _END:
                 return False
+            print(f"\r{' ' * len(_KEYS)}\r", end="", flush=True)  # for what the next step says while it is made
             number = max(number - 1, 1) if key in _BACK else number + 1
         return True
 
@@ -147,7 +148,9 @@ class _Tour:
         verdict = [words(f"The answer: {step.answers[0]}")] if step.answers else []
         if answer:
             right = step.is_right(answer)
-            verdict = [words("Right." if right else f"Not quite: {step.answers[0]}", "good" if right else "bad")]
+            verdict = [
+                words("Right." if right else f"Not quite. The answer: {step.answers[0]}", "good" if right else "bad")
+            ]
         explained: list[RenderableType] = ["", *verdict, words(step.words)]
         if height is not None:
             others = _printed(lambda: Output().show(Group(*asked, *command, *explained)), True, self.environment)

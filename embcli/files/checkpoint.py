@@ -141,6 +141,7 @@ class Checkpoint:
             sizes={name: tensor.size for name, tensor in opened.items()},
             guesses={about: why for about, why in self.reasons.items() if _LAYER_OF_GUESS.get(about, about) in opened},
             first_position=first,
+            unopened=len(self.tensors) - len(opened),
             is_other=self.roles.is_other,
         )
         return Layers(layers, origin, self)

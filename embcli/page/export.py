@@ -141,13 +141,13 @@ def _console(width: int, **options: Any) -> Console:
 
 
 def _recorded(page: RenderableType, width: int, color: bool = True, theme: Theme = "light", margin: int = 0) -> Console:
-    """Return a console with a page, which is at least as wide as the longest line, and margins."""
+    """Return a console with a page, which is as wide as the longest line, and margins."""
     console = _console(width, record=True, color_system="truecolor", no_color=not color)
     if theme == "dark":
         console.push_theme(Themes({DARK: "bold"}))
     segments = console.render(page, console.options.update(highlight=False, markup=False))
     lines = [*Segment.split_lines(segments if color else Segment.remove_color(segments))]
-    console.width = max(width, *map(Segment.get_line_length, lines), 0) + 2 * margin
+    console.width = max(map(Segment.get_line_length, lines), default=width) + 2 * margin
     edge = [Segment("\n")] * (margin // 2)
     body = [each for line in lines for each in (Segment(" " * margin), *line, Segment("\n"))]
     console.print(Segments([*edge, *body, *edge]), end="", crop=False)
@@ -175,15 +175,17 @@ def _sentence(text: Text) -> str:
 
 
 def _table(table: Table) -> str:
-    """Return a table without its bars; the cells of a line are columns of their own, below the title of their block."""
+    """Return a table without its bars; the cells of a line are columns of their own, with the title of their block."""
     columns = []
     for column in table.columns:
         header, *cells = map(_text, (column.header, *column.cells))
         if header.plain.startswith("│"):
             continue
         if isinstance(header, Line):
-            rows = [cell.cells if isinstance(cell, Line) else [cell] * len(header.cells) for cell in (header, *cells)]
-            columns += [_column(each, True) for each in zip(*rows, strict=True)]
+            above = header.plain.partition("\n")[0] if "\n" in header.plain else ""
+            heads = [Text(f"{above} {cell.plain}".strip()) for cell in header.cells]
+            rows = [cell.cells if isinstance(cell, Line) else [cell] * len(heads) for cell in cells]
+            columns += [_column(each, True) for each in zip(heads, *rows, strict=True)]
         else:
             columns.append(_column((header, *cells), column.justify == "right"))
     return "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True))

@@ -189,7 +189,9 @@ class Audit(Result, verb="audit", content="ranking"):
             return
         sound = "Sound" if {*BROKEN} <= {*self.fail_on} else "Passed"  # other faults were not checked
         faults = " or ".join(filter(None, (", ".join(self.fail_on[:-1]), self.fail_on[-1])))
-        yield words(f"{sound}: no row is {faults}", "good")
+        unopened = self.origin.unopened
+        others = f"; {counted(unopened, 'other tensor')} not checked" if unopened else ""
+        yield words(f"{sound}: no row is {faults}{others}", "good")
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         from embcli.page import NumberFormat
@@ -210,7 +212,9 @@ class Audit(Result, verb="audit", content="ranking"):
             yield "unused", ", ".join(unused) or "none"
         kinds = {"non-finite row": self.non_finite, "zero row": self.zero}
         broken = [
-            f"{counted(len(ids), kind)}: {first_of(map(str, ids), top)}" for kind, ids in kinds.items() if len(ids)
+            f"{counted(len(ids), kind)}: {first_of(named_rows(ids[: top + 1], self.tokens(ids[: top + 1])), top)}"
+            for kind, ids in kinds.items()
+            if len(ids)
         ]
         is_padding = self.padding is not None and self.norms[self.padding] == 0
         padding = f"; row {self.padding} is zero, and padding by config.json" if is_padding else ""
@@ -285,7 +289,7 @@ def audit(
             covariance.add(exact[finite & of_token[ids]])
 
     checkpoint = source if isinstance(source, Checkpoint) else None
-    output = checkpoint.head if checkpoint else None
+    output = checkpoint.head if checkpoint and not checkpoint.roles.is_other else None
     padding = checkpoint.roles.config.get("pad_token_id") if checkpoint else None
     values, of_others = norms, np.where(norms > 0, norms, np.nan)
     indicators: dict[str, np.ndarray] = {}

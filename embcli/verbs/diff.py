@@ -180,7 +180,10 @@ class Diff(Result, verb="diff", content="ranking"):
             which = (name for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons)
             yield words(f"A guess for {' and '.join(which)}: {reason}")
         verdict, style = ("differ", "bad") if self.different else ("are equal", "good")
-        yield words(f"The token matrices {verdict}", style)
+        matrices = "tensors" if any(origin.is_other for origin in self.origins) else "token matrices"
+        unopened = max(origin.unopened for origin in self.origins)
+        others = f"; {counted(unopened, 'other tensor')} not compared" if unopened else ""
+        yield words(f"The {matrices} {verdict}{others}", style)
 
     def _table(self, changed: Excerpt) -> list[RenderableType]:
         """Return the tokens that changed most, and after a gap those that changed least."""

@@ -109,8 +109,8 @@ def explain(word: str | None = None) -> Explanations:
     known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
     found = known.get(asked) or known.get(asked.removesuffix("s"))
     words = [known[part] for part in map(_plain, word.split()) if part in known]
-    if found or len(words) == 1:
-        return Explanations((found or words[0],))
+    if found:
+        return Explanations((found,))
     near = dict.fromkeys(entry.word for entry in words)
     near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.6))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"

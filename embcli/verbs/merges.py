@@ -164,8 +164,8 @@ class Merges(Result, verb="merges", content="list"):
                 size += len(token)
             node.extend(height)
             node.add(" ".join(map(str, ids)))
-        first, *others, last = _side_by_side(nodes)
-        return [Text(first, "dim"), *map(Text, others), Text(last, style)]
+        *others, last = _side_by_side(nodes)
+        return [*map(Text, others), Text(last, style)]
 
 
 @dataclass(eq=False)
