@@ -99,7 +99,7 @@ class Explorer(App[list[str]]):
     KeysScreen { align: center middle; }
     CommandList { min-width: 10; }  /* narrower, textual has no lines for it */
     .dialog { width: 76; max-width: 100%; height: auto; max-height: 90%; padding: 0 1; }
-    .dialog { border: round $accent; background: $surface; }
+    .dialog { border: round $accent; background: $surface; border-title-color: $text; border-subtitle-color: $text; }
     """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-wide")]  # noqa: RUF012
