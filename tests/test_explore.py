@@ -236,6 +236,7 @@ async def test_ctrl_c_ends_every_screen(keys: list[str]) -> None:
     async with walk() as (app, pilot):
         await pilot.press(*keys, "ctrl+c")
         assert app.return_code == 130
+        assert "embcli weights" in app.return_value[0]
 
 
 async def test_a_theme_is_chosen_from_the_palette_and_the_matrix_follows() -> None:

@@ -248,8 +248,8 @@ class Explorer(App[list[str]]):
             self.notify("Copied, if the terminal allows it (OSC 52).")
 
     async def action_quit(self, status: int = 0) -> None:
-        views = [screen for screen in self.screen_stack if isinstance(screen, View)]
-        self.exit(views[-1].commands(), return_code=status)
+        commands = (screen.commands() for screen in reversed(self.screen_stack) if isinstance(screen, View))
+        self.exit(next(filter(None, commands)), return_code=status)  # an empty search has none
 
 
 def run(app: Explorer) -> int:
