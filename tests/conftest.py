@@ -27,7 +27,7 @@ _OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", 
 # `--hypothesis-profile long` looks further; whoever asks for a number of examples gets that number.
 # No test is timed: a busy machine is no failure.
 _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("suite", _untimed, max_examples=25)
+settings.register_profile("suite", _untimed, max_examples=30)
 settings.register_profile("long", _untimed, max_examples=1000)
 settings.load_profile("suite")
 

@@ -83,7 +83,7 @@ async def test_the_first_screen_has_tokens_in_all_rows() -> None:
 async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy(tmp_path: Path, seed: int) -> None:
     path, chance, count = broken(tmp_path), random.Random(seed), 0
     async with walk(path) as (app, pilot):
-        for _ in range(9):
+        for _ in range(12):
             for key in chance.choices(KEYS, k=chance.randint(1, 4)):
                 await pilot.press(key)
                 if key == "colon":
@@ -95,7 +95,7 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
                 await pilot.resize_terminal(*chance.choice(SIZES))
             await settle(pilot)
             count += held(app, np.load(path)) if isinstance(app.screen, View) else 0
-    assert count > 200
+    assert count > 300
 
 
 async def test_colours_beyond_the_scale_are_those_of_its_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
