@@ -15,7 +15,7 @@ from embcli.words import in_bytes
 
 Item = TypeVar("Item")
 PATIENCE = 0.5  # seconds before somebody who waits is told what for
-_NO_MEMORY = re.compile("allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment")
+_NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment"
 
 
 class EmbcliError(Exception):
@@ -116,7 +116,7 @@ def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> Non
 def ran_out(error: Exception) -> bool:
     """Return whether an error says that memory ran out; Python, numpy, torch and the system say it differently."""
     if isinstance(error, (RuntimeError, ImportError)):
-        return bool(_NO_MEMORY.search(str(error)))
+        return bool(re.search(_NO_MEMORY, str(error)))
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 QUANTILES = {"least": 0.0, "1 %": 0.01, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "99 %": 0.99, "largest": 1.0}
 # C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
 # surrogates, the two non-characters that XML does not allow either, and zero width joiners without anything to join.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]|(?<!\\S)\u200d"
+_UNSAFE = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]|(?<!\\S)\u200d"
 )
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_LONG = re.compile(
-    r"""('[^']{200})[^']+(?=')|("[^"]{200})[^"]+(?=")|(\([^()]{200})[^()]+(?=\))|([^\s'"]{200})[^\s'"]+"""
-)
+_SURROGATE = "[\ud800-\udfff]"
+_LONG = r"""('[^']{200})[^']+(?=')|("[^"]{200})[^"]+(?=")|(\([^()]{200})[^()]+(?=\))|([^\s'"]{200})[^\s'"]+"""
 _LONGEST_LINE = 1000  # characters of a message, whatever is in it
 _BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
@@ -62,7 +61,7 @@ def spelled(sentence: str, parameters: Sequence[str], name_of: Callable[[str], s
 
 def printable(text: str) -> str:
     """Return the text with control characters and bidi controls escaped as in JSON, `\u001b`."""
-    return _UNSAFE.sub(_escape, text)
+    return re.sub(_UNSAFE, _escape, text)
 
 
 def in_line(text: str) -> str:
@@ -72,13 +71,13 @@ def in_line(text: str) -> str:
 
 def shortened(line: str) -> str:
     """Return a message with 200 characters of each word, and of each text in quotes or brackets, that is longer."""
-    short = _LONG.sub(lambda match: f"{match[match.lastindex or 0]}...", line)
+    short = re.sub(_LONG, lambda match: f"{match[match.lastindex or 0]}...", line)
     return short if len(short) <= _LONGEST_LINE else f"{short[:_LONGEST_LINE]}..."
 
 
 def in_data(text: str) -> str:
     """Return text for data in UTF-8: bytes of a path that are not UTF-8, and other lone surrogates, are escaped."""
-    return text if text.isascii() else _SURROGATE.sub(_escape, text)
+    return text if text.isascii() else re.sub(_SURROGATE, _escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:

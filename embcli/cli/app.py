@@ -1,7 +1,5 @@
 """The command line: a command opens a model, calls one of its methods, and gives the result to its output."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -113,7 +111,7 @@ def output_for(
     show: tuple[str, ...] | None = None,
     pages: dict[str, bool] | None = None,
     limits: Mapping[str, tuple[str, ...]] | None = None,
-) -> Output:
+) -> "Output":
     """Return the output for a kind of result; raises OutputError for a format or a file that cannot hold it.
 
     `reads` are the files that the command reads, `show` the matrices that the user named, `pages` flags that only a

@@ -7,7 +7,6 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from contextvars import ContextVar
 from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
@@ -16,7 +15,6 @@ from embcli.words import in_line, shortened, spelled
 
 Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds before a bar is shown
-SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
 _LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
 _MORE = {  # by verb: options for what a page leaves out, and a format that has everything
     "batch": {"column": "--columns picks columns", "": "-f npy -o FILE has all"},

@@ -8,12 +8,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
-from embcli.cli.console import SUGGESTING, is_terminal, say, suggestions, terminal_size, watched
+from embcli.cli.console import is_terminal, say, suggestions, terminal_size, watched
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, PICTURES, VIEWS, Data, FormatName
 from embcli.names import Color
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from embcli.formats import View
 
 Content = Literal["page", "text", "binary"]
+SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 

@@ -18,9 +18,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from embcli.cli.console import SUGGESTING, is_terminal, say_error
+from embcli.cli.console import is_terminal, say_error
 from embcli.cli.input import argument
-from embcli.cli.output import Output
+from embcli.cli.output import SUGGESTING, Output
 from embcli.errors import EmbcliError, InputError
 from embcli.names import TOUR_TEXT
 from embcli.page import Drawing, title, words
