@@ -15,7 +15,7 @@ import pytest
 import typer
 
 import embcli.__main__
-from embcli.cli import app, console
+from embcli.cli import app, output
 from tests.conftest import TIMEOUT, Embcli, Ran
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Inside(Embcli):
         out, err = Buffer(self.terminal), Buffer(self.noisy)
         buffers = {"stdin": io.BytesIO(data), "stdout": out, "stderr": err}
         streams = {name: io.TextIOWrapper(each, "utf-8", write_through=True) for name, each in buffers.items()}
-        token = console.SUGGESTING.set(self.suggesting)
+        token = output.SUGGESTING.set(self.suggesting)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
@@ -75,7 +75,7 @@ class Inside(Embcli):
             try:
                 status = embcli.__main__.main()
             finally:
-                console.SUGGESTING.reset(token)
+                output.SUGGESTING.reset(token)
         return Ran(status, out.getvalue(), err.getvalue().decode())
 
 
