@@ -142,7 +142,7 @@ class Notes:
     """
 
     def __init__(self, *remarks: str) -> None:
-        self._remarks = dict.fromkeys(remarks)
+        self.remarks = dict.fromkeys(remarks)
         self._counts: list[Callable[[], str]] = []
 
     def __repr__(self) -> str:
@@ -153,8 +153,8 @@ class Notes:
 
     def add(self, remark: str, parameters: tuple[str, ...] = ()) -> None:
         """Add a remark, with the parameters that it names in their order, unless it is already there."""
-        if remark not in self._remarks:
-            self._remarks[remark] = None
+        if remark not in self.remarks:
+            self.remarks[remark] = None
             self.added(remark, parameters)
 
     def count(self, remark: Callable[[], str]) -> None:
@@ -167,7 +167,7 @@ class Notes:
         return [text for remark in self._counts if (text := remark())]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._remarks, *self.counted])
+        return iter(dict.fromkeys([*self.remarks, *self.counted]))
 
     def added(self, remark: str, parameters: tuple[str, ...]) -> None:
         """Do nothing with a new remark."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 _SPECIAL = re.compile(r"<\|\w+\|>")  # most names of special tokens
 
 
@@ -126,6 +128,17 @@ def tokenizers(
     return split(_sequences(text, lines), known, special, Notes() if notes is None else notes)
 
 
+def _with_own_notes(method: Method) -> Method:
+    """Run a method on a copy of its model, whose notes are those of opening it and of this run."""
+
+    @wraps(method)
+    def run(self: Model, *given: Any, **named: Any) -> Any:
+        source = self.source.noting(type(self.notes)(*self.notes.remarks))
+        return method(Model(source, self.encoding, self.watch), *given, **named)
+
+    return cast("Method", run)
+
+
 class Model:
     """Layers and the encoding of texts; make one by `seeded` or `open`.
 
@@ -152,7 +165,7 @@ class Model:
 
     @property
     def notes(self) -> Notes:
-        """Remarks on how the layers came about."""
+        """Remarks on how the layers came about; a result has these, and those of its own run."""
         return self.source.notes
 
     def __len__(self) -> int:
@@ -169,6 +182,7 @@ class Model:
             ids = self.encoding.encode(text) if isinstance(text, str) and self.encoding else ()
         return len(ids) == 1 and int(ids[0]) < len(self)
 
+    @_with_own_notes
     def __getitem__(self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray) -> np.ndarray:
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").token
@@ -208,6 +222,7 @@ class Model:
             self.notes.add("the input is empty: there are no tokens")
         return tokens
 
+    @_with_own_notes
     def tokenize(self, text: Text, *, special: bool = False, lines: bool = False) -> Tokenization:
         """Return the tokens of a text: IDs, bytes, and the span of each in characters.
 
@@ -219,8 +234,9 @@ class Model:
         """
         from embcli.verbs.tokenize import Tokenization
 
-        return Tokenization(self.tokens(text, special, lines))
+        return Tokenization(self.tokens(text, special, lines), notes=self.notes)
 
+    @_with_own_notes
     def merges(self, text: Text, *, special: bool = False, draw: bool = False) -> Merges:
         """Return how each piece of a text becomes tokens: merge by merge, or as the encoding does it.
 
@@ -231,7 +247,7 @@ class Model:
         """
         from embcli.verbs.merges import merges
 
-        return merges(self.tokens(text, special, around=False), draw)
+        return merges(self.tokens(text, special, around=False), self.notes, draw)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.
@@ -251,6 +267,7 @@ class Model:
         check_known(array, self.encoding)
         return self.encoding.decode(array)
 
+    @_with_own_notes
     def weights(
         self,
         *,
@@ -296,6 +313,7 @@ class Model:
                 parts[place] = str(found[0][0])
         return ",".join(parts)
 
+    @_with_own_notes
     def lookup(
         self,
         text: Text,
@@ -337,6 +355,7 @@ class Model:
             position=position,
         )
 
+    @_with_own_notes
     def compare(
         self,
         text: Text,
@@ -372,6 +391,7 @@ class Model:
             seed=seed,
         )
 
+    @_with_own_notes
     def batch(
         self,
         text: Text,
@@ -414,6 +434,7 @@ class Model:
             columns=columns,
         )
 
+    @_with_own_notes
     def positions(
         self,
         kind: Kind | None = None,
@@ -450,6 +471,7 @@ class Model:
             columns=columns,
         )
 
+    @_with_own_notes
     def neighbors(
         self,
         text: Text | None = None,
@@ -485,6 +507,7 @@ class Model:
             queries = queries_of_tokens(tokens, encoding, plus, minus, len(self), self.notes)
         return neighbors(self.source, queries, metric=metric, top=top, match=match, rows=rows, watch=self.watch)
 
+    @_with_own_notes
     def audit(self, *, fail_on: Iterable[names.Fault] | None = None, top: int = names.SHOWN_ROWS) -> Audit:
         """Return what looks unusual in the token matrix: broken, unused, equal and under-trained rows, norms.
 
@@ -499,6 +522,7 @@ class Model:
         self._note_stored_rows()
         return audit(self.source, fail_on=fail_on, top=top, watch=self.watch)
 
+    @_with_own_notes
     def diff(self, other: Model, *, top: int = names.SHOWN_ROWS) -> Diff:
         """Return which rows of the token matrices of two models are equal, and how far the others moved.
 
@@ -512,8 +536,10 @@ class Model:
 
         if not isinstance(other, Model):
             raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
+        for remark in other.notes.remarks:
+            self.notes.add(remark)
         self._note_stored_rows(other)
-        return diff(self.source, other.source, top=top, watch=self.watch)
+        return diff(self.source, other.source.noting(self.notes), top=top, watch=self.watch)
 
     def _note_stored_rows(self, *others: Model) -> None:
         """Add a remark if a model multiplies its token rows: audit, diff and neighbors take them as stored."""
@@ -523,6 +549,7 @@ class Model:
                 if recipe is not None and recipe.scale != 1:
                     self.notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
 
+    @_with_own_notes
     def info(self, *, tensors: bool = False) -> ModelInfo:
         """Return which tensors the model's file contains and what they are for; `tensors` lists all of them.
 

@@ -70,12 +70,15 @@ class Checkpoint:
         self.roles = Roles(self.tensors, config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         self._open: dict[str, Layer] = {}  # as they are in the file
-        self.notes.count(self._rounded)
-        self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
+        self._count()
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {"encoding": self.encoding, "reasons": self.reasons}
         return Checkpoint, (self.path, self.token, self.notes), state  # read anew
+
+    def _count(self) -> None:
+        self.notes.count(self._rounded)
+        self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
 
     def _rounded(self) -> str:
         count = sum(layer.rounded_values for layer in tuple(self._open.values()))
@@ -83,9 +86,16 @@ class Checkpoint:
 
     def with_encoding(self, encoding: Encoding | None, reason: str = "") -> Checkpoint:
         """Return this checkpoint with the encoding of its token rows; `reason` says why, if it is a guess."""
+        return self._with(encoding=encoding, reasons={**self.reasons, **({"encoding": reason} if reason else {})})
+
+    def noting(self, notes: Notes) -> Checkpoint:
+        other = self._with(notes=notes, _open={})  # layers of its own count what this run reads
+        other._count()
+        return other
+
+    def _with(self, **changes: object) -> Checkpoint:
         other = object.__new__(Checkpoint)  # copy() would read the file anew
-        reasons = {**self.reasons, **({"encoding": reason} if reason else {})}
-        vars(other).update(vars(self), encoding=encoding, reasons=reasons)
+        vars(other).update(vars(self), **changes)
         return other
 
     def without_other(self) -> Checkpoint:

@@ -6,6 +6,7 @@ import io
 import warnings
 import zipfile
 import zlib
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -86,6 +87,10 @@ def _described(
         if end > limit:
             raise binary.refused(f"array {quoted(name)} ends at byte {end:,} of {limit:,}")
 
+    @cache
+    def unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+        return np.atleast_2d(np.load(io.BytesIO(archive.read(info))))
+
     def matrix(tensor: Tensor) -> Layer:
         numbers = number_format(dtype)
         if numbers is None:
@@ -97,7 +102,7 @@ def _described(
         rows, dim = tensor.shape
         refuse_too_large(f"compressed array {quoted(name)}", (rows, dim), copies=2)
         try:
-            return array_layer(np.atleast_2d(np.load(io.BytesIO(archive.read(info)))), numbers)
+            return array_layer(unpacked(archive, info), numbers)
         except DAMAGES as error:
             raise _damaged(binary, info, error) from None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Notes, Watch, check_top, unwatched
+from embcli.errors import InputError, Watch, check_top, unwatched
 from embcli.files.numbers import held_by_float32
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, __version__
@@ -233,11 +233,6 @@ def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = u
                 equal[pairs] = False
                 found = _distances(one[moved], rests[moved], other[moved], other_rests[moved])
                 cosine_distances[pairs], distances[pairs] = found
-    notes = base.notes
-    if tuned.notes is not notes:  # the command has the same notes for both
-        notes = Notes()
-        for remark in chain(base.notes, tuned.notes):
-            notes.add(remark)
     return Diff(
         shapes=shapes,
         dtypes=(layers[0].dtype, layers[1].dtype),
@@ -248,7 +243,7 @@ def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = u
         cosine_distances=cosine_distances,
         distances=distances,
         top=min(top, max(*shapes[0], *shapes[1])),
-        notes=notes,
+        notes=base.notes,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.encodings.merging import Derivation, DerivationStep
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes
 from embcli.records import Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
@@ -215,10 +215,10 @@ def _joined(parts: Sequence[_Node]) -> _Node:
     return node
 
 
-def merges(tokens: Tokens, draw: bool = False) -> Merges:
+def merges(tokens: Tokens, notes: Notes, draw: bool = False) -> Merges:
     if tokens.encoding is None or tokens.texts is None:
         raise InputError("only a text has merges, not its IDs")
     pieces = tuple(piece for text in tokens.texts for piece in tokens.encoding.derivations(text, tokens.special))
     if [token_id for piece in pieces for token_id in piece.ids] != tokens.ids.tolist():
         raise InputError(f"the steps of {tokens.encoding.name} lead to other tokens than its own")
-    return Merges(tokens, pieces, draw)
+    return Merges(tokens, pieces, draw, notes=notes)

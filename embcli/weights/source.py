@@ -57,6 +57,9 @@ class SeededSource:
     def origin(self) -> Origin:
         return Origin(seed=self.seeded.seed)
 
+    def noting(self, notes: Notes) -> SeededSource:
+        return SeededSource(self.seeded, self.store and replace(self.store, notes=notes), self.encoding, notes)
+
     def resized(self, context_length: int) -> SeededSource:
         seeded = replace(self.seeded, context_length=context_length)
         return SeededSource(seeded, self.store, self.encoding, self.notes)

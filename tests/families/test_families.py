@@ -46,7 +46,7 @@ def hold_words(opened: embcli.Model, found: Any, model: Any, rows: np.ndarray) -
     assert blocks.startswith(BLOCKS[inside_of(model)])
     assert bool(blocks) == bool(inside_of(model))
     assert (" position" in found.recipe.words) == has_positions
-    notes = [note for note in map(str, opened.notes) if "adds no position rows" in note]
+    notes = [note for note in map(str, found.notes) if "adds no position rows" in note]
     assert [blocks in note for note in notes] == [True] * (not has_positions)
     if not has_positions:
         only = notes[0].endswith(" rows are the token rows")
@@ -75,8 +75,9 @@ def inside_of(model: Any) -> str:
 def test_a_token_that_the_model_treats_in_its_own_way_is_told(name: str, token: int, tmp_path: Path) -> None:
     (read,) = read_by_first_blocks(saved(name, tmp_path), [5, token, 9]).values()
     opened = embcli.open(tmp_path)
-    assert not np.array_equal(opened.lookup([5, token, 9], show="hidden").hidden, read)
-    assert any(str(note).startswith(f"ID {token}: the model") for note in opened.notes)
+    found = opened.lookup([5, token, 9], show="hidden")
+    assert not np.array_equal(found.hidden, read)
+    assert any(str(note).startswith(f"ID {token}: the model") for note in found.notes)
 
 
 def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None:
@@ -85,8 +86,9 @@ def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None
     first = model(torch.tensor([[5, 9, padding]]), output_hidden_states=True).hidden_states[0][0]
     assert first.any(1).tolist() == [True, True, False]
     opened = embcli.open(tmp_path)
-    assert opened.lookup([5, 9, padding], show="hidden").hidden.any(1).all()
-    assert any(str(note).startswith(f"ID {padding}: the model sets rows of padding") for note in opened.notes)
+    found = opened.lookup([5, 9, padding], show="hidden")
+    assert found.hidden.any(1).all()
+    assert any(str(note).startswith(f"ID {padding}: the model sets rows of padding") for note in found.notes)
 
 
 def test_musicgen_reads_texts_with_its_text_encoder(tmp_path: Path) -> None:

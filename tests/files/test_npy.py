@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import embcli
 from embcli.errors import LayerError
 from tests.files.made import assert_rows, layer, matrix, npy_bytes, refusal, zipped
 
@@ -134,8 +135,11 @@ def test_a_small_deflated_array_is_inflated_once(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "m.npz", weight=matrix(20_000, 20))
     found = layer(tmp_path / "m.npz", "weight")
     found.rows(np.array([1]))
+    model = embcli.open(tmp_path / "m.npz")
+    first = model[1]
     os.truncate(tmp_path / "m.npz", 0)
     assert_rows(found, matrix(20_000, 20))
+    assert model[1].tolist() == first.tolist()
 
 
 def test_a_deflated_array_that_is_larger_than_memory_is_refused(
