@@ -98,8 +98,8 @@ class Explanations(Result, verb="explain", content="list"):
 def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
-    The entries are those of `embcli explain`. Capitals, blanks and hyphens do not count. Raises InputError, with the
-    nearest words, for a word that is not explained.
+    The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do not count.
+    Raises InputError, with the nearest words, for a word that is not explained.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
@@ -107,13 +107,13 @@ def explain(word: str | None = None) -> Explanations:
     if word is None:
         return Explanations(entries())
     known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
-    found = known.get(asked) or known.get(asked.removesuffix("s"))
+    found = known.get(asked) or known.get(asked.removesuffix("s")) or known.get(asked.removeprefix("explain"))
     words = [known[part] for part in map(_plain, word.split()) if part in known]
     if found:
         return Explanations((found,))
     near = dict.fromkeys(entry.word for entry in words)
     near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.6))
-    nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"
+    nearest = f"the nearest: {', '.join(near)}" if near else "explain without one lists all"
     raise InputError(f"word {word[:60]!r} is not explained; {nearest}", parameters=("word",))
 
 
