@@ -77,6 +77,17 @@ def test_the_answers_are_what_the_commands_print() -> None:
     assert sample.split("│")[2].split()[0] == STEPS[6].answers[0]
 
 
+def test_the_commands_that_the_words_name_do_what_they_say() -> None:
+    named = [line for step in STEPS for line in re.findall(r"embcli (?:tokenize|explain) [^.)]*", step.words)]
+    assert [line.split()[1] for line in named] == ["tokenize", "explain"]
+    pages = [printed_by(line) for line in named]
+    assert re.search(r"^ +1  <\|endoftext\|> +50256 ", pages[0], re.MULTILINE)
+    assert "AdamW moves them" in " ".join(pages[1].split())
+    assert "--stride 1 samples overlap" in STEPS[6].words
+    starts = re.findall(r"^ +[01]  .*?│ +(.*?)  ", printed_by(f"{STEPS[6].command} --stride 1"), re.MULTILINE)
+    assert starts == ["40", "367"]
+
+
 def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
     step = next(step for step in STEPS if "--lines" in step.command)
     found = json.loads(Inside().ok(*with_text(step.command, ""), "-f", "json", "--show", "token,input").out)
@@ -147,8 +158,32 @@ def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> No
         assert step.words in words
     for line in printed_by(STEPS[10].command).splitlines()[2:]:
         assert line.strip() in page
+    asked, _, answers = page.partition("Answers")
+    assert page.index(f"\n{len(STEPS)}/" if suffix == "html" else f"**{len(STEPS)}/") < len(asked)
+    for number, step in zip(NUMBERS, STEPS, strict=True):
+        if step.question:
+            assert " ".join(step.question.split()) in " ".join(asked.split())
+            assert f"{number}/" in answers
+            assert f"The answer: {step.answers[0]}" in answers
+            assert step.command in answers
+            assert step.command not in asked
+    assert "The answer: " not in asked
     assert "<script" not in file.read_text()
-    assert suffix == "md" or file.read_text().count("<span") > 100  # colours
+
+
+def test_a_printer_splits_no_step_and_the_answers_begin_a_sheet(tmp_path: Path) -> None:
+    long = "Every effort moves you. " * 40
+    Inside().ok("tour", "--text", long, "-o", str(tmp_path / "handout.html"))
+    page = (tmp_path / "handout.html").read_text()
+    *steps, following, answers = re.findall("<pre>(.*?)</pre>", page, re.DOTALL)
+    assert [re.findall(r">(\d+)/", each) for each in steps] == [[str(each)] for each in NUMBERS]
+    assert "A text of yours" in following
+    assert "Answers</span>" in answers.split("\n")[0]
+    assert max(each.count("\n") for each in steps) < 60 > answers.count("\n")
+    assert page.count("<span") > 100, "there are colours"
+    css = page.partition("@media print")[2].partition("</style>")[0]
+    assert re.search(r"  pre \{[^}]*break-inside: avoid", css)
+    assert re.search(r"  pre \+ pre:last-child \{ break-before: page; \}", css)
 
 
 # --- on a terminal ----------------------------------------------------------------------------------------------------
@@ -203,6 +238,8 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
         assert seen.count("$ embcli ") == 1
         assert " ".join(step.words.split()) in " ".join(seen.split())
         assert seen.rstrip().endswith(NEXT.strip())
+        assert ("more lines" in seen) == (step is STEPS[-1])
+        assert "Left out: row" not in seen
         assert "by hand" in step.words or numbers(step.words) <= numbers(seen.rstrip().rpartition("\n\n")[0])
         if number < len(NUMBERS):
             seen = screen.press("\n\n")  # the second one comes too early

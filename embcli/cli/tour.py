@@ -27,6 +27,8 @@ from embcli.page import Drawing, title, words
 
 _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
+_TO_WRITE = "Your answer: ______________________________  (The answers are at the end.)"
+_SHEET = 40  # lines of a step on paper
 _ON, _BACK, _END = ("\r", "\n", " ", "n"), ("b",), ("q", "")
 _NEXT = (
     'tokenize "A text of yours" --merges',
@@ -90,18 +92,27 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     steps = STEPS if text == TOUR_TEXT else [replace(step, **step.own) for step in STEPS]  # type: ignore[arg-type]
     if first is not None and not 1 <= first <= len(steps):
         raise InputError(f"step must be from 1 to {len(steps)}, not {str(first)[:20]}", parameters=("step",))
-    last: list[RenderableType] = ["", "Next, with a text of yours, and with a model on your disk:"]
+    last: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
     last += [words(f"$ embcli {line}", "accent") for line in _NEXT]
     if out.path is None and is_terminal(sys.stdout) and is_terminal(sys.stdin):
         tour = _Tour(steps, text, run, {"COLUMNS": str(shutil.get_terminal_size().columns)}, True)
         reached_end = tour.walk(first or 1)
-        out.show(Group(*last[: None if reached_end else 1]))
+        out.show(Group("", *(last if reached_end else ())))
     else:
-        tour = _Tour(steps, text, run, {} if out.path is None else _IN_COLOR)
-        numbers = range(1, len(steps) + 1) if first is None else [first]
-        above = ["", *(step.command for step in steps)]  # the command whose output is above a step
-        parts = [part for number in numbers for part in (*tour.parts(number, above=above[number - 1]), "")]
-        out.show(Group(*parts[:-1], *last[: None if first is None else 0]))
+        is_file = out.path is not None
+        tour = _Tour(steps, text, run, _IN_COLOR if is_file else {}, is_file)
+        sheets, answers = [], list[RenderableType]([title("Answers")])
+        for number in range(1, len(steps) + 1) if first is None else [first]:
+            above = steps[number - 2].command if number > 1 else ""
+            asked, told = tour.parts(number, above=above, height=_SHEET if is_file else None)
+            if is_file and steps[number - 1].question:
+                sheets.append(Group(*asked, "", _TO_WRITE))
+                answers += ["", asked[0], *told]
+            else:
+                sheets.append(Group(*asked, *told))
+        sheets += [Group(*last)] if first is None else []
+        sheets += [Group(*answers)] if len(answers) > 1 else []
+        out.show(*sheets)
     return 2 if tour.failed else 0
 
 
@@ -131,7 +142,8 @@ class _Tour:
                 if not typed or (answer in ("b", "q") and not step.is_right(answer)):
                     key = answer
             if key == "?":
-                _show_screen(self.parts(number, answer, step.about, shutil.get_terminal_size().lines - 1))
+                asked, told = self.parts(number, answer, step.about, shutil.get_terminal_size().lines - 1)
+                _show_screen([*asked, *told])
             while key not in (*_ON, *_BACK, *_END):
                 print(f"\r{_KEYS}", end="", flush=True)
                 key = _read_key()
@@ -141,8 +153,10 @@ class _Tour:
             number = max(number - 1, 1) if key in _BACK else number + 1
         return True
 
-    def parts(self, number: int, answer: str = "", above: str = "", height: int | None = None) -> list[RenderableType]:
-        """Return a step: question, command, output and explanation, on so many lines at most; the output gives way."""
+    def parts(
+        self, number: int, answer: str = "", above: str = "", height: int | None = None
+    ) -> tuple[list[RenderableType], list[RenderableType]]:
+        """Return the question of a step, and command, output and words below; the output is cut to fit the height."""
         step = self.steps[number - 1]
         asked, command = self._asked(number, above), self._typed(step.command)
         verdict = [words(f"The answer: {step.answers[0]}")] if step.answers else []
@@ -155,7 +169,7 @@ class _Tour:
         if height is not None:
             others = _printed(lambda: Output().show(Group(*asked, *command, *explained)), True, self.environment)
             height = max(height - len(others), 3)
-        return [*asked, *command, self._output(step.command, height), *explained]
+        return asked, [*command, self._output(step.command, height), *explained]
 
     def _asked(self, number: int, above: str = "") -> list[RenderableType]:
         """Return the heading and the question of a step, below the output that it is about, unless that is above."""

@@ -60,10 +60,16 @@ _HTML = """\
 <style>
 body {{ background: {background}; color: {foreground}; margin: 12px; }}
 pre {{ font: 14px/16px FONTS; margin: 0; }}
+pre + pre {{ margin-top: 16px; }}
+@media print {{
+  body {{ margin: 0; }}
+  pre {{ font-size: 8pt; line-height: 9.2pt; break-inside: avoid; }}
+  pre + pre:last-child {{ break-before: page; }}
+}}
 </style>
 </head>
 <body>
-<pre>{code}</pre>
+{body}
 </body>
 </html>
 """.replace("FONTS", _FONTS)
@@ -94,13 +100,22 @@ def exported(page: RenderableType, format: View, width: int, theme: Theme, color
     if format in ("table", "markdown"):
         return (text(page, width) if format == "table" else markdown(page, width)).encode()
     if format == "html":
-        console = _recorded(page, width, color, theme)
-        return console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True).encode()
+        return html([page], width, theme, color)
     console = _recorded(page, width, color, theme, margin=2)
     code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
     svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
     svg = _SVG_TEXT.sub(_stroked, svg)
     return svg.encode() if format == "svg" else png(svg)
+
+
+def html(sheets: Sequence[RenderableType], width: int, theme: Theme, color: bool) -> bytes:
+    """Return pages as one document; a printer splits none that fits on a sheet, and the last of several has its own."""
+    look, parts = _THEMES[theme], []
+    for sheet in sheets:
+        console = _recorded(sheet, width, color, theme)
+        parts.append(console.export_html(theme=look, code_format="<pre>{code}</pre>", inline_styles=True))
+    colors = {"background": look.background_color.hex, "foreground": look.foreground_color.hex}
+    return _HTML.format(body="\n".join(parts), **colors).encode()
 
 
 def _stroked(match: re.Match[str]) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_CHOSEN = 200  # rows of a page that the user chose
 _ONE_TABLE, _TWO_TABLES, _LEAST = 10, 4, 3  # rows of a longer table, if a page has one table, or two
-_AROUND_TWO = 12  # lines around the rows of two tables, beside those above and below both
+_AROUND_TWO, _LEFT_OUT = 8, 4  # lines around the rows of two tables, and those that say which rows are left out
 _LINES, _BELOW = 35, 2  # lines of a picture in a pipe or a file; of a screen below a page
 
 
@@ -129,7 +129,9 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             elif matrix.numbers is None and self.rows_chosen:
                 most = _MOST_CHOSEN
             elif len(shown) > 1 and screen is not None:
-                most = max((screen - around - _AROUND_TWO) // 2, _LEAST)
+                room = screen - around - _AROUND_TWO
+                every = sum(len(chosen if each.numbers is None else each.numbers) for each in shown)
+                most = every if every <= room else max((room - _LEFT_OUT) // 2, _LEAST)
             elif len(numbers) <= SHORT_LENGTH:  # as on a page without a T
                 most = SHORT_LENGTH
             rows = Excerpt.ends(most, len(numbers))
