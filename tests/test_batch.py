@@ -222,15 +222,15 @@ Untrained: random rows of seed 123.
 """
 DRAWN = """\
 Batch 3 of 15: B = 1 sample of T = 7 tokens, stride 3
-                 │  input
-sample  pos  ID  │        2        0
-────────────────────────────────────
-   3 ╭    0   9  │   1.3573   0.7308
-     │    1  10  │  -1.2449  -1.0587
-     │    2  11  │   0.0727   0.5316
-     ⋮    ⋮   ⋮  │        ⋮        ⋮
-     │    5  14  │  -0.3389   0.5181
-     ╰    6  15  │   0.3683  -0.4988
+                         │  input
+sample  pos  ID  target  │        2        0
+────────────────────────────────────────────
+   3 ╭    0   9      10  │   1.3573   0.7308
+     │    1  10      11  │  -1.2449  -1.0587
+     │    2  11      12  │   0.0727   0.5316
+     ⋮    ⋮   ⋮       ⋮  │        ⋮        ⋮
+     │    5  14      15  │  -0.3389   0.5181
+     ╰    6  15      16  │   0.3683  -0.4988
 Left out: positions 3 to 4 (2 of 7).
 
 IDs        (B, T)    (1, 7)
@@ -279,6 +279,22 @@ def test_a_page_fits_its_width_and_names_the_positions_that_do_not(more: dict[st
     header = next(line for line in text.splitlines() if "sample " in line).split("│")[1]
     left_out = re.search(r"Left out: .*?\.", text.replace("\n", " "))
     assert ("…" in header) == bool(left_out and "position" in left_out[0])
+
+
+def test_a_drawing_has_the_targets_and_their_tokens_whole() -> None:
+    page = run.ok("batch", OPENING, "--draw", "--batch-size", "2", COLUMNS="80").text
+    rows = [line.rpartition("│")[0].split() for line in page.splitlines()[4:9]]
+    assert [row[-4:] for row in rows] == [
+        ["I", "40", "␣H", "367"],
+        ["␣H", "367", "AD", "2885"],
+        ["AD", "2885", "␣always", "1464"],
+        ["␣always", "1464", "␣thought", "1807"],
+        ["␣thought", "1807", "␣Jack", "3619"],
+    ]
+    hint = "--draw shows whole tokens"
+    assert hint in Inside(suggesting=True).ok("batch", OPENING, COLUMNS="80").text
+    for columns, more in (("120", ()), ("80", ("--draw",))):
+        assert hint not in Inside(suggesting=True).ok("batch", OPENING, *more, COLUMNS=columns).text
 
 
 def test_strips_have_a_vector_for_each_token() -> None:

@@ -125,13 +125,17 @@ def test_the_page() -> None:
         "gpt2       Un bel iev│able \\x20\\xe6│\\x97│\\xa5│\\xe6\\x9c│\\xac !\n"
         "o200k_base Un bel ievable  ␣日本                            !\n"
         "\n"
-        "encoding      vocab  tokens  chars/token\n"
-        "────────────────────────────────────────\n"
-        "gpt2         50,257      10         1.60\n"
-        "o200k_base  200,019       5         3.20\n"
+        "encoding      vocab  tokens  chars/token  IDs\n"
+        "────────────────────────────────────────────────────────────────────────────\n"
+        "gpt2         50,257      10         1.60  3118 6667 11203 540 10545 245 98 …\n"
+        "o200k_base  200,019       5         3.20  2265 9880 45794 17428 0\n"
         "\n"
         "16 characters, 20 bytes; 3 tokens in common, 2 places cut differently\n"
     )
+    hinting = Inside(suggesting=True)
+    for columns in (85, 86):
+        page = hinting.ok("tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS=str(columns)).text
+        assert ("105 0" in page, page.endswith("\n-f ndjson has all.\n")) == (columns == 86, columns == 85)
 
 
 def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:

@@ -110,6 +110,8 @@ def suggestions(verb: str, page: str) -> str:
     page = re.sub("\x1b\\[[0-9;]*m", "", page)
     omitted = " ".join(re.findall(r"^ *((?:Left out|Not shown)[^.]*)", page, re.MULTILINE))
     found = [words for what, words in _MORE.get(verb, {}).items() if omitted and what in omitted]
+    if "…" in page and not found and (verb == "tokenizers" or (verb == "batch" and " inputs" in page)):
+        found.append("-f ndjson has all" if verb == "tokenizers" else "--draw shows whole tokens")
     if verb == "batch" and " dropped: " in page:
         found.append("--keep-last keeps incomplete batches")
     if "\nA guess: " in page:

@@ -152,18 +152,20 @@ class Batches(Result, verb="batch", content="batches"):
         most = _MOST_IN_COLOUR if self.style.heat else _MOST_DRAWN[0]
         samples, tokens = Excerpt.ends(most, len(self.order)), Excerpt.ends(_MOST_DRAWN[1], self.max_length)
         order, count = self.order[samples.places], len(tokens.places)
-        ids = self.ids(order)[:, tokens.places].ravel()
+        ids, targets = (self.ids(order)[:, tokens.places + after].ravel() for after in (0, 1))
         values = self.embeddings(order)[:, tokens.places].reshape(len(ids), -1)  # (samples * tokens, columns)
         brackets = [" ╭", *[" │"] * (count - 2), " ╰"] if count > 1 else [" ·"]
         named = [f"{'' if k else each}{brackets[k]}" for each in order.tolist() for k in range(count)]
         labels = [Label("sample", named), Label("pos", [*tokens.places] * len(order))]
-        if self.tokens.encoding is not None:
-            labels.append(token_label(self.tokens.bytes_of(ids)))
+        for name, each in (("token", ids), ("target", targets))[: 1 + self.draw]:
+            if self.tokens.encoding is not None:
+                labels.append(token_label(self.tokens.bytes_of(each))._replace(header=name))
+            labels.append(Label("ID" if labels[-1].header == name or name == "token" else name, each))
         gaps = [gap * count for gap in samples.gaps]
         gaps += [place * count + gap for place in range(len(order)) for gap in tokens.gaps]
         missing = [samples.missing("sample", self.order), tokens.missing("position")]
         return Matrix(
-            [*labels, Label("ID", ids)],
+            labels,
             [Values(values, "input")],
             self.columns,
             gaps,

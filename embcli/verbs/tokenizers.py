@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -131,6 +132,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         from rich.text import Text
 
         from embcli.page import Label, left_out, lines_of, ruled, title, words
+        from embcli.page.table import GAP, SHORTEST
 
         names = [words(encoding.name) for encoding in self.encodings]
         is_long = max(name.cell_len for name in names) > _LONGEST_NAME
@@ -153,15 +155,17 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
             yield ruled([begin, *columns], has_rule=False)
         yield ""
         ratios = [f"{characters / count:.2f}" if count else "" for count in self.counts]
-        yield ruled(
-            [
-                *([Label("", numbers)] if is_long else []),
-                Label("encoding", names, "left", short=True),
-                Label("vocab", [f"{encoding.vocabulary_size:,}" for encoding in self.encodings]),
-                Label("tokens", [f"{count:,}" for count in self.counts]),
-                Label("chars/token", ratios),
-            ]
-        )
+        table = [
+            *([Label("", numbers)] if is_long else []),
+            Label("encoding", names, "left", short=True),
+            Label("vocab", [f"{encoding.vocabulary_size:,}" for encoding in self.encodings]),
+            Label("tokens", [f"{count:,}" for count in self.counts]),
+            Label("chars/token", ratios),
+        ]
+        if (room := options.max_width - sum(label.width + GAP for label in table)) >= SHORTEST:
+            ids = (" ".join(map(str, tokens.ids[:room].tolist())) for tokens in self.tokens)  # a cell each, or more
+            table.append(Label("IDs", [textwrap.shorten(each, room, placeholder=" …") for each in ids], "left"))
+        yield ruled(table)
         yield ""
         differences = f"{counted(self.same, 'token')} in common, {counted(self.different, 'place')} cut differently"
         sizes = f"{counted(characters, 'character')}, {counted(int(self.bases[-1]) - len(self.texts), 'byte')}"
