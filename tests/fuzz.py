@@ -86,9 +86,14 @@ def compare_with_library(kind: str, path: Path) -> None:
     found = open_tensors(path)
     for name, values in held.items():
         if name in found and found[name].is_matrix and found[name].size < 1 << 20 and values.dtype.kind in "fiu":
-            with np.errstate(all="ignore"):
-                wanted = values.astype(np.float32)
-                rows = found.layer(name).rows(np.arange(len(values)))
+            try:
+                with np.errstate(all="ignore"):
+                    wanted = values.astype(np.float32)
+                    rows = found.layer(name).rows(np.arange(len(values)))
+            except InputError as error:  # numpy reads a dtype of arrays of one number, ('<f4', (1,)); embcli refuses it
+                if not re.search(r" has \('.*\)\), not real numbers$", str(error)):
+                    raise
+                continue
             assert np.array_equal(rows, wanted, equal_nan=True), f"{kind}, {name}: {path}"
 
 
