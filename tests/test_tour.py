@@ -79,10 +79,9 @@ def test_the_answers_are_what_the_commands_print() -> None:
 
 def test_the_commands_that_the_words_name_do_what_they_say() -> None:
     named = [line for step in STEPS for line in re.findall(r"embcli (?:tokenize|explain) [^.)]*", step.words)]
-    assert [line.split()[1] for line in named] == ["tokenize", "explain"]
-    pages = [printed_by(line) for line in named]
-    assert re.search(r"^ +1  <\|endoftext\|> +50256 ", pages[0], re.MULTILINE)
-    assert "AdamW moves them" in " ".join(pages[1].split())
+    special, gradient = map(printed_by, named)
+    assert re.search(r"^ +1  <\|endoftext\|> +50256 ", special, re.MULTILINE)
+    assert "AdamW moves them" in " ".join(gradient.split())
     assert "--stride 1 samples overlap" in STEPS[6].words
     starts = re.findall(r"^ +[01]  .*?│ +(.*?)  ", printed_by(f"{STEPS[6].command} --stride 1"), re.MULTILINE)
     assert starts == ["40", "367"]
@@ -160,10 +159,9 @@ def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> No
         assert line.strip() in page
     asked, _, answers = page.partition("Answers")
     assert page.index(f"\n{len(STEPS)}/" if suffix == "html" else f"**{len(STEPS)}/") < len(asked)
-    for number, step in zip(NUMBERS, STEPS, strict=True):
+    for step in STEPS:
         if step.question:
             assert " ".join(step.question.split()) in " ".join(asked.split())
-            assert f"{number}/" in answers
             assert f"The answer: {step.answers[0]}" in answers
             assert step.command in answers
             assert step.command not in asked
@@ -172,12 +170,10 @@ def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> No
 
 
 def test_a_printer_splits_no_step_and_the_answers_begin_a_sheet(tmp_path: Path) -> None:
-    long = "Every effort moves you. " * 40
-    Inside().ok("tour", "--text", long, "-o", str(tmp_path / "handout.html"))
+    Inside().ok("tour", "--text", "Every effort moves you. " * 40, "-o", str(tmp_path / "handout.html"))
     page = (tmp_path / "handout.html").read_text()
-    *steps, following, answers = re.findall("<pre>(.*?)</pre>", page, re.DOTALL)
+    *steps, _, answers = re.findall("<pre>(.*?)</pre>", page, re.DOTALL)
     assert [re.findall(r">(\d+)/", each) for each in steps] == [[str(each)] for each in NUMBERS]
-    assert "A text of yours" in following
     assert "Answers</span>" in answers.split("\n")[0]
     assert max(each.count("\n") for each in steps) < 60 > answers.count("\n")
     assert page.count("<span") > 100, "there are colours"
