@@ -5,6 +5,7 @@ import _signal  # type: ignore[import-not-found]  # its wrapper imports enum fir
 if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # an interrupt of the imports below would leave a traceback
 
+import errno
 import gc
 import os
 import signal
@@ -42,9 +43,8 @@ def run() -> NoReturn:
             status = 2
             sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            with suppress(OSError):
-                stream.flush()
+        with suppress(OSError, AttributeError):  # one that was closed is None
+            stream.flush()
     os._exit(status)
 
 
@@ -74,7 +74,8 @@ def main() -> int:
         elif ran_out(error):
             say("memory ran out; choose fewer rows, or smaller layers")
         elif isinstance(error, OSError) and error.errno is not None:
-            say(f"cannot {'go on' if error.filename is None else f'open {error.filename!r}'}: {error.strerror}")
+            nameless = "write to standard output" if error.errno == errno.ENOSPC else "go on"
+            say(f"cannot {nameless if error.filename is None else f'open {error.filename!r}'}: {error.strerror}")
         else:
             raise
         status = 2

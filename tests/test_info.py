@@ -106,3 +106,14 @@ def test_the_data_of_a_model(inside: Embcli, bert: Path) -> None:
     np.savez(bert.with_name("bare.npz"), q=np.ones((7, 4)), k=np.ones((9, 4)))  # no name tells
     chosen = ("info", "--from", str(bert.with_name("bare.npz")), "--tensor", "q", "-f", "json")
     assert [each["role"] for each in json.loads(inside.ok(*chosen).out)["tensors"]] == ["token"]
+
+
+@pytest.mark.parametrize(("verb", "what"), [("audit", "checked"), ("diff", "compared")])
+def test_other_tensors_are_counted_and_an_option_is_said_to_take_one(tmp_path: Path, verb: str, what: str) -> None:
+    tensors = {"wte": np.ones((4, 3)), "wpe": np.ones((2, 3))}
+    pages = []
+    for name, each in (("m.npz", tensors), ("one.npz", {"wte": tensors["wte"]})):
+        np.savez(tmp_path / name, **each)
+        pages.append(Inside(suggesting=True)(verb, *[str(tmp_path / name)] * (1 + (verb == "diff"))).text)
+    assert f"; 1 other tensor not {what}\n--tensor NAME takes another tensor; embcli explain {verb}" in pages[0]
+    assert not re.search("other tensor|--tensor", pages[1])

@@ -32,6 +32,8 @@ SLIPS = {  # the whole error
     "Put a text of several words in quotes. Try 'embcli lookup --help' for help.",
     "lookup --ids 2 3": "TEXT and --ids stand for the same input; give one of them\n"
     "Write the IDs as one word, with commas between: --ids 2,3,5,1",
+    "decode 1 -5": "No such option: -5\nIDs are not negative; a text that begins with - goes after --. "
+    "Try 'embcli decode --help' for help.",
     "weights --vocab six": "Invalid value for '--vocab': 'six' is not a valid int." + HELP.format("weights"),
     "strawberry": "'strawberry' is not a command\nFor a text: embcli tokenize strawberry; embcli --help",
     "gone.safetensors": "'gone.safetensors' is not a command\n"
@@ -62,7 +64,6 @@ REFUSED = {  # a part of the error
     "tokenize --encoding cl100k_base --ids 100256": "ID 100256 at position 0",
     "decode 1 5:2": "'5:2' at position 1 has no IDs: a range ends after its start",
     "lookup --ids 0:99999999999": "the ranges have 99,999,999,999 IDs; at most 100,000,000 are possible",
-    "decode 1 -5": "No such option: -5",
     "compare --vocab 100 --ids 100": "ID 100 at position 0 has no row",
     "compare --vocab 3": "ID 3 at position 1 has no row: the token layer has V = 3 rows",
     "compare Every --vocab 100": "ID 6109 ('Every') at position 0 has no row",

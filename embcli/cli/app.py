@@ -88,6 +88,8 @@ def run(words: Sequence[str], **settings: object) -> object:
         called = f"{PROGRAM} {first}" if known else PROGRAM
         cure = "Write IDs as one word: 2,3,5,1. " if "--ids" in words else "Put a text of several words in quotes. "
         quotes = cure if "unexpected extra argument" in message else ""
+        if re.match("No such option: -[0-9]", message):
+            quotes = "IDs are not negative; a text that begins with - goes after --. "
         raise InputError(message, f"{quotes}Try '{called} --help' for help.") from None
 
 

@@ -116,6 +116,8 @@ def suggestions(verb: str, page: str) -> str:
         found.append("--keep-last keeps incomplete batches")
     if "\nA guess: " in page:
         found.append("--tensor or --encoding name others")
+    elif verb in ("audit", "diff") and " other tensor" in page:
+        found.append("--tensor NAME takes another tensor")
     if "\nUntrained: " in page:
         found.append("lookup --from MODEL reads a real model" if verb == "batch" else "--from MODEL reads a real model")
     if verb in ("audit", "diff"):

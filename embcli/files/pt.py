@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from embcli.binary import Binary, Malformed, quoted
 from embcli.errors import Notes
+from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
 
@@ -57,15 +58,17 @@ class _Weight(NamedTuple):
     strides: tuple[int, ...] = ()
 
 
-def read(binary: Binary, _: Notes) -> Tensors:
+def read(binary: Binary, notes: Notes) -> Tensors:
     """Return the tensors of a PyTorch file, named by the keys that lead to them, joined with dots."""
     if binary.read(0, 2) != b"PK":
         raise binary.refused(f"it is a pickle, as PyTorch before 1.6 wrote it; {_ADVICE}")
     archive = opened_archive(binary)
     members, listed = archive.NameToInfo, archive.infolist()
     folder = next((name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl")), None)
+    if folder is None and any(name.endswith(".npy") for name in members):
+        return npy.read(binary, notes)  # whose first member is no array
     if folder is None:
-        raise binary.refused("it is an archive without the data.pkl of torch.save")
+        raise binary.refused("it is a zip archive without arrays (.npy) and without the data.pkl of torch.save")
     data = members[f"{folder}/data.pkl"]
     is_plain = all(info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed)
     if not is_plain or len(members) < len(listed):
