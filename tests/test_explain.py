@@ -232,10 +232,7 @@ def test_words_that_readers_ask_for_find_their_entry(asked: str, word: str) -> N
 @pytest.mark.parametrize(
     ("word", "fact"),
     [
-        (
-            "gradient",
-            "SGD leaves them as they are; AdamW moves them by weight decay and by earlier gradients, and a head",
-        ),
+        ("gradient", "SGD leaves them as they are; AdamW moves them by weight decay and by earlier gradients, and a"),
         ("changed", "SGD changes only the rows of the tokens that its texts contain; AdamW and an output head"),
         ("compare", "a lookup shows it only for the token of that row"),
         ("pairing", "Meta's own files of Llama and GGUF files of it have the first, files for transformers the second"),

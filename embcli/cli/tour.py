@@ -103,7 +103,7 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
         tour = _Tour(steps, text, run, _IN_COLOR if is_file else {}, is_file)
         sheets, answers = [], list[RenderableType]([title("Answers")])
         for number in range(1, len(steps) + 1) if first is None else [first]:
-            above = steps[number - 2].command if number > 1 else ""
+            above = steps[number - 2].command if first is None and number > 1 else ""
             asked, told = tour.parts(number, above=above, height=_SHEET if is_file else None)
             if is_file and steps[number - 1].question:
                 sheets.append(Group(*asked, "", _TO_WRITE))
