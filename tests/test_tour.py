@@ -73,9 +73,7 @@ def test_the_answers_are_what_the_commands_print() -> None:
     assert next(line for line in matrix if line.endswith(row)).split()[0] == STEPS[2].answers[0]
     cost = next(line for line in output(STEPS[4]).splitlines() if line.startswith("multiply-adds"))
     assert cost.split()[1] == STEPS[4].answers[0]
-    assert printed_by(STEPS[2].about) in Inside().ok("tour", "--step", "3", COLUMNS="80").text, (
-        "the question is about it"
-    )
+    assert printed_by(STEPS[2].about) in Inside().ok("tour", "--step", "3", COLUMNS="80").text
     sample = next(line for line in output(STEPS[6]).splitlines() if line.startswith("     0  "))
     assert sample.split("│")[2].split()[0] == STEPS[6].answers[0]
 
