@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from textual import events
 from textual.widgets import DataTable, Input
 
 from embcli.explore.app import Explorer
@@ -17,6 +18,7 @@ from embcli.tokens import shown
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
+CHARACTERS = {"comma": ",", "slash": "/", "colon": ":", "space": " ", "question_mark": "?", "dollar_sign": "$"}
 NUMBER = r"-?\d+\.\d{4}(?:e[+-]\d+)?|-?inf|nan"
 
 
@@ -28,7 +30,9 @@ async def settle(pilot: Pilot[int]) -> None:
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
-    await pilot.press(*keys)
+    """Type keys as a terminal sends them, one right after the other, and wait until they are done."""
+    for key in keys:
+        pilot.app.post_message(events.Key(key, CHARACTERS.get(key, key if len(key) == 1 else None)))
     await settle(pilot)
 
 

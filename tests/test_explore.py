@@ -43,7 +43,7 @@ COLORS = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 @asynccontextmanager
 async def walk(
-    path: Path | None = None, size: tuple[int, int] = (120, 40), model: embcli.Model | None = None, **begun: Any
+    path: Path | None = None, size: tuple[int, int] = (80, 24), model: embcli.Model | None = None, **begun: Any
 ) -> AsyncIterator[Any]:
     """Begin the full screen of a file, of a model, or of a small seeded one, without a terminal."""
     given, named = {} if path else SMALL, str(path) if path else None
@@ -85,12 +85,12 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
     async with walk(path) as (app, pilot):
         for _ in range(12):
             for key in chance.choices(KEYS, k=chance.randint(1, 4)):
-                await pilot.press(key)
+                await press(pilot, key)
                 if key == "colon":
                     typed = chance.choice([str(chance.randrange(500)), "7,3", "x", "9999999", ""])
-                    await pilot.press(*("comma" if each == "," else each for each in typed), "enter")
+                    await press(pilot, *("comma" if each == "," else each for each in typed), "enter")
                 elif key == "slash" and app.focused is not None and app.focused.id is None:
-                    await pilot.press(*chance.choices("abe1", k=2), chance.choice(["enter", "escape"]))
+                    await press(pilot, *chance.choices("abe1", k=2), chance.choice(["enter", "escape"]))
             if chance.random() < 0.1:
                 await pilot.resize_terminal(*chance.choice(SIZES))
             await settle(pilot)
@@ -144,7 +144,7 @@ async def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path: Path) -> None:
     async with walk(path, sort="norm") as (app, pilot):
         assert held(app, np.load(path))
         assert "by norm: 1 of 500" in lines(app)[0]
-        await pilot.press("j", "j", "s")
+        await press(pilot, "j", "j", "s")
         assert app.screen.matrix.row == expected[2]
         assert f"row {expected[2]} of 500" in lines(app)[0], "by ID again, on the same row"
         await press(pilot, "colon", "3", "enter", "enter")
@@ -170,13 +170,13 @@ async def test_keys_lead_through_rows_and_back() -> None:
         assert app.screen.row == nearest[1]
         await press(pilot, "tab", "enter")
         assert app.screen.row == scores(matrix, nearest[1], "l2")[0][0]
-        await pilot.press("backspace", "escape", "escape", "escape")
+        await press(pilot, "backspace", "escape", "escape", "escape")
         assert "row 299" in lines(app)[0]
-        await pilot.press("question_mark")
+        await press(pilot, "question_mark")
         assert all(f"{words} the row" in "\n".join(lines(app)) for words in ("mark", "compare"))
-        await pilot.press("q", "home", "G", "k", "colon", *"300", "enter")
+        await press(pilot, "q", "home", "G", "k", "colon", *"300", "enter")
         assert "row 298 of 300" in lines(app)[0], "q has closed the keys, and 300 is out of range"
-        await pilot.press("q")
+        await press(pilot, "q")
 
 
 async def test_columns_clicks_and_names_lead_to_rows() -> None:
@@ -247,7 +247,7 @@ async def test_a_theme_is_chosen_from_the_palette_and_the_matrix_follows() -> No
 
         before = ground()
         for typed in ("theme", "solarized-light"):
-            await pilot.press(*([] if app.screen.query("Input") else ["ctrl+p"]), *typed)
+            await press(pilot, *([] if app.screen.query("Input") else ["ctrl+p"]), *typed)
             await settle(pilot)
             await press(pilot, "enter")
         assert app.theme == "solarized-light"
@@ -283,14 +283,14 @@ async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp
         assert "Find" not in lines(app)[-1], "a slash is typed"
         assert "has no row for 'kin'" in lines(app)[0]
         assert [line.split()[:3] for line in lines(app)[3:5]] == [["word", "1", "king"], ["word", "2", "thinking"]]
-        await pilot.press("down", "enter")
+        await press(pilot, "down", "enter")
         assert app.screen.matrix.row == 2
 
 
 async def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((500, 8), np.float32))
-    async with walk(tmp_path / "rows.npy") as (app, pilot):
-        await pilot.press("slash", "c", "escape")
+    async with walk(tmp_path / "rows.npy", size=(120, 40)) as (app, pilot):  # on 24 lines, notes cover rows
+        await press(pilot, "slash", "c", "escape")
         said = [each.message for each in app._notifications]
         assert said[0] == "no tokenizer: name one with --encoding (: goes to a row by its ID)"
         assert [text.split()[0] for text in said[1:]] == ["Space", "This"]
