@@ -235,7 +235,8 @@ def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(tmp_path: Path)
     opened = model(written(tmp_path / "model.gguf", "gpt2", **known))
     drawn = ["a  b  z  a  b", "╰┬─╯  │  ╰┬─╯", " ab   │   ab", "259      259"]
     for text, lines in (("abzab", drawn), ("z", ["z", ""])):
-        assert str(opened.merges(text, draw=True)).splitlines()[1:-2] == lines
+        found = str(opened.merges(text, draw=True)).splitlines()
+        assert found[1 : len(lines) + 2] == [*lines, ""]  # the name of the file below can be of two lines
 
 
 def test_a_long_page_leaves_out_rows_in_the_middle() -> None:
