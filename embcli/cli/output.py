@@ -68,17 +68,8 @@ class Output:
             say(f"status 1: {result.why_no}")
         return int(bool(result.why_no))
 
-    def show(self, *sheets: RenderableType) -> None:
-        """Write pages with a blank line between them; in HTML, each is a sheet for a printer."""
-        from rich.console import Group
-
-        from embcli.page import export
-
-        if self.format == "html":
-            content = export.html(sheets, width_of(self.style.width, "html"), self.style.theme, self._colored)
-        else:
-            content = self._drawn(Group(*[part for sheet in sheets for part in (sheet, "")][:-1]))
-        self.write_bytes(content, "page")
+    def show(self, page: RenderableType) -> None:
+        self.write_bytes(self._drawn(page), "page")
 
     def write_bytes(self, content: bytes, kind: Content) -> None:
         """Write a page or a text as it is; on a terminal, a text is escaped and its last line ended."""

@@ -24,6 +24,7 @@ from embcli.cli.output import SUGGESTING, Output
 from embcli.errors import EmbcliError, InputError
 from embcli.names import TOUR_TEXT
 from embcli.page import Drawing, title, words
+from embcli.page.export import NEXT_SHEET
 
 _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
@@ -101,18 +102,19 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     else:
         is_file = out.path is not None
         tour = _Tour(steps, text, run, _IN_COLOR if is_file else {}, is_file)
-        sheets, answers = [], list[RenderableType]([title("Answers")])
+        sheets, answers = list[list[RenderableType]](), list[RenderableType]([title("Answers")])
         for number in range(1, len(steps) + 1) if first is None else [first]:
             above = steps[number - 2].command if first is None and number > 1 else ""
             asked, told = tour.parts(number, above=above, height=_SHEET if is_file else None)
             if is_file and steps[number - 1].question:
-                sheets.append(Group(*asked, "", _TO_WRITE))
+                sheets.append([*asked, "", _TO_WRITE])
                 answers += ["", asked[0], *told]
             else:
-                sheets.append(Group(*asked, *told))
-        sheets += [Group(*last)] if first is None else []
-        sheets += [Group(*answers)] if len(answers) > 1 else []
-        out.show(*sheets)
+                sheets.append([*asked, *told])
+        sheets += [last] if first is None else []
+        sheets += [answers] if len(answers) > 1 else []
+        between = NEXT_SHEET if out.format == "html" else ""
+        out.show(Group(*[part for sheet in sheets for part in (*sheet, between)][:-1]))
     return 2 if tour.failed else 0
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from embcli.names import Theme
 
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
+NEXT_SHEET = "\x1e"  # a line of an HTML page: what follows begins a sheet, if the rest of this one is too short for it
 _ANSI = [(127, 127, 127)] * 8  # a page uses none of the 16 colours of a terminal
 _THEMES: dict[Theme, TerminalTheme] = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
@@ -69,7 +70,7 @@ pre + pre {{ margin-top: 16px; }}
 </style>
 </head>
 <body>
-{body}
+<pre>{code}</pre>
 </body>
 </html>
 """.replace("FONTS", _FONTS)
@@ -100,22 +101,14 @@ def exported(page: RenderableType, format: View, width: int, theme: Theme, color
     if format in ("table", "markdown"):
         return (text(page, width) if format == "table" else markdown(page, width)).encode()
     if format == "html":
-        return html([page], width, theme, color)
+        console = _recorded(page, width, color, theme)
+        document = console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True)
+        return document.replace(f"{NEXT_SHEET}\n", "</pre>\n<pre>").encode()
     console = _recorded(page, width, color, theme, margin=2)
     code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
     svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
     svg = _SVG_TEXT.sub(_stroked, svg)
     return svg.encode() if format == "svg" else png(svg)
-
-
-def html(sheets: Sequence[RenderableType], width: int, theme: Theme, color: bool) -> bytes:
-    """Return pages as one document; a printer splits none that fits on a sheet, and the last of several has its own."""
-    look, parts = _THEMES[theme], []
-    for sheet in sheets:
-        console = _recorded(sheet, width, color, theme)
-        parts.append(console.export_html(theme=look, code_format="<pre>{code}</pre>", inline_styles=True))
-    colors = {"background": look.background_color.hex, "foreground": look.foreground_color.hex}
-    return _HTML.format(body="\n".join(parts), **colors).encode()
 
 
 def _stroked(match: re.Match[str]) -> str:
