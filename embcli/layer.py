@@ -155,7 +155,6 @@ class Source(Protocol):
     def unapplied(self) -> str: ...  # a norm beside the token matrix that nothing says how to apply, or nothing
 
     def noting(self, notes: Notes) -> Source: ...  # the same for one run, whose remarks go to these notes
-
     def resized(self, context_length: int) -> Source: ...  # with a longer or shorter position layer, if it is seeded
 
     def shape(self, name: str) -> tuple[int, int] | None: ...  # of the `token` or the `position` layer

@@ -32,7 +32,7 @@ class Style:
 
     precision: int = DEFAULT_PRECISION  # decimals
     heat: bool = False  # matrices as strips of colours
-    bare: bool = False  # no further than the last table, picture or drawing
+    bare: bool = False  # titles, tables, pictures and drawings alone
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "light"  # the background of a picture
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -283,18 +284,12 @@ def test_a_page_fits_its_width_and_names_the_positions_that_do_not(more: dict[st
 
 def test_a_drawing_has_the_targets_and_their_tokens_whole() -> None:
     page = run.ok("batch", OPENING, "--draw", "--batch-size", "2", COLUMNS="80").text
-    rows = [line.rpartition("│")[0].split() for line in page.splitlines()[4:9]]
-    assert [row[-4:] for row in rows] == [
-        ["I", "40", "␣H", "367"],
-        ["␣H", "367", "AD", "2885"],
-        ["AD", "2885", "␣always", "1464"],
-        ["␣always", "1464", "␣thought", "1807"],
-        ["␣thought", "1807", "␣Jack", "3619"],
-    ]
-    hint = "--draw shows whole tokens"
-    assert hint in Inside(suggesting=True).ok("batch", OPENING, COLUMNS="80").text
-    for columns, more in (("120", ()), ("80", ("--draw",))):
-        assert hint not in Inside(suggesting=True).ok("batch", OPENING, *more, COLUMNS=columns).text
+    rows = [line.rpartition("│")[0].split()[-4:] for line in page.splitlines()[4:9]]
+    assert [row[::2] for row in rows] == [*map(list, pairwise(["I", "␣H", "AD", "␣always", "␣thought", "␣Jack"]))]
+    assert [row[1::2] for row in rows] == [*map(list, pairwise(FIRST_BATCH.split()[:6]))]
+    for columns, more in (("120", ()), ("80", ("--draw",)), ("80", ())):
+        hinting = Inside(suggesting=True).ok("batch", OPENING, *more, COLUMNS=columns).text
+        assert ("--draw shows whole tokens" in hinting) == (columns == "80" and not more)
 
 
 def test_strips_have_a_vector_for_each_token() -> None:

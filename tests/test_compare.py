@@ -393,6 +393,7 @@ def test_a_drawing_in_a_picture_stands_alone_and_costs_are_there_if_they_are_nam
     assert "Untrained" in drawn
     assert not re.search("The token IDs|The outputs|multiply-adds", drawn)
     assert not re.search("The token IDs|The outputs|multiply-adds|Untrained", page(result.styled(bare=True)))
+    assert "\n2  3  1\n" in str(seeded([2, 3, 1], 4).styled(bare=True))
     assert "multiply-adds" in page(replace(result, show=("cost",)))
     assert "Left out" not in export.text(result, 80, 23)  # all rows of four stand there already
     assert "multiply-adds" in str(result)

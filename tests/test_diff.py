@@ -102,6 +102,7 @@ def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) 
     np.save(tmp_path / "other.npy", np.asfortranarray(vectors()))
     for other in (base, tmp_path / "other.npy"):
         text = inside.ok("diff", str(base), str(other)).text
+        assert inside.ok("diff", str(base), str(other), "--bare").text == text  # words alone
         assert "rows   300 equal\n" in text
         assert text.endswith("\nThe token matrices are equal\n")
 

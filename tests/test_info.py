@@ -115,5 +115,5 @@ def test_other_tensors_are_counted_and_an_option_is_said_to_take_one(tmp_path: P
     for name, each in (("m.npz", tensors), ("one.npz", {"wte": tensors["wte"]})):
         np.savez(tmp_path / name, **each)
         pages.append(Inside(suggesting=True)(verb, *[str(tmp_path / name)] * (1 + (verb == "diff"))).text)
-    assert f"; 1 other tensor not {what}\n--tensor NAME takes another tensor; embcli explain {verb}" in pages[0]
+    assert f"; 1 other tensor not {what}\n--tensor or --encoding name others; embcli explain {verb}" in pages[0]
     assert not re.search("other tensor|--tensor", pages[1])

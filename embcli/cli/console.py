@@ -114,10 +114,8 @@ def suggestions(verb: str, page: str) -> str:
         found.append("-f ndjson has all" if verb == "tokenizers" else "--draw shows whole tokens")
     if verb == "batch" and " dropped: " in page:
         found.append("--keep-last keeps incomplete batches")
-    if "\nA guess: " in page:
+    if re.search("\nA guess: |; [0-9,]+ other tensors? not ", page):
         found.append("--tensor or --encoding name others")
-    elif verb in ("audit", "diff") and " other tensor" in page:
-        found.append("--tensor NAME takes another tensor")
     if "\nUntrained: " in page:
         found.append("lookup --from MODEL reads a real model" if verb == "batch" else "--from MODEL reads a real model")
     if verb in ("audit", "diff"):

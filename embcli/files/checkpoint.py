@@ -113,12 +113,9 @@ class Checkpoint:
         """Return this checkpoint, whose position layer has the length that it has."""
         return self
 
-    def find(self, role: str) -> Tensor | None:
-        return self.roles.find(role)
-
     def shape(self, name: str) -> tuple[int, int] | None:
         """Return the shape of the `token`, `position`, `token_type` or `head` layer; None if there is no such layer."""
-        tensor = self.find(name)
+        tensor = self.roles.find(name)
         if tensor is None:
             return None
         rows, dim = tensor.shape
@@ -135,7 +132,7 @@ class Checkpoint:
         opened: dict[str, Tensor] = {}
         layers: dict[str, Layer] = {}
         for name in wanted:
-            tensor = self.find(name)
+            tensor = self.roles.find(name)
             if tensor is None:
                 raise self.tensors.refused(f"it has no {name.replace('_', ' ')} matrix")
             opened[name] = tensor
@@ -161,10 +158,7 @@ class Checkpoint:
         """How token rows become what the first block reads; None without a config.json that names the model's type."""
         if self._config_error:
             raise self._config_error
-        return None if self.roles.is_other else recipe_of(self.roles, self.values)
-
-    def values(self, name: str) -> np.ndarray:
-        return self.tensors.array(name)
+        return None if self.roles.is_other else recipe_of(self.roles, self.tensors.array)
 
     @property
     def unapplied(self) -> str:
@@ -195,7 +189,8 @@ class Checkpoint:
         Hugging Face's config.json omits `tie_word_embeddings` if it is true, its default; llama.cpp uses token_embd if
         a causal model has no output.weight.
         """
-        token, tensor, config, metadata = self.roles.token, self.find("head"), self.roles.config, self.tensors.metadata
+        roles, metadata = self.roles, self.tensors.metadata
+        token, tensor, config = roles.token, roles.find("head"), roles.config
         if tensor is not None and tensor.place == token.place:
             return Head(tensor, "same")
         if tensor is not None:

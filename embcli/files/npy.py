@@ -87,9 +87,7 @@ def _described(
         if end > limit:
             raise binary.refused(f"array {quoted(name)} ends at byte {end:,} of {limit:,}")
 
-    @cache
-    def unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-        return np.atleast_2d(np.load(io.BytesIO(archive.read(info))))
+    unpacked = cache(lambda archive, info: np.atleast_2d(np.load(io.BytesIO(archive.read(info)))))
 
     def matrix(tensor: Tensor) -> Layer:
         numbers = number_format(dtype)

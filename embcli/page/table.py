@@ -146,14 +146,16 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False)
 class Bare:
-    """A page without what follows its last table, picture or drawing."""
+    """The titles, tables, pictures and drawings of a page; a page of words alone is whole."""
 
     page: Any
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         parts = [*self.page.__rich_console__(console, options)]
-        is_text = [isinstance(part, str | Text) for part in parts]
-        yield from parts[: max((place for place, text in enumerate(is_text, 1) if not text), default=len(parts))]
+        last = max((place for place, part in enumerate(parts, 1) if not isinstance(part, str | Text)), default=0)
+        for part in parts[: last or None]:
+            if not last or not isinstance(part, Text) or part.style == STYLES["strong"]:
+                yield part
 
 
 def left_out(*parts: str) -> str:

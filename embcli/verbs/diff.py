@@ -187,7 +187,7 @@ class Diff(Result, verb="diff", content="ranking"):
 
     def _table(self, changed: Excerpt) -> list[RenderableType]:
         """Return the tokens that changed most, and after a gap those that changed least."""
-        from embcli.page import Label, ruled, words, written
+        from embcli.page import Label, ruled, title, written
         from embcli.verbs.parts import token_label
 
         pairs, precision, medians = self.changed[changed.places], self.style.precision, []
@@ -201,7 +201,7 @@ class Diff(Result, verb="diff", content="ranking"):
             if quantiles := self.quantiles(distances):
                 medians.append(f"{name} {written(np.array(quantiles), precision)[[*QUANTILES].index('median')]}")
         which = f"Changed most, and least; medians: {', '.join(medians)}" if changed.left_out else "Changed most"
-        return ["", words(which), ruled(labels, gaps=changed.gaps)]
+        return ["", title(which), ruled(labels, gaps=changed.gaps)]
 
 
 def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = unwatched) -> Diff:

@@ -159,9 +159,9 @@ class ModelInfo(Result, verb="info", content="list"):
 
 def model_info(checkpoint: Checkpoint, tensors: bool = False) -> ModelInfo:
     """Return the contents of a checkpoint: the tensors with a known role, or all tensors."""
-    other = checkpoint.find("token") if checkpoint.roles.is_other else None
+    other = checkpoint.roles.find("token") if checkpoint.roles.is_other else None
     checkpoint = checkpoint.without_other()
-    roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}
+    roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.roles.find(role)) is not None}
     if other is not None:
         roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
     shown = {name: roles.get(name, "") for name in (checkpoint.tensors if tensors else roles)}

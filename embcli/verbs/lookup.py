@@ -173,7 +173,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def _table(self) -> Iterator[RenderableType]:
         """Yield the terms of all tokens, or the matrices that the user chose, below a title."""
-        from embcli.page import Label, Matrix, Values, title, words
+        from embcli.page import Label, Matrix, Values, title
         from embcli.verbs.parts import token_label, token_labels
 
         tokens, rows = self.tokens, Excerpt.ends(_MOST, len(self))
@@ -198,7 +198,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         for part in filter(None, ([term for term in terms if term not in projected], projected)):
             columns = self.columns_of(part[0].name)
             if part is projected:
-                yield words(f"What the first block reads: H = {counted(len(columns), 'column')}")
+                yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
             values = np.stack([term.values for term in part], axis=1).reshape(-1, len(columns))
             if len(part) == 1:
                 labels = token_labels(tokens, index)

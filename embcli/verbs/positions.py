@@ -120,7 +120,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             columns = matrix.columns
             if self.is_similarity and self.is_long and not self.columns_chosen:
                 columns = columns[:length]
-            tables += [""] * bool(place) + [page.words(matrix.heading)] * bool(matrix.heading)
+            tables += [*([""] if place else []), *([page.title(matrix.heading)] if matrix.heading else [])]
             most, lines = _ONE_TABLE if len(shown) == 1 else _TWO_TABLES, None
             if self.style.heat and (self.is_similarity or not self.rows_chosen):  # a picture of all rows
                 headings = sum(1 for each in shown if each.heading) + len(shown) - 1

@@ -65,7 +65,7 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 def tensor_name(source: Checkpoint, role: str) -> str | None:
-    tensor = source.find(role)
+    tensor = source.roles.find(role)
     return tensor.name if tensor else None
 
 

@@ -122,7 +122,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             if part.title:
                 yield from [""] * (part.name != steps[0])
                 yield title(f"{steps.index(part.name) + 1}. {part.title}" if len(steps) > 1 else part.title)
-            elif part.name == "verdict" and len(fit) == len(parts):
+            elif part.name == "verdict" and len(fit) == len(parts) and not self.style.bare:
                 yield ""
             yield from part.lines
         if missing := ", ".join(part.name for part in parts if part.name not in fit):
@@ -178,7 +178,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             named = [str(number) if token is None else f"{number} ({shown(token)})" for number, token in pairs]
             if rows.left_out:
                 named.insert(rows.head, f"… {rows.left_out:,} more …")
-            yield words("  ".join(named) or "none")
+            yield Group(words("  ".join(named) or "none"))
         elif name == "one-hot":
             yield words(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
             labels, columns = token_labels(tokens, rows.places), np.arange(min(size, width))
@@ -287,7 +287,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             formula = " + ".join(f"{dot}{int(term == own)}·row{term}" for dot, term in zip(dots, terms, strict=True))
             factors = [f"{'+ ' if term else ''}{int(term == own)} ·" for term in terms]  # the first term is 0
             yield ""
-            yield words(f"token {place}, ID {own}: {formula} = row{own}")
+            yield title(f"token {place}, ID {own}: {formula} = row{own}")
             yield self._matrix(
                 [Label("factor", [*factors, "="]), Label("row", [*(f"row{term}" for term in terms), "sum"], "left")],
                 Values(np.concatenate([self.weight[terms], self.linear[place : place + 1]])),
