@@ -39,10 +39,14 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
         if start >= stop:
             raise InputError(f"{what}s {part} are empty: the stop is excluded, so it must be larger than the start")
         ranges.append(range(start, stop))
-    count = sum(map(len, ranges))
-    if 2 * 8 * count > errors.memory_of_machine():  # the indices of each part, and of all
-        raise InputError(f"{count:,} {what}s do not fit into this machine's memory; choose fewer")
+    chosen = sum(map(len, ranges))
+    if 2 * 8 * chosen > errors.memory_of_machine():  # the indices of each part, and of all
+        raise InputError(f"{chosen:,} {what}s do not fit into this machine's memory; choose fewer")
     return np.concatenate([np.arange(each.start, each.stop) for each in ranges])
+
+
+def count(spec: str | None, size: int, what: str) -> int:
+    return size if spec is None else len(select(spec, size, what))
 
 
 class Excerpt(NamedTuple):

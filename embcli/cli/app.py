@@ -289,12 +289,6 @@ def batch(
     out.write(result)
 
 
-def _count(spec: str | None, size: int, what: str) -> int:
-    from embcli.selection import select
-
-    return size if spec is None else len(select(spec, size, what))
-
-
 def _names(listed: str | None) -> Any:
     """Return comma-separated names, which the library checks."""
     return None if listed is None else tuple(name.strip() for name in listed.split(","))
@@ -340,13 +334,15 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
+    from embcli.selection import count
+
     matrices, page = _names(show), (format, output, color, width, theme, precision, heat, bare)
     reads, pages = (file, path, encoding), {"--trace": trace is not None, "--draw": draw}
     out = output_for("embeddings", *page, reads=reads, show=matrices, pages=pages)
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     tokens = model.tokens(read(text, file, ids, lines), special)
     if only is None:
-        out.refuse_many_numbers(len(tokens) * _count(columns, model.shape[1], "column"), len(matrices or "123"))
+        out.refuse_many_numbers(len(tokens) * count(columns, model.shape[1], "column"), len(matrices or "123"))
     result = model.lookup(
         tokens,
         special=special,
@@ -522,6 +518,7 @@ def weights(
     As a summary, as a map, or as chosen rows and columns, sorted by norm if you like.
     """
     from embcli.layer import shape_of
+    from embcli.selection import count
 
     if map and heat:
         raise InputError("--map is a picture in colours already; leave out --heat")
@@ -530,7 +527,7 @@ def weights(
     out = output_for("embeddings", *page, reads=(path, encoding), pages={"--map": map})
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     numbered, (size, dim) = model.numbered(rows, layer), shape_of(model.source, layer)
-    out.refuse_many_numbers(_count(numbered, size, "row") * _count(columns, dim, "column"))
+    out.refuse_many_numbers(count(numbered, size, "row") * count(columns, dim, "column"))
     out.write(model.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map))
 
 

@@ -21,11 +21,8 @@ _MORE = {  # by verb: options for what a page leaves out, and a format that has 
     "compare": {"Not shown": "--show NAMES picks steps"},
     "info": {"": "--tensors lists all"},
     "lookup": {"column": "--columns picks columns", "": "-f npy has all"},
-    "merges": {"": "-f ndjson has all"},
-    "neighbors": {"": "-f ndjson has all"},
     "positions": {"row": "--rows picks rows", "column": "--columns picks columns", "": "-f npy has all"},
     "tokenize": {"": "-f tsv has all"},
-    "tokenizers": {"": "-f ndjson has all"},
     "weights": {"row": "--rows picks rows", "column": "--columns picks columns", "": "-f npy has all"},
     "audit": {"": "-k N shows more"},
     "diff": {"": "-k N shows more"},
@@ -109,7 +106,7 @@ def suggestions(verb: str, page: str) -> str:
     """
     page = re.sub("\x1b\\[[0-9;]*m", "", page)
     omitted = " ".join(re.findall(r"^ *((?:Left out|Not shown)[^.]*)", page, re.MULTILINE))
-    found = [words for what, words in _MORE.get(verb, {}).items() if omitted and what in omitted]
+    found = [words for what, words in _MORE.get(verb, {"": "-f ndjson has all"}).items() if omitted and what in omitted]
     if "…" in page and not found and (verb == "tokenizers" or (verb == "batch" and " inputs" in page)):
         found.append("-f ndjson has all" if verb == "tokenizers" else "--draw shows whole tokens")
     if verb == "batch" and " dropped: " in page:

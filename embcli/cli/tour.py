@@ -148,7 +148,9 @@ class _Tour:
                 _show_screen([*asked, *told])
             while key not in (*_ON, *_BACK, *_END):
                 print(f"\r{_KEYS}", end="", flush=True)
-                key = _read_key()
+                key = ""  # if the terminal is gone
+                with suppress(EOFError, OSError):
+                    key = typer.getchar()[:1]
             if key in _END:
                 return False
             print(f"\r{' ' * len(_KEYS)}\r", end="", flush=True)  # for what the next step says while it is made
@@ -237,11 +239,3 @@ def _printed(write: Callable[[], object], terminal: bool, environment: dict[str,
         sys.stdin, sys.stdout = streams
         os.environ.clear()
         os.environ.update(before)
-
-
-def _read_key() -> str:
-    """Return the key that is pressed, without waiting for Enter; "" at the end of input."""
-    try:
-        return typer.getchar()[:1]
-    except (EOFError, OSError):  # the terminal is gone
-        return ""
