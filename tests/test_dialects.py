@@ -121,7 +121,9 @@ def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, cou
     path = tmp_path / "tekken.json"
     path.write_text(json.dumps({"config": config, "vocab": [], "special_tokens": special}))
     if count == 2:
-        assert encodings.get(str(path)).definition.special_tokens == {"<SPECIAL_0>": 0, "<SPECIAL_1>": 1}
+        encoding = encodings.get(str(path))
+        assert encoding.definition.special_tokens == {"<SPECIAL_0>": 0, "<SPECIAL_1>": 1}
+        assert encoding.vocabulary_size == 2
         return
     with pytest.raises(InputError, match="it promises 4,000,000 special tokens"):
         encodings.get(str(path)).encode("a")

@@ -50,6 +50,8 @@ def adversarial() -> Iterator[tuple[str, np.ndarray]]:
     near = np.tile(normal(1, 64), (300, 1))
     near.view(np.uint32)[...] += np.random.default_rng(1).integers(0, 3, near.shape, np.uint32)
     yield "a few last bits apart", near
+    coarse = (base[:1].view(np.uint32) & np.uint32(0xFFFFFFF0)).view(np.float32)  # whose multiples are exact
+    yield "multiples, some cosines of which round to more than 1", coarse * np.arange(-15, 16, 2, np.float32)[:, None]
     yield "huge", base * np.float32(1e37)
     yield "huge and small", base * np.logspace(-37, 37, 200, dtype=np.float32)[:, None]
     yield "denormal", base * np.float32(1e-42)

@@ -253,6 +253,9 @@ def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(
         encoding.encode("a\ud800b")
     strips = written(tmp_path / "p.gguf", "llama", words, kinds=kinds, add_space_prefix=False, name="Phi-3 mini")
     assert encodings.get(strips).encode("a<t> \n a").tolist() == [6, 3, 6]
+    masks = {"kinds": [*kinds, ADDED], "add_space_prefix": False, "name": "A Modern-BERT"}
+    strips = written(tmp_path / "q.gguf", "llama", [*words, "[MASK]"], **masks)
+    assert encodings.get(strips).encode("a \n[MASK] a<t>a [MASK]").tolist() == [6, 12, 5, 6, 3, 6, 12]
     for number, rule in enumerate((["<|return|>", "<|call|>"], ["<|flush|>", "<|calls|>"], ["<|return|>"])):
         more = [*words, "<|end|>", *rule, "<|tool_response>"]
         encoding = encodings.get(written(tmp_path / f"{number}.gguf", "llama", more, add_space_prefix=False))

@@ -39,15 +39,16 @@ def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:
     assert tensors.metadata == scalars
 
 
-def test_alignment_is_honoured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alignment", [1, 4096])
+def test_alignment_is_honoured(tmp_path: Path, alignment: int) -> None:
     path = tmp_path / "m.gguf"
     writer = GGUFWriter(path, "llama")
-    writer.add_custom_alignment(4096)
+    writer.add_custom_alignment(alignment)
     for name in ("a", "b"):
         writer.add_tensor(name, matrix(seed=ord(name)))
     closed(writer)
     tensors = open_tensors(path)
-    assert [tensor.start % 4096 for tensor in tensors.values()] == [0, 0]
+    assert [tensor.start % alignment for tensor in tensors.values()] == [0, 0]
     for name in ("a", "b"):
         assert_rows(tensors.layer(name), matrix(seed=ord(name)))
 
