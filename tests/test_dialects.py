@@ -242,6 +242,15 @@ def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
     assert ("--special adds them" in plain.err) == any(around)
 
 
+def test_bos_and_eos_of_a_sentencepiece_model_can_have_the_id_0(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text('{"add_bos_token": true, "add_eos_token": true}')
+    scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
+    for name, ids in (("<s>", ((0,), (2,))), ("</s>", ((2,), (0,)))):
+        ordered = sorted(scored, key=lambda each: each[0] != name)
+        path = sentencepiece(tmp_path / f"{len(name)}.model", 2, ordered, by_bytes=True)
+        assert encodings.get(path).around == ids
+
+
 def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: Path) -> None:
     words = [("<unk>", 0.0, 2), ("▁", -2.0, 1), ("▁a", -1.5, 1), ("a", -2.5, 1), ("b", -2.25, 1), ("ab", -3.0, 1)]
     words += [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]

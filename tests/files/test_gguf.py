@@ -120,6 +120,7 @@ def described(name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0
     [
         (b"GGUF", "cut off"),
         (header(version=1), "version 1"),
+        (header(version=2 << 24), "big-endian"),
         (header(version=3 << 24), "big-endian"),
         (header(keys=1 << 60), "cut off"),
         (header(count=1 << 60), "cut off"),
