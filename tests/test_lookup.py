@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,25 @@ def layers_of(spec: Seeded) -> tuple[np.ndarray, np.ndarray]:
 
 def page_of(result: Lookup, precision: int = 4) -> str:
     return str(result.styled(width=100, precision=precision))
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("--heat",), ("--show", "input"), ("--draw",), ("--trace", "1"), ("--only", " the")]
+)
+@pytest.mark.parametrize(("length", "height"), [*product([3, 7, 60], [12, 24, 40])])
+def test_a_page_leaves_a_line_of_a_screen_for_the_prompt(more: tuple[str, ...], height: int, length: int) -> None:
+    words = ("lookup", " the cat" * (length // 2) + " the" * (length % 2), "--dim", "40", *more)
+    screen = Inside(terminal=True, suggesting=True).ok(*words, COLUMNS="80", LINES=str(height), NO_COLOR="1").text
+    whole = Inside(suggesting=True).ok(*words, COLUMNS="80").text
+    lines, all_lines = screen.count("\n"), whole.count("\n")
+    if all_lines < height:
+        assert screen == whole
+    elif lines < height:
+        assert height - lines <= 3  # another token has no room
+        assert re.search(r"Left out: tokens? [\d to]*\(\d+ of \d+\)", screen)
+    else:  # two tokens have no room either
+        assert lines >= all_lines
+        assert height == 12 or {*more} & {"--draw", "--trace"}
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**64 - 1))

@@ -154,29 +154,40 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     # --- its page ---
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.console import Group
+
         from embcli.page import words
         from embcli.verbs.parts import origin_lines
 
-        page = [*(self._picture(options.max_width) if self.draw else ()), *self._table()]
         meaning = [*self._meaning()]
         line = words("; ".join(meaning))
-        page += [line] if meaning and line.cell_len <= options.max_width else map(words, meaning)
+        end: list[RenderableType] = [line] if meaning and line.cell_len <= options.max_width else [*map(words, meaning)]
         if self.tokens.sequences == 2:
             one, other = np.split(self.tokens.ids, self.tokens.starts[1:2])
             if not np.array_equal(one, other) and np.array_equal(np.sort(one), np.sort(other)):
-                page.append(words("Both sequences are the same bag of tokens in different orders:"))
+                end.append(words("Both sequences are the same bag of tokens in different orders:"))
                 same = "equal token rows, different input embeddings."
-                page.append(words(same if self.step_values.positions else "equal input embeddings: the order is lost."))
+                end.append(words(same if self.step_values.positions else "equal input embeddings: the order is lost."))
         if self.trace is not None:
-            page += self._trace(self.trace, options.max_width)
-        return [*page, *origin_lines(self.origin)]
+            end += self._trace(self.trace, options.max_width)
+        end += origin_lines(self.origin)
+        drawing = [*self._picture(options.max_width), ""] if self.draw else []
 
-    def _table(self) -> Iterator[RenderableType]:
-        """Yield the terms of all tokens, or the matrices that the user chose, below a title."""
+        def page(most: int) -> list[RenderableType]:
+            return [*drawing, *self._table(most), *end]
+
+        if console.is_terminal and not console.record:  # with a line to spare, for the prompt
+            whole, three, two = (len(console.render_lines(Group(*page(most)), options)) for most in (_MOST, 3, 2))
+            if whole > (room := console.height - 1) >= two:
+                return page(2 + (room - two) // (three - two))
+        return page(_MOST)
+
+    def _table(self, most: int) -> Iterator[RenderableType]:
+        """Yield the terms of at most so many tokens, or the matrices that the user chose, below a title."""
         from embcli.page import Label, Matrix, Values, title
         from embcli.verbs.parts import token_label, token_labels
 
-        tokens, rows = self.tokens, Excerpt.ends(_MOST, len(self))
+        tokens, rows = self.tokens, Excerpt.ends(most, len(self))
         index = self.index(rows.places)
         is_sum, is_in_turn = self.shown == self.matrices, self.kind == "sinusoidal" and self.recipe is None
         terms = [term for term in self.terms(index, self.shown) if is_sum or term.name in self.shown]
@@ -223,7 +234,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
                 precision=self.style.precision,
                 heat=self.style.heat,
                 every=self.columns_chosen and part is not projected,
-                rows_left_out=rows.missing("row"),
+                rows_left_out=rows.missing("token", self.only),
             )
 
     def _meaning(self) -> Iterator[str]:
