@@ -10,6 +10,7 @@ import sys
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyte
@@ -41,7 +42,7 @@ from embcli.page import (
     token_style,
     words,
 )
-from embcli.page.colors import INFINITE, NAN, Scale, colors_of, means, sign_style
+from embcli.page.colors import INFINITE, INKS, NAN, Scale, colors_of, means, sign_style
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
 from tests.conftest import Embcli
@@ -227,12 +228,16 @@ def luminance(color: tuple[int, ...]) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    dark, light = sorted([luminance(one), luminance(other)])
+    return (light + 0.05) / (dark + 0.05)
+
+
 @pytest.mark.parametrize("system", [ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT])
 @pytest.mark.parametrize("ground", GROUNDS)
 def test_every_colour_can_be_read_on_any_ground(system: ColorSystem, ground: str) -> None:
     for color in COLORS:
-        dark, light = sorted([luminance(color.downgrade(system).get_truecolor()), luminance(GROUNDS[ground])])
-        assert (light + 0.05) / (dark + 0.05) >= 3, color
+        assert contrast(color.downgrade(system).get_truecolor(), GROUNDS[ground]) >= 3, color
 
 
 def test_sixteen_colours_have_no_white_and_no_grey() -> None:
@@ -542,6 +547,26 @@ def test_zero_is_a_middle_grey_on_a_dark_ground_and_colours_grow_lighter_from_it
     assert 80 <= dark_values[2] <= 160 < 200 <= light_values[2]
     assert dark_values[2] == min(dark_values)
     assert light_values[2] == max(light_values)
+    low, high = (np.frombuffer(bytes.fromhex(found[0][place]), np.uint8).astype(int) for place in (0, 4))
+    assert np.abs(low - high).sum() >= 300  # the ends are as far apart as blue and orange, not two tints of white
+
+
+@pytest.mark.parametrize(("theme", "least"), [("dark", 4.5), ("light", 3.8)])
+def test_words_of_a_picture_stand_out_from_its_background(theme: Literal["dark", "light"], least: float) -> None:
+    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1], tones=["", "dim"], column="")
+    html = export.exported(Group(page, Text("Same", STYLES["good"])), "html", 60, theme).decode()
+    assert INKS[theme]["dim"] in html
+    found = [tuple(bytes.fromhex(each)) for each in re.findall("(?:ground|color): #(\\w{6})", html)]
+    contrasts = {contrast(each, found[0]) for each in found[1:]}
+    assert len(contrasts) >= 5
+    assert min(contrasts) >= least
+    assert contrast(tuple(bytes.fromhex(INKS[theme]["dim"][1:])), found[0]) >= 4.5
+
+
+def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the_font() -> None:
+    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1])
+    for html in (export.exported(page, "html", 60, "light").decode(), export.fragment(page, 60)):
+        assert html.count("⋮") == html.count('<span style="display: inline-block; width: 1ch">⋮</span>') == 4
 
 
 # --- verbs ------------------------------------------------------------------------------------------------------------

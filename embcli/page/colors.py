@@ -36,8 +36,11 @@ STYLES = {
         "accent": "#0087d7",  # commands, bars
     }.items()
 }
+INKS = {  # of pictures, whose background is known: more contrast than colours for any background have, and dim
+    "light": {"dim": "#6a7077"},
+    "dark": {"dim": "#959da6", "#0087d7": "#3da9f5", "#d75f00": "#f58b3c", "#008700": "#4fc34f"},
+}
 _TOKENS = [Style.parse(each) for each in ("#0087d7", "#d75f00", "#008700", "#af5fd7")]
-_PLAIN = Style()
 _SCALE_OF_16 = [Color.parse(name) for name in ("blue", "cyan", "white", "yellow", "red")]
 
 
@@ -50,7 +53,7 @@ def _scale(anchors: str) -> list[Color]:
 
 
 _SCALE = _scale("#00286e #0087d7 #a5d4f2 #e4e4e4 #fac496 #d75f00 #6e1e00")
-_DARK_SCALE = _scale("#cde8fa #46a5eb #326996 #606060 #a05f2d #eb8732 #ffdeb9")
+_DARK_SCALE = _scale("#5cc4ff #1f96ec #2b628f #505050 #8a4f22 #e07318 #ffab4a")
 DARK = "dark_ground"  # a style of a console whose background is known to be dark
 
 
@@ -63,7 +66,7 @@ def sign_style(value: float) -> Style:
     """Return the style of a number: blue below zero, orange above; bold red if it is not finite."""
     if not np.isfinite(value):
         return STYLES["bad"]
-    return STYLES["positive"] if value > 0 else STYLES["negative"] if value < 0 else _PLAIN
+    return STYLES["positive"] if value > 0 else STYLES["negative"] if value < 0 else Style.null()
 
 
 def colors_of(console: Console) -> Sequence[Color]:

@@ -19,7 +19,7 @@ from rich.text import Text
 from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
-from embcli.page.colors import DARK
+from embcli.page.colors import DARK, INKS
 from embcli.page.strips import Shades
 from embcli.page.table import Drawing, Line, Shortened
 
@@ -44,11 +44,9 @@ _SVG = """\
 </style>
 <rect width="100%" height="100%" fill="GROUND"/>
 <defs>{lines}</defs>
-<g>
 {backgrounds}
 <g class="{unique_id}-matrix">
 {matrix}
-</g>
 </g>
 </svg>
 """.replace("FONTS", _FONTS)
@@ -74,14 +72,13 @@ pre + pre {{ margin-top: 16px; }}
 </body>
 </html>
 """.replace("FONTS", _FONTS)
-_PROBE = f"""<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">
-<text y="9" font-family="{_FONTS}">X</text>
-</svg>"""
+_PROBE = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><text y="9" font-family="{_FONTS}">X</text></svg>'
 _FRAGMENT = f'<pre style="font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto">{{code}}</pre>'
 # The arms of characters that draw lines, which fonts leave gaps between: an SVG has paths in their place.
 _ARMS = {"─": "lr", "│": "ud", "╰": "ur", "╯": "ul", "╭": "dr", "╮": "dl", "┬": "lrd", "┴": "lru", "┼": "lrud"}
 _CELL, _LINE, _ABOVE = 12.04, 24.4, 18.5  # width and height of a cell in rich's SVG, and its part above the base line
 _SVG_TEXT = re.compile(r'<text class="([\w-]+)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
+_DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'  # which another font may draw, in another width
 _MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
 _MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of lists, quotes, headings
 _BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them
@@ -103,7 +100,7 @@ def exported(page: RenderableType, format: View, width: int, theme: Theme, color
     if format == "html":
         console = _recorded(page, width, color, theme)
         document = console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True)
-        return document.replace(f"{NEXT_SHEET}\n", "</pre>\n<pre>").encode()
+        return document.replace("⋮", _DOTS).replace(f"{NEXT_SHEET}\n", "</pre>\n<pre>").encode()
     console = _recorded(page, width, color, theme, margin=2)
     code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
     svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
@@ -127,7 +124,8 @@ def _stroked(match: re.Match[str]) -> str:
 
 def fragment(page: RenderableType, width: int) -> str:
     """Return a page as an element for a notebook; its colours can be read on a light and on a dark background."""
-    return _recorded(page, width).export_html(code_format=_FRAGMENT, inline_styles=True)
+    console = _recorded(page, width, True, None)
+    return console.export_html(code_format=_FRAGMENT, inline_styles=True).replace("⋮", _DOTS)
 
 
 def png(svg: str) -> bytes:
@@ -148,18 +146,25 @@ def _console(width: int, **options: Any) -> Console:
     return Console(file=io.StringIO(), width=width, force_jupyter=False, **options)
 
 
-def _recorded(page: RenderableType, width: int, color: bool = True, theme: Theme = "light", margin: int = 0) -> Console:
-    """Return a console with a page, which is as wide as the longest line, and margins."""
+def _recorded(page: RenderableType, width: int, color: bool, theme: Theme | None, margin: int = 0) -> Console:
+    """Return a console with a page, which is as wide as the longest line, and margins; no theme for any background."""
     console = _console(width, record=True, color_system="truecolor", no_color=not color)
     if theme == "dark":
         console.push_theme(Themes({DARK: "bold"}))
     segments = console.render(page, console.options.update(highlight=False, markup=False))
-    lines = [*Segment.split_lines(segments if color else Segment.remove_color(segments))]
+    inked = (_inked(segment, INKS[theme] if theme else {}) for segment in segments)
+    lines = [*Segment.split_lines(inked if color else Segment.remove_color(segments))]
     console.width = max(map(Segment.get_line_length, lines), default=width) + 2 * margin
     edge = [Segment("\n")] * (margin // 2)
     body = [each for line in lines for each in (Segment(" " * margin), *line, Segment("\n"))]
     console.print(Segments([*edge, *body, *edge]), end="", crop=False)
     return console
+
+
+def _inked(segment: Segment, inks: dict[str, str]) -> Segment:
+    style = segment.style or Style.null()
+    ink = inks.get(style.color.name if style.color else "dim" if style.dim else "")
+    return segment._replace(style=style + Style.parse(f"not dim {ink}")) if ink else segment
 
 
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
