@@ -368,6 +368,11 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, 
     assert encoding.around == ((), (1,))
 
 
+def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_path: Path) -> None:
+    rest = {"kinds": KINDS, "merges": MERGES, "pre": "gpt-2", "add_bos_token": True, "add_eos_token": True}
+    assert encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, **rest)).around == ((11,), (11,))
+
+
 def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
     run = "a" * 100_000
     bpe = written(tmp_path / "bpe.gguf", "gpt2", WORDS, kinds=KINDS, merges=MERGES, pre="gpt-2")
