@@ -294,7 +294,8 @@ def test_what_breaks_a_matrix(
     ("matrix", "reason"),
     [
         (vectors(TOKENS), "the unused rows resemble all others, as in an untrained matrix"),
-        (trained(False)[: USED + 1], "too few known unused rows for comparison: 1 row"),
+        (trained(False)[: USED + 1], "too few unused rows for comparison: 1 row known and not zero"),
+        (np.pad(vectors(USED), ((0, 20), (0, 0))), "too few unused rows for comparison: 0 rows known and not zero"),
     ],
 )
 def test_without_a_threshold_the_reason_is_told(tmp_path: Path, matrix: np.ndarray, reason: str) -> None:

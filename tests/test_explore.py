@@ -301,6 +301,14 @@ async def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path
         assert app.is_running
 
 
+def test_a_text_to_begin_at_needs_tokens(inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((300, 4), np.float32))
+    monkeypatch.setattr("embcli.cli.explore.is_terminal", lambda _: True)
+    monkeypatch.setattr("embcli.explore.app.run", lambda _: 0)
+    refused = inside.refused("explore", str(tmp_path / "rows.npy"), "--text", "a", TERM="xterm")
+    assert refused == "embcli: these rows have no tokens: --encoding names an encoding\n"
+
+
 async def test_notes_of_a_model_are_told(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((300, 4), np.float32))
     model = embcli.open(tmp_path / "rows.npy", encoding="gpt2")

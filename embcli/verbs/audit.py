@@ -301,7 +301,7 @@ def audit(
     used = np.flatnonzero(of_token & (norms > 0) & ~of_unused)
     known, reason, threshold = of_others[of_unused & ~np.isnan(of_others)], "", None
     if len(known) < _LEAST_UNUSED:
-        reason = f"too few known unused rows for comparison: {counted(len(known), 'row')}"
+        reason = f"too few unused rows for comparison: {counted(len(known), 'row')} known and not zero"
     else:
         middle = np.median(known)
         threshold = float(middle + _SPREAD * (_SCALE * np.median(np.abs(known - middle))) + _ROUNDING)

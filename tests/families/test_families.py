@@ -74,8 +74,7 @@ def inside_of(model: Any) -> str:
 @pytest.mark.parametrize(("name", "token"), [("ESM-1", 4), ("ESM-2", 4), ("CpmAntForCausalLM", 0)])
 def test_a_token_that_the_model_treats_in_its_own_way_is_told(name: str, token: int, tmp_path: Path) -> None:
     (read,) = read_by_first_blocks(saved(name, tmp_path), [5, token, 9]).values()
-    opened = embcli.open(tmp_path)
-    found = opened.lookup([5, token, 9], show="hidden")
+    found = embcli.open(tmp_path).lookup([5, token, 9], show="hidden")
     assert not np.array_equal(found.hidden, read)
     assert any(str(note).startswith(f"ID {token}: the model") for note in found.notes)
 
@@ -85,8 +84,7 @@ def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None
     padding = model.config.pad_token_id
     first = model(torch.tensor([[5, 9, padding]]), output_hidden_states=True).hidden_states[0][0]
     assert first.any(1).tolist() == [True, True, False]
-    opened = embcli.open(tmp_path)
-    found = opened.lookup([5, 9, padding], show="hidden")
+    found = embcli.open(tmp_path).lookup([5, 9, padding], show="hidden")
     assert found.hidden.any(1).all()
     assert any(str(note).startswith(f"ID {padding}: the model sets rows of padding") for note in found.notes)
 
