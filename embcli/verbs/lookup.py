@@ -176,9 +176,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         def page(most: int) -> list[RenderableType]:
             return [*drawing, *self._table(most), *end]
 
-        if console.is_terminal and not console.record:  # with a line to spare, for the prompt
+        if console.is_terminal and not console.record:  # with a line for a note above, and one for the prompt
             whole, three, two = (len(console.render_lines(Group(*page(most)), options)) for most in (_MOST, 3, 2))
-            if whole > (room := console.height - 1) >= two:
+            if whole > (room := console.height - 2) >= two:
                 return page(2 + (room - two) // (three - two))
         return page(_MOST)
 
