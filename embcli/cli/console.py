@@ -18,7 +18,7 @@ PATIENCE = 1.0  # seconds before a bar is shown
 _LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
 _COLUMNS = {"Left out: column": "--columns picks columns"}
 _MORE = {  # by verb: options for what a page leaves out, and a format that has everything
-    "batch": {"column": "--columns picks columns", "": "-f npy -o FILE has all"},
+    "batch": {"column": "--columns picks more", "": "-o FILE.npy has all"},
     "compare": {"Not shown": "--show NAMES picks steps"},
     "info": {"": "--tensors lists all"},
     "lookup": {"Left out: token": "--only, --columns pick more", **_COLUMNS, "": "-f npy has all"},
@@ -115,7 +115,7 @@ def suggestions(verb: str, page: str) -> str:
     if re.search("\nA guess: |; [0-9,]+ other tensors? not ", page):
         found.append("--tensor or --encoding name others")
     if "\nUntrained: " in page:
-        found.append("lookup has --from MODEL" if verb == "batch" else "--from MODEL reads a real model")
+        found.append("lookup --from MODEL reads real rows" if verb == "batch" else "--from MODEL reads a real model")
     if verb in ("audit", "diff"):
         found.append(f"embcli explain {verb} explains the words")
     return f"{'; '.join(found)}." if found else ""
