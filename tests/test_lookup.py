@@ -49,14 +49,10 @@ def page_of(result: Lookup, precision: int = 4) -> str:
     return str(result.styled(width=100, precision=precision))
 
 
-@pytest.mark.parametrize(
-    "more", [(), ("--heat",), ("--show", "input"), ("--draw",), ("--trace", "1"), ("--only", " the")]
-)
+@pytest.mark.parametrize("more", ["", "--heat", "--show input", "--draw", "--trace 1", "--only 262"])
 @pytest.mark.parametrize(("length", "height"), [*product([3, 7, 60], [12, 24, 40])])
-def test_a_page_leaves_lines_of_a_screen_for_a_note_and_the_prompt(
-    more: tuple[str, ...], height: int, length: int
-) -> None:
-    words = ("lookup", " the cat" * (length // 2) + " the" * (length % 2), "--dim", "40", *more)
+def test_a_page_leaves_lines_of_a_screen_for_a_note_and_the_prompt(more: str, height: int, length: int) -> None:
+    words = ("lookup", " the cat" * (length // 2) + " the" * (length % 2), "--dim", "40", *more.split())
     screen = Inside(terminal=True, suggesting=True).ok(*words, COLUMNS="80", LINES=str(height), NO_COLOR="1").text
     whole = Inside(suggesting=True).ok(*words, COLUMNS="80").text
     lines, all_lines = screen.count("\n"), whole.count("\n")
@@ -67,7 +63,7 @@ def test_a_page_leaves_lines_of_a_screen_for_a_note_and_the_prompt(
         assert re.search(r"Left out: tokens? [\d to]*\(\d+ of \d+\)", screen)
     else:  # two tokens have no room either
         assert lines >= all_lines
-        assert height == 12 or {*more} & {"--draw", "--trace"}
+        assert height == 12 or more in ("--draw", "--trace 1")
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**64 - 1))
