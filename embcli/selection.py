@@ -24,6 +24,8 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
 
     if spec is None:
         return np.arange(size)
+    if not isinstance(spec, str):
+        raise InputError(f"{what}s must be a text such as '0:5,100', not {str(spec)[:60]}", parameters=(f"{what}s",))
     ranges = []
     for part in map(str.strip, spec.split(",")):
         match = _PART.fullmatch(part)

@@ -206,7 +206,9 @@ def test_the_trees_of_other_kinds_and_of_long_pieces(saved: Callable[[str], Path
     words = run.ok("tokenize", "efforts", "--merges", "--draw", "--encoding", str(saved("word_pieces"))).text
     assert words.splitlines()[1].startswith("efforts → ")
     wide = run.ok("tokenize", "a" * 100, "--merges", "--draw", COLUMNS="80").text
-    assert "100 symbols are wider than the page" in wide
+    assert "100 symbols are wider than this page" in wide
+    in_a_file = run.ok("tokenize", "a" * 100, "--draw", "-f", "html", "--width", "80").text
+    assert "  ".join("a" * 100) in in_a_file
     several = run.ok("tokenize", "It's so unbelievable", "--merges", "--draw", COLUMNS="60").text.splitlines()
     assert several[2] == "I  t    '  s    ␣  s  o"
     assert "u  n  b  e  l  i  e" in several[several.index("") + 1]

@@ -428,7 +428,7 @@ def compare(
 
 @command(
     "Text and vectors",
-    "embcli positions sinusoidal --heat  # waves of growing length, as colours",
+    "embcli positions sinusoidal --context-length 32 --dim 64 --heat  # waves of growing length, as colours",
     "embcli positions rotary  # angles by which rotary positions rotate a row",
     "embcli positions model.safetensors --similarity  # how similar the positions of a model are",
 )

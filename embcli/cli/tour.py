@@ -28,7 +28,6 @@ from embcli.page.export import NEXT_SHEET
 
 _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
-_TO_WRITE = "Your answer: ______________________________  (The answers are at the end.)"
 _SHEET = 40  # lines of a step on paper
 _ON, _BACK, _END = ("\r", "\n", " ", "n"), ("b",), ("q", "")
 _NEXT = (
@@ -107,7 +106,7 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
             above = steps[number - 2].command if first is None and number > 1 else ""
             asked, told = tour.parts(number, above=above, height=_SHEET if is_file else None)
             if is_file and steps[number - 1].question:
-                sheets.append([*asked, "", _TO_WRITE])
+                sheets.append([*asked, "", "Your answer: ____________________  (The answers are at the end.)"])
                 answers += ["", asked[0], *told]
             else:
                 sheets.append([*asked, *told])
@@ -199,6 +198,7 @@ class _Tour:
                 say_error(error)
 
         lines = _printed(print_it, self.terminal, environment)
+        lines = [line for line in lines if not line.startswith("Not shown (no room)")]  # the step is about what is
         if height is not None and len(lines) > height:
             lines[height - 1 :] = [f"… {len(lines) - height + 1:,} more lines"]
         return Drawing([Text.from_ansi(line) for line in lines])

@@ -140,7 +140,7 @@ class Drawing:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self.lines:
-            line.no_wrap, line.overflow = True, "crop"
+            line.no_wrap, line.overflow = True, "ignore" if console.record else "crop"  # a file has room
             yield line
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _TYPES: dict[str, type] = {"step": int, "left": str, "right": str, "rank": int, "score": float, "id": int, "token": str}
 _MOST_ROWS, _MOST_TREES = 200, 50
+_WIDEST = 512  # cells of a tree in a file
 _APART, _BETWEEN = 2, 4  # cells between the leaves of a tree, and between trees
 
 
@@ -74,7 +75,8 @@ class Merges(Result, verb="merges", content="list"):
         merged = any(piece.merges for piece in self.pieces)
         how = "merged pair by pair: the pair of the lowest rank first" if merged else "and the tokens that it becomes"
         yield title(f"Each piece of the text, {how}")
-        yield from self._trees(options.max_width) if self.draw else self._table()
+        widest = max(options.max_width, _WIDEST) if console.record else options.max_width  # a file has room
+        yield from self._trees(options.max_width, widest) if self.draw else self._table()
         yield ""
         symbols = [symbol for piece in self.pieces for symbol in piece.symbols]
         thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
@@ -107,15 +109,15 @@ class Merges(Result, verb="merges", content="list"):
         if missing := left_out(excerpt.missing("row")):
             yield words(missing)
 
-    def _trees(self, width: int) -> Iterator[RenderableType]:
-        """Yield a tree for each piece, as many side by side as fit."""
+    def _trees(self, width: int, widest: int) -> Iterator[RenderableType]:
+        """Yield a tree for each piece, as many side by side as fit into a width; one alone may be wider."""
         from rich.text import Text
 
         from embcli.page import Drawing, token_style, words
 
         lines: list[Text] = []
         for number, piece in enumerate(self.pieces[:_MOST_TREES]):
-            tree = self._tree(piece, token_style(number), width)
+            tree = self._tree(piece, token_style(number), widest)
             beside = max((line.cell_len for line in lines), default=-_BETWEEN) + _BETWEEN
             if lines and beside + max(line.cell_len for line in tree) > width:
                 yield Drawing(lines)
@@ -143,7 +145,7 @@ class Merges(Result, verb="merges", content="list"):
             )
             return [title(shown(b"".join(piece.symbols))).append_text(words(f" → {' + '.join(parts)}", "not bold"))]
         if sum(cell_len(shown(symbol)) + _APART for symbol in piece.symbols) > width + _APART:
-            return [words(f"{len(piece.symbols):,} symbols are wider than the page; the table has their merges.")]
+            return [words(f"{len(piece.symbols):,} symbols are wider than this page; a file has room for them.")]
         nodes = [_Node(symbol, [shown(symbol)], (cell_len(shown(symbol)) - 1) // 2) for symbol in piece.symbols]
         for step in piece.steps:
             pairs = [(left.token, right.token) for left, right in pairwise(nodes)]
