@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+_PADDED = 0.75  # the least share of rows that a named tokenizer has tokens for: models add some rows
 _SPECIAL = re.compile(r"<\|\w+\|>")  # most names of special tokens
 
 
@@ -103,7 +104,8 @@ def open(
             reason = f"{known.name}, by the number of rows"
         if known is not None and not checkpoint.has_tokens:
             known = encodings.labels_rows(known, rows)
-    if known is not None and checkpoint.has_tokens and known.vocabulary_size > rows:
+    least, most = 0 if encoding is None else rows * _PADDED, rows
+    if known is not None and checkpoint.has_tokens and not least <= known.vocabulary_size <= most:
         sizes = f"{known.vocabulary_size:,} tokens, this matrix {counted(rows, 'row')}"
         remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
     return Model(checkpoint.with_encoding(known, reason), known)
@@ -301,7 +303,7 @@ class Model:
         '0:5,3364,16599'
         """
         encoding = self.source.encoding if layer == "token" else None
-        if rows is None or encoding is None:
+        if encoding is None or not isinstance(rows, str):
             return rows
         parts = rows.split(",")
         for place, part in enumerate(parts):

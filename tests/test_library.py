@@ -168,6 +168,17 @@ def test_a_result_is_told_in_a_line_and_can_be_pickled_and_copied(case: str, fil
     assert len({result, copy.copy(result)}) == 2, "equal is the same result: arrays have no truth"
 
 
+def test_what_the_first_block_reads_is_pickled_with_its_norm(tmp_path: Path) -> None:
+    norm = {"LayerNorm.weight": MATRIX[0], "LayerNorm.bias": MATRIX[1]}
+    layers = {f"{name}_embeddings.weight": MATRIX for name in ("word", "position", "token_type")}
+    tensors = {f"embeddings.{name}": each for name, each in (layers | norm).items()}
+    safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    result = embcli.open(tmp_path).lookup([2, 3])
+    for other in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+        assert np.array_equal(other.hidden, result.hidden)
+
+
 def test_a_line_has_the_shapes_of_matrices_and_where_they_are_from(model: Model, files: tuple[Path, Path]) -> None:
     assert repr(model.lookup(TEXT)) == "<embcli lookup: token (4, 4), position (4, 4), input (4, 4), seed 123>"
     assert repr(model.lookup(TEXT, position="none")) == "<embcli lookup: token (4, 4), input (4, 4), seed 123>"
@@ -336,6 +347,9 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
         (lambda: embcli.seeded(vocab=6, dim=3).positions("x"), "kind 'x' is not known"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=2).positions("rotary", pairing="x"), "pairing 'x' is not known"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).audit(fail_on=["x"]), "fail_on 'x' is not known"),  # type: ignore[list-item]
+        (lambda: embcli.seeded(vocab=6, dim=3).audit(fail_on="x"), "fail_on 'x' is not known"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded().weights(rows=[1, 2]), "rows must be a text such as '0:5,100', not [1, 2]"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], only=[1]), "only must be a text"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).diff("tuned"), "other must be a Model"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.docx"), "has no known extension"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.csv/"), "names a folder, and csv is one file"),

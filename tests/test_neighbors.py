@@ -96,7 +96,12 @@ def test_rows_of_a_seeded_layer_and_the_tokens_they_stand_for(inside: Embcli) ->
     found = answers(inside, " Paris", "--dim", "4", "--match", "^ [A-Z]")
     assert ids(found) == wanted[:10]
     several = inside.ok("neighbors", " king", "--minus", " man", "--plus", " woman", "--dim", "4").text
-    assert several.startswith("Nearest to ␣king (5822) - ␣man (582) + ␣woman (2415) by cosine\n")
+    assert several.startswith(
+        "Nearest to ␣king (5822) - ␣man (582) + ␣woman (2415) by cosine\nEach term is scaled to length 1 first.\n"
+    )
+    assert str(embcli.seeded(dim=4).neighbors(" king", minus=" man", plus=" woman")) in several
+    typed = inside("neighbors", " king - man + woman", "--dim", "4")
+    assert typed.err == "embcli: a text is no rule: --minus and --plus subtract and add rows\n"
     assert "The query is the mean of 4 rows." in inside.ok("neighbors", "Every effort moves you", "--dim", "4").text
 
 
@@ -245,11 +250,15 @@ def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(inside: Embcl
 
 
 @pytest.mark.parametrize("verb", ["lookup hi --from", "neighbors --ids 5 --from", "audit --fail-on zero", "diff"])
-def test_a_tokenizer_of_more_tokens_than_rows_is_doubted(inside: Embcli, model: str, verb: str) -> None:
+def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(
+    inside: Embcli, model: str, tmp_path: Path, verb: str
+) -> None:
     command = [*verb.split(), model, *([model] if verb == "diff" else [])]
     doubt = "gpt2 has 50,257 tokens, this matrix 300 rows: probably not its tokenizer"
     assert doubt in inside(*command, "--encoding", "gpt2").err
     assert "probably" not in inside(*command).err
+    (tmp_path / "vocab.txt").write_text("[UNK]\nhello\nworld\n")
+    assert "3 tokens, this matrix 300 rows: probably" in inside(*command, "--encoding", str(tmp_path / "vocab.txt")).err
 
 
 def test_a_tokenizer_beside_the_weights_is_doubted_too(inside: Embcli, tmp_path: Path) -> None:

@@ -158,7 +158,10 @@ class Checkpoint:
         """How token rows become what the first block reads; None without a config.json that names the model's type."""
         if self._config_error:
             raise self._config_error
-        return None if self.roles.is_other else recipe_of(self.roles, self.tensors.array)
+        return None if self.roles.is_other else recipe_of(self.roles, self.values)
+
+    def values(self, name: str) -> np.ndarray:
+        return self.tensors.array(name)  # a recipe is pickled with this method, and so with what reads the file anew
 
     @property
     def unapplied(self) -> str:

@@ -261,7 +261,8 @@ class Audit(Result, verb="audit", content="ranking"):
 def audit(
     source: Source, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS, watch: Watch = unwatched
 ) -> Audit:
-    faults = BROKEN if fail_on is None else tuple(fail_on)
+    named = (fail_on,) if isinstance(fail_on, str) else fail_on
+    faults: tuple[Any, ...] = BROKEN if named is None else tuple(named)
     if not faults:
         raise InputError(f"fail_on names no fault; choose from {', '.join(FAULTS)}", parameters=("fail_on",))
     for fault in faults:

@@ -474,6 +474,8 @@ def rows_beside(size: int) -> np.ndarray:
 
 def _occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
     """Return where the tokens of a text, or of IDs (digits alone), occur, (n,) int64; raises InputError for none."""
+    if not isinstance(text, str):
+        raise InputError(f"only must be a text such as 'Paris' or '345', not {str(text)[:40]}", parameters=("only",))
     given, is_ids = f"only {text[:40]!r}", _IDS.fullmatch(text) is not None
     if not is_ids and tokens.encoding is None:
         raise InputError(f"{given} is a text; IDs without an encoding take an ID", parameters=("only",))

@@ -126,6 +126,8 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         yield title(f"Nearest to {named} by {_METRICS[self.metric]}")
         if len(query.ids) > 1:
             yield words(f"The query is the mean of {len(query.ids):,} rows.")
+        if self.metric == "cosine" and (query.plus or query.minus):
+            yield words("Each term is scaled to length 1 first.")
         if not len(ranking.ids):
             yield words("No other rows.")
             return
@@ -232,6 +234,9 @@ def queries_of_tokens(
     Terms are texts in an encoding, or IDs if that is None; a note says if their first space is a token of its own.
     Raises InputError for a sequence without tokens and for IDs that a layer of `rows` rows does not have.
     """
+    plus, minus = ((given,) if isinstance(given, str) else given for given in (plus, minus))
+    if any(re.search(" [-+] ", text) for text in tokens.texts or ()):
+        notes.add("a text is no rule: minus and plus subtract and add rows", parameters=("minus", "plus"))
     if encoding is not None:
         for text in filter(re.compile(" (?! )").match, (*(tokens.texts or ()), *plus, *minus)):
             others = encoding.encode(text).tolist()[1:]
