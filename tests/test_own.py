@@ -66,7 +66,7 @@ def test_the_words_of_the_rows_are_shown(inside: Embcli, glove: Path) -> None:
 
 
 def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(inside: Embcli, glove: Path) -> None:
-    other = Tokenizer(models.WordLevel({"other": 0}, "other"))
+    other = Tokenizer(models.WordLevel({"other": 0, **{str(place): place for place in range(1, 8)}}, "other"))
     other.save(str(glove.parent / "tokenizer.json"))
     assert tokens(inside, "weights", "--from", str(glove), "--rows", "0") == ["the"]
     named = ("--encoding", str(glove.parent / "tokenizer.json"))

@@ -171,15 +171,18 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         if self.trace is not None:
             end += self._trace(self.trace, options.max_width)
         end += origin_lines(self.origin)
-        drawing = [*self._picture(options.max_width), ""] if self.draw else []
+        drawing = [*self._picture(options.max_width)] if self.draw else []
 
         def page(most: int) -> list[RenderableType]:
             return [*drawing, *self._table(most), *end]
 
-        if console.is_terminal and not console.record:  # with a line for a note above, and one for the prompt
-            whole, three, two = (len(console.render_lines(Group(*page(most)), options)) for most in (_MOST, 3, 2))
-            if whole > (room := console.height - 2) >= two:
-                return page(2 + (room - two) // (three - two))
+        def height(most: int) -> int:
+            return len(console.render_lines(Group(*page(most)), options))
+
+        if console.is_terminal and not console.record:
+            room = console.height - 2  # without a line for a note above, and one for the prompt
+            if height(_MOST) > room >= (two := height(2)):
+                return page(2 + (room - two) // (height(3) - two))
         return page(_MOST)
 
     def _table(self, most: int) -> Iterator[RenderableType]:
