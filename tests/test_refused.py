@@ -30,6 +30,9 @@ SLIPS = {  # the whole error
     "lookup a --dimm 3": "No such option: --dimm (Possible options: --dim)" + HELP.format("lookup"),
     "lookup Every effort": "Got unexpected extra argument(s) (effort)\n"
     "Put a text of several words in quotes. Try 'embcli lookup --help' for help.",
+    "tour 7": "Got unexpected extra argument(s) (7)\n--text takes a text in quotes, --step a number. "
+    "Try 'embcli tour --help' for help.",
+    "diff a b c": "Got unexpected extra argument(s) (c)" + HELP.format("diff"),
     "lookup --ids 2 3": "TEXT and --ids stand for the same input; give one of them\n"
     "Write the IDs as one word, with commas between: --ids 2,3,5,1",
     "decode 1 -5": "No such option: -5\nIDs are not negative; a text that begins with - goes after --. "
@@ -150,6 +153,7 @@ REFUSED = {  # a part of the error
     "tokenize --file /dev/zero": "'/dev/zero': the device gives more than 10.0 MB",
     "tokenize --text hi": "No such option: --text",
     "tour --text -": "--text - would read standard input",
+    "tour --text ''": "--text is blank; give the text itself",
     "tour --text \ud800": "--text is not UTF-8: byte 0xed at offset 0",
     "tour --step 0": "--step must be from 1 to 12, not 0",
     "tokenize hi --format table -o x.unknown/y": "cannot write to 'x.unknown/y': No such file or directory: 'x",

@@ -13,6 +13,7 @@ import subprocess
 import termios
 from functools import cache
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyte
@@ -249,7 +250,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
 def test_a_long_text_leaves_the_heading_on_the_screen_and_says_how_much_is_not() -> None:
     seen = Screen("--text", "Every effort moves you. " * 40).press()
     assert seen.startswith("1/")
-    assert re.search(r"\n… \d+ more lines\n", seen)
+    assert re.search(r"\n… \d+ more lines; the command alone prints all\n", seen)
     assert "these are the tokens" in " ".join(seen.split())
 
 
@@ -289,6 +290,12 @@ def test_a_tour_can_be_ended_at_a_question_and_by_the_keys_that_end_programs(ste
     screen = Screen("--step", str(step))
     screen.press()
     assert screen.end(key) == status
+
+
+def test_ctrl_c_leaves_a_tour_whose_step_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embcli.cli.app.opened", Mock(side_effect=KeyboardInterrupt))
+    ran = Inside()("tour", "--step", "2")
+    assert (ran.status, ran.out) == (130, b"")
 
 
 def test_a_dumb_terminal_gets_no_escapes() -> None:

@@ -86,8 +86,10 @@ def run(words: Sequence[str], **settings: object) -> object:
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
         called = f"{PROGRAM} {first}" if known else PROGRAM
+        has_text = known and "text" in _COMMANDS[first][0].__annotations__
         cure = "Write IDs as one word: 2,3,5,1. " if "--ids" in words else "Put a text of several words in quotes. "
-        quotes = cure if "unexpected extra argument" in message else ""
+        cure = "--text takes a text in quotes, --step a number. " if first == "tour" else cure
+        quotes = cure if has_text and "unexpected extra argument" in message else ""
         if re.match("No such option: -[0-9]", message):
             quotes = "IDs are not negative; a text that begins with - goes after --. "
         raise InputError(message, f"{quotes}Try '{called} --help' for help.") from None
@@ -694,7 +696,7 @@ def explore(
 @command(
     "Text and vectors",
     "embcli tour  # all steps, with questions",
-    'embcli tour --text "Hello, world" --step 3  # one step, with your own text',
+    'embcli tour --text "Hello, world" --step 6  # one step, with your own text',
     "embcli tour -o handout.html  # all steps on one page",
 )
 def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None, output: o.Output = None) -> int:

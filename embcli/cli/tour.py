@@ -86,8 +86,9 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
 
     `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
     """
-    if text == "-":
-        raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
+    if text == "-" or not text.strip():
+        reason = "- would read standard input, which the steps cannot share" if text == "-" else "is blank"
+        raise InputError(f"--text {reason}; give the text itself")
     text = argument(text, "--text")
     steps = STEPS if text == TOUR_TEXT else [replace(step, **step.own) for step in STEPS]  # type: ignore[arg-type]
     if first is not None and not 1 <= first <= len(steps):
@@ -96,8 +97,7 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     last += [words(f"$ embcli {line}", "accent") for line in _NEXT]
     if out.path is None and is_terminal(sys.stdout) and is_terminal(sys.stdin):
         tour = _Tour(steps, text, run, {"COLUMNS": str(shutil.get_terminal_size().columns)}, True)
-        reached_end = tour.walk(first or 1)
-        out.show(Group("", *(last if reached_end else ())))
+        out.show(Group("", *(last if tour.walk(first or 1) else ())))
     else:
         is_file = out.path is not None
         tour = _Tour(steps, text, run, _IN_COLOR if is_file else {}, is_file)
@@ -165,9 +165,8 @@ class _Tour:
         verdict = [words(f"The answer: {step.answers[0]}")] if step.answers else []
         if answer:
             right = step.is_right(answer)
-            verdict = [
-                words("Right." if right else f"Not quite. The answer: {step.answers[0]}", "good" if right else "bad")
-            ]
+            said = "Right." if right else f"Not quite. The answer: {step.answers[0]}"
+            verdict = [words(said, "good" if right else "bad")]
         explained: list[RenderableType] = ["", *verdict, words(step.words)]
         if height is not None:
             others = _printed(lambda: Output().show(Group(*asked, *command, *explained)), True, self.environment)
@@ -192,7 +191,8 @@ class _Tour:
 
         def print_it() -> None:
             try:
-                self.run(with_text(command, self.text))
+                if self.run(with_text(command, self.text)) == 130:  # so Typer reports Ctrl-C
+                    raise KeyboardInterrupt
             except EmbcliError as error:
                 self.failed = True
                 say_error(error)
@@ -200,7 +200,7 @@ class _Tour:
         lines = _printed(print_it, self.terminal, environment)
         lines = [line for line in lines if not line.startswith("Not shown (no room)")]  # the step is about what is
         if height is not None and len(lines) > height:
-            lines[height - 1 :] = [f"… {len(lines) - height + 1:,} more lines"]
+            lines[height - 1 :] = [f"… {len(lines) - height + 1:,} more lines; the command alone prints all"]
         return Drawing([Text.from_ansi(line) for line in lines])
 
 
