@@ -53,6 +53,8 @@ SLIPS = {  # the whole error
     "lookup hi --from m.npy --dim 3": "--dim is for seeded layers; --from takes what the file holds",
     "info m.npy --from m.npy": "'m.npy' and --from name the same thing, the model; give one of them",
     "help nonsense": "'nonsense' is not a command\nFor a text: embcli tokenize nonsense; embcli --help",
+    "explain why is it so": "WORD 'why is it so' is not explained; explain without one lists all\n"
+    "embcli explain questions answers whole questions",
     "rows --ids 1": "'rows' is not a command\nembcli explain rows explains the word; embcli --help",
     "/": "'/' is a folder, not a command\nembcli info / shows a model",
 }

@@ -114,7 +114,8 @@ def explain(word: str | None = None) -> Explanations:
     near = dict.fromkeys(entry.word for entry in words)
     near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.6))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without one lists all"
-    raise InputError(f"word {word[:60]!r} is not explained; {nearest}", parameters=("word",))
+    hint = "embcli explain questions answers whole questions" if re.search(r"\S\s+\S|\?", word) else ""
+    raise InputError(f"word {word[:60]!r} is not explained; {nearest}", hint, parameters=("word",))
 
 
 @cache
