@@ -18,7 +18,7 @@ from tests.inside import Inside
 FOLDER = Path(__file__).parent
 PICTURES = {
     "lookup": ("lookup", "Every effort moves you"),
-    "heat": ("lookup", "Every effort moves you", "--heat"),
+    "heat": ("lookup", "Every effort moves you", "--dim", "32", "--heat"),
     "compare": ("compare", "--draw", "--show", "one-hot"),
     "explore": ("explore",),
 }
