@@ -250,7 +250,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
 def test_a_long_text_leaves_the_heading_on_the_screen_and_says_how_much_is_not() -> None:
     seen = Screen("--text", "Every effort moves you. " * 40).press()
     assert seen.startswith("1/")
-    assert re.search(r"\n… \d+ more lines; the command alone prints all\n", seen)
+    assert re.search(r"\n… \d+ more lines; the command alone prints them\n", seen)
     assert "these are the tokens" in " ".join(seen.split())
 
 

@@ -200,7 +200,7 @@ class _Tour:
         lines = _printed(print_it, self.terminal, environment)
         lines = [line for line in lines if not line.startswith("Not shown (no room)")]  # the step is about what is
         if height is not None and len(lines) > height:
-            lines[height - 1 :] = [f"… {len(lines) - height + 1:,} more lines; the command alone prints all"]
+            lines[height - 1 :] = [f"… {len(lines) - height + 1:,} more lines; the command alone prints them"]
         return Drawing([Text.from_ansi(line) for line in lines])
 
 
