@@ -218,7 +218,6 @@ token      (N, T, D) (8, 4, 2) rows of V = 50,257 tokens, D = 2 columns
 = input    (N, T, D) (8, 4, 2) what the model reads
 7 samples dropped: the last batch is incomplete.
 The stride exceeds T: 1 of 5 tokens are in no sample.
-Position rows differ from lookup's: the loader consumes a random number first.
 Untrained: random rows of seed 123.
 """
 DRAWN = """\

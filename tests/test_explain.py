@@ -82,6 +82,10 @@ def test_an_item_is_a_word_that_leads_to_the_entry() -> None:
     assert glossary.explain("cosine").entries[0].part == "What is in a matrix", "a word goes before an item of its name"
 
 
+def test_marks_of_a_question_do_not_count() -> None:
+    assert glossary.explain("one-hot?").entries == glossary.explain("one-hot").entries
+
+
 def test_the_questions_have_a_command_each() -> None:
     blocks = glossary.explain("questions").entries[0].blocks
     asked = [place for place, each in enumerate(blocks) if each.kind == "prose" and "?" in each.text]

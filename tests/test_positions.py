@@ -178,7 +178,7 @@ def test_a_page_shows_the_numbers_of_its_corners(kind: Any, similarity: bool, le
     assert whole.shape[0] == (16 if length is None and kind == "relative" else 1024)
 
 
-LEARNED = "A separate layer: row p is added to the token row; training adjusts it."
+LEARNED = "A separate layer, drawn after the token layer: row p is added to the token row; training adjusts it."
 ODD = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
 DIAGONAL = "They depend only on the distance: equal along each diagonal."
 

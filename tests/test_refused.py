@@ -67,6 +67,7 @@ REFUSED = {  # a part of the error
     "lookup hello --vocab 6": "ID 31373 ('hello') at position 0",
     "tokenize --ids 1,50257": "ID 50257 at position 1 is not a token of gpt2",
     "tokenize --encoding cl100k_base --ids 100256": "ID 100256 at position 0",
+    "decode 1 --from gpt2": "--encoding takes a model's folder or tokenizer",
     "decode 1 5:2": "'5:2' at position 1 has no IDs: a range ends after its start",
     "lookup --ids 0:99999999999": "the ranges have 99,999,999,999 IDs; at most 100,000,000 are possible",
     "compare --vocab 100 --ids 100": "ID 100 at position 0 has no row",

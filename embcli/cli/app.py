@@ -92,6 +92,8 @@ def run(words: Sequence[str], **settings: object) -> object:
         quotes = cure if has_text and "unexpected extra argument" in message else ""
         if re.match("No such option: -[0-9]", message):
             quotes = "IDs are not negative; a text that begins with - goes after --. "
+        elif message.startswith("No such option: --from") and first in ("tokenize", "decode"):
+            quotes = "--encoding takes a model's folder or tokenizer. "
         raise InputError(message, f"{quotes}Try '{called} --help' for help.") from None
 
 

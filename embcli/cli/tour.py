@@ -30,11 +30,7 @@ _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
 _SHEET = 40  # lines of a step on paper
 _ON, _BACK, _END = ("\r", "\n", " ", "n"), ("b",), ("q", "")
-_NEXT = (
-    'tokenize "A text of yours" --merges',
-    'lookup "A text of yours" --heat',
-    'lookup "A text of yours" --from MODEL',
-)
+_NEXT = ("tokenize", "--merges"), ("lookup", "--heat"), ("lookup", "--from MODEL")
 _IN_COLOR = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "100"}
 
 
@@ -94,7 +90,7 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     if first is not None and not 1 <= first <= len(steps):
         raise InputError(f"step must be from 1 to {len(steps)}, not {str(first)[:20]}", parameters=("step",))
     last: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
-    last += [words(f"$ embcli {line}", "accent") for line in _NEXT]
+    last += [words(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT]
     if out.path is None and is_terminal(sys.stdout) and is_terminal(sys.stdin):
         tour = _Tour(steps, text, run, {"COLUMNS": str(shutil.get_terminal_size().columns)}, True)
         out.show(Group("", *(last if tour.walk(first or 1) else ())))

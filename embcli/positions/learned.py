@@ -9,7 +9,7 @@ from embcli.positions.kind import PositionMatrix, Shown, products_of
 
 
 def learned(layer: Layer, columns: np.ndarray, is_stored: bool) -> Shown:
-    formula = "A separate layer: row p is added to the token row; training adjusts it."
+    formula = "A separate layer, drawn after the token layer: row p is added to the token row; training adjusts it."
     meaning = "Random rows: their dot products mean nothing before training."
     if is_stored:
         formula = "The model's own position layer, as trained: row p is added to the token row."

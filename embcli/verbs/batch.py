@@ -130,7 +130,8 @@ class Batches(Result, verb="batch", content="batches"):
         if self.stride > length:
             skipped = f"{self.stride - length:,} of {self.stride:,} tokens"
             yield words(f"The stride exceeds T: {skipped} are in no sample.")
-        yield words("Position rows differ from lookup's: the loader consumes a random number first.")
+        if self.draw or self.style.heat:
+            yield words("Position rows differ from lookup's: the loader consumes a random number first.")
         yield from origin_lines(self.origin)
 
     def _table(self, width: int) -> Matrix:

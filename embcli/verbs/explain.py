@@ -108,7 +108,8 @@ def explain(word: str | None = None) -> Explanations:
         return Explanations(entries())
     known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
     found = known.get(asked) or known.get(asked.removesuffix("s")) or known.get(asked.removeprefix("explain"))
-    words = [known[part] for part in map(_plain, word.split()) if part in known]
+    words = [known[part] for part in map(_plain, re.split(r"[\s?!.,;]+", word)) if part in known]
+    found = found or known.get(asked.rstrip("?!.,;"))
     if found:
         return Explanations((found,))
     near = dict.fromkeys(entry.word for entry in words)

@@ -22,7 +22,7 @@ from embcli.selection import Excerpt
 from embcli.tokens import Tokens, check_ids, shown
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict, decimals, judge
 from embcli.verbs.lookup import rows_beside
-from embcli.verbs.parts import origin_in_words, origin_lines, picked_rows, token_labels
+from embcli.verbs.parts import origin_in_words, origin_lines, picked_rows, token_label, token_labels
 from embcli.weights.build import loading_torch
 from embcli.weights.seeded import torch_seed
 from embcli.words import counted, in_bytes, in_seconds
@@ -265,6 +265,8 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             labels.insert(tokens.head, Label("…", [dots] * len(rows.rows) + below, "left"))
         labels.append(Label("", ["×"] * len(rows.rows) + ["="] * len(ids)))  # noqa: RUF001
         labels.append(Label("row", [*rows.rows.tolist(), *(f"pos {place}" for place in places)]))
+        if self.tokens.encoding is not None:
+            labels.append(token_label([None] * len(rows.rows) + self.tokens.bytes_of(ids)))
         yield title(f"One-hot rows times the weight = its rows: ({length:,}, {size:,}) × ({size:,}, {dim:,})")  # noqa: RUF001
         yield words("One column per token: its one-hot row, upright; the 1 selects its row.")
         yield self._matrix(
