@@ -389,7 +389,7 @@ def test_a_drawing_in_a_picture_stands_alone_and_costs_are_there_if_they_are_nam
 
     drawn = page(result)
     assert "One-hot rows times the weight" in drawn
-    assert "=  pos 0  Hi" in page(embcli.seeded(vocab=17250, dim=2).compare("Hi", draw=True))
+    assert "=  pos 0  Hi" in run.ok("compare", "Hi", "--dim", "2", "--draw").text
     assert "Bit-identical" in drawn
     assert "Untrained" in drawn
     assert not re.search("The token IDs|The outputs|multiply-adds", drawn)
