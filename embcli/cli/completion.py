@@ -1,7 +1,6 @@
 """Completion of a shell's words: Typer answers its scripts; this installs them, and gets their requests in shape."""
 
 import os
-import re
 from pathlib import Path
 from typing import get_args
 
@@ -24,7 +23,8 @@ def prepare() -> list[str] | None:
     request = os.environ.get(_REQUEST)
     if not request:  # PowerShell's script leaves it behind, empty
         return None
-    if not re.fullmatch(f"(complete|source)_({'|'.join(get_args(Shell))})", request):
+    action, _, shell = request.partition("_")
+    if action not in ("complete", "source") or shell not in get_args(Shell):
         raise InputError(f"{_REQUEST} {request[:40]!r} is not a known request; unset it, or set complete_bash")
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place.
     completion.get_completion_inspect_parameters()
