@@ -53,9 +53,7 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
         context_settings={"help_option_names": [] if is_first else ["--help", "-h"]},
     )
     called = words[0] if words and words[0] in _COMMANDS else None
-    root: Function = (
-        first_screen if is_first else embcli if called is None else lambda: None
-    )  # its options come before a command
+    root: Function = first_screen if is_first else (lambda: None) if called else embcli  # of options before a command
     app.callback(invoke_without_command=True)(root)
     for name, (function, settings) in _COMMANDS.items():
         if words is None or name == called:
