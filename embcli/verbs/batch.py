@@ -161,7 +161,8 @@ class Batches(Result, verb="batch", content="batches"):
         for name, each in (("token", ids), ("target", targets))[: 1 + self.draw]:
             if self.tokens.encoding is not None:
                 labels.append(token_label(self.tokens.bytes_of(each))._replace(header=name))
-            labels.append(Label("ID" if labels[-1].header == name or name == "token" else name, each))
+            is_named = name == "token" or self.tokens.encoding is not None
+            labels.append(Label("ID" if is_named else name, each))
         gaps = [gap * count for gap in samples.gaps]
         gaps += [place * count + gap for place in range(len(order)) for gap in tokens.gaps]
         missing = [samples.missing("sample", self.order), tokens.missing("position")]
