@@ -13,10 +13,11 @@ verbs of the command and return what it shows. `tokenizers` compares encodings, 
 TYPE_CHECKING = False  # of typing, whose import would take longer than all the rest
 if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError
-    from embcli.model import Model, open, seeded, tokenizers
+    from embcli.model import Model, open, seeded
     from embcli.names import __version__ as __version__
     from embcli.result import Result
     from embcli.verbs.explain import explain
+    from embcli.verbs.tokenizers import tokenizers
 
 __all__ = [
     "EmbcliError",
@@ -31,10 +32,11 @@ __all__ = [
     "tokenizers",
 ]
 _HOMES = {
-    **dict.fromkeys(("Model", "open", "seeded", "tokenizers"), "embcli.model"),
+    **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),
     **dict.fromkeys(("EmbcliError", "InputError", "LayerError", "OutputError"), "embcli.errors"),
     "Result": "embcli.result",
     "explain": "embcli.verbs.explain",
+    "tokenizers": "embcli.verbs.tokenizers",
     "__version__": "embcli.names",
 }
 

@@ -151,6 +151,16 @@ class Notes:
     def __reduce__(self) -> tuple[type[Notes], tuple[str, ...]]:
         return Notes, tuple(self)
 
+    def begun(self) -> Notes:
+        """Return notes for one call, which begin with these remarks; what a call adds is its own."""
+        return self.joined(Notes())
+
+    def joined(self, other: Notes) -> Notes:
+        """Return notes for one call, which begin with these remarks and others."""
+        notes = type(self)(*self.remarks, *other.remarks)
+        notes._counts = [*self._counts, *other._counts]
+        return notes
+
     def add(self, remark: str, parameters: tuple[str, ...] = ()) -> None:
         """Add a remark, with the parameters that it names in their order, unless it is already there."""
         if remark not in self.remarks:
@@ -164,7 +174,8 @@ class Notes:
     @property
     def counted(self) -> list[str]:
         """The remarks that change while rows are read."""
-        return [text for remark in self._counts if (text := remark())]
+        said = (remark() for remark in self._counts)
+        return [*dict.fromkeys(text for text in said if text)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self.remarks, *self.counted]))

@@ -140,9 +140,6 @@ class Source(Protocol):
     """A place that layers come from; it knows their shapes before it draws or reads them."""
 
     @property
-    def notes(self) -> Notes: ...  # remarks on how the numbers came about
-
-    @property
     def origin(self) -> Origin: ...  # that of open layers says more
 
     @property
@@ -154,13 +151,15 @@ class Source(Protocol):
     @property
     def unapplied(self) -> str: ...  # a norm beside the token matrix that nothing says how to apply, or nothing
 
-    def noting(self, notes: Notes) -> Source: ...  # the same for one run, whose remarks go to these notes
     def resized(self, context_length: int) -> Source: ...  # with a longer or shorter position layer, if it is seeded
 
     def shape(self, name: str) -> tuple[int, int] | None: ...  # of the `token` or the `position` layer
 
-    def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
-        """Return the named layers; for each, the IDs that will be asked for, or None for any."""
+    def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
+        """Return the named layers; for each, the IDs that will be asked for, or None for any.
+
+        Remarks on how their numbers come about are added to the notes.
+        """
 
 
 def shape_of(source: Source, name: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -33,10 +33,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A folder of kept files; remarks go to the notes."""
-
     folder: Path
-    notes: Notes = field(default_factory=Notes)
 
     @classmethod
     def from_environment(cls, notes: Notes) -> Store | None:
@@ -51,7 +48,7 @@ class Store:
             if not folder.is_absolute():  # it starts with "~" if the user's home is unknown
                 notes.add("nothing is cached: this user has no home folder; EMBCLI_CACHE_DIR can name another")
                 return None
-        return cls(folder, notes)
+        return cls(folder)
 
     def read(self, name: str, shape: tuple[int, int]) -> np.ndarray | None:
         """Return the float32 matrix of a file, which is mapped; None if there is no whole one of this shape."""
@@ -70,8 +67,11 @@ class Store:
             return matrix if is_known else None
         return None
 
-    def write(self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray]) -> None:
-        """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit."""
+    def write(self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray], notes: Notes) -> None:
+        """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit.
+
+        A folder that cannot be written adds a remark to the notes.
+        """
         if 2 * 4 * prod(shape) > LIMIT:
             return
         try:
@@ -81,7 +81,7 @@ class Store:
                 for block in blocks:
                     file.write(block.reshape(-1).view(np.uint8).data)
         except OSError as error:
-            self.notes.add(f"nothing is cached: cannot write to {self.folder} ({error.strerror})")
+            notes.add(f"nothing is cached: cannot write to {self.folder} ({error.strerror})")
             return
         entries = self.entries()
         excess = sum(entry.size for entry in entries) - LIMIT

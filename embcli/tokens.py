@@ -102,17 +102,17 @@ class Tokens:
         return {name: fields[name] for name in names if name in fields}
 
 
-def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False, around: bool = True) -> Tokens:
+def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True) -> Tokens:
     """Return the tokens of texts, which need an encoding, or of IDs.
 
-    `special` tokens are recognised, and if `around`, those that a model reads before and after a text are added.
+    `special` tokens are recognised, and if `has_added`, those that a model reads before and after a text are added.
     """
     if given.texts is None or encoding is None:
         arrays = given.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
         return Tokens(np.concatenate([np.empty(0, np.int64), *arrays]), starts, encoding, given.many)
     ids, lengths = bytearray(), [0]  # as bytes: a million small arrays are many times slower
-    added = encoding.around if special and around else ((), ())
+    added = encoding.around if special and has_added else ((), ())
     before, after = (np.array(each, np.uint32) for each in added)
     for text in given.texts:
         parts = before, encoding.encode(text, special), after

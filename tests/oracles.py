@@ -72,7 +72,6 @@ class StubSource:
     layers: dict[str, Stub]
     encoding: Encoding | None = None
     origin: Origin = field(default_factory=Origin)
-    notes: Notes = field(default_factory=Notes)
     asked: dict[str, Any] = field(default_factory=dict)
     recipe: Recipe | None = None
     unapplied = ""
@@ -83,7 +82,7 @@ class StubSource:
     def shape(self, name: str) -> tuple[int, int] | None:
         return self.layers[name].shape if name in self.layers else None
 
-    def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
+    def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         self.asked = dict(wanted)
         return Layers({name: self.layers[name] for name in wanted}, self.origin, self)
 

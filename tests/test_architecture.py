@@ -82,8 +82,9 @@ def named(node: ast.AST) -> set[str]:
 
 @cache
 def imports(name: str) -> frozenset[str]:
-    """Return what a module imports anywhere."""
-    return frozenset[str]().union(*map(named, nodes(tree(name))))
+    """Return what a module imports anywhere; that the page of a verb names the type of its own result is no matter."""
+    own_result = {name.removesuffix(".page")} if name.endswith(".page") else set()
+    return frozenset[str]().union(*map(named, nodes(tree(name)))) - own_result
 
 
 @cache

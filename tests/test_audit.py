@@ -16,7 +16,7 @@ import embcli
 from embcli import encodings, errors, formats
 from embcli.errors import InputError
 from embcli.files.tensors import StoredLayer
-from embcli.verbs.audit import Audit, audit, unused
+from embcli.verbs.audit import Audit, unused
 from embcli.verbs.statistics import Covariance
 from tests.inside import Inside
 
@@ -60,8 +60,7 @@ def planted(tied: bool) -> np.ndarray:
 
 
 def audited(folder: Path, **given: object) -> Audit:
-    source = embcli.open(folder).source
-    return audit(source, **given)  # type: ignore[arg-type]
+    return embcli.open(folder).audit(**given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tied", [False, True])

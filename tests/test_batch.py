@@ -18,8 +18,9 @@ from safetensors.numpy import load_file
 from torch.utils.data import DataLoader
 
 import embcli
+from embcli.model import Model
 from embcli.page import export
-from embcli.verbs.batch import Batches, batch
+from embcli.verbs.batch import Batches
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
@@ -96,12 +97,12 @@ def test_batches_are_those_of_a_plain_script(
     expected, source = plain(ids, seeded, split), SeededSource(seeded)
     split["context_length"] = seeded.context_length
     state = torch.get_rng_state()
-    result = batch(of_ids(ids), source, **split, all=True)
+    result = Model(source).batch(of_ids(ids), **split, all=True)
     assert torch.equal(torch.get_rng_state(), state)
     assert result.count == len(expected)
     assert_equal(result, expected)
     index = data.draw(st.integers(0, len(expected) - 1))
-    assert_equal(batch(of_ids(ids), source, **split, index=index), expected[index : index + 1])
+    assert_equal(Model(source).batch(of_ids(ids), **split, index=index), expected[index : index + 1])
 
 
 def test_threads_take_turns_with_torchs_generator() -> None:
@@ -153,8 +154,11 @@ def test_a_line_of_ndjson_is_a_batch_and_the_formats_agree(tmp_path: Path) -> No
 
 def test_chosen_columns_are_those_of_the_whole() -> None:
     source, ids = SeededSource(Seeded(9, 6, 4)), of_ids([1, 2, 3, 4, 5, 6, 7, 8, 0])
-    whole = everything(batch(ids, source, batch_size=2))["input"]
-    assert everything(batch(ids, source, batch_size=2, columns="5,0"))["input"].tolist() == whole[..., [5, 0]].tolist()
+    whole = everything(Model(source).batch(ids, batch_size=2))["input"]
+    assert (
+        everything(Model(source).batch(ids, batch_size=2, columns="5,0"))["input"].tolist()
+        == whole[..., [5, 0]].tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -249,7 +253,9 @@ def shuffled() -> Batches:
 
 def drawn() -> Batches:
     source = SeededSource(Seeded(50, 3, 7))
-    return batch(of_ids([*range(50)]), source, batch_size=1, max_length=7, stride=3, index=3, draw=True, columns="2,0")
+    return Model(source).batch(
+        of_ids([*range(50)]), batch_size=1, max_length=7, stride=3, index=3, draw=True, columns="2,0"
+    )
 
 
 @pytest.mark.parametrize(("make", "width", "page"), [(shuffled, 80, SHUFFLED), (drawn, 60, DRAWN)])

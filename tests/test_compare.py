@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
 from embcli import errors
-from embcli.errors import LayerError, Notes
+from embcli.errors import LayerError
 from embcli.layer import Origin
+from embcli.model import Model
 from embcli.names import OUTPUTS, STEPS
 from embcli.page import export
-from embcli.verbs.compare import Comparison, compare, layers
+from embcli.verbs.compare import Comparison, layers
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from embcli.writers import write
@@ -37,12 +38,12 @@ run = Inside()
 
 
 def seeded(ids: list[int], size: int, dim: int = 5, seed: int = 123, **more: Any) -> Comparison:
-    return compare(of_ids(ids), SeededSource(Seeded(size, dim, 1, seed)), **more)
+    return Model(SeededSource(Seeded(size, dim, 1, seed))).compare(of_ids(ids), **more)
 
 
 def given_weight(ids: list[int], weight: np.ndarray, **more: Any) -> Comparison:
     origin = Origin(path="model.npy", tensors={"token": "token"}, dtypes={"token": "float32"})
-    return compare(of_ids(ids), StubSource({"token": Stub(weight)}, origin=origin, notes=Notes()), **more)
+    return Model(StubSource({"token": Stub(weight)}, origin=origin)).compare(of_ids(ids), **more)
 
 
 def plain(

@@ -16,7 +16,8 @@ from tokenizers import Tokenizer, models
 
 import embcli
 from embcli.files.checkpoint import Checkpoint
-from embcli.verbs.diff import Diff, diff
+from embcli.model import Model
+from embcli.verbs.diff import Diff
 from embcli.weights.seeded import Seeded
 from tests.files.made import safetensors_bytes
 from tests.inside import Inside
@@ -37,7 +38,7 @@ def saved(path: Path, matrix: np.ndarray, dtype: torch.dtype = torch.float32) ->
 
 
 def compared(base: Path, tuned: Path) -> Diff:
-    return diff(Checkpoint(str(base)), Checkpoint(str(tuned)))
+    return Model(Checkpoint(str(base))).diff(Model(Checkpoint(str(tuned))))
 
 
 def states(found: Diff) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from wcwidth import wcswidth
 
 from embcli.formats import VIEWS, able
-from embcli.verbs.lookup import lookup
+from embcli.model import Model
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
 from tests.oracles import live, of_ids, stub
@@ -93,7 +93,7 @@ def test_a_picture_of_a_lookup_has_the_picked_rows_and_says_where_each_goes(widt
 
 def test_rows_that_are_not_picked_are_asked_for_as_well() -> None:
     source = stub(np.eye(20), np.eye(20))
-    lookup(of_ids([7, 3]), source, draw=True)
+    Model(source).lookup(of_ids([7, 3]), draw=True)
     assert source.asked["token"].tolist() == [7, 3, 0, 19]
     arguments = ("lookup", "--ids", "7,3", "--vocab", "20", "--dim", "2", "--draw")
     assert run.ok(*arguments, "--no-cache").text == run.ok(*arguments).text

@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
-from embcli.verbs.weights import weights
+from embcli.model import Model
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
@@ -133,7 +133,9 @@ def test_lookup_in_every_format_holds_the_tokens_and_the_matrices_of_torch(
 def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) -> None:
     ids = ROWS if layer == "token" else [*range(5), 1023, 7]
     spec = ",".join(["0:5", *map(str, ids[5:])])
-    data = written(weights(SeededSource(GPT2, None, encodings.get("gpt2")), layer, spec).records(), form)
+    data = written(
+        Model(SeededSource(GPT2, None, encodings.get("gpt2"))).weights(layer=layer, rows=spec).records(), form
+    )
     rows, found = taken_apart(data, form, layer, 2 if layer == "token" else 1)
     tokens = layer == "token" and form != "safetensors"
     assert rows in ([], [{"id": each, **({"token": as_token(each)} if tokens else {})} for each in ids])

@@ -40,8 +40,10 @@ def _asked_anew() -> Iterator[None]:
     build.this_build.cache_clear()
 
 
-def opened(store: Store | None, seeded: Seeded = SMALL, name: str = "token", ids: Any = None) -> Layer:
-    return SeededSource(seeded, store).open({name: ids})[name]
+def opened(
+    store: Store | None, seeded: Seeded = SMALL, name: str = "token", ids: Any = None, notes: Notes | None = None
+) -> Layer:
+    return SeededSource(seeded, store).open({name: ids}, notes)[name]
 
 
 def path(store: Store, seeded: Seeded = SMALL, name: str = "token") -> Path:
@@ -143,17 +145,17 @@ def test_the_oldest_go_and_the_newest_stays(store: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr(store_module, "LIMIT", 1500)
     rows = np.ones((75, 1), np.float32)  # 300 bytes, and 128 of a header
     for age, name in ((30, "token-a.npy"), (10, "position-b.npy"), (20, "token-c.npy")):
-        store.write(name, rows.shape, [rows])
+        store.write(name, rows.shape, [rows], Notes())
         os.utime(store.folder / name, (time.time() - age,) * 2)
     assert_same_bits(store.read("token-a.npy", rows.shape), rows)  # it is the newest now
     for partial, age in ((".embcli-0123456789ab.part", 7200), (".embcli-ba9876543210.part", 5)):
         (store.folder / partial).write_bytes(b"x")
         os.utime(store.folder / partial, (time.time() - age,) * 2)
     (store.folder / "mine.npy").write_bytes(bytes(5000))
-    store.write("token-d.npy", rows.shape, [rows])
+    store.write("token-d.npy", rows.shape, [rows], Notes())
     names = {entry.path.name for entry in store.entries()}
     assert names == {"position-b.npy", "token-a.npy", "token-d.npy", ".embcli-ba9876543210.part"}
-    store.write("token-e.npy", (188, 1), (pytest.fail("it is too large") for _ in range(1)))
+    store.write("token-e.npy", (188, 1), (pytest.fail("it is too large") for _ in range(1)), Notes())
     assert {each.path.name for each in store.clear()} == names
     assert [each.name for each in store.folder.iterdir()] == ["mine.npy"]
 
@@ -167,7 +169,7 @@ def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        store.write(path(store).name, (6, 3), failing())
+        store.write(path(store).name, (6, 3), failing(), Notes())
     assert path(store).read_bytes() == before
     assert [*store.folder.iterdir()] == [path(store)]
 
@@ -176,7 +178,7 @@ def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
 def test_a_folder_that_cannot_be_written_is_noted_and_done_without(tmp_path: Path, folder: str) -> None:
     (tmp_path / "a file").touch()
     notes = Notes()
-    layers = SeededSource(SMALL, Store(tmp_path / folder, notes)).open({"token": np.array([1])})
+    layers = SeededSource(SMALL, Store(tmp_path / folder)).open({"token": np.array([1])}, notes)
     assert_right(layers["token"])
     (note,) = notes
     assert note.startswith(f"nothing is cached: cannot write to {tmp_path / folder} (")
@@ -187,9 +189,10 @@ def test_a_full_disk_is_noted_and_leaves_nothing(store: Store, monkeypatch: pyte
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(store_module.npy, "write_array_header_1_0", full)
-    assert_right(opened(store))
+    notes = Notes()
+    assert_right(opened(store, notes=notes))
     assert [*store.folder.iterdir()] == []
-    assert "No space left on device" in "".join(store.notes)
+    assert "No space left on device" in "".join(notes)
 
 
 def test_processes_at_once_are_right_and_leave_one_file(store: Store) -> None:

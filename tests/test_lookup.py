@@ -18,10 +18,10 @@ from safetensors.numpy import save_file
 
 import embcli
 from embcli.errors import InputError, LayerError
+from embcli.model import Model
 from embcli.page import export
 from embcli.positions import JoinedKind
-from embcli.verbs.lookup import Lookup, lookup
-from embcli.verbs.weights import weights
+from embcli.verbs.lookup import Lookup
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
@@ -77,7 +77,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
     expected = {"token": token[ids][:, chosen], "position": position[places][:, chosen]}
     expected["input"] = (torch.tensor(token[ids]) + torch.tensor(position[places])).numpy()[:, chosen]
 
-    result = lookup(of_ids(*sequences), SeededSource(spec), columns=",".join(map(str, columns)) or None)
+    result = Model(SeededSource(spec)).lookup(of_ids(*sequences), columns=",".join(map(str, columns)) or None)
     found = everything(result)
     assert [*result.records().columns] == chosen
     for name in ("token", "position", "input"):
@@ -90,7 +90,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
 def test_traced_lines_add_up(dim: int) -> None:
     spec = Seeded(50, dim)
     token, position = layers_of(spec)
-    shown = page_of(lookup(of_ids([7, 7], [9, 49]), SeededSource(spec), trace=3))
+    shown = page_of(Model(SeededSource(spec)).lookup(of_ids([7, 7], [9, 49]), trace=3))
     assert "Trace of token 3: token row 49 + position row 1 = input row 3" in shown
     lines = TRACED.findall(shown)
     columns = [int(column) for column, *_ in lines]
@@ -110,11 +110,11 @@ def test_traced_lines_add_up(dim: int) -> None:
 
 def test_a_source_without_a_layer_says_so() -> None:
     with pytest.raises(LayerError, match="there is no token layer here"):
-        lookup(of_ids([0]), StubSource({"position": Stub(np.eye(2))}))
+        Model(StubSource({"position": Stub(np.eye(2))})).lookup(of_ids([0]))
 
 
 def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
-    result = lookup(of_ids([1, 0]), StubSource({"token": Stub(np.eye(2))}))
+    result = Model(StubSource({"token": Stub(np.eye(2))})).lookup(of_ids([1, 0]))
     assert result.input.tolist() == [[0, 1], [1, 0]]
     (note,) = result.notes
     assert note.startswith("no file says what the model adds to the token rows: the input rows are the token rows")
@@ -123,7 +123,7 @@ def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
 @pytest.mark.parametrize("trace", [-1, 2, 10**30])
 def test_a_token_that_is_not_there_cannot_be_traced(trace: int) -> None:
     with pytest.raises(InputError, match=rf"^trace {trace} is not a token: there are 2 tokens, counted from 0"):
-        lookup(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), trace=trace)
+        Model(stub(np.eye(2), np.eye(2))).lookup(of_ids([0, 1]), trace=trace)
 
 
 # --- kinds of positions, and some of the tokens -----------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_each_kind_joins_the_token_rows_as_its_formula_says(kind: str, only: lis
     names = ["token", "position"] if kind == "learned" else ["token"]
     assert [*found["run"]["shapes"]] == names  # what is not needed is not drawn
     source = StubSource({name: Stub(np.eye(4)) for name in names})
-    lookup(of_ids([1, 2]), source, position=kind)
+    Model(source).lookup(of_ids([1, 2]), position=kind)
     assert [each.tolist() for each in source.asked.values()] == [[1, 2], [0, 1]][: len(names)]
 
 
@@ -176,8 +176,8 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
 
 def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
     with pytest.raises(InputError, match="IDs without an encoding take an ID"):
-        lookup(of_ids([1, 2]), SeededSource(Seeded(4, 2)), only="the")
-    result = lookup(of_ids([1, 2, 1], [2]), SeededSource(Seeded(4, 2)), only="2")
+        Model(SeededSource(Seeded(4, 2))).lookup(of_ids([1, 2]), only="the")
+    result = Model(SeededSource(Seeded(4, 2))).lookup(of_ids([1, 2, 1], [2]), only="2")
     assert result.index(np.arange(2)).tolist() == [1, 3]
 
 
@@ -249,8 +249,8 @@ def test_a_strip_takes_no_mean_of_sines_and_cosines(
 @pytest.mark.parametrize("verb", ["lookup", "weights"])
 def test_no_row_is_read_after_a_page_is_begun(verb: str) -> None:
     source, console = stub(np.eye(3), np.eye(3)), Console(width=80)
-    looked_up = lookup(of_ids([1, 0, 2]), source, draw=True, show=("token", "input"), trace=1)
-    result = looked_up if verb == "lookup" else weights(source, "token")
+    looked_up = Model(source).lookup(of_ids([1, 0, 2]), draw=True, show=("token", "input"), trace=1)
+    result = looked_up if verb == "lookup" else Model(source).weights()
     wanted, page = export.text(result, 80), iter(result.__rich_console__(console, console.options))
     first = next(page)
     source.layers["token"].values[:] = 9  # whatever is read now is another number

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from embcli.errors import unwatched
+from embcli.model import Model
 from embcli.page.colors import RAMP
-from embcli.verbs.weights import Bins, weights
+from embcli.verbs.weights import Bins
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside, shown
@@ -31,7 +32,7 @@ matrices = st_numpy.arrays(
 
 
 def bins(source: Any, rows: int, columns: int, watch: Any = unwatched) -> Bins:
-    return weights(source, "token", watch=watch, map=True).bins(rows, columns)  # type: ignore[attr-defined, no-any-return]
+    return Model(source, watch=watch).weights(map=True).bins(rows, columns)  # type: ignore[attr-defined, no-any-return]
 
 
 @given(matrices, st.integers(1, 5), st.integers(1, 5))

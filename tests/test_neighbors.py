@@ -17,8 +17,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 import embcli
 from embcli import encodings
 from embcli.files.safetensors import header
+from embcli.model import Model
 from embcli.names import Metric
-from embcli.verbs.neighbors import Query, neighbors, queries_of_vectors
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
 from tests.oracles import Stub, StubSource, live
@@ -171,9 +171,9 @@ def test_lines_and_queries_are_counted_from_1(inside: Embcli, model: str) -> Non
 def test_a_bar_is_on_the_scale_of_its_metric(metric: Metric, told: list[str]) -> None:
     """The longer, the nearer, under l2 too; none for a row that is perpendicular, or farther."""
     source = StubSource({"token": Stub([[2, 0], [1, 1], [10, 0], [0, 2]])})
-    page = str(neighbors(source, [Query(np.array([0]))], metric=metric))
+    page = str(Model(source).neighbors([0], metric=metric))
     assert all(re.search(rf"(?m) {re.escape(part)}$", page) for part in told), page
-    nothing = str(neighbors(source, queries_of_vectors(np.zeros(2), 2), metric="l2"))
+    nothing = str(Model(source).neighbors(vector=np.zeros(2), metric="l2"))
     assert "0          0\n" in nothing
     assert "█" not in nothing
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import embcli
 from embcli import encodings
-from embcli.verbs.weights import weights
+from embcli.model import Model
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
@@ -31,7 +31,8 @@ def test_rows_are_those_of_torchs_layer(data: st.DataObject, size: int, dim: int
     spec = Seeded(size, dim, 7)
     rows = data.draw(st.lists(st.integers(0, spec.shape(name)[0] - 1), min_size=1, max_size=6))
     columns = data.draw(st.lists(st.integers(0, dim - 1), min_size=1, max_size=6))
-    found = weights(SeededSource(spec), name, ",".join(map(str, rows)), ",".join(map(str, columns)))
+    chosen = {"rows": ",".join(map(str, rows)), "columns": ",".join(map(str, columns))}
+    found = Model(SeededSource(spec)).weights(layer=name, **chosen)
     expected = live(spec)[name][rows][:, columns]
     assert_same_bits(found.rows(found.ids), expected)
     pieces = list(found.records().pieces(("id",), (name,)))
@@ -73,8 +74,8 @@ def test_a_position_row_stands_for_no_token(inside: Embcli, length: str) -> None
     assert [*document["rows"][0]] == ["id"]
     assert shown(inside.ok(*arguments).text)[0] == ["0", "1", "2"]
     source = SeededSource(Seeded(50257, 2, int(length)), None, encodings.get("gpt2"))
-    assert weights(source, "position").encoding is None
-    assert weights(source, "token").encoding is not None
+    assert Model(source).weights(layer="position").encoding is None
+    assert Model(source).weights().encoding is not None
 
 
 def test_the_summary_is_torch_s(inside: Embcli) -> None:

@@ -208,7 +208,7 @@ def tokenize(
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
-    from embcli.model import tokenizers
+    from embcli.verbs.tokenizers import tokenizers
 
     given_names = encoding or [names.DEFAULT_ENCODING]
     several = [name for each in given_names for name in ([each] if os.access(each, os.F_OK) else each.split(","))]
@@ -345,7 +345,7 @@ def lookup(
     reads, pages = (file, path, encoding), {"--trace": trace is not None, "--draw": draw}
     out = output_for("embeddings", *page, reads=reads, show=matrices, pages=pages)
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
-    tokens = model.tokens(read(text, file, ids, lines), special)
+    tokens = model.tokens(read(text, file, ids, lines), special, notes=model.notes)
     if only is None:
         out.refuse_many_numbers(len(tokens) * count(columns, model.shape[1], "column"), len(matrices or "123"))
     result = model.lookup(
@@ -419,7 +419,7 @@ def compare(
         model = opened(None, encoding, tensor, vocab, dim, context_length=1, seed=seed, no_cache=True)
     else:
         model = opened(path, encoding, tensor, vocab, dim)
-    tokens = model.tokens(given, special)
+    tokens = model.tokens(given, special, notes=model.notes)
     out.refuse_many_numbers(len(tokens) * model.shape[1], 2)
     if {"first", "shared"} & {*steps}:
         matrices = len({"first", "shared"} & {*steps}) * math.prod(model.shape)
@@ -531,7 +531,7 @@ def weights(
     page = format, output, color, width, theme, precision, heat or map, bare
     out = output_for("embeddings", *page, reads=(path, encoding), pages={"--map": map})
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
-    numbered, (size, dim) = model.numbered(rows, layer), shape_of(model.source, layer)
+    numbered, (size, dim) = model.resolve_rows(rows, layer), shape_of(model.source, layer)
     out.refuse_many_numbers(count(numbered, size, "row") * count(columns, dim, "column"))
     out.write(model.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map))
 
@@ -590,7 +590,7 @@ def neighbors(
         vectors = vectors_in_array(vector)
     elif vector is None:
         given_text = read(text, file, ids, lines, 'embcli neighbors " Paris" --from gpt2')
-        tokens = model.tokens(given_text, special, around=False)
+        tokens = model.tokens(given_text, special, notes=model.notes, has_added=False)
     else:
         (typed,) = read(file=vector, example="embcli neighbors --vector -").texts or ("",)
         vectors = vectors_in_lines(typed, model.shape[1])
@@ -781,7 +781,7 @@ def info(
 
     Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli reads, or all.
     """
-    from embcli.verbs.info import info, local_models
+    from embcli.verbs.info import local_models, this_machine
 
     path = one_path(named, path)
     out = output_for("list", format, output, color, width, theme, reads=(path, encoding))
@@ -790,7 +790,7 @@ def info(
     if path is not None or tensor is not None:
         out.write(opened(path, encoding, tensor).info(tensors=tensors))
     else:
-        out.write(local_models(PrintedNotes()) if models else info())
+        out.write(local_models(PrintedNotes()) if models else this_machine())
 
 
 @command(

@@ -57,7 +57,7 @@ class Source:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
 
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
-        model = Model(self.model.source, self.model.encoding, watch)
+        model = Model(self.model.source, self.model.encoding, watch=watch)
         found = model.neighbors(np.array([row]), metric=metric, top=TOP)
         return found.ids, found.scores
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -56,11 +56,11 @@ class Checkpoint:
     found by name. Raises InputError for a file that cannot be read, and if the token matrix is unknown.
     """
 
-    encoding: Encoding | None = None  # of the token rows
-
     def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:
-        self.path, self.token, self.notes = path, token, Notes() if notes is None else notes
-        self.tensors = open_tensors(located(path), self.notes)
+        self.path = path
+        self.token = token
+        self.encoding: Encoding | None = None  # of the token rows
+        self.tensors = open_tensors(located(path), notes)
         beside, config = self.tensors.path.parent / "config.json", {}
         self._config_error: InputError | None = None
         try:
@@ -69,40 +69,29 @@ class Checkpoint:
             self._config_error = error
         self.roles = Roles(self.tensors, config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
-        self._open: dict[str, Layer] = {}  # as they are in the file
-        self._count()
+        if notes is not None:
+            notes.count(self._ignored)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {"encoding": self.encoding, "reasons": self.reasons}
-        return Checkpoint, (self.path, self.token, self.notes), state  # read anew
+        return Checkpoint, (self.path, self.token), state  # read anew
 
-    def _count(self) -> None:
-        self.notes.count(self._rounded)
-        self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
+    def _ignored(self) -> str:
+        return f"{self._config_error}; it is ignored" if self._config_error else ""
 
-    def _rounded(self) -> str:
-        count = sum(layer.rounded_values for layer in tuple(self._open.values()))
-        return f"{count:,} values were rounded to float32, which does not hold them exactly" if count else ""
-
-    def with_encoding(self, encoding: Encoding | None, reason: str = "") -> Checkpoint:
-        """Return this checkpoint with the encoding of its token rows; `reason` says why, if it is a guess."""
-        return self._with(encoding=encoding, reasons={**self.reasons, **({"encoding": reason} if reason else {})})
-
-    def noting(self, notes: Notes) -> Checkpoint:
-        other = self._with(notes=notes, _open={})  # layers of its own count what this run reads
-        other._count()
-        return other
-
-    def _with(self, **changes: object) -> Checkpoint:
-        other = object.__new__(Checkpoint)  # copy() would read the file anew
-        vars(other).update(vars(self), **changes)
-        return other
+    def name_encoding(self, encoding: Encoding | None, reason: str = "") -> None:
+        """Set the encoding of the token rows; `reason` says why, if it is a guess."""
+        self.encoding = encoding
+        if reason:
+            self.reasons["encoding"] = reason
 
     def without_other(self) -> Checkpoint:
         """Return this checkpoint with its own token matrix, if the user named another tensor in place of it."""
         if not self.roles.is_other:
             return self
-        return Checkpoint(self.path, notes=self.notes).with_encoding(self.encoding)
+        own = Checkpoint(self.path)
+        own.name_encoding(self.encoding)
+        return own
 
     @property
     def has_tokens(self) -> bool:
@@ -125,7 +114,7 @@ class Checkpoint:
     def origin(self) -> Origin:
         return Origin(path=self.path)
 
-    def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
+    def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         """Return the named layers; any IDs may be asked of them, whichever are announced."""
         if self._config_error and "position" in wanted:  # config.json says which row is that of position 0
             raise self._config_error
@@ -136,7 +125,9 @@ class Checkpoint:
             if tensor is None:
                 raise self.tensors.refused(f"it has no {name.replace('_', ' ')} matrix")
             opened[name] = tensor
-            layers[name] = self._open[name] = self._open.get(name) or self.tensors.layer(tensor.name)
+            layers[name] = self.tensors.layer(tensor.name)
+        if notes is not None:
+            notes.count(partial(_rounded, tuple(layers.values())))  # as they are in the file
         first = self.roles.first_position if "position" in wanted else 0
         if first:
             layers["position"] = ShiftedLayer(layers["position"], first)
@@ -217,3 +208,8 @@ class Checkpoint:
             relation = "same" if metadata.get(f"{architecture}.attention.causal", True) else "none"
             reason = "the file has no output.weight" if relation == "same" else ""
         return Head(None, relation, reason=reason)
+
+
+def _rounded(layers: Iterable[Layer]) -> str:
+    count = sum(layer.rounded_values for layer in layers)
+    return f"{count:,} values were rounded to float32, which does not hold them exactly" if count else ""

@@ -13,10 +13,11 @@ import numpy as np
 
 from embcli import errors
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Watch, check_choice, check_top, unwatched
+from embcli.errors import InputError, Watch, check_choice, check_top
 from embcli.files.checkpoint import Checkpoint, Head
-from embcli.layer import Layer, Origin, Source, shape_of
+from embcli.layer import Layer, Origin, shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
+from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
@@ -258,9 +259,20 @@ class Audit(Result, verb="audit", content="ranking"):
         return found, [ruled(labels), *([words(missing)] if missing else [])]
 
 
-def audit(
-    source: Source, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS, watch: Watch = unwatched
-) -> Audit:
+def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:
+    """Return what looks unusual in the token matrix: broken, unused, equal and under-trained rows, norms.
+
+    `result.broken` are the faults among `fail_on` that there are, by default non-finite, zero and missing rows. The
+    page shows `top` rows of each kind.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).audit().broken
+    ()
+    """
+    source = model.source
+    watch = model.watch
+    notes = model.notes.begun()
+    remark_scaled(notes, model)
     named = (fail_on,) if isinstance(fail_on, str) else fail_on
     faults: tuple[Any, ...] = BROKEN if named is None else tuple(named)
     if not faults:
@@ -273,7 +285,7 @@ def audit(
     unused_rows = unused(encoding, size) if encoding else {}
     if unused_rows and _MATRICES * 8 * dim**2 > errors.memory_of_machine():
         raise InputError(f"the covariance of {dim:,} columns does not fit into memory; is it stored as (D, V)?")
-    layers = source.open({"token": None})
+    layers = source.open({"token": None}, notes)
     layer = layers["token"]
     of_unused = np.isin(np.arange(size), [*unused_rows])
     of_token = ~np.isin(np.arange(size), [row for row, why in unused_rows.items() if why in ("padding", "gap")])
@@ -327,7 +339,7 @@ def audit(
         output=output,
         fail_on=faults,
         top=min(top, size),
-        notes=source.notes,
+        notes=notes,
     )
 
 

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, RenderResult
 
 from embcli.errors import InputError
-from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.page import Label, Matrix, Values, ruled, shorten, title, words
-from embcli.page.table import SHORTEST
+from embcli.layer import Layer, Origin, shape_of
+from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Names, Piece, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import Tokens, check_ids, shown
-from embcli.verbs.parts import origin_lines, token_label
 from embcli.weights.build import loading_torch
 from embcli.weights.source import SeededSource
 from embcli.words import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from embcli.page import Matrix
 
 _MOST_SAMPLES = 8
 _SHORT_WORDS = 12  # cells of the tokens of a sample if not all positions fit beside them
@@ -107,6 +109,9 @@ class Batches(Result, verb="batch", content="batches"):
             yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, title, words
+        from embcli.verbs.parts import origin_lines
+
         length, count, (size, dim) = self.max_length, len(self.order), self.layer.shape
         matrix = self._picture() if self.draw or self.style.heat else self._table(options.max_width)
         which = f"Batch {self.first:,} of {self.count:,}"
@@ -135,6 +140,9 @@ class Batches(Result, verb="batch", content="batches"):
         yield from origin_lines(self.origin)
 
     def _table(self, width: int) -> Matrix:
+        from embcli.page import Label, Matrix, Values, shorten
+        from embcli.page.table import SHORTEST
+
         rows = Excerpt.ends(_MOST_SAMPLES, len(self.order))
         samples = self.order[rows.places]
         ids = self.ids(samples)  # (n, T + 1)
@@ -150,6 +158,9 @@ class Batches(Result, verb="batch", content="batches"):
         return Matrix(labels, blocks, np.arange(self.max_length), rows.gaps, column="position", rows_left_out=missing)
 
     def _picture(self) -> Matrix:
+        from embcli.page import Label, Matrix, Values
+        from embcli.verbs.parts import token_label
+
         most = _MOST_IN_COLOUR if self.style.heat else _MOST_DRAWN[0]
         samples, tokens = Excerpt.ends(most, len(self.order)), Excerpt.ends(_MOST_DRAWN[1], self.max_length)
         order, count = self.order[samples.places], len(tokens.places)
@@ -178,9 +189,10 @@ class Batches(Result, verb="batch", content="batches"):
 
 
 def batch(
-    tokens: Tokens,
-    source: Source,
+    model: Opened,
+    text: TextOrIds,
     *,
+    special: bool = False,
     batch_size: int = 8,
     max_length: int = 4,
     stride: int | None = None,
@@ -192,13 +204,25 @@ def batch(
     draw: bool = False,
     columns: str | None = None,
 ) -> Batches:
-    """Return the chosen batches of a text; `columns` selects columns of `input`, as in `0:8,255`."""
+    """Return sliding-window batches as the chapter's loader gives them: inputs, targets (B, T), input (B, T, D).
+
+    The position layer has `context_length` rows, by default `max_length`. Raises InputError for a text without such
+    a batch, and for a model that is not seeded.
+
+    >>> import embcli
+    >>> batch = embcli.seeded(dim=3).batch("Every effort moves you forward", batch_size=1)
+    >>> batch.inputs.tolist(), batch.targets.tolist()
+    ([[6109, 3626, 6100, 345]], [[3626, 6100, 345, 2651]])
+    """
+    notes = model.notes.begun()
+    tokens = model.tokens(text, special, notes=notes)
     stride = max_length if stride is None else stride
     for name, value in (("batch_size", batch_size), ("max_length", max_length), ("stride", stride)):
         if not 1 <= value < 2**31:
             raise InputError(f"{name} must be at least 1 and below 2**31, not {str(value)[:20]}", parameters=(name,))
     if all and index is not None:
         raise InputError("all and index both choose batches; give one of them", parameters=("all", "index"))
+    source = model.source
     if not isinstance(source, SeededSource):
         raise InputError("batches are of seeded layers, which the loader's random numbers are drawn between")
     source = source.resized(max_length if context_length is None else context_length)
@@ -220,7 +244,7 @@ def batch(
         raise InputError(problem, parameters=("max_length", "context_length"))
     check_ids(tokens, size)
     chosen = select(columns, dim, "column")
-    with loading_torch(source.notes):
+    with loading_torch(notes):
         import torch
         from torch.utils.data import DataLoader
 
@@ -232,7 +256,7 @@ def batch(
         iter(loader)  # which consumes a random number
         order = np.fromiter(loader.sampler, np.int64, samples)
         position = torch.nn.Embedding(context_length, dim).weight.detach()
-    layers = source.open({"token": tokens.ids})
+    layers = source.open({"token": tokens.ids}, notes)
     split: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length, "stride": stride}
     split |= {"shuffle": shuffle, "keep_last": keep_last}
     run = run_of(tokens.encoding, sequences=tokens.sequences, **layers.origin.document())
@@ -250,5 +274,5 @@ def batch(
         all=all,
         draw=draw,
         **split,
-        notes=source.notes,
+        notes=notes,
     )

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Watch, check_top, unwatched
+from embcli.errors import InputError, check_top
 from embcli.files.numbers import held_by_float32
-from embcli.layer import Layer, Origin, Source, shape_of
+from embcli.layer import Layer, Origin, shape_of
 from embcli.names import SHOWN_ROWS, __version__
+from embcli.opened import Opened, remark_scaled
 from embcli.records import MOST_ROWS, FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import Excerpt
@@ -204,7 +205,22 @@ class Diff(Result, verb="diff", content="ranking"):
         return ["", title(which), ruled(labels, gaps=changed.gaps)]
 
 
-def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = unwatched) -> Diff:
+def diff(model: Opened, other: Opened, *, top: int = SHOWN_ROWS) -> Diff:
+    """Return which rows of the token matrices of two models are equal, and how far the others moved.
+
+    Rows are matched by their tokens; the page shows `top` rows of each kind. Raises InputError for rows of
+    different lengths.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).diff(embcli.seeded(vocab=6, dim=3)).different
+    False
+    """
+    if not isinstance(other, Opened):
+        raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
+    notes = model.notes.joined(other.notes)
+    remark_scaled(notes, model, other)
+    base = model.source
+    tuned = other.source
     check_top(top)
     shapes = shape_of(base, "token"), shape_of(tuned, "token")
     if shapes[0][1] != shapes[1][1]:
@@ -212,12 +228,12 @@ def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = u
             f"the rows have different lengths: {shapes[0][1]:,} in {base.origin.name!r}, "
             f"{shapes[1][1]:,} in {tuned.origin.name!r}"
         )
-    opened = base.open({"token": None}), tuned.open({"token": None})
+    opened = base.open({"token": None}, notes), tuned.open({"token": None}, notes)
     layers = left_layer, right_layer = opened[0]["token"], opened[1]["token"]
     matching = matched((shapes[0][0], shapes[1][0]), (base.encoding, tuned.encoding))
     count = len(matching.pairs[0])
     equal, cosine_distances, distances = np.ones(count, bool), np.zeros(count), np.zeros(count)
-    for block in watch(_blocks(np.arange(count), _STORED // shapes[0][1]), count, len):
+    for block in model.watch(_blocks(np.arange(count), _STORED // shapes[0][1]), count, len):
         left, right = left_layer.stored(matching.pairs[0][block]), right_layer.stored(matching.pairs[1][block])
         unequal = np.arange(len(block))
         if left_layer.dtype == right_layer.dtype:  # rows whose bits are equal need no comparison of numbers
@@ -226,12 +242,12 @@ def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = u
             unequal = np.flatnonzero((left.view(word) != right.view(word)).any(axis=1))
         for rows in _blocks(unequal, _BLOCK // shapes[0][1]):
             with np.errstate(all="ignore"):  # of rows that are not finite, and of zero rows
-                (one, rests), (other, other_rests) = _exact(left_layer, left[rows]), _exact(right_layer, right[rows])
-                differ = (one != other) & ~(np.isnan(one) & np.isnan(other))
+                (one, rests), (two, other_rests) = _exact(left_layer, left[rows]), _exact(right_layer, right[rows])
+                differ = (one != two) & ~(np.isnan(one) & np.isnan(two))
                 moved = (differ | (rests != other_rests)).any(axis=1)
                 pairs = block[rows[moved]]
                 equal[pairs] = False
-                found = _distances(one[moved], rests[moved], other[moved], other_rests[moved])
+                found = _distances(one[moved], rests[moved], two[moved], other_rests[moved])
                 cosine_distances[pairs], distances[pairs] = found
     return Diff(
         shapes=shapes,
@@ -243,7 +259,7 @@ def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = u
         cosine_distances=cosine_distances,
         distances=distances,
         top=min(top, max(*shapes[0], *shapes[1])),
-        notes=base.notes,
+        notes=notes,
     )
 
 

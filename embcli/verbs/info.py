@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple
-
-from rich.console import Console, ConsoleOptions, RenderResult
+from typing import TYPE_CHECKING, NamedTuple
 
 from embcli.binary import quoted
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
@@ -19,13 +15,15 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensor
 from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
 from embcli.names import __version__
-from embcli.page import Label, ruled, title, words
+from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.store import Store
-from embcli.verbs.parts import head_in_words
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.words import counted, in_bytes, in_data
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 _ROLES = ("token", "position", "token_type", "head")
 
@@ -44,6 +42,8 @@ class Info(Result, verb="info", content="list"):
         return listed(run, "encodings", encoding=named, vocabulary_size=(int, sizes), carried=(bool, carried))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, words
+
         lines = {**self.versions, "CPU capability": self.cpu_capability or "", "cache": self.cache or "none"}
         width = max(map(len, lines))
         yield from (words(f"{name:{width}}  {value}") for name, value in lines.items())
@@ -53,8 +53,11 @@ class Info(Result, verb="info", content="list"):
         yield ruled([Label("encoding", [*self.encodings], "left"), tokens, carried])
 
 
-def info() -> Info:
+def this_machine() -> Info:
     """Return what embcli runs on; torch itself is loaded only if its CPU capability is not known otherwise."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
     build, capability = this_build(), cpu_capability()
     versions = {"embcli": __version__, "python": platform.python_version(), "torch": build.version}
     if build.torch == NO_TORCH or capability is None:
@@ -128,6 +131,9 @@ class ModelInfo(Result, verb="info", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, title, words
+        from embcli.verbs.parts import head_in_words
+
         checkpoint, head, recipe = self.checkpoint, self.checkpoint.head, self.recipe
         part = checkpoint.roles.part
         yield title(f"{checkpoint.path}: {checkpoint.tensors.format}")
@@ -157,15 +163,21 @@ class ModelInfo(Result, verb="info", content="list"):
         yield from (words(f"A guess: {reason}") for reason in dict.fromkeys(checkpoint.reasons.values()))
 
 
-def model_info(checkpoint: Checkpoint, tensors: bool = False) -> ModelInfo:
-    """Return the contents of a checkpoint: the tensors with a known role, or all tensors."""
-    other = checkpoint.roles.find("token") if checkpoint.roles.is_other else None
-    checkpoint = checkpoint.without_other()
+def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
+    """Return which tensors the model's file contains and what they are for; `tensors` lists all of them.
+
+    Raises InputError for a model that is not from a file.
+    """
+    if not isinstance(model.source, Checkpoint):
+        raise InputError("a seeded model has no file")
+    roles_of_file = model.source.roles
+    other = roles_of_file.find("token") if roles_of_file.is_other else None
+    checkpoint = model.source.without_other()
     roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.roles.find(role)) is not None}
     if other is not None:
         roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
     shown = {name: roles.get(name, "") for name in (checkpoint.tensors if tensors else roles)}
-    return ModelInfo(checkpoint, shown, notes=checkpoint.notes)
+    return ModelInfo(checkpoint, shown, notes=model.notes.begun())
 
 
 class LocalModel(NamedTuple):
@@ -194,6 +206,8 @@ class Models(Result, verb="info", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, words
+
         yield ruled(
             [
                 Label("model", [each.name for each in self.models], "left", short=True),

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.binary import quoted
-from embcli.errors import InputError, check_choice
+from embcli.errors import InputError, Notes, check_choice
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
+from embcli.names import Matrix as MatrixName
+from embcli.opened import Opened, TextOrIds
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
 from embcli.positions.kind import in_turn
 from embcli.positions.sinusoidal import wave_rows
@@ -345,26 +347,44 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
 
 def lookup(
-    tokens: Tokens,
-    source: Source,
+    model: Opened,
+    text: TextOrIds,
     *,
     special: bool = False,
-    show: Names | str | None = None,
+    lines: bool = False,
+    window: bool = False,
+    show: tuple[MatrixName, ...] | MatrixName | None = None,
     columns: str | None = None,
     trace: int | None = None,
     draw: bool = False,
     only: str | None = None,
     position: JoinedKind | None = None,
 ) -> Lookup:
-    """Return the rows that tokens pick, at their positions; `special` recognises special tokens in `only`."""
+    """Return the rows that tokens pick, (T, D), their position rows, and the input embeddings, their sum.
+
+    `window` splits longer texts into sequences of C tokens, and `position` says which positions are added to the
+    token rows. `show` names the matrices to show and save, `only` the tokens, by a text or by IDs (digits alone),
+    `trace` the token whose sum is spelled out. Raises InputError for tokens without a row, sequences longer than
+    the position layer, and options that do not go together.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).lookup([2, 3]).input.shape
+    (2, 3)
+    """
+    source = model.source
+    notes = model.notes.begun()
+    tokens = model.tokens(text, special, lines, notes=notes)
+    if window:
+        tokens = tokens.window(shape_of(source, "position")[0])
     check_choice("position", position, JOINED_KINDS)
     show = (show,) if isinstance(show, str) else show
     for name in show or ():
         check_choice("show", name, MATRICES)
-    (vocabulary_size, dim), seeded = shape_of(source, "token"), source.origin.is_seeded
+    vocabulary_size, dim = shape_of(source, "token")
+    seeded = source.origin.is_seeded
     places = None if only is None else _occurrences(tokens, only, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
-    kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()))
+    kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()), notes)
     if kind == NO_POSITIONS and "position" in (show or ()):
         raise InputError("position none has no rows that show could name", parameters=("position", "show"))
     rest = recipe.rest if recipe else ()
@@ -388,21 +408,12 @@ def lookup(
     asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids}
     types = np.array([step.row for step in every if isinstance(step, AddType)], np.int64)
     asked |= {"position": np.arange(tokens.longest)} if has_layer else {}
-    layers = source.open(asked | ({"token_type": types} if len(types) else {}))
+    layers = source.open(asked | ({"token_type": types} if len(types) else {}), notes)
     if has_layer:
         first = f" + {layers.origin.first_position}" if layers.origin.first_position else ""
         position_source = f"row p{first} of C = {counted(layers['position'].shape[0], 'position')}"
     if recipe is not None:
-        from embcli.files.numbers import rounded_to
-
-        dtype, factor = layers.origin.dtypes["token"], np.array([recipe.scale], np.float32)
-        rounded = rounded_to(dtype, factor)
-        is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
-        if is_rounded and dtype.endswith("float16") and rounded != factor:
-            what = f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
-            source.notes.add(what)
-        for token, why in ((token, why) for token, why in recipe.quirks if (tokens.ids == token).any()):
-            source.notes.add(f"ID {token}: {why}")
+        _remark_recipe(recipe, tokens, layers.origin.dtypes["token"], notes)
     has = {"position": kind != NO_POSITIONS, "hidden": "hidden" in (show or ()) or bool(rest)}
     return Lookup(
         tokens=tokens,
@@ -425,15 +436,31 @@ def lookup(
         only=places,
         trace=trace,
         draw=draw,
-        notes=source.notes,
+        notes=notes,
     )
 
 
+def _remark_recipe(recipe: Recipe, tokens: Tokens, dtype: str, notes: Notes) -> None:
+    """Remark what the model does otherwise: a scale in another precision, and tokens that it treats in another way."""
+    from embcli.files.numbers import rounded_to
+
+    factor = np.array([recipe.scale], np.float32)
+    rounded = rounded_to(dtype, factor)
+    is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
+    if is_rounded and dtype.endswith("float16") and rounded != factor:
+        what = f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
+        notes.add(what)
+    for token, why in recipe.quirks:
+        if (tokens.ids == token).any():
+            notes.add(f"ID {token}: {why}")
+
+
 def _planned(
-    source: Source, given: JoinedKind | None, shown: Names
+    source: Source, given: JoinedKind | None, shown: Names, notes: Notes
 ) -> tuple[JoinedKind, Recipe | None, tuple[Step, ...]]:
     """Return the kind of positions, the recipe unless the user asks for another sum, and the steps to the input."""
-    seeded, notes, is_default = source.origin.is_seeded, source.notes, given in (None, DEFAULT_KIND)
+    seeded = source.origin.is_seeded
+    is_default = given in (None, DEFAULT_KIND)
     if shown == ("token",) and is_default:
         return (DEFAULT_KIND, None, (AddPosition(),)) if seeded else (NO_POSITIONS, None, ())
     recipe, has_layer = source.recipe, source.shape("position") is not None

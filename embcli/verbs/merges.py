@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.encodings.merging import Derivation, DerivationStep
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError
+from embcli.opened import Opened, TextOrIds
 from embcli.records import Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
@@ -217,10 +218,20 @@ def _joined(parts: Sequence[_Node]) -> _Node:
     return node
 
 
-def merges(tokens: Tokens, notes: Notes, draw: bool = False) -> Merges:
+def merges(model: Opened, text: TextOrIds, *, special: bool = False, draw: bool = False) -> Merges:
+    """Return how each piece of a text becomes tokens: merge by merge, or as the encoding does it.
+
+    Raises InputError for an encoding that does not tell.
+
+    >>> import embcli
+    >>> [step.rank for step in embcli.seeded().merges("some").pieces[0].steps]
+    [296, 462, 11246]
+    """
+    notes = model.notes.begun()
+    tokens = model.tokens(text, special, notes=notes, has_added=False)
     if tokens.encoding is None or tokens.texts is None:
         raise InputError("only a text has merges, not its IDs")
-    pieces = tuple(piece for text in tokens.texts for piece in tokens.encoding.derivations(text, tokens.special))
+    pieces = tuple(piece for each in tokens.texts for piece in tokens.encoding.derivations(each, tokens.special))
     if [token_id for piece in pieces for token_id in piece.ids] != tokens.ids.tolist():
         raise InputError(f"the steps of {tokens.encoding.name} lead to other tokens than its own")
     return Merges(tokens, pieces, draw, notes=notes)

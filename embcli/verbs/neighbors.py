@@ -15,9 +15,10 @@ import numpy as np
 from numpy.lib import format as numpy_format
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Notes, Watch, check_choice, check_top, unwatched
-from embcli.layer import Layer, Origin, Source, shape_of
+from embcli.errors import InputError, Notes, check_choice, check_top
+from embcli.layer import Layer, Origin
 from embcli.names import Metric
+from embcli.opened import Opened, TextOrIds, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt, select
@@ -168,19 +169,43 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
 
 
 def neighbors(
-    source: Source,
-    queries: list[Query],
+    model: Opened,
+    text: TextOrIds | None = None,
     *,
+    special: bool = False,
+    lines: bool = False,
+    plus: Sequence[str] = (),
+    minus: Sequence[str] = (),
+    vector: np.ndarray | None = None,
     metric: Metric = "cosine",
     top: int = 10,
     match: str | None = None,
     rows: str | None = None,
-    watch: Watch = unwatched,
 ) -> Neighbors:
-    """Return the `top` rows of a source's token layer nearest to each query, among `rows` whose tokens `match`."""
+    """Return the rows nearest to the mean row of a text's tokens, or to a vector, (D,) or (n, D) float32.
+
+    The first `top` by their scores in float64; `plus` and `minus` add and subtract the
+    rows of other tokens. Raises InputError for queries without a row, and for rows that are not finite or zero.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()
+    [0, 1]
+    """
+    notes = model.notes.begun()
+    remark_scaled(notes, model)
+    if vector is not None and text is None:
+        queries = queries_of_vectors(vector, model.shape[1])
+    elif text is not None and vector is None:
+        tokens = model.tokens(text, special, lines, notes=notes, has_added=False)
+        encoding = model.encoding if tokens.texts is not None else None
+        queries = queries_of_tokens(tokens, encoding, plus, minus, model.shape[0], notes)
+    else:
+        raise InputError("give text or vector, one of them", parameters=("text", "vector"))
     check_choice("metric", metric, get_args(Metric))
     check_top(top)
-    encoding, (size, _) = source.encoding, shape_of(source, "token")
+    source = model.source
+    encoding = source.encoding
+    size, _ = model.shape
     among = None if rows is None and match is None else np.unique(select(rows, size, "row"))
     if match is not None and among is not None:
         try:
@@ -193,13 +218,13 @@ def neighbors(
             raise InputError(message, parameters=("match",))
         texts = map(token_text, tokens_of(among, encoding))
         among = among[[text is not None and bool(pattern.search(text)) for text in texts]]
-    layers = source.open({"token": None})
+    layers = source.open({"token": None}, notes)
     layer = layers["token"]
     vectors = [_vector(query, number, layer, metric) for number, query in enumerate(queries, 1)]
     excluded = [np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries]
     k = min(top, max(size if among is None else len(among), 1))
-    search = nearest(layer, vectors, k, metric, among, excluded, watch)
-    return Neighbors(metric, queries, vectors, search, layer, encoding, layers.origin, notes=source.notes)
+    search = nearest(layer, vectors, k, metric, among, excluded, model.watch)
+    return Neighbors(metric, queries, vectors, search, layer, encoding, layers.origin, notes=notes)
 
 
 def _vector(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:

@@ -13,6 +13,7 @@ from embcli.binary import quoted
 from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_THETA, PAIRINGS, SHORT_LENGTH, Pairing, __version__
+from embcli.opened import Opened
 from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, Kind, check_options
 from embcli.positions.kind import PositionMatrix, Shown
 from embcli.positions.learned import learned
@@ -153,7 +154,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
 
 
 def positions(
-    source: Source,
+    model: Opened,
     kind: Kind | None = None,
     *,
     context_length: int | None = None,
@@ -164,7 +165,19 @@ def positions(
     rows: str | None = None,
     columns: str | None = None,
 ) -> PositionTable:
-    """Return the matrices of T positions; T is by default the kind's own, or the length of the source's layer."""
+    """Return what positions become: learned or sinusoidal rows (T, D), rotary angles, or relative distances.
+
+    Unless `kind` is given, it is the model's own; of seeded layers, learned. T is the context length, of relative
+    positions 16; unless it is given, a page shows positions 0 to 15.
+    `similarity` returns their dot products, (T, T). Raises InputError for an option that this kind does not have,
+    and LayerError for an odd D of rotary positions.
+
+    >>> import embcli
+    >>> embcli.seeded(dim=4).positions("sinusoidal", context_length=2).position.round(4).astype(str).tolist()
+    [['0.0', '1.0', '0.0', '1.0'], ['0.8415', '0.5403', '0.01', '1.0']]
+    """
+    source = model.source
+    notes = model.notes.begun()
     check_choice("kind", kind, KINDS)
     check_choice("pairing", pairing, PAIRINGS)
     name, reason, length, dim = _chosen(source, kind, context_length)
@@ -185,7 +198,7 @@ def positions(
         check_ids(Tokens(token_ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0])
     if name in ("learned", "relative"):
         asked["position"] = None
-    layers = source.resized(2 * K + 1 if name == "relative" else length).open(asked)
+    layers = source.resized(2 * K + 1 if name == "relative" else length).open(asked, notes)
     row = layers["token"].rows(token_ids) if "token" in layers else np.empty((1, 0), np.float32)
     token_id, picked, is_stored = int(token_ids[0]), np.arange(size) if similarity else of_columns, False
     options: dict[str, Any] = {}
@@ -215,7 +228,7 @@ def positions(
         columns_chosen=columns is not None,
         is_long=context_length is None and rows is None and not is_stored and length > SHORT_LENGTH,
         reason=reason,
-        notes=source.notes,
+        notes=notes,
     )
 
 

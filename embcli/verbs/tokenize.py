@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.opened import Opened, TextOrIds
 from embcli.records import Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
@@ -167,3 +168,17 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
                 line.append_text(part)
                 line.append(" " * (cells - part.cell_len))
         return Drawing(lines)
+
+
+def tokenize(model: Opened, text: TextOrIds, *, special: bool = False, lines: bool = False) -> Tokenization:
+    """Return the tokens of a text: IDs, bytes, and the span of each in characters.
+
+    Special tokens are plain text unless `special`; `lines` makes each line a sequence. Raises InputError for IDs
+    that the encoding does not have.
+
+    >>> import embcli
+    >>> embcli.seeded().tokenize("Every effort").ids.tolist()
+    [6109, 3626]
+    """
+    notes = model.notes.begun()
+    return Tokenization(model.tokens(text, special, lines, notes=notes), notes=notes)

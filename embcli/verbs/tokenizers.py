@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from embcli.encodings import Encoding
+from embcli.encodings import Encoding, get
 from embcli.errors import InputError, Notes
 from embcli.names import __version__
+from embcli.opened import TextOrIds, sequences_of
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
-from embcli.text import Sequences
 from embcli.tokens import Tokens, shown, tokenize
 from embcli.verbs.tokenize import Tokenization
 from embcli.words import counted
@@ -177,9 +177,23 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
             yield words(left_out("where all agree" if self.same else "", f"{missing:,} more places" if missing else ""))
 
 
-def tokenizers(given: Sequences, encodings: Sequence[Encoding], special: bool, notes: Notes) -> Tokenizers:
-    """Return the tokens of texts in each encoding, and where they cut the texts."""
-    names = [encoding.name for encoding in encodings]
+def tokenizers(
+    text: TextOrIds, encodings: Sequence[str], *, special: bool = False, lines: bool = False, notes: Notes | None = None
+) -> Tokenizers:
+    """Return one text, or several, under several tokenizers: the tokens of each, and where they cut differently.
+
+    `encodings` are names and files as `seeded` and `open` take them; `lines` makes each line a text of its own. Raises
+    InputError for IDs, for an encoding that is not found or given twice, and for none.
+
+    >>> import embcli
+    >>> result = embcli.tokenizers("Unbelievable!", ["gpt2", "o200k_base"])
+    >>> result.counts, result.same, result.different
+    ([5, 4], 3, 1)
+    """
+    given = sequences_of(text, lines)
+    remarks = Notes() if notes is None else notes
+    known = [get(name) for name in ([encodings] if isinstance(encodings, str) else encodings)]
+    names = [encoding.name for encoding in known]
     if given.texts is None:
         raise InputError("only a text can be split by several tokenizers, not IDs")
     if not 1 <= len(names) <= _MOST:
@@ -188,12 +202,12 @@ def tokenizers(given: Sequences, encodings: Sequence[Encoding], special: bool, n
         )
     if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
         raise InputError(f"encoding names {twice} twice; give each tokenizer once", parameters=("encoding",))
-    tokens = tuple(tokenize(given, encoding, special, around=False) for encoding in encodings)
+    tokens = tuple(tokenize(given, encoding, special, has_added=False) for encoding in known)
     if not any(map(len, tokens)):
-        notes.add("the input is empty: there are no tokens")
+        remarks.add("the input is empty: there are no tokens")
     bases = np.cumsum([0, *(len(text.encode()) + 1 for text in given.texts)])
     ends = tuple(_ends(each, given.texts, bases) for each in tokens)
-    return Tokenizers(given.texts, tuple(encodings), tokens, ends, bases, notes=notes)
+    return Tokenizers(given.texts, tuple(known), tokens, ends, bases, notes=remarks)
 
 
 def _ends(tokens: Tokens, texts: tuple[str, ...], bases: np.ndarray) -> np.ndarray:

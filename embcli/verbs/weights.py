@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Watch, unwatched
-from embcli.layer import Layer, Origin, Source, Summary, shape_of
+from embcli.errors import InputError, Watch, check_choice
+from embcli.layer import Layer, Origin, Summary, shape_of
+from embcli.names import Layer as LayerName
 from embcli.names import Sort
+from embcli.opened import Opened
 from embcli.records import ArraySpec, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
@@ -225,24 +227,37 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
 
 
 def weights(
-    source: Source,
-    layer: str = "token",
+    model: Opened,
+    *,
+    layer: LayerName = "token",
     rows: str | None = None,
     columns: str | None = None,
-    watch: Watch = unwatched,
     sort: Sort = "id",
     map: bool = False,
 ) -> WeightMatrix:
-    """Return the `token` or `position` layer of a source; `rows` and `columns` choose as in `0:5,100`."""
+    """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
+
+    A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
+    first; then `order` has the norms and ranks of all rows. `map` returns the size of its numbers in bins instead.
+    Raises InputError for rows and columns out of range, LayerError where there is no such layer.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
+    [['1.2753', '-0.201', '-0.1606']]
+    """
+    check_choice("layer", str(layer), get_args(LayerName))
+    check_choice("sort", sort, get_args(Sort))
     for name, given in (("sort", None if sort == "id" else sort), ("rows", rows), ("columns", columns)):
         if map and given is not None:
             problem = f"{name} {given[:40]} cannot be combined with map, which shows the whole matrix in order"
             raise InputError(problem, parameters=(name, "map"))
-    size, dim = shape_of(source, layer)
-    encoding = source.encoding if layer == "token" else None
-    ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
-    layers = source.open({layer: None})
-    order = norm_order(layers[layer], watch) if sort == "norm" else None
+    notes = model.notes.begun()
+    size, dim = shape_of(model.source, layer)
+    encoding = model.source.encoding if layer == "token" else None
+    ids = select(model.resolve_rows(rows, layer), size, "row")
+    chosen = select(columns, dim, "column")
+    layers = model.source.open({layer: None}, notes)
+    order = norm_order(layers[layer], model.watch) if sort == "norm" else None
     if order is not None:
         ids = order.ids if rows is None else ids[np.argsort(order.ranks[ids], kind="stable")]
     return (WeightMap if map else WeightMatrix)(
@@ -255,7 +270,7 @@ def weights(
         run=run_of(encoding, **layers.origin.document()),
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
-        watch=watch,
+        watch=model.watch,
         order=order,
-        notes=source.notes,
+        notes=notes,
     )

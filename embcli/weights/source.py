@@ -47,28 +47,25 @@ class SeededSource:
     recipe: None = None
     unapplied = ""
 
-    def __init__(
-        self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None, notes: Notes | None = None
-    ) -> None:
-        self.seeded, self.store, self.encoding = seeded, store, encoding
-        self.notes = Notes() if notes is None else notes
+    def __init__(self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None) -> None:
+        self.seeded = seeded
+        self.store = store
+        self.encoding = encoding
 
     @property
     def origin(self) -> Origin:
         return Origin(seed=self.seeded.seed)
 
-    def noting(self, notes: Notes) -> SeededSource:
-        return SeededSource(self.seeded, self.store and replace(self.store, notes=notes), self.encoding, notes)
-
     def resized(self, context_length: int) -> SeededSource:
         seeded = replace(self.seeded, context_length=context_length)
-        return SeededSource(seeded, self.store, self.encoding, self.notes)
+        return SeededSource(seeded, self.store, self.encoding)
 
     def shape(self, name: str) -> tuple[int, int]:
         return self.seeded.shape(name)
 
-    def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
-        layers = {name: self._kept(name) or self._drawn(name, ids) for name, ids in wanted.items()}
+    def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
+        remarks = notes or Notes()
+        layers = {name: self._kept(name) or self._drawn(name, ids, remarks) for name, ids in wanted.items()}
         drawn_by = next((layer.build for layer in layers.values()), {})
         shapes = {name: layer.shape for name, layer in layers.items()}
         return Layers(layers, Origin(shapes, self.seeded.seed, drawn_by), self)
@@ -79,26 +76,29 @@ class SeededSource:
         matrix = self.store.read(file_name(name, self.seeded, this_build()), self.shape(name))
         return None if matrix is None else KeptLayer(matrix, this_build())
 
-    def _drawn(self, name: str, ids: np.ndarray | None) -> KeptLayer | DrawnLayer:
+    def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
         """Draw a layer, and keep it if the store takes it."""
-        with loading_torch(self.notes):
+        with loading_torch(notes):
             from embcli.weights.drawing import DrawnLayer
         layer = DrawnLayer(self.seeded, name)
         if self.store is not None:
             rows, columns = layer.shape
-            blocks = self._noting(layer.blocks(), f"drawing a {name} layer of {rows:,} x {columns:,}, to be kept")
-            self.store.write(file_name(name, self.seeded, this_build()), layer.shape, blocks)
+            what = f"drawing a {name} layer of {rows:,} x {columns:,}, to be kept"
+            blocks = _noted_if_slow(layer.blocks(), what, notes)
+            self.store.write(file_name(name, self.seeded, this_build()), layer.shape, blocks, notes)
             if (kept := self._kept(name)) is not None:
                 return kept
         if ids is not None:
             layer.rows(ids)  # which it keeps
         return layer
 
-    def _noting(self, blocks: Iterator[np.ndarray], what: str) -> Iterator[np.ndarray]:
-        """Yield the blocks of a layer, and say what is drawn once that has taken long."""
-        start, is_noted = time.monotonic(), False
-        for block in blocks:
-            if not is_noted and time.monotonic() - start > PATIENCE:
-                is_noted = True
-                self.notes.slow(what)
-            yield block
+
+def _noted_if_slow(blocks: Iterator[np.ndarray], what: str, notes: Notes) -> Iterator[np.ndarray]:
+    """Yield the blocks of a layer, and say what is drawn once that has taken long."""
+    start = time.monotonic()
+    is_noted = False
+    for block in blocks:
+        if not is_noted and time.monotonic() - start > PATIENCE:
+            is_noted = True
+            notes.slow(what)
+        yield block

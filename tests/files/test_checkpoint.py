@@ -15,7 +15,7 @@ from gguf import GGUFWriter
 from safetensors.numpy import save_file
 
 import embcli
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes
 from embcli.files import roles
 from embcli.files.checkpoint import Checkpoint
 from embcli.layer import Source
@@ -122,10 +122,11 @@ def test_the_origin_is_the_file_and_of_open_layers_tensor_dtype_and_shape(tmp_pa
 
 def test_values_that_float32_cannot_hold_are_counted_over_all_layers(tmp_path: Path) -> None:
     source = opened(tmp_path, {"wte": np.full((5, 7), 0.1), "roberta.wpe": np.full((6, 7), 0.1)})
-    layers = source.open({"token": None, "position": None})
+    notes = Notes()
+    layers = source.open({"token": None, "position": None}, notes)
     layers["token"].rows(np.array([1]))
     layers["position"].rows(np.array([1]))
-    assert list(source.notes) == ["14 values were rounded to float32, which does not hold them exactly"]
+    assert list(notes) == ["14 values were rounded to float32, which does not hold them exactly"]
 
 
 # --- guesses and flags --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
+from embcli.errors import Notes
 from embcli.layer import Source, shape_of
 from embcli.verbs.compare.pair import Gradient, Training
 
@@ -23,14 +24,16 @@ _FEWEST, _MOST = 5, 500  # runs
 clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
 
 
-def compare(source: Source, ids: np.ndarray, seed: int, gradient: bool, learning_rate: float | None) -> dict[str, Any]:
+def compare(
+    source: Source, ids: np.ndarray, seed: int, gradient: bool, learning_rate: float | None, notes: Notes
+) -> dict[str, Any]:
     """Return the fields of a Comparison that torch computes; the state of its generator is changed."""
     (size, dim), origin = shape_of(source, "token"), source.origin
     if origin.seed is not None:
         torch.manual_seed(origin.seed)
         embedding = torch.nn.Embedding(size, dim)
     else:
-        layers = source.open({"token": None})
+        layers = source.open({"token": None}, notes)
         weight, origin = layers["token"].rows(np.arange(size)), layers.origin
         embedding = torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight))
     torch.manual_seed(seed)

@@ -1,0 +1,32 @@
+"""Decoding: token IDs back to the text, or the bytes, that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from embcli.errors import InputError
+from embcli.opened import Opened, ids_of
+from embcli.tokens import check_known
+
+
+def decode(model: Opened, ids: Sequence[int] | np.ndarray) -> str:
+    """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.
+
+    Raises InputError for IDs that the encoding does not have.
+
+    >>> import embcli
+    >>> embcli.seeded().decode([6109, 3626])
+    'Every effort'
+    """
+    return decode_bytes(model, ids).decode(errors="replace")
+
+
+def decode_bytes(model: Opened, ids: Sequence[int] | np.ndarray) -> bytes:
+    """Return the bytes that IDs stand for. Raises InputError for IDs that the encoding does not have."""
+    if model.encoding is None:
+        raise InputError("encoding is required: these rows belong to no known one", parameters=("encoding",))
+    array = ids_of(ids)
+    check_known(array, model.encoding)
+    return model.encoding.decode(array)
