@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.words import Sentence
 
 _SEEKING = Lock()  # the offset of a file belongs to all threads
 
@@ -33,8 +34,8 @@ class Binary:
         weakref.finalize(self, self.file.close)
         self.size = os.fstat(self.file.fileno()).st_size
 
-    def refused(self, reason: str, hint: str = "", parameters: tuple[str, ...] = ()) -> InputError:
-        return refused(self.path, reason, hint, parameters)
+    def refused(self, reason: str | Sentence, hint: str = "") -> InputError:
+        return refused(self.path, reason, hint)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from an offset on, fewer at the end of the file."""
@@ -65,9 +66,9 @@ class Binary:
             raise self.refused(str(error.strerror)) from None
 
 
-def refused(path: Path, reason: str, hint: str = "", parameters: tuple[str, ...] = ()) -> InputError:
+def refused(path: Path, reason: str | Sentence, hint: str = "") -> InputError:
     """Return the error that names a file and says why it cannot be read."""
-    return InputError(f"cannot read {str(path)!r}: {reason}", hint, parameters=parameters)
+    return InputError(Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason), hint)
 
 
 def quoted(name: str, longest: int = 80) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from embcli.words import in_bytes
+from embcli.words import Parameter, Sentence, in_bytes
 
 Item = TypeVar("Item")
 PATIENCE = 0.5  # seconds before somebody who waits is told what for
@@ -21,8 +21,8 @@ _NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|faile
 class EmbcliError(Exception):
     """Something that the user can correct; the message names the value, the reason and the cure.
 
-    The hint is a second line, with what to do instead. The message names parameters as Python does (`dim`);
-    `parameters` has these names in their order, so that the command can put flags (`--dim`) in their place.
+    The hint is a second line, with what to do instead. `str(error)` names parameters as Python does (`dim`);
+    `error.message` may be a Sentence, which the command spells with flags (`--dim`).
 
     >>> import embcli
     >>> try:
@@ -32,10 +32,10 @@ class EmbcliError(Exception):
     dim must be at least 1, not 0
     """
 
-    def __init__(self, message: str, hint: str = "", *, parameters: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str | Sentence, hint: str = "") -> None:
+        super().__init__(str(message))
+        self.message = message
         self.hint = hint
-        self.parameters = parameters
 
 
 class InputError(EmbcliError):
@@ -102,15 +102,19 @@ def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: i
 def check_top(top: int) -> None:
     """Raise InputError for a number of rows below 1."""
     if top < 1:
-        raise InputError(f"top must be at least 1, not {top:,}", parameters=("top",))
+        raise InputError(Sentence("{top} must be at least 1, not {given:,}", given=top))
 
 
 def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:
     """Raise InputError for a name that is not among those to choose from; None stands for a default."""
     if given is not None and given not in names:
-        raise InputError(
-            f"{parameter} {str(given)[:40]!r} is not known; choose from {', '.join(names)}", parameters=(parameter,)
+        unknown = Sentence(
+            "{parameter} {given!r} is not known; choose from {names}",
+            parameter=Parameter(parameter),
+            given=str(given)[:40],
+            names=", ".join(names),
         )
+        raise InputError(unknown)
 
 
 def ran_out(error: Exception) -> bool:
@@ -161,11 +165,12 @@ class Notes:
         notes._counts = [*self._counts, *other._counts]
         return notes
 
-    def add(self, remark: str, parameters: tuple[str, ...] = ()) -> None:
-        """Add a remark, with the parameters that it names in their order, unless it is already there."""
-        if remark not in self.remarks:
-            self.remarks[remark] = None
-            self.added(remark, parameters)
+    def add(self, remark: str | Sentence) -> None:
+        """Add a remark, unless it is already there."""
+        text = str(remark)
+        if text not in self.remarks:
+            self.remarks[text] = None
+            self.added(remark)
 
     def count(self, remark: Callable[[], str]) -> None:
         """Add a remark that changes while rows are read; it is empty if there is nothing to say."""
@@ -180,7 +185,7 @@ class Notes:
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self.remarks, *self.counted]))
 
-    def added(self, remark: str, parameters: tuple[str, ...]) -> None:
+    def added(self, remark: str | Sentence) -> None:
         """Do nothing with a new remark."""
 
     def slow(self, what: str) -> None:

@@ -17,7 +17,7 @@ from embcli.layer import Source, shape_of
 from embcli.names import Layer
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, shown, tokenize
-from embcli.words import counted
+from embcli.words import Sentence, counted
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -69,8 +69,10 @@ class Opened:
         encoding = self.source.encoding if sequences.texts is None else self.encoding
         if sequences.texts is not None and encoding is None:
             missing = "and no tokenizer that can be read, such as tokenizer.json, is beside them"
-            message = f"these rows belong to no known encoding, {missing}: give ids, or encoding"
-            raise InputError(message, parameters=("ids", "encoding"))
+            unknown = Sentence(
+                "these rows belong to no known encoding, {missing}: give {ids}, or {encoding}", missing=missing
+            )
+            raise InputError(unknown)
         tokens = tokenize(sequences, encoding, special, has_added)
         if notes is not None:
             if encoding is not None and not special:
@@ -95,7 +97,7 @@ class Opened:
                 found = [ids for ids in map(encoding.encode, (part, f" {part}")) if len(ids) == 1]
                 if not found:
                     what = f"{part[:40]!r} is {counted(len(encoding.encode(part)), 'token')}"
-                    raise InputError(f"rows takes IDs and tokens, and {what}", parameters=("rows",))
+                    raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what))
                 parts[place] = str(found[0][0])
         return ",".join(parts)
 
@@ -108,7 +110,7 @@ def _remark_added(encoding: Encoding, notes: Notes) -> None:
             tokens = " ".join(shown(encoding.token_bytes(each)) for each in ids)
             read.append(f"{tokens} {where}")
     if read:
-        notes.add(f"the model reads {' and '.join(read)} a text; special adds them", ("special",))
+        notes.add(Sentence("the model reads {read} a text; {special} adds them", read=" and ".join(read)))
 
 
 def _remark_plain(texts: Iterable[str], encoding: Encoding, notes: Notes) -> None:
@@ -116,7 +118,7 @@ def _remark_plain(texts: Iterable[str], encoding: Encoding, notes: Notes) -> Non
     written = {name for text in texts for name in _SPECIAL.findall(text)}
     plain = [name for name in sorted(written) if len(encoding.encode(name, special=True)) == 1]
     if plain:
-        notes.add(f"{' '.join(plain)} is read as plain text; special makes it one token", ("special",))
+        notes.add(Sentence("{plain} is read as plain text; {special} makes it one token", plain=" ".join(plain)))
 
 
 def remark_scaled(notes: Notes, *models: Opened) -> None:

@@ -13,7 +13,7 @@ from embcli.atomic import destination, explaining_failure, refuse_unwritable, re
 from embcli.errors import InputError, Notes, OutputError, Watch, check_choice, lacks, unwatched
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, View, able
 from embcli.names import DEFAULT_PRECISION, Theme
-from embcli.words import in_line
+from embcli.words import Parameter, Sentence, in_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,8 @@ class Style:
         for name, (low, high) in _RANGES.items():
             given = getattr(self, name)
             if given is not None and not low <= given <= high:
-                raise OutputError(f"{name} {given} is out of range; it goes from {low} to {high}", parameters=(name,))
+                wrong = "{name} {given} is out of range; it goes from {low} to {high}"
+                raise OutputError(Sentence(wrong, name=Parameter(name), given=given, low=low, high=high))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -192,8 +193,10 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
     if chosen is None:
         if suffix and not default:
-            cure = "use .txt, .md, .svg, .html or .png" if kind == "page" else f"format names one of {', '.join(known)}"
-            raise OutputError(f"output {str(file)!r} has no known extension; {cure}", parameters=("output", "format"))
+            cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
+            if kind != "page":
+                cure = Sentence("{format} names one of {known}", known=", ".join(known))
+            raise OutputError(Sentence("{output} {file!r} has no known extension; {cure}", file=str(file), cure=cure))
         chosen = default if (default := ALIASES.get(default, default)) in known else "table"
     if chosen not in known:
         raise OutputError(f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}")
@@ -209,15 +212,16 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
         try:
             refuse_unwritable(file, found.folder)
         except ValueError as error:  # a NUL, or half of a surrogate pair
-            raise InputError(f"output {str(file)[:60]!r} cannot name a file: {error}", parameters=("output",)) from None
+            wrong = Sentence("{output} {file!r} cannot name a file: {error}", file=str(file)[:60], error=error)
+            raise InputError(wrong) from None
     return found.name
 
 
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that holds one."""
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
-        what = f"this format holds one matrix, not {', '.join(shown)}"
-        raise OutputError(f"{what}; choose one with show", parameters=("show",))
+        wrong = "this format holds one matrix, not {shown}; choose one with {show}"
+        raise OutputError(Sentence(wrong, shown=", ".join(shown)))
 
 
 def width_of(width: int | None, format: FormatName) -> int:

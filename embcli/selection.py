@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from embcli import errors
 from embcli.errors import InputError
+from embcli.words import Parameter, Sentence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +26,8 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
     if spec is None:
         return np.arange(size)
     if not isinstance(spec, str):
-        raise InputError(f"{what}s must be a text such as '0:5,100', not {str(spec)[:60]}", parameters=(f"{what}s",))
+        wrong = "{parameter} must be a text such as '0:5,100', not {given}"
+        raise InputError(Sentence(wrong, parameter=Parameter(f"{what}s"), given=str(spec)[:60]))
     ranges = []
     for part in map(str.strip, spec.split(",")):
         match = _PART.fullmatch(part)

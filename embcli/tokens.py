@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.words import Sentence
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -142,18 +143,22 @@ def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
     token_id = int(tokens.ids[place])
     token = id_in_words(token_id, tokens.encoding.token_bytes(token_id) if tokens.encoding else None)
     there_are = f"the token layer has V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
-    grows = grows and token_id >= 0
-    cure, parameters = (f"; pass vocab {int(tokens.ids.max()) + 1} or more", ("vocab",)) if grows else ("", ())
-    raise InputError(f"{token} at position {place:,} has no row: {there_are}{cure}", parameters=parameters)
+    reason = f"{token} at position {place:,} has no row: {there_are}"
+    if grows and token_id >= 0:
+        rows = int(tokens.ids.max()) + 1
+        raise InputError(Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=rows))
+    raise InputError(reason)
 
 
 def check_length(tokens: Tokens, context_length: int, grows: bool) -> None:
     """Raise InputError for a sequence of more tokens than positions; `grows` if the context length can be chosen."""
     if tokens.longest > context_length:
-        problem = f"{tokens.longest:,} tokens are more than the context length of {context_length:,}"
-        longer = f"context_length {tokens.longest} for one sequence, or " if grows else ""
-        parameters = ("context_length", "window") if grows else ("window",)
-        raise InputError(f"{problem}: pass {longer}window for several of {context_length:,}", parameters=parameters)
+        reason = f"{tokens.longest:,} tokens are more than the context length of {context_length:,}"
+        cure = "{window} for several of {length:,}"
+        if grows:
+            cure = "{context_length} {longest} for one sequence, or " + cure
+        numbers = {"longest": tokens.longest, "length": context_length}
+        raise InputError(Sentence("{reason}: pass " + cure, reason=reason, **numbers))
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from string import Formatter
 
 QUANTILES = {"least": 0.0, "1 %": 0.01, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "99 %": 0.99, "largest": 1.0}
 # C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
@@ -44,19 +45,42 @@ def in_seconds(seconds: float) -> str:
     return f"{seconds:,.1f} s"
 
 
-def spelled(sentence: str, parameters: Sequence[str], name_of: Callable[[str], str]) -> str:
-    """Return a sentence with the parameters that it names, in its last place outside quotes, as a function spells it.
+class Parameter(str):
+    """The name of a parameter, as a value of a sentence that does not know which one it is about."""
 
-    >>> spelled("tokens without encoding: give ids or encoding", ("ids", "encoding"), lambda name: f"--{name}")
-    'tokens without encoding: give --ids or --encoding'
+
+class Sentence:
+    """A sentence that names parameters of the library, which Python spells `dim` and the command `--dim`.
+
+    Braces without a value are names of parameters. A value can be a Parameter, or another sentence.
+
+    >>> sentence = Sentence("{dim} must be at least 1, not {given:,}; give {ids}", given=-2000)
+    >>> str(sentence)
+    'dim must be at least 1, not -2,000; give ids'
+    >>> sentence.spelled(lambda parameter: f"--{parameter}")
+    '--dim must be at least 1, not -2,000; give --ids'
     """
-    rest = ""
-    for parameter in reversed(parameters):
-        places = re.finditer(rf"(?<!\w)(['\"]).*?\1|(?<![\w.-])({parameter})(?![\w-])", sentence)
-        for place in [place for place in places if place[2]][-1:]:
-            rest = name_of(parameter) + sentence[place.end() :] + rest
-            sentence = sentence[: place.start()]
-    return sentence + rest
+
+    def __init__(self, template: str, **values: object) -> None:
+        self.template = template
+        self.values = values
+
+    def spelled(self, name_of: Callable[[str], str] = str) -> str:
+        """Return the sentence with each parameter as a function spells it."""
+        values: dict[str, object] = {}
+        for _, name, _, _ in Formatter().parse(self.template):
+            if name is not None:
+                values[name] = _spelled(self.values.get(name, Parameter(name)), name_of)
+        return self.template.format_map(values)
+
+    def __str__(self) -> str:
+        return self.spelled()
+
+
+def _spelled(value: object, name_of: Callable[[str], str]) -> object:
+    if isinstance(value, Sentence):
+        return value.spelled(name_of)
+    return name_of(value) if isinstance(value, Parameter) else value
 
 
 def printable(text: str) -> str:

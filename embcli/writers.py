@@ -20,7 +20,7 @@ from embcli.errors import Notes, OutputError, Watch, unwatched
 from embcli.files.safetensors import header
 from embcli.formats import Data
 from embcli.records import ArraySpec, Names, Piece, Records
-from embcli.words import in_data
+from embcli.words import Sentence, in_data
 
 _LARGE_JSON = 10_000_000  # numbers
 _BLOCK = 1 << 14  # numbers that are written as text at a time
@@ -57,8 +57,8 @@ class _Job:
         for name in self.records.one:
             shape = self.records.matrices[name].shape
             if len(shape) != 2:
-                sentence = f"{name} is of shape {shape}, and this file holds numbers only; format npy holds it all"
-                raise OutputError(sentence, parameters=("format",))
+                reason = f"{name} is of shape {shape}, and this file holds numbers only"
+                raise OutputError(Sentence("{reason}; {format} npy holds it all", reason=reason))
         return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
@@ -99,8 +99,8 @@ def _json(job: _Job, file: BinaryIO) -> None:
     records, names = job.records, job.records.several
     numbers = sum(math.prod(records.matrices[name].shape) for name in names)
     if numbers > _LARGE_JSON:
-        remark = f"this JSON document holds {numbers:,} numbers; format ndjson can be read row by row, npy at once"
-        job.notes.add(remark, ("format",))
+        remark = "this JSON document holds {numbers:,} numbers; {format} ndjson can be read row by row, npy at once"
+        job.notes.add(Sentence(remark, numbers=numbers))
     columns = {"columns": list(records.columns)} if records.columns else {}
     head = _document({"run": records.run, **records.more, **columns})
     file.write(head[:-1] + f',\n"{records.unit}":'.encode())

@@ -11,7 +11,7 @@ from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
 from embcli.errors import EmbcliError, Notes
-from embcli.words import in_line, shortened, spelled
+from embcli.words import Sentence, in_line, shortened
 
 Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds before a bar is shown
@@ -61,12 +61,16 @@ def say(*lines: str) -> None:
 
 def say_error(error: EmbcliError) -> None:
     """Print an error, with flags in the places of its parameters, and its hint."""
-    say(*filter(None, (spelled(str(error), error.parameters, flag_of), error.hint)))
+    say(*filter(None, (_with_flags(error.message), error.hint)))
+
+
+def _with_flags(message: str | Sentence) -> str:
+    return message.spelled(flag_of) if isinstance(message, Sentence) else message
 
 
 class PrintedNotes(Notes):
-    def added(self, remark: str, parameters: tuple[str, ...]) -> None:
-        say(spelled(remark, parameters, flag_of))
+    def added(self, remark: str | Sentence) -> None:
+        say(_with_flags(remark))
 
     def slow(self, what: str) -> None:
         if is_terminal(sys.stderr):

@@ -18,7 +18,7 @@ from embcli.cli.options import flag_of
 from embcli.errors import InputError, Notes
 from embcli.names import DEFAULT_ENCODING
 from embcli.positions import KINDS
-from embcli.words import counted, in_bytes
+from embcli.words import Sentence, counted, in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ def opened(
     shape = {"vocab": vocab, "dim": dim, "context_length": context_length, "seed": seed, "no_cache": no_cache or None}
     layers: dict[str, Any] = {name: value for name, value in shape.items() if value is not None}
     if path is None and tensor is not None:
-        raise InputError("tensor goes with path, which names the file", parameters=("tensor", "path"))
+        raise InputError(Sentence("{tensor} goes with {path}, which names the file"))
     if path is not None and layers:
         raise InputError(f"{flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds")
     from embcli import model as library

@@ -25,6 +25,7 @@ from embcli.errors import EmbcliError, InputError
 from embcli.names import TOUR_TEXT
 from embcli.page import Drawing, title, words
 from embcli.page.export import NEXT_SHEET
+from embcli.words import Sentence
 
 _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
@@ -88,7 +89,8 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     text = argument(text, "--text")
     steps = STEPS if text == TOUR_TEXT else [replace(step, **step.own) for step in STEPS]  # type: ignore[arg-type]
     if first is not None and not 1 <= first <= len(steps):
-        raise InputError(f"step must be from 1 to {len(steps)}, not {str(first)[:20]}", parameters=("step",))
+        wrong = "{step} must be from 1 to {count}, not {given}"
+        raise InputError(Sentence(wrong, count=len(steps), given=str(first)[:20]))
     last: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
     last += [words(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT]
     if out.path is None and is_terminal(sys.stdout) and is_terminal(sys.stdin):

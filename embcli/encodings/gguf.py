@@ -18,7 +18,7 @@ from embcli.encodings.encoding import NamedToken, VocabularyEncoding, blocks, gu
 from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
 from embcli.errors import InputError
-from embcli.words import in_data
+from embcli.words import Sentence, in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays
@@ -102,10 +102,8 @@ class GgufEncoding(VocabularyEncoding):
                 return None
             what, name = "pre-tokenizer", self._pre
         why = f"it does not name its {what}" if name is None else f"its {what} {quoted(str(name))} is unknown"
-        return self._binary.refused(
-            f"it has the tokens of its rows, but cannot split a text: {why}; give ids or encoding",
-            parameters=("ids", "encoding"),
-        )
+        refused = "it has the tokens of its rows, but cannot split a text: {why}; give {ids} or {encoding}"
+        return self._binary.refused(Sentence(refused, why=why))
 
     @cached_property
     def _words(self) -> list[bytes]:

@@ -21,6 +21,7 @@ from embcli.files.families import NAMES, SHIFTED, SUFFIXES, Family, Settings
 from embcli.files.tensors import Tensor, Tensors
 from embcli.names import Part
 from embcli.recipe import AddPosition, AddType, Project
+from embcli.words import Sentence
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
 _MIXED = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
@@ -116,7 +117,7 @@ class Roles:
             if chosen not in tensors:
                 raise _undecided(tensors, f"it has no tensor {quoted(chosen)}")
             if not tensors[chosen].is_matrix:
-                raise tensors.refused(f"tensor {tensors[chosen]} is not a matrix", parameters=("tensor",))
+                raise tensors.refused(Sentence("{tensor} {chosen} is not a matrix", chosen=tensors[chosen]))
             return tensors[chosen]
         if known:
             return self._one_of_equal("token", known)
@@ -203,7 +204,7 @@ def _undecided(tensors: Tensors, reason: str, candidates: Iterable[Tensor] = (),
     hint = f"{'; '.join(map(str, listed[:_MOST_LISTED]))}{more}"
     if not can_choose:
         return tensors.refused(reason, hint)
-    return tensors.refused(f"{reason}; choose one with tensor", hint, parameters=("tensor",))
+    return tensors.refused(Sentence("{reason}; choose one with {tensor}", reason=reason), hint)
 
 
 def _parts(name: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 from embcli.errors import InputError
+from embcli.words import Parameter, Sentence
 
 Kind = Literal["learned", "sinusoidal", "relative", "rotary"]  # that the verb `positions` shows
 JoinedKind = Literal["learned", "sinusoidal", "none"]  # that a lookup can add to token rows
@@ -27,4 +28,4 @@ def check_options(name: Kind, **options: object) -> None:
     for option, value in options.items():
         if value is not None and name not in OPTIONS[option]:
             of = f"{' and '.join(OPTIONS[option])} positions, not of {name} ones"
-            raise InputError(f"{option} is an option of {of}", parameters=(option,))
+            raise InputError(Sentence("{option} is an option of {of}", option=Parameter(option), of=of))

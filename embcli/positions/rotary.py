@@ -14,14 +14,15 @@ import numpy as np
 from embcli.errors import LayerError
 from embcli.names import Pairing
 from embcli.positions.kind import ONLY_THE_DISTANCE, PositionMatrix, Shown, frequencies, in_turn, products_of
+from embcli.words import Sentence
 
 
 def check(dim: int, theta: float) -> None:
     """Raise LayerError for an odd D and for a theta that is not a finite number from 1."""
     if dim % 2:
-        raise LayerError(f"dim must be even, not {dim:,}: rotary positions rotate pairs", parameters=("dim",))
+        raise LayerError(Sentence("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim))
     if not 1 <= theta < math.inf:
-        raise LayerError(f"theta must be a finite number from 1, not {theta:g}", parameters=("theta",))
+        raise LayerError(Sentence("{theta} must be a finite number from 1, not {given:g}", given=theta))
 
 
 def rotary(columns: np.ndarray, row: np.ndarray, token_id: int, pairing: Pairing, theta: float) -> Shown:

@@ -23,7 +23,7 @@ from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.statistics import AT, Covariance, dots, norms_of, numbered_blocks, quantiles, squares
-from embcli.words import QUANTILES, counted
+from embcli.words import QUANTILES, Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -276,7 +276,7 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     named = (fail_on,) if isinstance(fail_on, str) else fail_on
     faults: tuple[Any, ...] = BROKEN if named is None else tuple(named)
     if not faults:
-        raise InputError(f"fail_on names no fault; choose from {', '.join(FAULTS)}", parameters=("fail_on",))
+        raise InputError(Sentence("{fail_on} names no fault; choose from {faults}", faults=", ".join(FAULTS)))
     for fault in faults:
         check_choice("fail_on", fault, FAULTS)
     check_top(top)

@@ -21,7 +21,7 @@ from embcli.selection import Excerpt, select
 from embcli.tokens import Tokens, check_ids, shown
 from embcli.weights.build import loading_torch
 from embcli.weights.source import SeededSource
-from embcli.words import counted
+from embcli.words import Parameter, Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -219,9 +219,10 @@ def batch(
     stride = max_length if stride is None else stride
     for name, value in (("batch_size", batch_size), ("max_length", max_length), ("stride", stride)):
         if not 1 <= value < 2**31:
-            raise InputError(f"{name} must be at least 1 and below 2**31, not {str(value)[:20]}", parameters=(name,))
+            wrong = "{name} must be at least 1 and below 2**31, not {value}"
+            raise InputError(Sentence(wrong, name=Parameter(name), value=str(value)[:20]))
     if all and index is not None:
-        raise InputError("all and index both choose batches; give one of them", parameters=("all", "index"))
+        raise InputError(Sentence("{all} and {index} both choose batches; give one of them"))
     source = model.source
     if not isinstance(source, SeededSource):
         raise InputError("batches are of seeded layers, which the loader's random numbers are drawn between")
@@ -231,17 +232,19 @@ def batch(
     count = -(-samples // batch_size) if keep_last else samples // batch_size
     first = index or 0
     if not samples:
-        needed = f"{max_length + 1:,} tokens (max_length {max_length:,} and one more)"
-        raise InputError(f"need at least {needed}, got {len(tokens):,}", parameters=("max_length",))
+        wrong = "need at least {needed:,} tokens ({max_length} {length:,} and one more), got {tokens:,}"
+        raise InputError(Sentence(wrong, needed=max_length + 1, length=max_length, tokens=len(tokens)))
     if not count:
-        reason = f"{counted(samples, 'sample')} of max_length {max_length:,}, too few for a batch of {batch_size:,}"
-        raise InputError(f"{reason}; keep_last keeps an incomplete one", parameters=("max_length", "keep_last"))
+        wrong = (
+            "{samples} of {max_length} {length:,}, too few for a batch of {size:,}; {keep_last} keeps an incomplete one"
+        )
+        raise InputError(Sentence(wrong, samples=counted(samples, "sample"), length=max_length, size=batch_size))
     if not 0 <= first < count:
         there = f"there {'is' if count == 1 else 'are'} {count:,}, counted from 0"
-        raise InputError(f"index {str(index)[:20]} is not a batch: {there}", parameters=("index",))
+        raise InputError(Sentence("{index} {given} is not a batch: {there}", given=str(index)[:20], there=there))
     if max_length > context_length:
-        problem = f"max_length {max_length:,} is more than context_length {context_length:,}: each position needs a row"
-        raise InputError(problem, parameters=("max_length", "context_length"))
+        wrong = "{max_length} {length:,} is more than {context_length} {rows:,}: each position needs a row"
+        raise InputError(Sentence(wrong, length=max_length, rows=context_length))
     check_ids(tokens, size)
     chosen = select(columns, dim, "column")
     with loading_torch(notes):

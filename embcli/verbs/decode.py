@@ -9,6 +9,7 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.opened import Opened, ids_of
 from embcli.tokens import check_known
+from embcli.words import Sentence
 
 
 def decode(model: Opened, ids: Sequence[int] | np.ndarray) -> str:
@@ -26,7 +27,7 @@ def decode(model: Opened, ids: Sequence[int] | np.ndarray) -> str:
 def decode_bytes(model: Opened, ids: Sequence[int] | np.ndarray) -> bytes:
     """Return the bytes that IDs stand for. Raises InputError for IDs that the encoding does not have."""
     if model.encoding is None:
-        raise InputError("encoding is required: these rows belong to no known one", parameters=("encoding",))
+        raise InputError(Sentence("{encoding} is required: these rows belong to no known one"))
     array = ids_of(ids)
     check_known(array, model.encoding)
     return model.encoding.decode(array)

@@ -20,6 +20,7 @@ from embcli.errors import InputError
 from embcli.names import __version__
 from embcli.records import Records, listed
 from embcli.result import Result
+from embcli.words import Sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -115,8 +116,9 @@ def explain(word: str | None = None) -> Explanations:
     near = dict.fromkeys(entry.word for entry in words)
     near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.6))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without one lists all"
+    unknown = Sentence("{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest)
     hint = "embcli explain questions answers whole questions" if re.search(r"\S\s+\S|\?", word) else ""
-    raise InputError(f"word {word[:60]!r} is not explained; {nearest}", hint, parameters=("word",))
+    raise InputError(unknown, hint)
 
 
 @cache

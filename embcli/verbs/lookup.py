@@ -27,7 +27,7 @@ from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids, check_length, id_in_words
 from embcli.verbs.steps import StepValues, Term, sinusoids
-from embcli.words import counted
+from embcli.words import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -386,7 +386,7 @@ def lookup(
     check_ids(tokens, vocabulary_size, grows=seeded)
     kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()), notes)
     if kind == NO_POSITIONS and "position" in (show or ()):
-        raise InputError("position none has no rows that show could name", parameters=("position", "show"))
+        raise InputError(Sentence("{position} none has no rows that {show} could name"))
     rest = recipe.rest if recipe else ()
     every = (*steps, *rest)
     positions, has_layer, position_source = None, False, ""
@@ -400,10 +400,11 @@ def lookup(
         has_layer = True
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     if trace is not None and not every:
-        raise InputError(f"trace writes out a sum; position {kind} adds nothing", parameters=("trace", "position"))
+        raise InputError(Sentence("{trace} writes out a sum; {position} {kind} adds nothing", kind=kind))
     if trace is not None and not 0 <= trace < len(tokens):
         there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}"
-        raise InputError(f"trace {trace} is not a token: {there_are}, counted from 0", parameters=("trace",))
+        wrong = "{trace} {given} is not a token: {there_are}, counted from 0"
+        raise InputError(Sentence(wrong, given=trace, there_are=there_are))
     chosen = select(columns, dim, "column")
     asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids}
     types = np.array([step.row for step in every if isinstance(step, AddType)], np.int64)
@@ -488,9 +489,13 @@ def _planned(
         given = None
     follows = recipe is not None and recipe.is_known and given in (None, own)
     if "hidden" in shown and not follows and not seeded:
-        is_known = recipe is not None and recipe.is_known
-        why = "follows the positions of the model; leave out position" if is_known else "is not known for this model"
-        raise InputError(f"show hidden, what the first block reads, {why}", parameters=("show", "position"))
+        if recipe is not None and recipe.is_known:
+            wrong = (
+                "{show} hidden, what the first block reads, follows the positions of the model; leave out {position}"
+            )
+        else:
+            wrong = "{show} hidden, what the first block reads, is not known for this model"
+        raise InputError(Sentence(wrong))
     kind = NO_POSITIONS if given == DEFAULT_KIND and not has_layer else given or own
     if recipe is not None and follows:
         return kind, recipe, recipe.sum
@@ -505,19 +510,20 @@ def rows_beside(size: int) -> np.ndarray:
 def _occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
     """Return where the tokens of a text, or of IDs (digits alone), occur, (n,) int64; raises InputError for none."""
     if not isinstance(text, str):
-        raise InputError(f"only must be a text such as 'Paris' or '345', not {str(text)[:40]}", parameters=("only",))
-    given, is_ids = f"only {text[:40]!r}", _IDS.fullmatch(text) is not None
+        raise InputError(Sentence("{only} must be a text such as 'Paris' or '345', not {given}", given=str(text)[:40]))
+    given = text[:40]
+    is_ids = _IDS.fullmatch(text) is not None
     if not is_ids and tokens.encoding is None:
-        raise InputError(f"{given} is a text; IDs without an encoding take an ID", parameters=("only",))
+        raise InputError(Sentence("{only} {given!r} is a text; IDs without an encoding take an ID", given=given))
     wanted = parse_ids(text) if is_ids or tokens.encoding is None else tokens.encoding.encode(text, special)
     if not len(wanted):
-        raise InputError(f"{given} has no tokens; give a token that occurs", parameters=("only",))
+        raise InputError(Sentence("{only} {given!r} has no tokens; give a token that occurs", given=given))
     occurs = np.zeros(len(tokens), bool)
     for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):
         here = tokens.ids == token_id
         if not here.any():
             spaced = "; digits are an ID, with a space before them a text" if is_ids and tokens.encoding else ""
             absent = f"{id_in_words(token_id, token)} does not occur; embcli tokenize shows which tokens do{spaced}"
-            raise InputError(f"{given}: {absent}", parameters=("only",))
+            raise InputError(Sentence("{only} {given!r}: {absent}", given=given, absent=absent))
         occurs |= here
     return np.flatnonzero(occurs)

@@ -25,7 +25,7 @@ from embcli.selection import Excerpt, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, check_ids, shown, token_text, tokens_of
 from embcli.verbs.search import Search, nearest
-from embcli.words import counted
+from embcli.words import Parameter, Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -200,7 +200,7 @@ def neighbors(
         encoding = model.encoding if tokens.texts is not None else None
         queries = queries_of_tokens(tokens, encoding, plus, minus, model.shape[0], notes)
     else:
-        raise InputError("give text or vector, one of them", parameters=("text", "vector"))
+        raise InputError(Sentence("give {text} or {vector}, one of them"))
     check_choice("metric", metric, get_args(Metric))
     check_top(top)
     source = model.source
@@ -211,11 +211,11 @@ def neighbors(
         try:
             pattern = re.compile(match)
         except re.error as error:
-            message = f"match {match[:60]!r} is not a regular expression: {error}"
-            raise InputError(message, parameters=("match",)) from None
+            wrong = Sentence("{match} {given!r} is not a regular expression: {error}", given=match[:60], error=error)
+            raise InputError(wrong) from None
         if encoding is None:
-            message = f"match {match[:40]!r} needs tokens, and these rows stand for no known tokens"
-            raise InputError(message, parameters=("match",))
+            needs = "{match} {given!r} needs tokens, and these rows stand for no known tokens"
+            raise InputError(Sentence(needs, given=match[:40]))
         texts = map(token_text, tokens_of(among, encoding))
         among = among[[text is not None and bool(pattern.search(text)) for text in texts]]
     layers = source.open({"token": None}, notes)
@@ -231,7 +231,7 @@ def _vector(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarr
     """Return the vector of a query, (D,) float64; queries count from 1."""
 
     def without_direction(what: str) -> InputError:
-        return InputError(f"{what} is zero and has no direction; use metric dot or l2", parameters=("metric",))
+        return InputError(Sentence("{what} is zero and has no direction; use {metric} dot or l2", what=what))
 
     vector = np.zeros(layer.shape[1]) if query.vector is None else query.vector.astype(np.float64)
     terms = [] if query.vector is not None else [(1, query.ids)]
@@ -261,7 +261,7 @@ def queries_of_tokens(
     """
     plus, minus = ((given,) if isinstance(given, str) else given for given in (plus, minus))
     if any(re.search(" [-+] ", text) for text in tokens.texts or ()):
-        notes.add("a text is no rule: minus and plus subtract and add rows", parameters=("minus", "plus"))
+        notes.add(Sentence("a text is no rule: {minus} and {plus} subtract and add rows"))
     if encoding is not None:
         for text in filter(re.compile(" (?! )").match, (*(tokens.texts or ()), *plus, *minus)):
             others = encoding.encode(text).tolist()[1:]
@@ -274,7 +274,8 @@ def queries_of_tokens(
         terms[parameter] = tuple(parse_ids(each) if encoding is None else encoding.encode(each) for each in given)
         for term, ids in zip(given, terms[parameter], strict=True):
             if not len(ids):
-                raise InputError(f"{parameter} {term[:40]!r} has no tokens", parameters=(parameter,))
+                named = {"parameter": Parameter(parameter), "term": term[:40]}
+                raise InputError(Sentence("{parameter} {term!r} has no tokens", **named))
             check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, grows=False)
     sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(tokens.starts.tolist())]
     empty = next((number for number, ids in enumerate(sequences, 1) if not len(ids)), None)
@@ -289,9 +290,8 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
     with np.errstate(over="ignore"):
         rows = np.atleast_2d(np.asarray(vectors, np.float32))
     if rows.shape[1:] != (dim,) or not np.isfinite(rows).all():
-        raise InputError(
-            f"vector must have rows of D = {dim:,} finite numbers, not the shape {rows.shape}", parameters=("vector",)
-        )
+        wanted = "{vector} must have rows of D = {dim_of_rows:,} finite numbers, not the shape {shape}"
+        raise InputError(Sentence(wanted, dim_of_rows=dim, shape=rows.shape))
     return [Query(np.empty(0, np.int64), vector=row) for row in rows]
 
 
@@ -326,8 +326,9 @@ def vectors_in_lines(text: str, dim: int) -> np.ndarray:
             vector = np.array(value if is_row else np.nan, np.float64).astype(np.float32)
         if not np.isfinite(vector).all():
             wanted = f"is not an array of D = {dim:,} finite float32 numbers, nor an object with one as vectors.input"
-            raise InputError(f"line {number:,} of vector, {line[:40]!r}, {wanted}", parameters=("vector",))
+            named = {"number": number, "line": line[:40], "wanted": wanted}
+            raise InputError(Sentence("line {number:,} of {vector}, {line!r}, {wanted}", **named))
         vectors.append(vector)
     if not vectors:
-        raise InputError("vector has no vectors; it takes a JSON array of numbers per line", parameters=("vector",))
+        raise InputError(Sentence("{vector} has no vectors; it takes a JSON array of numbers per line"))
     return np.stack(vectors)

@@ -27,7 +27,7 @@ from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.steps import sinusoids
 from embcli.weights.seeded import check_size
-from embcli.words import counted
+from embcli.words import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -184,7 +184,8 @@ def positions(
     check_options(name, pairing=pairing, theta=theta, ids=ids)
     token_ids = parse_ids("0" if ids is None else str(ids))
     if len(token_ids) != 1:
-        raise InputError(f"ids must be one token ID, not {len(token_ids)}: {str(ids)[:40]!r}", parameters=("ids",))
+        wrong = "{ids} must be one token ID, not {count}: {given!r}"
+        raise InputError(Sentence(wrong, count=len(token_ids), given=str(ids)[:40]))
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
     if name == "rotary":
@@ -249,7 +250,7 @@ def _chosen(source: Source, kind: Kind | None, context_length: int | None) -> tu
         default = SHORT_LENGTH if name == "relative" else own  # distances belong to a T, not to a layer
         return name, reason, default if context_length is None else context_length, shape_of(source, "token")[1]
     if name != DEFAULT_KIND:
-        raise InputError(f"kind {name} is computed, not read from a file", parameters=("kind",))
+        raise InputError(Sentence("{kind} {name} is computed, not read from a file", name=name))
     if shape is None:
         raise InputError(f"this model has no {name} positions")
     return name, reason, *shape

@@ -19,7 +19,7 @@ from embcli.records import Names, Piece, Records
 from embcli.result import Result
 from embcli.tokens import Tokens, shown, tokenize
 from embcli.verbs.tokenize import Tokenization
-from embcli.words import counted
+from embcli.words import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -197,11 +197,10 @@ def tokenizers(
     if given.texts is None:
         raise InputError("only a text can be split by several tokenizers, not IDs")
     if not 1 <= len(names) <= _MOST:
-        raise InputError(
-            f"encoding must name from 1 to {_MOST} tokenizers, not {len(names):,}", parameters=("encoding",)
-        )
+        wrong = "{encoding} must name from 1 to {most} tokenizers, not {count:,}"
+        raise InputError(Sentence(wrong, most=_MOST, count=len(names)))
     if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
-        raise InputError(f"encoding names {twice} twice; give each tokenizer once", parameters=("encoding",))
+        raise InputError(Sentence("{encoding} names {twice} twice; give each tokenizer once", twice=twice))
     tokens = tuple(tokenize(given, encoding, special, has_added=False) for encoding in known)
     if not any(map(len, tokens)):
         remarks.add("the input is empty: there are no tokens")

@@ -20,7 +20,7 @@ from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.statistics import NormOrder, norm_order
-from embcli.words import counted, in_bytes
+from embcli.words import Parameter, Sentence, counted, in_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -249,8 +249,8 @@ def weights(
     check_choice("sort", sort, get_args(Sort))
     for name, given in (("sort", None if sort == "id" else sort), ("rows", rows), ("columns", columns)):
         if map and given is not None:
-            problem = f"{name} {given[:40]} cannot be combined with map, which shows the whole matrix in order"
-            raise InputError(problem, parameters=(name, "map"))
+            wrong = "{name} {given} cannot be combined with {map}, which shows the whole matrix in order"
+            raise InputError(Sentence(wrong, name=Parameter(name), given=given[:40]))
     notes = model.notes.begun()
     size, dim = shape_of(model.source, layer)
     encoding = model.source.encoding if layer == "token" else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from embcli.errors import LayerError, refuse_too_large
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
+from embcli.words import Parameter, Sentence
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Seeded:
 def check_size(name: str, size: int) -> None:
     """Raise LayerError for a size of a matrix that is out of range, and TypeError for one that is not an integer."""
     if operator.index(size) < 1:
-        raise LayerError(f"{name} must be at least 1, not {size:,}", parameters=(name,))
+        raise LayerError(Sentence("{name} must be at least 1, not {size:,}", name=Parameter(name), size=size))
     if size >= 10**40:  # whose digits would fill the message
-        raise LayerError(f"{name} is out of range; no machine has that much memory", parameters=(name,))
+        wrong = "{name} is out of range; no machine has that much memory"
+        raise LayerError(Sentence(wrong, name=Parameter(name)))
 
 
 def torch_seed(seed: int) -> int:
@@ -48,5 +50,6 @@ def torch_seed(seed: int) -> int:
     True
     """
     if not -(2**63) <= operator.index(seed) < 2**64:
-        raise LayerError(f"seed must be from -2**63 to 2**64 - 1, as in torch, not {seed}", parameters=("seed",))
+        wrong = "{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}"
+        raise LayerError(Sentence(wrong, given=seed))
     return seed % 2**64

@@ -18,6 +18,7 @@ from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict, decimals, judge
 from embcli.weights.build import loading_torch
 from embcli.weights.seeded import torch_seed
+from embcli.words import Sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -118,8 +119,8 @@ def compare(
     for name in show or ():
         check_choice("show", name, (*STEPS, *OUTPUTS, "cost"))
     if learning_rate is not None and not 0 <= learning_rate <= float(np.finfo(np.float32).max):
-        reason = f"learning_rate must be a finite float32 of at least 0, not {learning_rate:g}"
-        raise InputError(reason, parameters=("learning_rate",))
+        wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
+        raise InputError(Sentence(wrong, rate=learning_rate))
     origin, (size, dim) = source.origin, shape_of(source, "token")
     if seed is None:
         seed = DEFAULT_SEED if origin.seed is None else origin.seed
