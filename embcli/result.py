@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
+    from embcli.page import Hint, Note
     from embcli.records import Records
 
 Own = TypeVar("Own", bound="Result")
@@ -35,6 +37,7 @@ class Style:
     bare: bool = False  # titles, tables, pictures and drawings alone
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "light"  # the background of a picture
+    suggest: Callable[[Sequence[Note | Hint]], str] | None = None  # makes a line of what notes say of parameters
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
@@ -94,9 +97,11 @@ class Result(ABC):
 
     def view(self) -> RenderableType:
         """Return the page, as the style says."""
-        from embcli.page.table import Bare
+        from embcli.page.parts import Bare, Suggesting
 
-        return Bare(self) if self.style.bare else self
+        if self.style.bare:
+            return Bare(self)
+        return Suggesting(self, self.style.suggest) if self.style.suggest else self
 
     def page(self, format: FormatName) -> bytes:
         """Return the result as a page in one of the formats that are views, as in a file."""

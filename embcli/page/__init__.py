@@ -5,14 +5,18 @@ A result yields these, rich's Text and tables in its `__rich_console__`; `export
 
 from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
+from embcli.page.parts import Hint, LeftOut, Note, left_out, title, words
 from embcli.page.strips import Strips, Values, lines_of, strip_numbers
-from embcli.page.table import Drawing, Label, left_out, ruled, shorten, title, words
+from embcli.page.table import Drawing, Label, ruled, shorten
 
 __all__ = [
     "STYLES",
     "Drawing",
+    "Hint",
     "Label",
+    "LeftOut",
     "Matrix",
+    "Note",
     "NumberFormat",
     "Strips",
     "Values",

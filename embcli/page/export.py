@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from html import unescape
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.segment import Segment, Segments
@@ -21,7 +19,7 @@ from rich.theme import Theme as Themes
 from embcli.errors import OutputError
 from embcli.page.colors import DARK, INKS
 from embcli.page.strips import Shades
-from embcli.page.table import Drawing, Line, Shortened
+from embcli.page.table import Bar, Drawing, Line, Shortened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -74,10 +72,6 @@ pre + pre {{ margin-top: 16px; }}
 """.replace("FONTS", _FONTS)
 _PROBE = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><text y="9" font-family="{_FONTS}">X</text></svg>'
 _FRAGMENT = f'<pre style="font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto">{{code}}</pre>'
-# The arms of characters that draw lines, which fonts leave gaps between: an SVG has paths in their place.
-_ARMS = {"─": "lr", "│": "ud", "╰": "ur", "╯": "ul", "╭": "dr", "╮": "dl", "┬": "lrd", "┴": "lru", "┼": "lrud"}
-_CELL, _LINE, _ABOVE = 12.04, 24.4, 18.5  # width and height of a cell in rich's SVG, and its part above the base line
-_SVG_TEXT = re.compile(r'<text class="([\w-]+)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
 _DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'  # which another font may draw, in another width
 _MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
 _MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of lists, quotes, headings
@@ -90,7 +84,7 @@ def text(page: RenderableType, width: int, lines: int | None = None, color: bool
     console = _console(width, height=lines, force_terminal=lines is not None, color_system=colors, no_color=not color)
     with console.capture() as captured:
         console.print(page, highlight=False, markup=False, emoji=False)
-    return re.sub(" +$", "", captured.get(), flags=re.MULTILINE)
+    return "\n".join(line.rstrip(" ") for line in captured.get().split("\n"))
 
 
 def exported(page: RenderableType, format: View, width: int, theme: Theme, color: bool = True) -> bytes:
@@ -104,22 +98,7 @@ def exported(page: RenderableType, format: View, width: int, theme: Theme, color
     console = _recorded(page, width, color, theme, margin=2)
     code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
     svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
-    svg = _SVG_TEXT.sub(_stroked, svg)
     return svg.encode() if format == "svg" else png(svg)
-
-
-def _stroked(match: re.Match[str]) -> str:
-    """Return a text of an SVG with a path in place of its characters that draw lines."""
-    text, strokes = unescape(match[4]), ""
-    for place, character in enumerate(text):
-        left, top = float(match[2]) + _CELL * cell_len(text[:place]), float(match[3]) - _ABOVE
-        x, y = left + _CELL / 2, top + _LINE / 2
-        ends = {"l": (left, y - 1), "r": (x - 1, y - 1), "u": (x - 1, top), "d": (x - 1, y - 1)}
-        for arm in _ARMS.get(character, ""):
-            wide, high = (_CELL / 2 + 1.5, 2) if arm in "lr" else (2, _LINE / 2 + 1.5)
-            strokes += "M{:.2f} {:.2f}h{:.2f}v{:.2f}h-{:.2f}z".format(*ends[arm], wide, high, wide)
-    rest = re.sub(f"[{''.join(_ARMS)}]", "&#160;", match[0])
-    return f'<path class="{match[1]}" d="{strokes}"/>{rest}' if strokes else match[0]
 
 
 def fragment(page: RenderableType, width: int) -> str:
@@ -192,11 +171,10 @@ def _table(table: Table) -> str:
     columns = []
     for column in table.columns:
         header, *cells = map(_text, (column.header, *column.cells))
-        if header.plain.startswith("│"):
+        if isinstance(header, Bar):
             continue
         if isinstance(header, Line):
-            above = header.plain.partition("\n")[0] if "\n" in header.plain else ""
-            heads = [Text(f"{above} {cell.plain}".strip()) for cell in header.cells]
+            heads = [Text(f"{header.title} {cell.plain}".strip()) for cell in header.cells]
             rows = [cell.cells if isinstance(cell, Line) else [cell] * len(heads) for cell in cells]
             columns += [_column(each, True) for each in zip(heads, *rows, strict=True)]
         else:

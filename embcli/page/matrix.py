@@ -15,8 +15,9 @@ import numpy as np
 from rich.text import Text
 
 from embcli.page.colors import STYLES, sign_style
+from embcli.page.parts import left_out
 from embcli.page.strips import Strips
-from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, left_out, ruled
+from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, ruled
 from embcli.selection import Excerpt
 from embcli.words import in_line
 
@@ -64,6 +65,7 @@ class Matrix(Strips):
     every: bool = False
     column: str = "column"  # what a column is, in the sentence about those left out; "" for none
     rows_left_out: str = ""  # in words, for the same sentence
+    rows_parameter: str = ""  # that chooses rows, if there is one
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns, width = "", options.max_width
@@ -79,8 +81,12 @@ class Matrix(Strips):
             labels, shown = self._excerpt(width)
             yield self._table(labels, shown.places, shown.gaps)
             columns = shown.missing(self.column, self.numbers) if self.column else ""
-        if missing := left_out(self.rows_left_out, columns):
-            yield Text(missing)
+        parameters = [self.rows_parameter] if self.rows_left_out and self.rows_parameter else []
+        if self.column == "column":
+            parameters.append("columns")
+        missing = left_out(self.rows_left_out, columns, parameters=parameters)
+        if missing is not None:
+            yield missing
 
     def fits(self, width: int) -> bool:
         return self._most([label.shortened(SHORTEST) for label in self.labels], width) >= len(self.numbers)

@@ -17,6 +17,7 @@ from rich.style import Style
 from rich.text import Text
 
 from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, Scale, colors_of, means
+from embcli.page.parts import Composite
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.words import counted, in_line
 
@@ -120,7 +121,7 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Strips:
+class Strips(Composite):
     """Matrices as strips of colours, one per row, with labels before and after them, and a colour bar.
 
     With `lines` they are a picture in at most so many lines, with rows averaged as well, and with `square` each number

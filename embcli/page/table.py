@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.box import Box
 from rich.cells import cell_len
@@ -15,12 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import STYLES
-from embcli.words import in_line
+from embcli.page.parts import words
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-    from rich.style import Style
 
 GAP = 2  # cells between columns
 SHORTEST = 6  # cells of a shortened token
@@ -28,15 +27,6 @@ _TOKEN = 24  # cells of the longest token beside numbers
 _UNIT = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL)  # as shown() writes it; bytes
 _RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _DIM = STYLES["dim"]
-
-
-def words(text: object, style: str | Style = "") -> Text:
-    """Return a text from anywhere as rich's Text, made safe for one line; a style can be a name in STYLES."""
-    return Text(in_line(str(text)), STYLES.get(style, style) if isinstance(style, str) else style)
-
-
-def title(text: str) -> Text:
-    return words(text, "strong")
 
 
 class Label(NamedTuple):
@@ -73,9 +63,17 @@ class Line(Text):
     def __init__(self, cells: Sequence[Text], widths: Sequence[int], style: str = "", title: str = "") -> None:
         super().__init__(f"{title}\n" if title else "", STYLES.get(style, ""), no_wrap=True)
         self.cells = cells
+        self.title = title
         for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
             self.append(" " * (GAP * bool(place) + width - cell.cell_len))
             self.append_text(cell)
+
+
+class Bar(Text):
+    """The line between labels and numbers, in each cell of a column of its own."""
+
+    def __init__(self, lines: int = 1) -> None:
+        super().__init__("\n".join(["│"] * lines), _DIM)
 
 
 def ruled(
@@ -107,9 +105,9 @@ def ruled(
     for label in labels:
         add(label)
     for header, rows in blocks:
-        table.add_column(Text("│\n│" if "\n" in header.plain else "│", _DIM), no_wrap=True)
+        table.add_column(Bar(1 + header.plain.count("\n")), no_wrap=True)
         table.add_column(header, no_wrap=True)
-        columns += [[Text("│", _DIM)] * len(rows), [*rows]]
+        columns += [[Bar()] * len(rows), [*rows]]
     for label in after:
         add(label)
     places = (place for place in range(len(columns[0])) if place not in {gap + k for k, gap in enumerate(gaps)})
@@ -142,26 +140,6 @@ class Drawing:
         for line in self.lines:
             line.no_wrap, line.overflow = True, "ignore" if console.record else "crop"  # a file has room
             yield line
-
-
-@dataclass(frozen=True, eq=False)
-class Bare:
-    """The titles, tables, pictures and drawings of a page; a page of words alone is whole."""
-
-    page: Any
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        parts = [*self.page.__rich_console__(console, options)]
-        last = max((place for place, part in enumerate(parts, 1) if not isinstance(part, str | Text)), default=0)
-        for part in parts[: last or None]:
-            if not last or not isinstance(part, Text) or part.style == STYLES["strong"]:
-                yield part
-
-
-def left_out(*parts: str) -> str:
-    """Return a sentence about what is not shown: `Left out: row 3 (1 of 9) and columns 5 to 251 (247 of 256)`."""
-    missing = [part for part in parts if part]
-    return f"Left out: {' and '.join(missing)}." if missing else ""
 
 
 def shorten(text: str, most: int) -> str:

@@ -171,7 +171,7 @@ class Audit(Result, verb="audit", content="ranking"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.table import Table
 
-        from embcli.page import title, words
+        from embcli.page import Note, title, words
         from embcli.verbs.parts import origin_in_words, origin_lines
 
         facts = Table.grid(padding=(0, 2, 0, 0))
@@ -192,7 +192,8 @@ class Audit(Result, verb="audit", content="ranking"):
         faults = " or ".join(filter(None, (", ".join(self.fail_on[:-1]), self.fail_on[-1])))
         unopened = self.origin.unopened
         others = f"; {counted(unopened, 'other tensor')} not checked" if unopened else ""
-        yield words(f"{sound}: no row is {faults}{others}", "good")
+        parameters = ("tensor", "encoding") if unopened else ()
+        yield Note(f"{sound}: no row is {faults}{others}", *parameters, style="good")
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         from embcli.page import NumberFormat
@@ -238,7 +239,7 @@ class Audit(Result, verb="audit", content="ranking"):
 
     def _candidates(self) -> tuple[str, list[RenderableType]]:
         """Return in words how many tokens resemble unused ones, and a table of those that resemble them most."""
-        from embcli.page import Label, NumberFormat, left_out, ruled, words, written
+        from embcli.page import Label, NumberFormat, left_out, ruled, written
         from embcli.verbs.parts import id_labels
 
         if self.threshold is None:
@@ -255,8 +256,8 @@ class Audit(Result, verb="audit", content="ranking"):
         for name, values in columns.items():
             cells = [*map(write, values[ids])] if name == self.indicator else written(values[ids], precision)
             labels.append(Label(name.replace("_", " ") if name == "cosine_distance" else name, cells))
-        missing = left_out(excerpt.missing("candidate", np.arange(1, excerpt.total + 1)))
-        return found, [ruled(labels), *([words(missing)] if missing else [])]
+        missing = left_out(excerpt.missing("candidate", np.arange(1, excerpt.total + 1)), parameters=("top",))
+        return found, [ruled(labels), *([missing] if missing is not None else [])]
 
 
 def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:

@@ -109,11 +109,14 @@ class Batches(Result, verb="batch", content="batches"):
             yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, title, words
+        from embcli.page import Hint, Label, Note, ruled, title, words
         from embcli.verbs.parts import origin_lines
 
         length, count, (size, dim) = self.max_length, len(self.order), self.layer.shape
-        matrix = self._picture() if self.draw or self.style.heat else self._table(options.max_width)
+        if self.draw or self.style.heat:
+            matrix, is_shortened = self._picture(), False
+        else:
+            matrix, is_shortened = self._table(options.max_width)
         which = f"Batch {self.first:,} of {self.count:,}"
         if self.all:
             which = "The only batch" if self.count == 1 else f"All {self.count:,} batches"
@@ -121,6 +124,8 @@ class Batches(Result, verb="batch", content="batches"):
         samples = f"{letter} = {counted(count, 'sample')} of T = {counted(length, 'token')}"
         yield title(f"{which}: {samples}, stride {self.stride:,}{', shuffled' if self.shuffle else ''}")
         yield matrix
+        if is_shortened:
+            yield Hint(("draw",))
         if self.style.bare:
             return
         names = ["IDs", "token", "+ position", "= input"]
@@ -131,7 +136,7 @@ class Batches(Result, verb="batch", content="batches"):
         yield ruled([*(Label("", each, "left") for each in (names, letters, shapes)), remarks], has_rule=False)
         dropped = -(-(len(self.tokens) - length) // self.stride) - self.count * self.batch_size
         if dropped > 0:
-            yield words(f"{counted(dropped, 'sample')} dropped: the last batch is incomplete.")
+            yield Note(f"{counted(dropped, 'sample')} dropped: the last batch is incomplete.", "keep_last")
         if self.stride > length:
             skipped = f"{self.stride - length:,} of {self.stride:,} tokens"
             yield words(f"The stride exceeds T: {skipped} are in no sample.")
@@ -139,7 +144,8 @@ class Batches(Result, verb="batch", content="batches"):
             yield words("Position rows differ from lookup's: the loader consumes a random number first.")
         yield from origin_lines(self.origin)
 
-    def _table(self, width: int) -> Matrix:
+    def _table(self, width: int) -> tuple[Matrix, bool]:
+        """Return the table of IDs, and whether tokens beside them are shortened."""
         from embcli.page import Label, Matrix, Values, shorten
         from embcli.page.table import SHORTEST
 
@@ -148,14 +154,18 @@ class Batches(Result, verb="batch", content="batches"):
         ids = self.ids(samples)  # (n, T + 1)
         labels = [Label("batch", self.first + rows.places // self.batch_size)] if self.all else []
         labels.append(Label("sample", samples))
+        is_shortened = False
         if self.tokens.encoding is not None:
             cell = len(str(max(int(ids.max()), self.max_length - 1)))
             room = width - sum(label.width + 2 for label in labels) - 2 * (3 + self.max_length * (cell + 2))
             most = room if room >= SHORTEST else _SHORT_WORDS  # the positions that do not fit are left out
-            words = [shorten(" ".join(map(shown, self.tokens.bytes_of(sample))), most) for sample in ids]
+            whole = [" ".join(map(shown, self.tokens.bytes_of(sample))) for sample in ids]
+            words = [shorten(each, most) for each in whole]
+            is_shortened = words != whole
             labels.append(Label("tokens", words, "left", short=room < SHORTEST))
         blocks, missing = [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")], rows.missing("row")
-        return Matrix(labels, blocks, np.arange(self.max_length), rows.gaps, column="position", rows_left_out=missing)
+        places = np.arange(self.max_length)
+        return Matrix(labels, blocks, places, rows.gaps, column="position", rows_left_out=missing), is_shortened
 
     def _picture(self) -> Matrix:
         from embcli.page import Label, Matrix, Values

@@ -153,7 +153,7 @@ class Diff(Result, verb="diff", content="ranking"):
         return Records(run, "rows", sum(self.counts.values()), fields, pieces, more={"diff": more})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import left_out, title, words
+        from embcli.page import Note, left_out, title, words
         from embcli.verbs.parts import first_of, named_rows, origin_in_words
 
         yield title("Token matrices, row by row")
@@ -174,8 +174,9 @@ class Diff(Result, verb="diff", content="ranking"):
             if more := Excerpt.first(self.top, len(ids)).missing("row", ids):
                 missing.append(f"{more} of {name}")
         yield from self._table(changed) if len(self.changed) else []
-        if sentence := left_out(*missing):
-            yield words(sentence)
+        note = left_out(*missing, parameters=("top",))
+        if note is not None:
+            yield note
         guesses = [[*origin.guesses.values()] for origin in self.origins]
         for reason in dict.fromkeys(chain(*guesses)):
             which = (name for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons)
@@ -184,7 +185,8 @@ class Diff(Result, verb="diff", content="ranking"):
         matrices = "tensors" if any(origin.is_other for origin in self.origins) else "token matrices"
         unopened = max(origin.unopened for origin in self.origins)
         others = f"; {counted(unopened, 'other tensor')} not compared" if unopened else ""
-        yield words(f"The {matrices} {verdict}{others}", style)
+        parameters = ("tensor", "encoding") if unopened else ()
+        yield Note(f"The {matrices} {verdict}{others}", *parameters, style=style)
 
     def _table(self, changed: Excerpt) -> list[RenderableType]:
         """Return the tokens that changed most, and after a gap those that changed least."""

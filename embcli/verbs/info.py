@@ -131,8 +131,8 @@ class ModelInfo(Result, verb="info", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, title, words
-        from embcli.verbs.parts import head_in_words
+        from embcli.page import Label, LeftOut, ruled, title, words
+        from embcli.verbs.parts import guess, head_in_words
 
         checkpoint, head, recipe = self.checkpoint, self.checkpoint.head, self.recipe
         part = checkpoint.roles.part
@@ -152,7 +152,7 @@ class ModelInfo(Result, verb="info", content="list"):
         needed = sum(min(label.width, 12) if label.short else label.width + 2 for label in labels)
         yield ruled(labels if needed <= options.max_width else labels[:3])
         if others := len(checkpoint.tensors) - len(tensors):
-            yield words(f"Left out: {counted(others, 'other tensor')}.")
+            yield LeftOut(f"Left out: {counted(others, 'other tensor')}.", "tensors")
         yield ""
         yield words(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
         if recipe is not None:
@@ -160,7 +160,7 @@ class ModelInfo(Result, verb="info", content="list"):
         yield from (words(f"{name}: {value}") for name, value in checkpoint.positions.items())
         if checkpoint.roles.first_position and "first_position" not in checkpoint.reasons:
             yield words(f"position 0: row {checkpoint.roles.first_position} of the position matrix")
-        yield from (words(f"A guess: {reason}") for reason in dict.fromkeys(checkpoint.reasons.values()))
+        yield from (guess(reason) for reason in dict.fromkeys(checkpoint.reasons.values()))
 
 
 def info(model: Opened, *, tensors: bool = False) -> ModelInfo:

@@ -240,6 +240,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
                 heat=self.style.heat,
                 every=self.columns_chosen and part is not projected,
                 rows_left_out=rows.missing("token", self.only),
+                rows_parameter="only",
             )
 
     def _meaning(self) -> Iterator[str]:
@@ -267,7 +268,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def _picture(self, width: int) -> list[RenderableType]:
         """Return the token layer with the picked rows marked, and where they go: as many positions as fit."""
-        from embcli.page import Label, Matrix, Values, left_out, title, words
+        from embcli.page import Label, Matrix, Values, left_out, title
         from embcli.verbs.parts import picked_rows, token_label
 
         tokens, index = self.tokens, self.index(np.arange(len(self)))
@@ -293,8 +294,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         size, dim = counted(self.layer.shape[0], "token"), counted(self.layer.shape[1], "column")
         rows = labels, [Values(values)], self.columns, picked.gaps, [goals], self.style.precision
         table = Matrix(*rows, tones=picked.tones, heat=self.style.heat, column="")  # the table below names columns
-        missing = [words(left_out(picked.missing))] if picked.missing else []
-        return [title(f"Each ID picks a row of the token matrix: V = {size}, D = {dim}"), table, *missing]
+        missing = left_out(picked.missing)
+        heading = title(f"Each ID picks a row of the token matrix: V = {size}, D = {dim}")
+        return [heading, table] if missing is None else [heading, table, missing]
 
     def _trace(self, place: int, width: int) -> Iterator[RenderableType]:
         """Yield the sum of one token, value by value, and the norm after it."""
@@ -326,8 +328,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             yield title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
             yield words(f"mean {shown[0]}, variance {shown[1]}, over all {dim:,} columns; epsilon {norm.epsilon:g}")
             yield from self._values(steps, columns, width)
-        if columns.left_out:
-            yield words(left_out(columns.missing("column", self.columns)))
+        missing = left_out(columns.missing("column", self.columns), parameters=("columns",))
+        if missing is not None:
+            yield missing
 
     def _values(self, terms: list[Term], columns: Excerpt, width: int) -> Iterator[Table]:
         """Yield the terms of one token as tables, a line for each of these columns, with the signs before them."""

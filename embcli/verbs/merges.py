@@ -107,8 +107,9 @@ class Merges(Result, verb="merges", content="list"):
         labels.append(Label("token", tokens, "left", short=True))
         labels.append(Label("ID", ["" if each.token_id is None else each.token_id for _, _, each in chosen]))
         yield ruled(labels, gaps=excerpt.gaps)
-        if missing := left_out(excerpt.missing("row")):
-            yield words(missing)
+        missing = left_out(excerpt.missing("row"))
+        if missing is not None:
+            yield missing
 
     def _trees(self, width: int, widest: int) -> Iterator[RenderableType]:
         """Yield a tree for each piece, as many side by side as fit into a width; one alone may be wider."""

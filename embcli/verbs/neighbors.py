@@ -108,8 +108,9 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
             if len(ids):
                 first = ", ".join([*map(str, ids[:_MOST_TERMS]), *["…"] * (len(ids) > _MOST_TERMS)])
                 yield words(f"Not ranked: {counted(len(ids), 'row')} {what}: {first}")
-        if missing := left_out(queries.missing("query", np.arange(1, len(self.queries) + 1), "queries")):
-            yield words(missing)
+        missing = left_out(queries.missing("query", np.arange(1, len(self.queries) + 1), "queries"))
+        if missing is not None:
+            yield missing
         yield from origin_lines(self.origin)
 
     def _part(self, number: int) -> Iterator[RenderableType]:
@@ -148,8 +149,9 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
             yield Matrix(labels, [Values(values)], columns, gaps, heat=True, precision=precision, rows_left_out=missing)
             return
         yield ruled([*labels, self._bars(number, scores)], gaps=rows.gaps)
-        if missing:
-            yield words(left_out(missing))
+        note = left_out(missing)
+        if note is not None:
+            yield note
 
     def _bars(self, number: int, shown: np.ndarray) -> Label:
         """Return a bar for each score on the scale of its metric, whose ends are the header: the longer, the nearer.

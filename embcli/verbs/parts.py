@@ -10,7 +10,7 @@ import numpy as np
 from rich.text import Text
 
 from embcli.layer import Origin
-from embcli.page import Label, words
+from embcli.page import Label, Note
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown
 
@@ -43,9 +43,13 @@ def origin_in_words(origin: Origin, layer: str) -> str:
 def origin_lines(origin: Origin) -> Iterator[Text]:
     """Yield what the reader must know of the numbers: that seeded rows are random, or which facts are guesses."""
     for reason in dict.fromkeys(origin.guesses.values()):
-        yield words(f"A guess: {reason}")
+        yield guess(reason)
     if origin.is_seeded:
-        yield words(f"Untrained: random rows of seed {origin.seed}.", "dim")
+        yield Note(f"Untrained: random rows of seed {origin.seed}.", "path", style="dim")
+
+
+def guess(reason: str) -> Note:
+    return Note(f"A guess: {reason}", "tensor", "encoding")
 
 
 def head_in_words(relation: str, rows: int, reason: str) -> str:

@@ -148,6 +148,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
                 lines=lines,
                 square=self.is_similarity,
                 rows_left_out=rows.missing("row", numbers),
+                rows_parameter="rows",
             )
             tables.append(table)
         return [*head, *tables, *end]

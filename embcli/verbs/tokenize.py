@@ -116,8 +116,9 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
             Label("span", [f"{start}:{end}" for start, end in self.spans[places].tolist()], "left"),
         ]
         yield ruled(labels, gaps=excerpt.gaps)
-        if missing := left_out(excerpt.missing("row")):
-            yield words(missing)
+        missing = left_out(excerpt.missing("row"))
+        if missing is not None:
+            yield missing
         yield ""
         if tokens.texts is None:
             characters, size = int(self._begun.sum()), int(tokens.measured(len).sum())

@@ -131,7 +131,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
-        from embcli.page import Label, left_out, lines_of, ruled, title, words
+        from embcli.page import Hint, Label, left_out, lines_of, ruled, title, words
         from embcli.page.table import GAP, SHORTEST
 
         names = [words(encoding.name) for encoding in self.encodings]
@@ -163,18 +163,25 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
             Label("chars/token", ratios),
         ]
         if (room := options.max_width - sum(label.width + GAP for label in table)) >= SHORTEST:
-            ids = (" ".join(map(str, tokens.ids[:room].tolist())) for tokens in self.tokens)  # a cell each, or more
-            table.append(Label("IDs", [textwrap.shorten(each, room, placeholder=" …") for each in ids], "left"))
+            ids = [" ".join(map(str, tokens.ids[:room].tolist())) for tokens in self.tokens]  # a cell each, or more
+            cells = [textwrap.shorten(each, room, placeholder=" …") for each in ids]
+            table.append(Label("IDs", cells, "left"))
+            if cells != ids:
+                yield Hint(("format",))
         yield ruled(table)
         yield ""
         differences = f"{counted(self.same, 'token')} in common, {counted(self.different, 'place')} cut differently"
         sizes = f"{counted(characters, 'character')}, {counted(int(self.bases[-1]) - len(self.texts), 'byte')}"
         yield words(f"{sizes}; {differences if self.different else 'all cut it the same way'}")
         if not is_whole and not self.different:
-            yield words(left_out("the rest of the text"))
+            note = left_out("the rest of the text")
         elif not is_whole:
             missing = self.different - sum(len(columns) for _, columns in rows[:most])
-            yield words(left_out("where all agree" if self.same else "", f"{missing:,} more places" if missing else ""))
+            note = left_out("where all agree" if self.same else "", f"{missing:,} more places" if missing else "")
+        else:
+            note = None
+        if note is not None:
+            yield note
 
 
 def tokenizers(

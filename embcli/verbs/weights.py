@@ -139,6 +139,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             heat=self.style.heat,
             every=self.columns_chosen,
             rows_left_out=missing,
+            rows_parameter="rows",
         )
         yield ""
         yield from self.lines_below(None if self.rows_chosen and not self.order else self.summary)  # without a pass

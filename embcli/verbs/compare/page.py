@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from embcli.names import OUTPUTS, STEPS
-from embcli.page import Label, Matrix, NumberFormat, Values, left_out, ruled, title, words
+from embcli.page import Label, LeftOut, Matrix, NumberFormat, Values, left_out, ruled, title, words
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict
@@ -64,7 +64,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
             yield ""
         yield from part.lines
     if missing := ", ".join(part.name for part in parts if part.name not in fit):
-        yield words(f"Not shown (no room): {missing}")
+        yield LeftOut(f"Not shown (no room): {missing}", "show")
 
 
 def _parts(comparison: Comparison, width: int, screen: float, is_picture: bool) -> Iterator[Part]:
@@ -130,8 +130,9 @@ def _step(comparison: Comparison, name: str, width: int) -> Iterator[RenderableT
         else:
             labels.append(Label("the 1 is at", [f"column {each}" for each in ids.tolist()], "left"))
             yield ruled(labels, gaps=rows.gaps)
-            if missing:
-                yield words(left_out(missing))
+            note = left_out(missing)
+            if note is not None:
+                yield note
     elif name == "outputs":
         pair = Pair(comparison.embedding[rows.places], comparison.linear[rows.places])
         yield _both(comparison, token_labels(tokens, rows.places), pair, rows.gaps, missing, width)
@@ -246,8 +247,9 @@ def _trace(comparison: Comparison) -> Iterator[RenderableType]:
             tones=["strong" if term == own else "dim" for term in terms],
             rows_left_out=f"{size - len(terms):,} terms, all of them 0 times a row" if len(terms) < size else "",
         )
-    if missing := traced.missing("token"):
-        yield words(left_out(missing))
+    note = left_out(traced.missing("token"))
+    if note is not None:
+        yield note
 
 
 def _training(comparison: Comparison, gradient: Gradient, width: int) -> Iterator[RenderableType]:

@@ -1,0 +1,107 @@
+"""The kinds of parts that a page consists of, and what is chosen by kind: a bare page, a line of suggestions.
+
+A page is what a result yields for rich: titles, tables, pictures, notes and plain texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from embcli.page.colors import STYLES
+from embcli.words import in_line
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.style import Style
+
+
+def words(text: object, style: str | Style = "") -> Text:
+    """Return a text from anywhere as rich's Text, made safe for one line; a style can be a name in STYLES."""
+    return Text(in_line(str(text)), STYLES.get(style, style) if isinstance(style, str) else style)
+
+
+class Title(Text):
+    """The title of a page, or of a table on it."""
+
+
+def title(text: str) -> Title:
+    return Title(in_line(text), STYLES["strong"])
+
+
+class Note(Text):
+    """A remark on a page; `parameters` of the verb change what it is about."""
+
+    def __init__(self, text: str, *parameters: str, style: str = "") -> None:
+        super().__init__(in_line(text), STYLES.get(style, style))
+        self.parameters = parameters
+
+
+class LeftOut(Note):
+    """The note on what a page leaves out; its parameters show it."""
+
+
+def left_out(*parts: str, parameters: Sequence[str] = ()) -> LeftOut | None:
+    """Return the note on what is not shown, `Left out: row 3 (1 of 9).`, or None for nothing."""
+    missing = [part for part in parts if part]
+    return LeftOut(f"Left out: {' and '.join(missing)}.", *parameters) if missing else None
+
+
+@dataclass(frozen=True, eq=False)
+class Hint:
+    """Parameters that show more of what a page shows in short; it is not seen itself."""
+
+    parameters: tuple[str, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        return ()
+
+
+class Composite:
+    """A renderable of our own that yields parts, among them notes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bare:
+    """The titles, tables, pictures and drawings of a page; a page of words alone is whole."""
+
+    page: Any
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        parts = [*self.page.__rich_console__(console, options)]
+        figures = [place for place, part in enumerate(parts) if not isinstance(part, str | Text | Hint)]
+        if not figures:
+            yield from parts
+            return
+        for part in parts[: figures[-1] + 1]:
+            if isinstance(part, Title) or not isinstance(part, Text):
+                yield part
+
+
+@dataclass(frozen=True, eq=False)
+class Suggesting:
+    """A page, and below it a line that a function makes of the notes on the page."""
+
+    page: Any
+    suggest: Callable[[Sequence[Note | Hint]], str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        notes: list[Note | Hint] = []
+        for part in self._parts(console, options):
+            if isinstance(part, Note | Hint):
+                notes.append(part)
+            yield part
+        line = self.suggest(notes)
+        if line:
+            yield words(line, "dim")
+
+    def _parts(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts of the page, and those of its composites in their place."""
+        for part in self.page.__rich_console__(console, options):
+            if isinstance(part, Composite):
+                yield from part.__rich_console__(console, options)  # type: ignore[attr-defined]
+            else:
+                yield part
