@@ -11,7 +11,7 @@ import numpy as np
 from embcli import names
 from embcli.errors import InputError, Notes
 from embcli.layer import shape_of
-from embcli.opened import Opened
+from embcli.opened import Opened, TextOrIds, sequences_of
 from embcli.tokens import check_ids
 from embcli.verbs.audit import audit
 from embcli.verbs.batch import batch
@@ -66,6 +66,36 @@ def seeded(
     store = None if no_cache else Store.from_environment(remarks)
     source = SeededSource(Seeded(size, dim, context_length, seed), store, encodings.labels_rows(known, size))
     return Model(source, known, remarks)
+
+
+def seeded_for(
+    ids: TextOrIds,
+    vocab: int | None = None,
+    dim: int | None = None,
+    *,
+    encoding: str | None = None,
+    seed: int | None = None,
+    notes: Notes | None = None,
+) -> Model:
+    """Return a seeded model that is large enough for these IDs, and no larger: V is the largest ID + 1, D is 5.
+
+    Text needs all tokens of the encoding. The layer is not kept, and there is one position.
+
+    >>> seeded_for([2, 3, 1]).shape
+    (4, 5)
+    """
+    given = sequences_of(ids)
+    if vocab is None and given.ids is not None:
+        vocab = 1 + max((int(each.max(initial=0)) for each in given.ids), default=0)
+    return seeded(
+        vocab,
+        names.COMPARED_DIM if dim is None else dim,
+        encoding=encoding or names.DEFAULT_ENCODING,
+        seed=names.DEFAULT_SEED if seed is None else seed,
+        context_length=1,
+        no_cache=True,
+        notes=notes,
+    )
 
 
 def open(

@@ -88,6 +88,11 @@ class Result(ABC):
         """Why the answer to the verb's question is no, in words; empty for yes, and for a verb without a question."""
         return ""
 
+    @property
+    def status(self) -> int:
+        """The exit status of the command: 0, or 1 if the answer is no."""
+        return 1 if self.why_no else 0
+
     def styled(self: Own, **changes: Any) -> Own:
         """Return the same result with another style: `styled(heat=True, width=80)`; see Style.
 

@@ -15,7 +15,9 @@ import pytest
 import typer
 
 import embcli.__main__
-from embcli.cli import app, output
+from embcli.cli import app
+from embcli.cli.command import Command
+from embcli.cli.output import Output
 from tests.conftest import TIMEOUT, Embcli, Ran
 
 if TYPE_CHECKING:
@@ -26,16 +28,16 @@ _command_line = app.command_line
 
 
 @cache
-def _parser(words: tuple[str, ...] | None) -> typer.core.TyperGroup:
+def _parser(words: tuple[str, ...] | None, finish: app.Finish = Command.write) -> typer.core.TyperGroup:
     """Return the parser of a command line, which takes longer to build than most runs take."""
-    return typer.main.get_command(_command_line(words))
+    return typer.main.get_command(_command_line(words, finish))
 
 
-def _built_once(words: Sequence[str] | None = None) -> Any:
+def _built_once(words: Sequence[str] | None = None, finish: app.Finish = Command.write) -> Any:
     """Return the command line as embcli does, but built only once for all runs of a verb."""
     if words and words[0] in _parser(None).commands:
-        return _parser((words[0],))
-    return _parser(None if words is None or len(words) > 1 else tuple(words))
+        return _parser((words[0],), finish)
+    return _parser(None if words is None or len(words) > 1 else tuple(words), finish)
 
 
 class Buffer(io.BytesIO):
@@ -65,17 +67,15 @@ class Inside(Embcli):
         out, err = Buffer(self.terminal), Buffer(self.noisy)
         buffers = {"stdin": io.BytesIO(data), "stdout": out, "stderr": err}
         streams = {name: io.TextIOWrapper(each, "utf-8", write_through=True) for name, each in buffers.items()}
-        token = output.SUGGESTING.set(self.suggesting)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
             for name, value in {"argv": ["embcli", *arguments], **streams}.items():
                 patch.setattr(sys, name, value)
             patch.setattr(app, "command_line", _built_once)
-            try:
-                status = embcli.__main__.main()
-            finally:
-                output.SUGGESTING.reset(token)
+            if not self.suggesting:
+                patch.setattr(Output, "is_suggesting", False)
+            status = embcli.__main__.main()
         return Ran(status, out.getvalue(), err.getvalue().decode())
 
 

@@ -27,7 +27,7 @@ from textual.geometry import Size
 import embcli
 from embcli import encodings
 from embcli.cli.explore import speller
-from embcli.cli.input import opened
+from embcli.cli.groups import opened
 from embcli.explore.app import Explorer
 from embcli.explore.find import Words
 from embcli.explore.source import Source
@@ -47,7 +47,7 @@ async def walk(
 ) -> AsyncIterator[Any]:
     """Begin the full screen of a file, of a model, or of a small seeded one, without a terminal."""
     given, named = {} if path else SMALL, str(path) if path else None
-    app = Explorer(Source(model or opened(named, **given), speller(named, given)), **begun)
+    app = Explorer(Source(model or opened(given, named), speller(named, given)), **begun)
     app.NOTIFICATION_TIMEOUT = 600  # seconds: on a busy machine a walk takes longer than a note stays
     async with app.run_test(size=size) as pilot:
         await settle(pilot)

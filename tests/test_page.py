@@ -490,25 +490,6 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
     assert found == ["a", "b", *(each for each in expected for _ in range(2)), *filter(None, expected)]
 
 
-def test_lines_of_a_drawing_are_strokes_that_meet_in_one_colour() -> None:
-    """Each line of a tree ends where the next one begins: with its lines drawn over the text, no cell has a gap."""
-    drawing = Drawing([Text("╭┬─"), Text("│┼╮"), Text("╰┴╯")])
-    svg = export.exported(drawing, "svg", 60, "light").decode()
-    assert not re.search("[│╭┬┼╮╰┴╯─]", svg)
-    (color,) = {*re.findall(r'<path class="([^"]+)"', svg)}
-    assert f".{color} {{ fill: #24292f }}" in svg
-    strokes = re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)", svg)
-    boxes = [(x, y, x + wide, y + high) for x, y, wide, high in (map(float, each) for each in strokes)]
-    assert len(boxes) == (2 + 3 + 2) + (2 + 4 + 2) + (2 + 3 + 2)
-    joined = [boxes.pop()]
-    while near := [
-        b for b in boxes if any(b[0] <= c[2] and c[0] <= b[2] and b[1] <= c[3] and c[1] <= b[3] for c in joined)
-    ]:
-        joined += near
-        boxes = [each for each in boxes if each not in near]
-    assert not boxes, "each stroke touches another one"
-
-
 @pytest.mark.parametrize(("columns", "rows", "averaged"), [(512, 128, ""), (513, 128, "2 "), (512, 129, "2 rows")])
 def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
     columns: int, rows: int, averaged: str

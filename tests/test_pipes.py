@@ -16,7 +16,7 @@ import pytest
 
 from embcli import encodings
 from embcli.atomic import destination
-from embcli.cli.app import output_for as output
+from embcli.cli.output import format_of
 from embcli.errors import OutputError
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
@@ -137,22 +137,22 @@ SUFFIXES = """.json json|.ndjson ndjson|.jsonl ndjson|.csv csv|.tsv tsv|.npy npy
 
 @pytest.mark.parametrize(("suffix", "form"), [each.split() for each in re.split(r"[|\n]", SUFFIXES)])
 def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
-    assert output("embeddings", None, f"out{suffix}").format == form
-    assert output("embeddings", "tsv", f"out{suffix}").format == "tsv"
+    assert format_of("embeddings", None, f"out{suffix}") == form
+    assert format_of("embeddings", "tsv", f"out{suffix}") == "tsv"
 
 
 def test_the_environment_sets_another_default_where_the_result_has_that_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBCLI_FORMAT", "npy")
-    assert output("embeddings").format == "npy"
-    assert output("embeddings", None, "out.csv").format == "csv"
-    assert output("embeddings", "json", None).format == "json"
-    assert output("list").format == "table"
+    assert format_of("embeddings", None, None) == "npy"
+    assert format_of("embeddings", None, "out.csv") == "csv"
+    assert format_of("embeddings", "json", None) == "json"
+    assert format_of("list", None, None) == "table"
     with pytest.raises(OutputError, match="cannot be written as npy"):
-        output("list", "npy", None)
-    assert output("embeddings", None, "out.unknown").format == "npy"
-    assert output("list", None, "out.unknown").format == "table"
+        format_of("list", "npy", None)
+    assert format_of("embeddings", None, "out.unknown") == "npy"
+    assert format_of("list", None, "out.unknown") == "table"
     monkeypatch.setenv("EMBCLI_FORMAT", "")
-    assert output("embeddings").format == "table"
+    assert format_of("embeddings", None, None) == "table"
 
 
 # --- files --------------------------------------------------------------------------------------------------------

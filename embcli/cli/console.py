@@ -1,7 +1,6 @@
 """The terminal: errors, notes and a progress bar on standard error, and what is typed on standard input."""
 
 import os
-import re
 import sys
 import textwrap
 import time
@@ -16,18 +15,6 @@ from embcli.words import Sentence, in_line, shortened
 Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds before a bar is shown
 _LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
-_COLUMNS = {"Left out: column": "--columns picks columns"}
-_MORE = {  # by verb: options for what a page leaves out, and a format that has everything
-    "batch": {"column": "--columns picks more", "": "-o FILE.npy has all"},
-    "compare": {"Not shown": "--show NAMES picks steps"},
-    "info": {"": "--tensors lists all"},
-    "lookup": {"Left out: token": "--only, --columns pick more", **_COLUMNS, "": "-f npy has all"},
-    "positions": {"Left out: row": "--rows, --columns pick more", **_COLUMNS, "": "-f npy has all"},
-    "tokenize": {"": "-f tsv has all"},
-    "weights": {"Left out: row": "--rows, --columns pick more", **_COLUMNS, "": "-f npy has all"},
-    "audit": {"": "-k N shows more"},
-    "diff": {"": "-k N shows more"},
-}
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -101,25 +88,3 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
                 task = bar.add_task("", total=total, completed=done)
             if bar is not None:
                 bar.update(task, completed=done, refresh=True)
-
-
-def suggestions(verb: str, page: str) -> str:
-    """Return a sentence about options that a page makes useful; empty if there are none.
-
-    >>> suggestions("weights", "Left out: columns 4 to 253 (250 of 256).")
-    '--columns picks columns; -f npy has all.'
-    """
-    page = re.sub("\x1b\\[[0-9;]*m", "", page)
-    omitted = " ".join(re.findall(r"^ *((?:Left out|Not shown)[^.]*)", page, re.MULTILINE))
-    found = [words for what, words in _MORE.get(verb, {"": "-f ndjson has all"}).items() if omitted and what in omitted]
-    if "…" in page and not found and (verb == "tokenizers" or (verb == "batch" and " inputs" in page)):
-        found.append("-f ndjson has all" if verb == "tokenizers" else "--draw shows whole tokens")
-    if verb == "batch" and " dropped: " in page:
-        found.append("--keep-last keeps incomplete batches")
-    if re.search("\nA guess: |; [0-9,]+ other tensors? not ", page):
-        found.append("--tensor or --encoding name others")
-    if "\nUntrained: " in page:
-        found.append("lookup --from MODEL reads real rows" if verb == "batch" else "--from MODEL reads a real model")
-    if verb in ("audit", "diff"):
-        found.append(f"embcli explain {verb} explains the words")
-    return f"{'; '.join(found)}." if found else ""

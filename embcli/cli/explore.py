@@ -8,7 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from embcli.cli.console import is_terminal
-from embcli.cli.input import argument, opened
+from embcli.cli.groups import ModelOptions, is_given, opened
+from embcli.cli.input import argument
 from embcli.cli.options import flag_of
 from embcli.errors import InputError, OutputError, lacks
 from embcli.words import in_line
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
 
 
-def walk(path: str | None, given: dict[str, Any], row: str | None, text: str | None, sort: str) -> int:
+def walk(path: str | None, options: ModelOptions, row: str | None, text: str | None, sort: str) -> int:
     """Show the full screen, and print the command of the screen that was left; return the exit status."""
     if not all(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))):  # textual draws on standard error
         raise OutputError("explore is a full screen and needs a terminal; embcli weights prints rows")
@@ -31,8 +32,10 @@ def walk(path: str | None, given: dict[str, Any], row: str | None, text: str | N
         raise OutputError(lacks("explore", "explore", error)) from None
     from embcli.explore.source import Source
 
-    row, text = (given and argument(given, flag) for given, flag in ((row, "--row"), (text, "--text")))
-    model = opened(path, **given)
+    row = row and argument(row, "--row")
+    text = text and argument(text, "--text")
+    given = {name: value for name, value in vars(options).items() if name != "path"}
+    model = opened(given, path)
     if text is not None and model.encoding is None:
         raise InputError("these rows have no tokens: --encoding names an encoding")
     source = Source(model, speller(path, given))
@@ -51,7 +54,7 @@ def speller(path: str | None, given: dict[str, Any]) -> Spell:
         if path is not None:
             line += [path] if verb in _POSITIONAL else ["--from", path]
         for name, value in given.items():
-            if value not in (None, False) and (verb != "tokenize" or name == "encoding"):
+            if is_given(value) and (verb != "tokenize" or name == "encoding"):
                 line += [flag_of(name)] if value is True else [flag_of(name), str(value)]
         line += words
         if text is not None:

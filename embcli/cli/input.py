@@ -1,4 +1,4 @@
-"""The input of a command: a model, and a text or token IDs from an argument, a file or standard input."""
+"""The input of a command: a text or token IDs from an argument, a file or standard input."""
 
 from __future__ import annotations
 
@@ -11,78 +11,19 @@ from contextlib import nullcontext, suppress
 from io import UnsupportedOperation
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from embcli.cli.console import PrintedNotes, is_terminal, say, watched
-from embcli.cli.options import flag_of
-from embcli.errors import InputError, Notes
-from embcli.names import DEFAULT_ENCODING
-from embcli.positions import KINDS
-from embcli.words import Sentence, counted, in_bytes
+from embcli.cli.console import is_terminal, say
+from embcli.errors import InputError
+from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from embcli.model import Model
     from embcli.text import Sequences
 
 _PIECE = 1 << 20  # bytes
 _MOST, _MOST_OF_A_DEVICE = 2 * 10**9, 10**7  # bytes; a device and a pipe may have no end, as /dev/zero has none
-
-
-def opened(
-    path: str | None = None,
-    encoding: str | None = None,
-    tensor: str | None = None,
-    vocab: int | None = None,
-    dim: int | None = None,
-    context_length: int | None = None,
-    seed: int | None = None,
-    no_cache: bool = False,
-    notes: Notes | None = None,
-) -> Model:
-    """Return the model; raises InputError for options of a file if none is named, and of seeded layers if one is."""
-    shape = {"vocab": vocab, "dim": dim, "context_length": context_length, "seed": seed, "no_cache": no_cache or None}
-    layers: dict[str, Any] = {name: value for name, value in shape.items() if value is not None}
-    if path is None and tensor is not None:
-        raise InputError(Sentence("{tensor} goes with {path}, which names the file"))
-    if path is not None and layers:
-        raise InputError(f"{flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds")
-    from embcli import model as library
-
-    notes = notes or PrintedNotes()
-    if path is None:
-        model = library.seeded(**layers, encoding=encoding or DEFAULT_ENCODING, notes=notes)
-    else:
-        model = library.open(path, encoding=encoding, tensor=tensor, notes=notes)
-    model.watch = watched
-    return model
-
-
-def one_path(argument: str | None, option: str | None) -> str | None:
-    """Return the model that an argument or --from names; raises InputError for both."""
-    if argument is not None and option is not None:
-        raise InputError(f"{argument[:60]!r} and --from name the same thing, the model; give one of them")
-    return argument if option is None else option
-
-
-def kind_named(value: str | None) -> Any:
-    """Return a kind of positions by its name or another name that papers have for it; the library checks it."""
-    return {"rope": "rotary", "absolute": "learned"}.get(value or "", value)
-
-
-def kind_and_path(first: str | None, second: str | None, kind: str | None) -> tuple[Any, str | None]:
-    """Return the kind of positions and the model that two arguments and --kind name; the first may be either."""
-    from difflib import get_close_matches
-
-    kind, named = kind_named(kind), kind_named(first)
-    if named is None or (named in KINDS and kind in (None, named)):
-        return named or kind, second
-    if named in KINDS:
-        raise InputError(f"{named} and --kind name the same thing, the kind; give one of them")
-    if second is not None or (named.isalpha() and not os.access(named, os.F_OK) and get_close_matches(named, KINDS)):
-        raise InputError(f"{named[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}")
-    return kind, named
 
 
 def read(
@@ -130,6 +71,16 @@ def read_ids(ids: str | None = None) -> np.ndarray:
 
     example = "embcli decode 6109 3626 6100 345"
     return parse_ids(_content(None, "IDS", example, "embcli decode") if ids in (None, "-") else ids)
+
+
+def read_vectors(path: Path, dim: int) -> np.ndarray:
+    """Read vectors, (n, D) or (D,) float32, from a .npy file, or from lines of a file or (for -) standard input."""
+    from embcli.verbs.neighbors import vectors_in_array, vectors_in_lines
+
+    if path.suffix == ".npy":
+        return vectors_in_array(path)
+    (typed,) = read(file=path, example="embcli neighbors --vector -").texts or ("",)
+    return vectors_in_lines(typed, dim)
 
 
 def argument(text: str, name: str = "TEXT") -> str:

@@ -6,28 +6,28 @@ import io
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
-from embcli.cli.console import is_terminal, say, suggestions, terminal_size, watched
+from embcli.cli.console import is_terminal, say, terminal_size, watched
 from embcli.errors import OutputError
-from embcli.formats import FORMATS, PICTURES, VIEWS, Data, FormatName
+from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind
 from embcli.names import Color
-from embcli.result import Result, Style, width_of
+from embcli.result import Result, Style, chosen_format, width_of
 from embcli.words import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from embcli.formats import View
+    from embcli.records import Records
 
 Content = Literal["page", "text", "binary"]
-SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 
@@ -40,6 +40,7 @@ class Output:
     path: Path | None = None  # None for standard output
     color: Color = "auto"
     style: Style = field(default_factory=Style)
+    options: Collection[str] = ()  # of the command: a line below a page suggests some of them
 
     def __post_init__(self) -> None:
         if self.path is None and FORMATS[self.format].folder:
@@ -47,18 +48,15 @@ class Output:
         if self._on_a_terminal and FORMATS[self.format].binary:
             raise OutputError(_NOT_FOR_A_TERMINAL)
 
-    def write(self, result: Result) -> int:
-        """Write a result, as a page or as data; return the exit status, 1 if its answer is no."""
+    def write(self, result: Result | bytes) -> int:
+        """Write a result, as a page or as data, or bytes of a text; return the exit status."""
+        if isinstance(result, bytes):
+            self._write_bytes(result, "text")
+            return 0
         result = replace(result, style=self.style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
             if self.format in VIEWS:
-                content = self._drawn(result.view())
-                if self.format == "table" and self.path is None and SUGGESTING.get() and not self.style.bare:
-                    from rich.text import Text
-
-                    line = suggestions(result.verb, content.decode(errors="replace"))
-                    content += self._drawn(Text(line, "dim")) if line else b""
-                self.write_bytes(content, "page")
+                self.show(self._suggesting(result).view())
             elif self.path is not None and FORMATS[self.format].folder:
                 result.save(self.path, self.format, watch=watched)
             else:
@@ -66,43 +64,56 @@ class Output:
         result.notes.finish()
         if result.why_no and self.path is not None:
             say(f"status 1: {result.why_no}")
-        return int(bool(result.why_no))
+        return result.status
 
     def show(self, page: RenderableType) -> None:
-        self.write_bytes(self._drawn(page), "page")
+        self._write_bytes(self._drawn(page), "page")
 
-    def write_bytes(self, content: bytes, kind: Content) -> None:
-        """Write a page or a text as it is; on a terminal, a text is escaped and its last line ended."""
-        with self._open(kind) as file:
-            file.write(content)
+    @property
+    def is_suggesting(self) -> bool:
+        """Whether a line of suggestions stands below a page."""
+        return self.format == "table" and self.path is None and len(self.options) > 0
 
-    def refuse_many_numbers(self, numbers: int, matrices: int = 1) -> None:
-        """Raise OutputError for more numbers, in each matrix that the format can contain, than a terminal is for."""
-        numbers *= 1 if FORMATS[self.format].one_matrix else matrices
-        if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:
-            raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
+    @property
+    def is_colored(self) -> bool:
+        if self.color != "auto":
+            return self.color == "always"
+        if self.format in PICTURES or os.environ.get("NO_COLOR"):
+            return self.format in PICTURES
+        return bool(os.environ.get("FORCE_COLOR")) or (self._on_a_terminal and os.environ.get("TERM") != "dumb")
+
+    def _suggesting(self, result: Result) -> Result:
+        """Return the result with a line below its page, where somebody may type the next command."""
+        if not self.is_suggesting:
+            return result
+        from embcli.cli.suggestions import suggestions
+
+        suggest = partial(suggestions, result.verb, self.options)
+        return replace(result, style=replace(self.style, suggest=suggest))
 
     def _drawn(self, page: RenderableType) -> bytes:
         from embcli.page import export
 
-        width, color = width_of(self.style.width, self.format), self._colored
+        width = width_of(self.style.width, self.format)
         if self.format != "table":
-            return export.exported(page, cast("View", self.format), width, self.style.theme, color)
+            return export.exported(page, cast("View", self.format), width, self.style.theme, self.is_colored)
         if not self._on_a_terminal:
-            return export.text(page, width, None, color).encode("utf-8", "backslashreplace")
+            return export.text(page, width, None, self.is_colored).encode("utf-8", "backslashreplace")
         columns, lines = terminal_size()
-        text = export.text(page, self.style.width or columns, lines - SUGGESTING.get(), color)
+        if self.is_suggesting:
+            lines -= 1
+        text = export.text(page, self.style.width or columns, lines, self.is_colored)
         return text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 
     def _write_data(self, result: Result) -> None:
         from embcli import writers
 
-        records, format = result.records(), cast("Data", self.format)
+        records = result.records()
+        format = cast("Data", self.format)
         names = records.one if FORMATS[format].one_matrix else records.several
         if names == ("input",) and "hidden" in records.matrices and records.shown is None:
             say("the matrix is input, not hidden, which the first block reads; --show hidden chooses it")
-        numbers = sum(math.prod(records.matrices[name].shape) for name in names)
-        self.refuse_many_numbers(numbers or records.rows * len(records.fields))
+        self._refuse_many_numbers(records, names)
         if format == "json" and self._on_a_terminal:
             from rich.highlighter import JSONHighlighter
 
@@ -111,22 +122,27 @@ class Output:
             document = io.BytesIO()
             writers.write(records, format, document, result.notes)
             text = JSONHighlighter()(printable(document.getvalue().decode()))
-            self.write_bytes(export.text(text, 2**31, color=self._colored).encode(), "page")
+            self._write_bytes(export.text(text, 2**31, color=self.is_colored).encode(), "page")
             return
         with self._open("binary" if FORMATS[format].binary else "text") as file:
             writers.write(records, format, file, result.notes, watched)
 
+    def _refuse_many_numbers(self, records: Records, names: tuple[str, ...]) -> None:
+        """Raise OutputError for more numbers than a terminal is for."""
+        numbers = sum(math.prod(records.matrices[name].shape) for name in names)
+        if not names:
+            numbers = records.rows * len(records.fields)
+        if self._on_a_terminal and numbers > _MOST_ON_A_TERMINAL:
+            raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
+
+    def _write_bytes(self, content: bytes, kind: Content) -> None:
+        """Write a page or a text as it is; on a terminal, a text is escaped and its last line ended."""
+        with self._open(kind) as file:
+            file.write(content)
+
     @property
     def _on_a_terminal(self) -> bool:
         return self.path is None and is_terminal(sys.stdout)
-
-    @property
-    def _colored(self) -> bool:
-        if self.color != "auto":
-            return self.color == "always"
-        if self.format in PICTURES or os.environ.get("NO_COLOR"):
-            return self.format in PICTURES
-        return bool(os.environ.get("FORCE_COLOR")) or (self._on_a_terminal and os.environ.get("TERM") != "dumb")
 
     @contextmanager
     def _open(self, kind: Content) -> Iterator[BinaryIO]:
@@ -144,3 +160,20 @@ class Output:
                 text = written.getvalue().decode(errors="backslashreplace").replace("\r\n", "\n")  # of csv
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
+
+
+def format_of(kind: Kind, named: str | None, file: str | None) -> FormatName:
+    """Return the format to write a kind of result in: as named, by the file's suffix, or as EMBCLI_FORMAT says.
+
+    Raises OutputError for a format that cannot hold it. A suffix that says another format than the named one is noted.
+    """
+    default = os.environ.get("EMBCLI_FORMAT") or ""
+    if default and ALIASES.get(default, default) not in FORMATS:
+        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
+    path = None if file == "-" else file
+    chosen = chosen_format(kind, named, path, default)
+    if path is not None and named is not None:
+        suffix = Path(path).suffix.lower()
+        if SUFFIXES.get(suffix, chosen) != chosen:
+            say(f"{path!r} is written as {chosen}, as --format says, not as {SUFFIXES[suffix]}")
+    return chosen

@@ -1,38 +1,43 @@
-"""The tour: steps on a terminal, led by keys; in a pipe or a file all of them, or one. They are `data/tour.json`."""
+"""The tour: steps on a terminal, led by keys; in a pipe or a file all of them, or one. They are `data/tour.json`.
+
+A step shows a command, its result, and words about it. The results are those of the commands themselves.
+"""
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import typer
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.input import argument
-from embcli.cli.output import SUGGESTING, Output
-from embcli.errors import EmbcliError, InputError
+from embcli.cli.output import Output
+from embcli.errors import EmbcliError, InputError, OutputError
 from embcli.names import TOUR_TEXT
-from embcli.page import Drawing, title, words
-from embcli.page.export import NEXT_SHEET
+from embcli.page import LeftOut, title, words
+from embcli.page.parts import Cut, Sheets
+from embcli.result import Result
 from embcli.words import Sentence
+
+if TYPE_CHECKING:
+    from embcli.records import Records
 
 _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
 _SHEET = 40  # lines of a step on paper
 _ON, _BACK, _END = ("\r", "\n", " ", "n"), ("b",), ("q", "")
 _NEXT = ("tokenize", "--merges"), ("lookup", "--heat"), ("lookup", "--from MODEL")
-_IN_COLOR = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "100"}
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,11 @@ def as_typed(typed: list[str]) -> str:
     return line if re.search(r'["$`\\!]', line) else line.replace("'", '"')
 
 
-def guide(text: str, first: int | None, run: Callable[[list[str]], object], out: Output) -> int:
-    """Go through the tour, on a terminal from the step that is named; otherwise write all steps, or only that one.
+def guide(text: str, first: int | None, result_of: Callable[[list[str]], object], is_file: bool) -> Handout:
+    """Go through the tour on a terminal, from the step that is named; otherwise return all steps, or only that one.
 
-    `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
+    `result_of` returns the result of the command with these words after `embcli`. A step that fails is reported and the
+    tour continues; then the status is 2.
     """
     if text == "-" or not text.strip():
         reason = "- would read standard input, which the steps cannot share" if text == "-" else "is blank"
@@ -91,40 +97,61 @@ def guide(text: str, first: int | None, run: Callable[[list[str]], object], out:
     if first is not None and not 1 <= first <= len(steps):
         wrong = "{step} must be from 1 to {count}, not {given}"
         raise InputError(Sentence(wrong, count=len(steps), given=str(first)[:20]))
-    last: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
-    last += [words(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT]
-    if out.path is None and is_terminal(sys.stdout) and is_terminal(sys.stdin):
-        tour = _Tour(steps, text, run, {"COLUMNS": str(shutil.get_terminal_size().columns)}, True)
-        out.show(Group("", *(last if tour.walk(first or 1) else ())))
-    else:
-        is_file = out.path is not None
-        tour = _Tour(steps, text, run, _IN_COLOR if is_file else {}, is_file)
-        sheets, answers = list[list[RenderableType]](), list[RenderableType]([title("Answers")])
-        for number in range(1, len(steps) + 1) if first is None else [first]:
-            above = steps[number - 2].command if first is None and number > 1 else ""
-            asked, told = tour.parts(number, above=above, height=_SHEET if is_file else None)
-            if is_file and steps[number - 1].question:
-                sheets.append([*asked, "", "Your answer: ____________________  (The answers are at the end.)"])
-                answers += ["", asked[0], *told]
-            else:
-                sheets.append([*asked, *told])
-        sheets += [last] if first is None else []
-        sheets += [answers] if len(answers) > 1 else []
-        between = NEXT_SHEET if out.format == "html" else ""
-        out.show(Group(*[part for sheet in sheets for part in (*sheet, between)][:-1]))
-    return 2 if tour.failed else 0
+    tour = _Tour(steps, text, result_of)
+    if is_file:
+        return tour.handout(first)
+    if is_terminal(sys.stdout) and is_terminal(sys.stdin):
+        is_done = tour.walk(first or 1)
+        return Handout([["", *_last_words()] if is_done else [""]], tour.has_failed)
+    return tour.whole(first)
+
+
+def _last_words() -> list[RenderableType]:
+    lines: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
+    return lines + [words(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT]
+
+
+@dataclass(frozen=True, eq=False)
+class Handout(Result, verb="tour", content="page"):
+    """Steps of the tour on one page, each on a sheet of its own."""
+
+    sheets: Sequence[Sequence[RenderableType]]
+    has_failed: bool  # whether the command of a step has
+
+    @property
+    def status(self) -> int:
+        return 2 if self.has_failed else 0
+
+    def records(self) -> Records:
+        raise OutputError("the tour is a page, without data behind it")
+
+    def view(self) -> RenderableType:
+        return Sheets([Group(*sheet) for sheet in self.sheets])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.view()
+
+
+@dataclass(frozen=True, eq=False)
+class _WithoutOffers:
+    """The page of a result without the note on what has no room: a step is about what is shown."""
+
+    result: Result
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in self.result.__rich_console__(console, options):
+            if not (isinstance(part, LeftOut) and part.parameters == ("show",)):
+                yield part
 
 
 @dataclass
 class _Tour:
-    """A tour in progress; `environment` is what its commands are told of where they print."""
+    """A tour in progress."""
 
     steps: list[Step]
     text: str
-    run: Callable[[list[str]], object]
-    environment: dict[str, str]
-    terminal: bool = False
-    failed: bool = False
+    result_of: Callable[[list[str]], object]
+    has_failed: bool = False
 
     def walk(self, number: int) -> bool:
         """Show step after step, each on a screen of its own, as the keys say; return whether the last one was left."""
@@ -141,8 +168,8 @@ class _Tour:
                 if not typed or (answer in ("b", "q") and not step.is_right(answer)):
                     key = answer
             if key == "?":
-                asked, told = self.parts(number, answer, step.about, shutil.get_terminal_size().lines - 1)
-                _show_screen([*asked, *told])
+                asked = self._asked(number, above=step.about)
+                _show_screen([*asked, *self._told(number, asked, answer, shutil.get_terminal_size().lines - 1)])
             while key not in (*_ON, *_BACK, *_END):
                 print(f"\r{_KEYS}", end="", flush=True)
                 key = ""  # if the terminal is gone
@@ -154,52 +181,81 @@ class _Tour:
             number = max(number - 1, 1) if key in _BACK else number + 1
         return True
 
-    def parts(
-        self, number: int, answer: str = "", above: str = "", height: int | None = None
-    ) -> tuple[list[RenderableType], list[RenderableType]]:
-        """Return the question of a step, and command, output and words below; the output is cut to fit the height."""
+    def whole(self, only: int | None) -> Handout:
+        """Return all steps, or one, each with its answer."""
+        sheets = []
+        for number in self._numbers(only):
+            asked = self._asked(number, self._above(number, only))
+            sheets.append([*asked, *self._told(number, asked), ""])
+        return Handout([*sheets, _last_words()] if only is None else [sheets[0][:-1]], self.has_failed)
+
+    def handout(self, only: int | None) -> Handout:
+        """Return all steps, or one, on sheets of paper; answers are on the last one."""
+        sheets: list[list[RenderableType]] = []
+        answers: list[RenderableType] = [title("Answers")]
+        for number in self._numbers(only):
+            asked = self._asked(number, self._above(number, only))
+            told = self._told(number, asked, height=_SHEET)
+            if self.steps[number - 1].question:
+                sheets.append([*asked, "", "Your answer: ____________________  (The answers are at the end.)"])
+                answers += ["", asked[0], *told]
+            else:
+                sheets.append([*asked, *told])
+        if only is None:
+            sheets.append(_last_words())
+        if len(answers) > 1:
+            sheets.append(answers)
+        return Handout([*([*sheet, ""] for sheet in sheets[:-1]), sheets[-1]], self.has_failed)
+
+    def _numbers(self, only: int | None) -> Sequence[int]:
+        return range(1, len(self.steps) + 1) if only is None else [only]
+
+    def _above(self, number: int, only: int | None) -> str:
+        """Return the command of the step before, if it stands above this step."""
+        return self.steps[number - 2].command if only is None and number > 1 else ""
+
+    def _told(
+        self, number: int, asked: Sequence[RenderableType], answer: str = "", height: int | None = None
+    ) -> list[RenderableType]:
+        """Return what is below the question: the command, its result, which is cut to fit the height, and words."""
         step = self.steps[number - 1]
-        asked, command = self._asked(number, above), self._typed(step.command)
-        verdict = [words(f"The answer: {step.answers[0]}")] if step.answers else []
-        if answer:
-            right = step.is_right(answer)
-            said = "Right." if right else f"Not quite. The answer: {step.answers[0]}"
-            verdict = [words(said, "good" if right else "bad")]
-        explained: list[RenderableType] = ["", *verdict, words(step.words)]
+        command = self._typed(step.command)
+        explained: list[RenderableType] = [""]
+        if answer and step.is_right(answer):
+            explained.append(words("Right.", "good"))
+        elif answer:
+            explained.append(words(f"Not quite. The answer: {step.answers[0]}", "bad"))
+        elif step.answers:
+            explained.append(words(f"The answer: {step.answers[0]}"))
+        explained.append(words(step.words))
+        page = self._page(step.command)
         if height is not None:
-            others = _printed(lambda: Output().show(Group(*asked, *command, *explained)), True, self.environment)
-            height = max(height - len(others), 3)
-        return asked, [*command, self._output(step.command, height), *explained]
+            page = Cut(page, [*asked, *command, *explained], height)
+        return [*command, page, *explained]
 
     def _asked(self, number: int, above: str = "") -> list[RenderableType]:
-        """Return the heading and the question of a step, below the output that it is about, unless that is above."""
+        """Return the heading and the question of a step, below the result that it is about, unless that is above."""
         step = self.steps[number - 1]
         parts: list[RenderableType] = [title(f"{number}/{len(self.steps)}  {step.heading}")]
         if step.about and step.about != above:
-            parts += [*self._typed(step.about), self._output(step.about), ""]
+            parts += [*self._typed(step.about), self._page(step.about), ""]
         return [*parts, words(step.question)] if step.question else parts
 
     def _typed(self, command: str) -> list[RenderableType]:
         lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
         return [words(line, "accent") for line in lines]
 
-    def _output(self, command: str, height: int | None = None) -> RenderableType:
-        """Return what a command prints, on so many lines at most."""
-        environment = self.environment | ({} if height is None else {"LINES": str(height + 2)})
-
-        def print_it() -> None:
-            try:
-                if self.run(with_text(command, self.text)) == 130:  # so Typer reports Ctrl-C
-                    raise KeyboardInterrupt
-            except EmbcliError as error:
-                self.failed = True
-                say_error(error)
-
-        lines = _printed(print_it, self.terminal, environment)
-        lines = [line for line in lines if not line.startswith("Not shown (no room)")]  # the step is about what is
-        if height is not None and len(lines) > height:
-            lines[height - 1 :] = [f"… {len(lines) - height + 1:,} more lines; the command alone prints them"]
-        return Drawing([Text.from_ansi(line) for line in lines])
+    def _page(self, command: str) -> RenderableType:
+        """Return the page of the result of a command; empty if it fails, which is reported."""
+        try:
+            result = self.result_of(with_text(command, self.text))
+        except EmbcliError as error:
+            self.has_failed = True
+            say_error(error)
+            return Group()
+        if not isinstance(result, Result):  # so Typer reports Ctrl-C
+            raise KeyboardInterrupt
+        return _WithoutOffers(result)
 
 
 def _show_screen(parts: list[RenderableType]) -> None:
@@ -209,31 +265,3 @@ def _show_screen(parts: list[RenderableType]) -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before there was anything to read
     print(end="\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J", flush=True)
     Output().show(Group(*parts))
-
-
-class _Kept(io.BytesIO):
-    """What a command prints, as on a terminal or in a pipe."""
-
-    terminal = False
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
-def _printed(write: Callable[[], object], terminal: bool, environment: dict[str, str]) -> list[str]:
-    """Return the lines that a function prints; standard input is empty for it, and the default format is not set."""
-    streams, before = (sys.stdin, sys.stdout), dict(os.environ)
-    suggesting = SUGGESTING.set(False)  # the words of a step say what to look at
-    os.environ.pop("EMBCLI_FORMAT", None)
-    os.environ.update(environment)
-    kept = _Kept()
-    kept.terminal = terminal
-    try:
-        with open(os.devnull) as sys.stdin, io.TextIOWrapper(kept, "utf-8", write_through=True) as sys.stdout:
-            write()
-            return kept.getvalue().decode().removesuffix("\n").split("\n")
-    finally:
-        SUGGESTING.reset(suggesting)
-        sys.stdin, sys.stdout = streams
-        os.environ.clear()
-        os.environ.update(before)

@@ -18,6 +18,7 @@ from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
 from embcli.page.colors import DARK, INKS
+from embcli.page.parts import Cut, Sheets
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Drawing, Line, Shortened
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from embcli.names import Theme
 
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
-NEXT_SHEET = "\x1e"  # a line of an HTML page: what follows begins a sheet, if the rest of this one is too short for it
 _ANSI = [(127, 127, 127)] * 8  # a page uses none of the 16 colours of a terminal
 _THEMES: dict[Theme, TerminalTheme] = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
@@ -92,13 +92,23 @@ def exported(page: RenderableType, format: View, width: int, theme: Theme, color
     if format in ("table", "markdown"):
         return (text(page, width) if format == "table" else markdown(page, width)).encode()
     if format == "html":
-        console = _recorded(page, width, color, theme)
-        document = console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True)
-        return document.replace("⋮", _DOTS).replace(f"{NEXT_SHEET}\n", "</pre>\n<pre>").encode()
+        return _html(page, width, color, theme).encode()
     console = _recorded(page, width, color, theme, margin=2)
     code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
     svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
     return svg.encode() if format == "svg" else png(svg)
+
+
+def _html(page: RenderableType, width: int, color: bool, theme: Theme) -> str:
+    """Return a page as a document of HTML, in which a printer keeps each sheet whole."""
+    codes = []
+    for sheet in page.sheets if isinstance(page, Sheets) else [page]:
+        console = _recorded(sheet, width, color, theme)
+        codes.append(console.export_html(theme=_THEMES[theme], code_format="{code}", inline_styles=True))
+    background = _THEMES[theme].background_color.hex
+    foreground = _THEMES[theme].foreground_color.hex
+    code = "</pre>\n<pre>".join(codes).replace("⋮", _DOTS)
+    return _HTML.format(code=code, background=background, foreground=foreground)
 
 
 def fragment(page: RenderableType, width: int) -> str:
@@ -153,6 +163,8 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
         yield _table(page)
     elif isinstance(page, Drawing):
         yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)  # a block of code, whatever is in it
+    elif isinstance(page, Cut):
+        yield from _blocks(page.page, console)  # a text has no last line
     elif isinstance(page, Padding):
         yield from _blocks(page.renderable, console)
     else:

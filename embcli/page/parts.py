@@ -9,14 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
+from rich.segment import Segment
 from rich.text import Text
 
 from embcli.page.colors import STYLES
 from embcli.words import in_line
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.style import Style
+
+_FEWEST = 3  # lines of a page that is cut
 
 
 def words(text: object, style: str | Style = "") -> Text:
@@ -105,3 +109,33 @@ class Suggesting:
                 yield from part.__rich_console__(console, options)  # type: ignore[attr-defined]
             else:
                 yield part
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A result's page in the lines that others leave of a height; a line says that more were cut off."""
+
+    page: RenderableType
+    others: Sequence[RenderableType]
+    height: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = max(self.height - len(console.render_lines(Group(*self.others), options)), _FEWEST)
+        within = options.update(height=room + 2).reset_height()  # pages leave two lines of a screen
+        lines = console.render_lines(self.page, within, pad=False)
+        kept = lines if len(lines) <= room else lines[: room - 1]
+        for line in kept:
+            yield from line
+            yield Segment.line()
+        if len(kept) < len(lines):
+            yield words(f"… {len(lines) - len(kept):,} more lines; the command alone prints them")
+
+
+@dataclass(frozen=True, eq=False)
+class Sheets:
+    """Pages one after another; as HTML each begins a sheet of paper, unless the one before has room for it."""
+
+    sheets: Sequence[RenderableType]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.sheets

@@ -55,8 +55,8 @@ def room(console: Console, cells: int, columns: int) -> int:
     return max(cells, min(columns, _FILE[0])) if console.record else cells
 
 
-def lines_of(console: Console) -> int:
-    return console.height if console.is_terminal and not console.record else _LINES
+def lines_of(console: Console, options: ConsoleOptions) -> int:
+    return options.max_height if console.is_terminal and not console.record else _LINES
 
 
 class Shades(Text):

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Files(Result, verb="cache", content="list"):
+    """The kept files, or those that were removed."""
+
     folder: str
     entries: tuple[Entry, ...]
+    are_removed: bool
 
     @property
     def size(self) -> int:
@@ -40,6 +43,9 @@ class Files(Result, verb="cache", content="list"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, ruled, words
 
+        if self.are_removed:
+            yield words(f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}")
+            return
         names = [entry.path.stem.partition("-torch")[0] for entry in self.entries]
         yield words(self.folder)
         yield words(f"{counted(len(self.entries), 'layer')}, {in_bytes(self.size)} of at most {in_bytes(LIMIT)}")
@@ -54,4 +60,5 @@ def files(store: Store | None, remove: bool = False) -> Files:
     """Return the kept files, least recently used first; or remove all kept and partial files, and return them."""
     if store is None:
         raise OutputError("there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME")
-    return Files(str(store.folder), tuple(store.clear() if remove else store.entries()))
+    entries = store.clear() if remove else store.entries()
+    return Files(str(store.folder), tuple(entries), remove)

@@ -182,7 +182,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             return len(console.render_lines(Group(*page(most)), options))
 
         if console.is_terminal and not console.record:
-            room = console.height - 2  # without a line for a note above, and one for the prompt
+            room = options.max_height - 2  # without a line for a note above, and one for the prompt
             if height(_MOST) > room >= (two := height(2)):
                 return page(2 + (room - two) // (height(3) - two))
         return page(_MOST)

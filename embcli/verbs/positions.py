@@ -113,7 +113,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
                 end.append(page.words(f"{origin.tensors[layer]} ({origin.dtypes[layer]}){offset}"))
             end += origin_lines(origin)
         around = sum(len(console.render_lines(part, options)) for part in (*head, *end))
-        screen = console.height if console.is_terminal and not console.record else None
+        screen = options.max_height if console.is_terminal and not console.record else None
         shown = [matrix for matrix in self.matrices if matrix.heading is not None]
         tables: list[RenderableType] = []
         for place, matrix in enumerate(shown):

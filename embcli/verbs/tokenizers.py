@@ -138,7 +138,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         is_long = max(name.cell_len for name in names) > _LONGEST_NAME
         numbers = [Text(str(number)) for number in range(1, len(names) + 1)]
         labels = numbers if is_long else names
-        most = max((lines_of(console) - _LINES - len(labels)) // (len(labels) + 1), 1)
+        most = max((lines_of(console, options) - _LINES - len(labels)) // (len(labels) + 1), 1)
         several, characters = len(self.texts) > 1, sum(map(len, self.texts))
         longest = Text(f"line {len(self.texts)}, char" if several else "char")
         available = options.max_width - max(label.cell_len for label in (*labels, longest)) - 1

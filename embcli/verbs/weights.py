@@ -199,7 +199,7 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
         from embcli.page import Label, Strips, Values, lines_of, strip_numbers, title, words
 
         size, dim = self.layer.shape
-        rows = -(-size // max(lines_of(console) - _FRAME, 4))
+        rows = -(-size // max(lines_of(console, options) - _FRAME, 4))
         starts = Label("from row", np.arange(0, size, rows))
         after = [Label("", [], "left", minimum=2), Label("mean norm", [], minimum=_NORM)]
         columns = -(-dim // strip_numbers(console, options.max_width, [starts], after))

@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> RenderResult:
     """Yield the page, with the steps that `show` names or those that fit on the screen."""
-    screen = console.height if console.is_terminal and not console.record else math.inf
+    screen = options.max_height if console.is_terminal and not console.record else math.inf
     parts = [*_parts(comparison, options.max_width, screen, console.record)]
     lines, fit = screen - 3, []  # without what is not shown, suggestions and the prompt
     for part in sorted(parts, key=lambda part: part.rank):

@@ -1,0 +1,172 @@
+"""A command: a function that takes groups of options and its own options, and returns its result.
+
+The wrapper makes flags of the groups, refuses what the format cannot hold before the function runs, writes the result,
+and gives the exit status. The tour takes the same results without writing them.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from embcli.cli import groups
+from embcli.cli.options import flag_of
+from embcli.errors import OutputError
+from embcli.formats import PICTURES, VIEWS, FormatName, Kind, either
+from embcli.names import MATRICES, OUTPUTS
+
+if TYPE_CHECKING:
+    from embcli.cli.output import Output
+    from embcli.result import Result
+
+Function = Callable[..., Any]
+Options = dict[str, Any]  # the values of all options, by their names
+
+PAGE = (groups.Page,)
+BARE = (groups.Bare, groups.Page)
+NUMBERS = (groups.Numbers, groups.Bare, groups.Page)
+FILE = (groups.File,)
+
+_READ = ("file", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")  # options that name files
+_ON_PAGES = ("heat", "bare", "width")  # options that only a page can show
+
+
+@dataclass(frozen=True, eq=False)
+class Command:
+    """A function, what its result can be written as, and the groups that say where it goes.
+
+    `content` is the kind of the result, or a function of all options that returns the kind. A function without a
+    result, such as a full screen, has no content and returns the exit status itself. `pages` are options that only a
+    page can show; `check` refuses other options that do not go with the format.
+    """
+
+    function: Function
+    content: Kind | Literal["text"] | Callable[[Options], Kind] | None
+    view: tuple[type, ...] = ()
+    pages: tuple[str, ...] = ()
+    check: Callable[[Options, FormatName], None] = lambda options, format: None
+
+    @property
+    def flags(self) -> list[inspect.Parameter]:
+        """The parameters that Typer sees: the fields of each group in its place."""
+        found: list[inspect.Parameter] = []
+        for parameter in inspect.signature(self.function).parameters.values():
+            if is_dataclass(parameter.annotation):
+                found += _flags_of(parameter.annotation)
+            else:
+                found.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        for group in self.view:
+            found += _flags_of(group)
+        return found
+
+    def for_typer(self, finish: Callable[["Command", Options], object]) -> Function:
+        """Return a function with a parameter for each flag, which gives their values to `finish`."""
+
+        def run(**options: Any) -> object:
+            return finish(self, options)
+
+        run.__signature__ = inspect.Signature(self.flags)  # type: ignore[attr-defined]
+        run.__doc__ = self.function.__doc__
+        return run
+
+    def call(self, options: Options) -> Any:
+        """Return what the function returns: its result, or an exit status."""
+        given = {}
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            group = parameter.annotation
+            if is_dataclass(group):
+                given[name] = group(**{field.name: options[field.name] for field in fields(group)})  # type: ignore[operator]
+            else:
+                given[name] = options[name]
+        return self.function(**given)
+
+    def result(self, options: Options) -> "Result":
+        """Return the result in the style that the options ask for."""
+        result: Result = self.call(options)
+        return result.styled(**_style_options(options))
+
+    def write(self, options: Options) -> int:
+        """Write the result where the options say; return the exit status."""
+        if self.content is None:
+            return self.call(options) or 0
+        output = self._text_output(options) if self.content == "text" else self._output(options)
+        return output.write(self.call(options))
+
+    def _text_output(self, options: Options) -> "Output":
+        """Return the output of a command that writes the bytes of a text."""
+        from embcli.cli.output import Output
+
+        path = _file_of(options)
+        _refuse_overwriting(path, options)
+        return Output(path=path)
+
+    def _output(self, options: Options) -> "Output":
+        """Return the output of a result; raises OutputError for what the format, the file or a terminal cannot hold."""
+        from embcli.cli.output import Output, format_of
+        from embcli.result import Style, refuse_many
+
+        style = Style(**_style_options(options))
+        path = _file_of(options)
+        kind = self.content(options) if callable(self.content) else self.content
+        format = format_of(kind, options.get("format"), options["output"])  # type: ignore[arg-type]
+        self._refuse_options(format, options)
+        refuse_many(_matrices_of(options), format)
+        known = frozenset(flag.name for flag in self.flags)
+        output = Output(format, path, options.get("color", "auto"), style, known)
+        _refuse_overwriting(path, options)
+        return output
+
+    def _refuse_options(self, format: FormatName, options: Options) -> None:
+        """Raise OutputError for an option that the format cannot show."""
+        for name in (*_ON_PAGES, *self.pages):
+            if groups.is_given(options.get(name)):
+                refuse_option(flag_of(name), VIEWS, format, options)
+        if options.get("theme") is not None:
+            refuse_option("--theme", PICTURES, format, options)
+        self.check(options, format)
+
+
+def refuse_option(flag: str, formats: tuple[FormatName, ...], format: FormatName, options: Options) -> None:
+    """Raise OutputError unless the format is one of those that can show what a flag asks for."""
+    if format not in formats:
+        is_plain = format == "table" and _file_of(options) is None
+        example = f", as in: -o picture.{formats[0]}" if is_plain else ""
+        raise OutputError(f"{flag} cannot be shown in {format}; it needs --format {either(formats)}{example}")
+
+
+def _flags_of(group: Any) -> Iterator[inspect.Parameter]:
+    for field in fields(group):
+        kind = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(field.name, kind, default=field.default, annotation=field.type)
+
+
+def _style_options(options: Options) -> "dict[str, Any]":
+    """Return the options that are fields of a Style, those that are given."""
+    names = ("precision", "heat", "bare", "width", "theme")
+    return {name: options[name] for name in names if options.get(name) is not None}
+
+
+def _file_of(options: Options) -> Path | None:
+    named = options["output"]
+    return None if named in (None, "-") else Path(named)
+
+
+def _matrices_of(options: Options) -> tuple[str, ...] | None:
+    """Return the matrices that --show names, perhaps among other things."""
+    shown = groups.listed(options.get("show")) or ()
+    return tuple(name for name in shown if name in (*MATRICES, *OUTPUTS)) or None
+
+
+def _refuse_overwriting(path: Path | None, options: Options) -> None:
+    """Raise OutputError if the file to write is one that the command reads, or lies in a folder that it reads."""
+    if path is None or not path.is_file():
+        return
+    for name in _READ:
+        given = options.get(name) or ()
+        for each in [given] if isinstance(given, str | Path) else given:
+            for place in {Path(each), *map(Path, str(each).split(","))}:
+                with suppress(OSError, ValueError):  # it does not exist
+                    if path.samefile(place) or (place.is_dir() and place.samefile(path.parent)):
+                        raise OutputError(f"{str(path)!r} is read by this command; name another file with --output")

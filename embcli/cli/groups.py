@@ -1,0 +1,212 @@
+"""Options in groups: each group is declared once and put on many commands, whose signatures name it.
+
+A group is a frozen dataclass whose fields are annotated options; `command` makes flags of them. A command that words an
+option of its own way has a group that declares this field anew, in its place.
+"""
+
+# Annotations are read as they stand here, so no `from __future__ import annotations`.
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embcli import names
+from embcli.cli import options as o
+from embcli.cli.console import PrintedNotes, watched
+from embcli.cli.input import read
+from embcli.errors import InputError, Notes
+from embcli.positions import KINDS
+from embcli.words import Sentence
+
+if TYPE_CHECKING:
+    from embcli.model import Model
+    from embcli.text import Sequences
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Given:
+    """A text from an argument, a file or standard input, or token IDs in its place."""
+
+    text: o.Text = None
+    file: o.File = None
+    ids: o.Ids = None
+    special: o.Special = False
+
+    @property
+    def is_empty(self) -> bool:
+        return self.text is None and self.file is None and self.ids is None
+
+    def read(self, example: str, lines: bool = False) -> "Sequences":
+        """Return the texts or the IDs; the example, which begins with the verb, says what could be given."""
+        return read(self.text, self.file, self.ids, lines, example)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparedGiven(Given):
+    text: o.ComparedText = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FileOptions:
+    """A model on disk."""
+
+    encoding: o.Encoding = None
+    path: o.From = None
+    tensor: o.Tensor = None
+
+    def opened(self, path: str | None = None) -> "Model":
+        """Return the model that an argument or --from names."""
+        return opened(vars(self), one_path(path, self.path))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelOptions(FileOptions):
+    """A model on disk, or layers of a seed."""
+
+    vocab: o.Vocab = None
+    dim: o.Dim = None
+    context_length: o.ContextLength = None
+    seed: o.Seed = None
+    no_cache: o.NoCache = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PositionsModel(ModelOptions):
+    context_length: o.PositionCount = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparedModel(FileOptions):
+    """A model on disk, or a layer of a seed that is as large as the IDs need it."""
+
+    vocab: o.Vocab = None
+    dim: o.ComparedDim = None
+    seed: o.Seed = None
+
+    def opened_for(self, sequences: "Sequences") -> "Model":
+        """Return the model that --from names, or a small one for these IDs."""
+        if self.path is not None:
+            return opened({**vars(self), "seed": None}, self.path)
+        if self.tensor is not None:
+            return opened(vars(self))
+        from embcli import model as library
+
+        model = library.seeded_for(
+            sequences, self.vocab, self.dim, encoding=self.encoding, seed=self.seed, notes=PrintedNotes()
+        )
+        model.watch = watched
+        return model
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BatchModel:
+    """Layers of a seed, whose position layer is as long as the samples."""
+
+    encoding: o.Encoding = None
+    vocab: o.Vocab = None
+    dim: o.Dim = None
+    context_length: o.BatchContextLength = None
+    seed: o.Seed = None
+    no_cache: o.NoCache = False
+
+    def opened(self) -> "Model":
+        return opened(vars(self))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KindAndPath:
+    """A kind of positions and a model; the first argument may be either."""
+
+    named_kind: o.KindOrPath = None
+    named: o.Path_ = None
+
+    def chosen(self, option: str | None) -> tuple[Any, str | None]:
+        """Return the kind, which --kind may name as well, and the path; the library checks the kind."""
+        from difflib import get_close_matches
+
+        kind = kind_named(option)
+        first = kind_named(self.named_kind)
+        if first is None or (first in KINDS and kind in (None, first)):
+            return first or kind, self.named
+        if first in KINDS:
+            raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
+        is_typo = first.isalpha() and not os.access(first, os.F_OK) and get_close_matches(first, KINDS)
+        if self.named is not None or is_typo:
+            raise InputError(f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}")
+        return kind, first
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Numbers:
+    """How numbers are shown."""
+
+    precision: o.Precision = names.DEFAULT_PRECISION
+    heat: o.Heat = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bare:
+    """A page without explanations."""
+
+    bare: o.Bare = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Page:
+    """How a page looks, and where the result goes."""
+
+    color: o.Color = "auto"
+    width: o.Width = None
+    theme: o.Theme = None
+    format: o.Format = None
+    output: o.Output = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class File:
+    """A file in place of standard output."""
+
+    output: o.Output = None
+
+
+def opened(options: Mapping[str, Any], path: str | None = None, notes: Notes | None = None) -> "Model":
+    """Return the model of a path, or layers of a seed; raises InputError for options of the other one."""
+    from embcli import model as library
+
+    named = {name: options[name] for name in ("encoding", "tensor") if options.get(name) is not None}
+    of_layers = ("vocab", "dim", "context_length", "seed", "no_cache")
+    layers = {name: options[name] for name in of_layers if is_given(options.get(name))}
+    remarks = notes or PrintedNotes()
+    if path is None:
+        if "tensor" in named:
+            raise InputError(Sentence("{tensor} goes with {path}, which names the file"))
+        model = library.seeded(**named, **layers, notes=remarks)
+    else:
+        if layers:
+            raise InputError(f"{o.flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds")
+        model = library.open(path, **named, notes=remarks)
+    model.watch = watched
+    return model
+
+
+def is_given(value: object) -> bool:
+    """Return whether an option is given; 0 is a value."""
+    return value is not None and value is not False
+
+
+def one_path(argument: str | None, option: str | None) -> str | None:
+    """Return the model that an argument or --from names; raises InputError for both."""
+    if argument is not None and option is not None:
+        raise InputError(f"{argument[:60]!r} and --from name the same thing, the model; give one of them")
+    return argument if option is None else option
+
+
+def listed(names_given: str | None) -> Any:
+    """Return comma-separated names, which the library checks."""
+    return None if names_given is None else tuple(name.strip() for name in names_given.split(","))
+
+
+def kind_named(value: str | None) -> Any:
+    """Return a kind of positions by its name or another name that papers have for it; the library checks it."""
+    return {"rope": "rotary", "absolute": "learned"}.get(value or "", value)
