@@ -293,7 +293,7 @@ def test_a_step_of_the_scale_is_the_nearest_one_and_symmetric_about_zero(
     values: np.ndarray, count: int, signed: bool
 ) -> None:
     values = values if signed else np.abs(values)
-    scale = Scale.of([values], signed)
+    scale = Scale.of([values])
     assert scale.limit == max((abs(float(each)) for each in values if math.isfinite(each)), default=0)
     places, steps = np.linspace(-1 if scale.signed else 0, 1, count), scale.steps(values, count)
     for value, step in zip(values.tolist(), steps.tolist(), strict=True):
@@ -506,7 +506,7 @@ def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
 
 @pytest.mark.parametrize(
     "verb",
-    ["tokenize", "tokenize --merges", "weights", "weights --map", "lookup --heat", "batch", "positions", "audit"],
+    ["tokenize", "tokenize --merges", "weights", "lookup --heat", "batch", "positions", "audit"],
 )
 def test_bare_has_titles_and_tables_or_pictures_alone(verb: str) -> None:
     whole, bare = (Inside().ok(*PAGES[verb], *more).text for more in ((), ("--bare",)))
@@ -555,7 +555,6 @@ PAGES = {
     "tokenize --merges": ("tokenize", "This is it", "--merges", "--draw"),
     "tokenize two": ("tokenize", TEXT, "--encoding", "gpt2", "--encoding", "o200k_base"),
     "weights": ("weights", *SMALL),
-    "weights --map": ("weights", *SMALL, "--map", "--color", "never"),
     "lookup": ("lookup", TEXT, "--dim", "40"),
     "lookup --draw": ("lookup", *IDS, "--trace", "0", "--draw"),
     "lookup --heat": ("lookup", *IDS, "--heat", "--color", "never"),

@@ -32,9 +32,18 @@ from embcli.cli.groups import (
     opened,
 )
 from embcli.cli.input import read, read_ids, read_vectors
+from embcli.cli.options import (
+    argument,
+    encodings,
+    explained_words,
+    one_of,
+    option,
+    some_of,
+)
 from embcli.errors import InputError
 from embcli.formats import VIEWS, FormatName, Kind, able
 from embcli.names import __version__
+from embcli.positions import JOINED_KINDS, KINDS
 
 Finish = Callable[[Command, Options], object]  # what is done with the values of a command's options
 COMMANDS: dict[str, tuple[Command, dict[str, Any]]] = {}  # by name, with settings for Typer
@@ -122,6 +131,7 @@ def _hints(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 _CURES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("No such option: -[0-9]", (), "IDs are not negative; a text that begins with - goes after --. "),
     ("No such option: --from", ("tokenize", "decode"), "--encoding takes a model's folder or tokenizer. "),
+    ("No such option: --map", ("weights",), "--heat shows rows as colours. "),
     (".*unexpected extra argument", ("tour",), "--text takes a text in quotes, --step a number. "),
 )
 _READS_TEXT = ("tokenize", "batch", "lookup", "compare", "neighbors")
@@ -199,8 +209,17 @@ def tokenize(
     *,
     given: Given,
     lines: o.Lines = False,
-    encoding: o.Encodings = None,
-    merges: o.Merges = False,
+    encoding: Annotated[
+        list[str] | None,
+        option(
+            "Input",
+            "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base.",
+            "--encoding NAMES",
+            names.DEFAULT_ENCODING,
+            autocompletion=encodings,
+        ),
+    ] = None,
+    merges: Annotated[bool, option("View", "Show how each piece becomes tokens, merge by merge.", "--merges")] = False,
     draw: o.Draw = False,
 ) -> Any:
     """Show the tokens of a text.
@@ -247,13 +266,13 @@ def _check_batch(options: Options, format: FormatName) -> None:
 def batch(
     *,
     given: Given,
-    batch_size: o.BatchSize = 8,
-    max_length: o.MaxLength = 4,
-    stride: o.Stride = None,
-    shuffle: o.Shuffle = False,
-    keep_last: o.KeepLast = False,
-    index: o.Index = None,
-    all: o.All = False,
+    batch_size: Annotated[int, option("Input", "Samples in a batch.", "B")] = 8,
+    max_length: Annotated[int, option("Input", "Tokens in a sample.", "T")] = 4,
+    stride: Annotated[int | None, option("Input", "Tokens from one sample to the next.", "N", "--max-length")] = None,
+    shuffle: Annotated[bool, option("Input", "Shuffle the samples.", "--shuffle")] = False,
+    keep_last: Annotated[bool, option("Input", "Keep the last batch even if incomplete.", "--keep-last")] = False,
+    index: Annotated[int | None, option("Input", "Which batch, counted from 0.", "K", "0")] = None,
+    all: Annotated[bool, option("Input", "All batches.", "--all")] = False,
     layers: BatchModel,
     columns: o.Columns = None,
     draw: o.Draw = False,
@@ -294,13 +313,28 @@ def lookup(
     *,
     given: Given,
     lines: o.Lines = False,
-    window: o.Window = False,
+    window: Annotated[bool, option("Input", "Split longer input into sequences of C tokens.", "--window")] = False,
     model: ModelOptions,
-    position: o.Joined = None,
-    show: o.Matrices = None,
-    only: o.Only = None,
+    position: Annotated[
+        str | None,
+        option(
+            "Model",
+            f"Positions that join the token rows: {', '.join(JOINED_KINDS)}.",
+            "--position KIND",
+            autocompletion=one_of(JOINED_KINDS),
+        ),
+    ] = None,
+    show: Annotated[
+        str | None, option("View", "Which matrices: token, position, input, hidden.", "--show NAMES", "all")
+    ] = None,
+    only: Annotated[
+        str | None, option("View", 'Only the tokens of this text, or with these IDs: 345; " 345" is a text.', "TEXT")
+    ] = None,
     columns: o.Columns = None,
-    trace: o.Trace = None,
+    trace: Annotated[
+        int | None,
+        option("View", "Spell out the sum for token N, counted from 0.", "N", autocompletion=some_of(names.MATRICES)),
+    ] = None,
     draw: o.Draw = False,
 ) -> Any:
     """Show the rows that tokens pick, and their input embeddings.
@@ -345,10 +379,21 @@ def compare(
     *,
     given: ComparedGiven,
     model: ComparedModel,
-    show: o.Steps = None,
-    trace: o.TraceAll = False,
-    gradient: o.Gradient = False,
-    learning_rate: o.Rate = None,
+    show: Annotated[
+        str | None,
+        option(
+            "View",
+            "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost; or embedding, linear.",
+            "--show NAMES",
+            "outputs, and what fits",
+            autocompletion=some_of((*names.STEPS, *names.OUTPUTS)),
+        ),
+    ] = None,
+    trace: Annotated[bool, option("View", "Write out the product of each token.", "--trace")] = False,
+    gradient: Annotated[bool, option("View", "Also compare the gradients of one backward pass.", "--gradient")] = False,
+    learning_rate: Annotated[
+        float | None, option("View", "Also take one step of training by the gradients.", "--learning-rate RATE")
+    ] = None,
     draw: o.Draw = False,
 ) -> Any:
     """Show that a lookup is a one-hot product.
@@ -387,12 +432,18 @@ def _check_positions(options: Options, format: FormatName) -> None:
 def positions(
     *,
     named: KindAndPath,
-    ids: o.RowOf = None,
+    ids: Annotated[str | None, option("Input", "Token row that the positions are applied to.", "--ids ID", "0")] = None,
     model: PositionsModel,
-    kind: o.Kind = None,
-    pairing: o.Pairing = None,
-    theta: o.Theta = None,
-    similarity: o.Similarity = False,
+    kind: Annotated[
+        str | None, option("Model", "Which kind of positions.", "KIND", False, autocompletion=one_of(KINDS))
+    ] = None,
+    pairing: Annotated[
+        names.Pairing | None, option("Model", "Which columns rotary positions rotate together.", "", "interleaved")
+    ] = None,
+    theta: Annotated[
+        float | None, option("Model", "Base of the rotary angles.", "", f"{names.DEFAULT_THETA:g}")
+    ] = None,
+    similarity: Annotated[bool, option("View", "Show the dot products of positions.", "--similarity")] = False,
     rows: o.Rows = None,
     columns: o.Columns = None,
 ) -> Any:
@@ -418,26 +469,26 @@ def positions(
     "Matrices and models",
     "embcli weights --vocab 6 --dim 3  # all of a small layer, with random numbers",
     "embcli weights model.safetensors --rows 0:5,100 --columns 0:8  # chosen rows and columns of a model",
-    "embcli weights model.safetensors --map  # the whole matrix as a picture of how large its numbers are",
+    "embcli weights model.safetensors --heat  # the first and last rows, all columns as colours",
     content="embeddings",
     view=NUMBERS,
-    pages=("map",),
 )
 def weights(
     *,
     named: o.Path_ = None,
     model: ModelOptions,
-    layer: o.Layer = "token",
-    rows: o.TokenRows = None,
+    layer: Annotated[names.Layer, option("Model", "Which layer.")] = "token",
+    rows: Annotated[
+        str | None, option("View", "Which rows: 0:5,100,50256, or tokens: king,queen.", "--rows ROWS")
+    ] = None,
     columns: o.Columns = None,
     sort: o.Sort = "id",
-    map: o.Map = False,
 ) -> Any:
     """Show the weight matrix of a layer.
 
-    As a summary, as a map, or as chosen rows and columns, sorted by norm if you like.
+    As a summary, or as chosen rows and columns, sorted by norm if you like.
     """
-    return model.opened(named).weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map)
+    return model.opened(named).weights(layer=layer, rows=rows, columns=columns, sort=sort)
 
 
 @command(
@@ -452,13 +503,21 @@ def neighbors(
     *,
     given: Given,
     lines: o.Lines = False,
-    plus: o.Plus = None,
-    minus: o.Minus = None,
-    vector: o.Vectors = None,
+    plus: Annotated[list[str] | None, option("Input", "Add the row of this token.", "TEXT")] = None,
+    minus: Annotated[list[str] | None, option("Input", "Subtract the row of this token.", "TEXT")] = None,
+    vector: Annotated[
+        Path | None,
+        option(
+            "Input",
+            "Vectors in place of the text: a .npy, or one JSON array or line of lookup's ndjson per line; "
+            "- reads them.",
+            "--vector PATH",
+        ),
+    ] = None,
     model: ModelOptions,
-    metric: o.Metric = "cosine",
-    top: o.Top = 10,
-    match: o.Match = None,
+    metric: Annotated[names.Metric, option("View", "Similarity measure.")] = "cosine",
+    top: Annotated[int, option("View", "How many neighbours.", "--top -k K")] = 10,
+    match: Annotated[str | None, option("View", "Only tokens matching REGEX.", "REGEX")] = None,
     rows: o.Rows = None,
 ) -> Any:
     """Show the rows nearest to a row.
@@ -500,7 +559,16 @@ def audit(
     *,
     named: o.Path_ = None,
     model: ModelOptions,
-    fail_on: o.FailOn = None,
+    fail_on: Annotated[
+        str | None,
+        option(
+            "View",
+            f"Exit with 1 for these: {', '.join(names.FAULTS)}.",
+            "NAMES",
+            ",".join(names.BROKEN),
+            autocompletion=some_of(names.FAULTS),
+        ),
+    ] = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show what looks unusual in a token matrix.
@@ -519,8 +587,8 @@ def audit(
     view=BARE,
 )
 def diff(
-    base: o.Base,
-    tuned: o.Tuned,
+    base: Annotated[str, argument("BASE", o.MODEL)],
+    tuned: Annotated[str, argument("TUNED", "The other model, usually fine-tuned from BASE.")],
     encoding: o.Encoding = None,
     tensor: o.Tensor = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
@@ -544,8 +612,8 @@ def explore(
     *,
     named: o.Path_ = None,
     model: ModelOptions,
-    row: o.Row = None,
-    text: o.BeginText = None,
+    row: Annotated[str | None, option("View", "Begin at a row, by its ID or token.", "ROW")] = None,
+    text: Annotated[str | None, option("View", "Begin at the tokens of a text.", "--text TEXT")] = None,
     sort: o.Sort = "id",
 ) -> int:
     """Walk through a matrix, full-screen.
@@ -565,7 +633,13 @@ def explore(
     "embcli tour -o handout.html  # all steps on one page",
     content="page",
 )
-def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None, output: o.Output = None) -> Any:
+def tour(
+    text: Annotated[str, option("Input", "The text of the steps that take one.", "--text TEXT")] = names.TOUR_TEXT,
+    step: Annotated[
+        int | None, option("View", "Start at step N, counted from 1; in a pipe, print only that step.", "N")
+    ] = None,
+    output: o.Output = None,
+) -> Any:
     """Go through the chapter, step by step.
 
     embcli commands, their output and short explanations; Enter continues.
@@ -583,7 +657,11 @@ def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None, output: o.Outp
     content="list",
     view=PAGE,
 )
-def explain(word: o.Words = None) -> Any:
+def explain(
+    word: Annotated[
+        list[str] | None, argument("WORD", "A term, field or format of a page.", autocompletion=explained_words)
+    ] = None,
+) -> Any:
     """Explain a word of a page, with an example and its source.
 
     Without WORD, list all words that are explained.
@@ -601,7 +679,10 @@ def explain(word: o.Words = None) -> Any:
     content="text",
     view=FILE,
 )
-def decode(ids: o.GivenIds = None, encoding: o.Encoding = None) -> bytes:
+def decode(
+    ids: Annotated[list[str] | None, argument("IDS", "Token IDs: 6109 3626, or 6109,3626.")] = None,
+    encoding: o.Encoding = None,
+) -> bytes:
     """Turn token IDs back into text.
 
     Byte for byte. Without IDS, IDs are read from standard input.
@@ -610,7 +691,7 @@ def decode(ids: o.GivenIds = None, encoding: o.Encoding = None) -> bytes:
 
 
 @command("More", "embcli help lookup  # all options of a command", "embcli help  # the list of commands")
-def help(words: o.CommandWords = None) -> None:
+def help(words: Annotated[list[str] | None, argument("COMMAND", "Such as lookup.")] = None) -> None:
     """Show all options of a command, and examples."""
     run([*(words or ()), "--help"])
 
@@ -627,8 +708,8 @@ def info(
     *,
     named: o.Path_ = None,
     model: FileOptions,
-    tensors: o.AllTensors = False,
-    models: o.Models = False,
+    tensors: Annotated[bool, option("View", "List all tensors of the model.", "--tensors")] = False,
+    models: Annotated[bool, option("View", "List the models on this machine.", "--models")] = False,
 ) -> Any:
     """Show versions and the cache, or the tensors of a model.
 

@@ -9,13 +9,20 @@ option of its own way has a group that declares this field anew, in its place.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from embcli import names
 from embcli.cli import options as o
 from embcli.cli.console import PrintedNotes, watched
 from embcli.cli.input import read
+from embcli.cli.options import (
+    argument,
+    one_of,
+    option,
+)
 from embcli.errors import InputError, Notes
+from embcli.formats import FORMATS, either
 from embcli.positions import KINDS
 from embcli.words import Sentence
 
@@ -28,10 +35,14 @@ if TYPE_CHECKING:
 class Given:
     """A text from an argument, a file or standard input, or token IDs in its place."""
 
-    text: o.Text = None
-    file: o.File = None
-    ids: o.Ids = None
-    special: o.Special = False
+    text: Annotated[str | None, argument("TEXT", "Text to use; omit it or pass - to read standard input.")] = None
+    file: Annotated[Path | None, option("Input", "Read the text from a file.", "PATH")] = None
+    ids: Annotated[
+        str | None, option("Input", "Token IDs in place of the text: 2,3,5,1, or - to read them.", "IDS")
+    ] = None
+    special: Annotated[
+        bool, option("Input", "Recognise special tokens; add those that a model reads around a text.", "--special")
+    ] = False
 
     @property
     def is_empty(self) -> bool:
@@ -44,7 +55,7 @@ class Given:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparedGiven(Given):
-    text: o.ComparedText = None
+    text: Annotated[str | None, argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1.")] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,7 +63,7 @@ class FileOptions:
     """A model on disk."""
 
     encoding: o.Encoding = None
-    path: o.From = None
+    path: Annotated[str | None, option("Model", o.MODEL, "--from PATH")] = None
     tensor: o.Tensor = None
 
     def opened(self, path: str | None = None) -> "Model":
@@ -66,14 +77,24 @@ class ModelOptions(FileOptions):
 
     vocab: o.Vocab = None
     dim: o.Dim = None
-    context_length: o.ContextLength = None
+    context_length: Annotated[
+        int | None, option("Model", "Rows of the position layer.", "C", str(names.DEFAULT_CONTEXT_LENGTH))
+    ] = None
     seed: o.Seed = None
     no_cache: o.NoCache = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PositionsModel(ModelOptions):
-    context_length: o.PositionCount = None
+    context_length: Annotated[
+        int | None,
+        option(
+            "Model",
+            "T, the number of positions.",
+            "--context-length T",
+            f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,7 +102,9 @@ class ComparedModel(FileOptions):
     """A model on disk, or a layer of a seed that is as large as the IDs need it."""
 
     vocab: o.Vocab = None
-    dim: o.ComparedDim = None
+    dim: Annotated[
+        int | None, option("Model", "Columns: the embedding dimension.", "--dim D", str(names.COMPARED_DIM))
+    ] = None
     seed: o.Seed = None
 
     def opened_for(self, sequences: "Sequences") -> "Model":
@@ -106,7 +129,9 @@ class BatchModel:
     encoding: o.Encoding = None
     vocab: o.Vocab = None
     dim: o.Dim = None
-    context_length: o.BatchContextLength = None
+    context_length: Annotated[
+        int | None, option("Model", "Rows of the position layer.", "--context-length C", "--max-length")
+    ] = None
     seed: o.Seed = None
     no_cache: o.NoCache = False
 
@@ -118,7 +143,9 @@ class BatchModel:
 class KindAndPath:
     """A kind of positions and a model; the first argument may be either."""
 
-    named_kind: o.KindOrPath = None
+    named_kind: Annotated[str | None, argument("KIND", f"{either(KINDS)}; or PATH.", autocompletion=one_of(KINDS))] = (
+        None
+    )
     named: o.Path_ = None
 
     def chosen(self, option: str | None) -> tuple[Any, str | None]:
@@ -141,25 +168,38 @@ class KindAndPath:
 class Numbers:
     """How numbers are shown."""
 
-    precision: o.Precision = names.DEFAULT_PRECISION
-    heat: o.Heat = False
+    precision: Annotated[int, option("View", "Decimals in a table.", "N")] = names.DEFAULT_PRECISION
+    heat: Annotated[bool, option("View", "Show all columns as a heat map.", "--heat")] = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bare:
     """A page without explanations."""
 
-    bare: o.Bare = False
+    bare: Annotated[
+        bool, option("View", "Only titles, and tables or pictures: no explanations, notes, costs.", "--bare")
+    ] = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Page:
     """How a page looks, and where the result goes."""
 
-    color: o.Color = "auto"
-    width: o.Width = None
-    theme: o.Theme = None
-    format: o.Format = None
+    color: Annotated[names.Color, option("View", "Colour in a table.")] = "auto"
+    width: Annotated[
+        int | None, option("View", "Columns of a page.", "N", "the terminal's; in a pipe 120, a picture 100")
+    ] = None
+    theme: Annotated[names.Theme | None, option("View", "Background of a picture.", "", "light")] = None
+    format: Annotated[
+        str | None,
+        option(
+            "Output",
+            f"{either(tuple(FORMATS))}, as the result allows.",
+            "--format -f FORMAT",
+            "by -o's suffix, EMBCLI_FORMAT or table",
+            autocompletion=one_of(tuple(FORMATS)),
+        ),
+    ] = None
     output: o.Output = None
 
 

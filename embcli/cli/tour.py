@@ -98,12 +98,10 @@ def guide(text: str, first: int | None, result_of: Callable[[list[str]], object]
         wrong = "{step} must be from 1 to {count}, not {given}"
         raise InputError(Sentence(wrong, count=len(steps), given=str(first)[:20]))
     tour = _Tour(steps, text, result_of)
-    if is_file:
-        return tour.handout(first)
-    if is_terminal(sys.stdout) and is_terminal(sys.stdin):
+    if not is_file and is_terminal(sys.stdout) and is_terminal(sys.stdin):
         is_done = tour.walk(first or 1)
         return Handout([["", *_last_words()] if is_done else [""]], tour.has_failed)
-    return tour.whole(first)
+    return tour.handout(first, is_file)
 
 
 def _last_words() -> list[RenderableType]:
@@ -181,22 +179,15 @@ class _Tour:
             number = max(number - 1, 1) if key in _BACK else number + 1
         return True
 
-    def whole(self, only: int | None) -> Handout:
-        """Return all steps, or one, each with its answer."""
-        sheets = []
-        for number in self._numbers(only):
-            asked = self._asked(number, self._above(number, only))
-            sheets.append([*asked, *self._told(number, asked), ""])
-        return Handout([*sheets, _last_words()] if only is None else [sheets[0][:-1]], self.has_failed)
-
-    def handout(self, only: int | None) -> Handout:
-        """Return all steps, or one, on sheets of paper; answers are on the last one."""
-        sheets: list[list[RenderableType]] = []
+    def handout(self, only: int | None, is_on_paper: bool) -> Handout:
+        """Return all steps, or one, each on a sheet; on paper the answers are on the last one."""
+        sheets: list[Sequence[RenderableType]] = []
         answers: list[RenderableType] = [title("Answers")]
-        for number in self._numbers(only):
-            asked = self._asked(number, self._above(number, only))
-            told = self._told(number, asked, height=_SHEET)
-            if self.steps[number - 1].question:
+        for number in range(1, len(self.steps) + 1) if only is None else [only]:
+            above = self.steps[number - 2].command if only is None and number > 1 else ""
+            asked = self._asked(number, above)
+            told = self._told(number, asked, height=_SHEET if is_on_paper else None)
+            if is_on_paper and self.steps[number - 1].question:
                 sheets.append([*asked, "", "Your answer: ____________________  (The answers are at the end.)"])
                 answers += ["", asked[0], *told]
             else:
@@ -205,14 +196,7 @@ class _Tour:
             sheets.append(_last_words())
         if len(answers) > 1:
             sheets.append(answers)
-        return Handout([*([*sheet, ""] for sheet in sheets[:-1]), sheets[-1]], self.has_failed)
-
-    def _numbers(self, only: int | None) -> Sequence[int]:
-        return range(1, len(self.steps) + 1) if only is None else [only]
-
-    def _above(self, number: int, only: int | None) -> str:
-        """Return the command of the step before, if it stands above this step."""
-        return self.steps[number - 2].command if only is None and number > 1 else ""
+        return Handout(sheets, self.has_failed)
 
     def _told(
         self, number: int, asked: Sequence[RenderableType], answer: str = "", height: int | None = None

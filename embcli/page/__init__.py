@@ -6,7 +6,7 @@ A result yields these, rich's Text and tables in its `__rich_console__`; `export
 from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
 from embcli.page.parts import Hint, LeftOut, Note, left_out, title, words
-from embcli.page.strips import Strips, Values, lines_of, strip_numbers
+from embcli.page.strips import Strips, Values, lines_of
 from embcli.page.table import Drawing, Label, ruled, shorten
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "lines_of",
     "ruled",
     "shorten",
-    "strip_numbers",
     "title",
     "token_style",
     "words",

@@ -1,8 +1,8 @@
 """Colours of text and of numbers: each can be read on black, on white, and among a terminal's 16 colours.
 
 The scale of signed numbers is symmetric about 0: blue below, orange to red above, which no common colour blindness
-confuses. Colours get darker with the distance from 0, or lighter in a picture on a dark background. Sizes, which have
-no sign, use the upper half of the scale.
+confuses. Colours get darker with the distance from 0, or lighter in a picture on a dark background. Numbers
+without a sign use the upper half of the scale.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Scale(NamedTuple):
     signed: bool = True
 
     @classmethod
-    def of(cls, values: Sequence[np.ndarray], signed: bool = True) -> Scale:
+    def of(cls, values: Sequence[np.ndarray]) -> Scale:
         """Return the scale of matrices, from 0 up if they have no negative numbers."""
         limit = max((np.abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0)
-        return cls(float(limit), signed and any((each < 0).any() for each in values))
+        return cls(float(limit), any((each < 0).any() for each in values))
 
     def steps(self, values: np.ndarray, count: int) -> np.ndarray:
         """Return the step of each value, from 0 to count - 1, or NAN or INFINITE; int64 in the shape of the values.

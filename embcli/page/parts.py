@@ -128,7 +128,9 @@ class Cut:
             yield from line
             yield Segment.line()
         if len(kept) < len(lines):
-            yield words(f"… {len(lines) - len(kept):,} more lines; the command alone prints them")
+            more = words(f"… {len(lines) - len(kept):,} more lines; the command alone prints them")
+            more.no_wrap = True
+            yield more
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,4 +140,7 @@ class Sheets:
     sheets: Sequence[RenderableType]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.sheets
+        for place, sheet in enumerate(self.sheets):
+            if place:
+                yield ""
+            yield sheet

@@ -45,11 +45,6 @@ def has_halves(console: Console) -> bool:
     return bool(colors_of(console)) and not console.record
 
 
-def strip_numbers(console: Console, width: int, labels: Sequence[Label], after: Sequence[Label] = ()) -> int:
-    """Return how many numbers a strip beside these labels can show one by one."""
-    return room(console, beside(width, labels, after)[1] * (2 if has_halves(console) else 1), _FILE[0])
-
-
 def room(console: Console, cells: int, columns: int) -> int:
     """Return the cells for some columns: those of the page, or more in a file."""
     return max(cells, min(columns, _FILE[0])) if console.record else cells
@@ -125,8 +120,7 @@ class Strips(Composite):
     """Matrices as strips of colours, one per row, with labels before and after them, and a colour bar.
 
     With `lines` they are a picture in at most so many lines, with rows averaged as well, and with `square` each number
-    is as high as it is wide. Numbers that are not `signed` are sizes, from 0 up. `below` are marks under the columns,
-    one character or none each.
+    is as high as it is wide.
     """
 
     labels: Sequence[Label]
@@ -135,25 +129,21 @@ class Strips(Composite):
     gaps: Sequence[int] = ()
     after: Sequence[Label] = ()
     precision: int = 4
-    signed: bool = True
-    below: Sequence[str] = ()
     lines: int | None = None  # None for a strip of each row
     square: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         count, apart = len(self.numbers), max(block.apart for block in self.blocks)
         labels, cells = beside(options.max_width, self.labels, self.after, len(self.blocks))
-        fit, marks = self._fit(console, cells, apart), [*self.below]
+        fit = self._fit(console, cells, apart)
         shown = [means(means(block.values.T, fit.rows).T, fit.per, apart) for block in self.blocks]
-        scale, step = Scale.of(shown, self.signed), 2 if fit.glyph == "▀" else 1
+        scale, step = Scale.of(shown), 2 if fit.glyph == "▀" else 1
         begun = range(0, len(shown[0]) * fit.high, step)  # the strips that each line begins with
-        rows = [None if k % fit.high else k // fit.high * fit.rows for k in begun] + [None] * bool(marks)
+        rows = [None if k % fit.high else k // fit.high * fit.rows for k in begun]
         labels, after = (
             [each._replace(cells=["" if row is None else each.cells[row] for row in rows]) for each in part]
             for part in (labels, self.after)
         )
-        if marks and fit.glyph:  # of two marks in a cell, the first
-            marks = [left or right for left, right in zip_longest(marks[::2], marks[1::2], fillvalue="")]
         first, last = (str(number) for number in self.numbers[[0, -1]]) if count else ("", "")
         axis = f"{first}{last:>{max(fit.width - len(first), len(last) + 1)}}" if count > 1 else first
         columns = []
@@ -162,8 +152,6 @@ class Strips(Composite):
             strips: list[Text] = [strip(drawn[k : k + step], scale, console, fit.cells, fit.glyph) for k in begun]
             for gap in reversed(self.gaps):
                 strips.insert(gap, Text("⋮", "dim"))
-            if marks:
-                strips.append(Text("".join((mark or "·") * fit.cells for mark in marks)))
             columns.append((Text(f"{in_line(block.title)}\n{axis}" if block.title else axis), strips))
         table = ruled(labels, columns, after, self.gaps)
         if console.record:  # a file is as wide as its strips

@@ -1,16 +1,16 @@
-"""The weight matrix itself: chosen rows and columns of a layer, a summary of the whole layer, and its map."""
+"""The weight matrix itself: chosen rows and columns of a layer, and a summary of the whole layer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Watch, check_choice
+from embcli.errors import Watch, check_choice
 from embcli.layer import Layer, Origin, Summary, shape_of
 from embcli.names import Layer as LayerName
 from embcli.names import Sort
@@ -20,14 +20,12 @@ from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.statistics import NormOrder, norm_order
-from embcli.words import Parameter, Sentence, counted, in_bytes
+from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
-_FRAME, _NORM = 14, 10  # lines around a map; cells of the longest norm
-_ZERO, _BAD = "0", "!"  # marks of rows and columns: all zero, not finite
 _MOST_CHOSEN, _MOST = 200, 10  # rows on a page: of those that the user chose, of all
 _IN_ORDER, _SCATTERED = 1 << 18, 1 << 22  # values that are read at a time: a drawn layer is drawn anew for each read
 
@@ -145,88 +143,6 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         yield from self.lines_below(None if self.rows_chosen and not self.order else self.summary)  # without a pass
 
 
-class Bins(NamedTuple):
-    """A whole matrix in bins of consecutive rows and columns; the last bins may be smaller. Sums are in float64."""
-
-    sizes: np.ndarray  # (row bins, column bins) float64: root mean square; NaN or infinite if a value is
-    norms: np.ndarray  # (row bins,) float64: mean norm of the finite rows; NaN if there are none
-    zero_rows: np.ndarray  # (row bins,): number of zero rows
-    non_finite_rows: np.ndarray  # (row bins,): number of rows with NaN or infinity
-    zero_columns: np.ndarray  # (columns,) bool
-    non_finite_columns: np.ndarray  # (columns,) bool
-    summary: Summary
-
-
-@dataclass(frozen=True, eq=False)
-class WeightMap(WeightMatrix, verb="map", content="page"):
-    """A whole weight matrix, to be shown in bins; each call of `bins` passes over all rows."""
-
-    @np.errstate(invalid="ignore")  # of infinities
-    def bins(self, rows: int, columns: int) -> Bins:
-        """Return the matrix in bins of `rows` x `columns` values, from one pass."""
-        size, dim = self.layer.shape
-        first_rows, first_columns = np.arange(0, size, rows), np.arange(0, dim, columns)
-        squares, (norms, zero, bad) = np.zeros((len(first_rows), dim)), np.zeros((3, len(first_rows)))
-        summary, row = Summary(), 0
-        for block in self.watch(self.layer.blocks(), size, len):
-            exact = np.square(block, dtype=np.float64)
-            lengths = exact.sum(axis=1)
-            finite = np.isfinite(lengths)
-            bins = np.arange(row, row + len(block)) // rows
-            starts = np.flatnonzero(np.diff(bins, prepend=-1))
-            for total, values in (
-                (squares, exact),
-                (norms, np.sqrt(np.where(finite, lengths, 0))),
-                (zero, lengths == 0),
-                (bad, ~finite),
-            ):
-                total[bins[starts]] += np.add.reduceat(values, starts, dtype=np.float64)
-            summary.add(block)
-            row += len(block)
-        counts, of_columns = np.diff(np.append(first_rows, size)), squares.sum(axis=0)
-        per_bin = counts[:, None] * np.diff(np.append(first_columns, dim))
-        return Bins(
-            np.sqrt(np.add.reduceat(squares, first_columns, axis=1) / per_bin),
-            np.where(counts > bad, norms / np.maximum(counts - bad, 1), np.nan),
-            zero,
-            bad,
-            of_columns == 0,
-            ~np.isfinite(of_columns),
-            summary,
-        )
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, Strips, Values, lines_of, strip_numbers, title, words
-
-        size, dim = self.layer.shape
-        rows = -(-size // max(lines_of(console, options) - _FRAME, 4))
-        starts = Label("from row", np.arange(0, size, rows))
-        after = [Label("", [], "left", minimum=2), Label("mean norm", [], minimum=_NORM)]
-        columns = -(-dim // strip_numbers(console, options.max_width, [starts], after))
-        bins, first = self.bins(rows, columns), np.arange(0, dim, columns)
-        marked = {_ZERO: (bins.zero_rows, bins.zero_columns), _BAD: (bins.non_finite_rows, bins.non_finite_columns)}
-        marks = ["".join(mark for mark, (each, _) in marked.items() if each[row]) for row in range(len(bins.norms))]
-        norms = [f"{norm:#.4g}".rstrip(".") for norm in bins.norms]
-        after = [after[0]._replace(cells=marks), after[1]._replace(cells=norms)]
-        zero, bad = (np.logical_or.reduceat(each, first) for _, each in marked.values())
-        below = np.where(bad, _BAD, np.where(zero, _ZERO, "")).tolist() if (bad | zero).any() else []
-        each = f"{counted(rows, 'row')} x {counted(columns, 'column')}"
-        yield title(self.title)
-        how = f"the root mean square of {each} each" if rows * columns > 1 else "|number|"
-        yield words(f"The size of all numbers: {how}")
-        ends = np.append(first[:-1], dim - 1)
-        yield Strips([starts], [Values(bins.sizes)], ends, (), after, self.style.precision, signed=False, below=below)
-        counts = [
-            f"{mark}: {counted(int(of_rows.sum()), 'row')} and {counted(int(of_columns.sum()), 'column')} {what}"
-            for (mark, (of_rows, of_columns)), what in zip(marked.items(), ("all zero", "not finite"), strict=True)
-            if of_rows.any() or of_columns.any()
-        ]
-        if counts:
-            yield words(f"{'; '.join(counts)}.")
-        yield ""
-        yield from self.lines_below(bins.summary)
-
-
 def weights(
     model: Opened,
     *,
@@ -234,12 +150,11 @@ def weights(
     rows: str | None = None,
     columns: str | None = None,
     sort: Sort = "id",
-    map: bool = False,
 ) -> WeightMatrix:
     """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
     A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
-    first; then `order` has the norms and ranks of all rows. `map` returns the size of its numbers in bins instead.
+    first; then `order` has the norms and ranks of all rows.
     Raises InputError for rows and columns out of range, LayerError where there is no such layer.
 
     >>> import embcli
@@ -248,10 +163,6 @@ def weights(
     """
     check_choice("layer", str(layer), get_args(LayerName))
     check_choice("sort", sort, get_args(Sort))
-    for name, given in (("sort", None if sort == "id" else sort), ("rows", rows), ("columns", columns)):
-        if map and given is not None:
-            wrong = "{name} {given} cannot be combined with {map}, which shows the whole matrix in order"
-            raise InputError(Sentence(wrong, name=Parameter(name), given=given[:40]))
     notes = model.notes.begun()
     size, dim = shape_of(model.source, layer)
     encoding = model.source.encoding if layer == "token" else None
@@ -261,7 +172,7 @@ def weights(
     order = norm_order(layers[layer], model.watch) if sort == "norm" else None
     if order is not None:
         ids = order.ids if rows is None else ids[np.argsort(order.ranks[ids], kind="stable")]
-    return (WeightMap if map else WeightMatrix)(
+    return WeightMatrix(
         name=layer,
         layer=layers[layer],
         ids=ids,
