@@ -217,18 +217,24 @@ At token 0 (ID 1), column 2: embedding gives
 Row 0 of the weight has inf in column 2:
 embedding reads only the row of the ID, linear
 multiplies all others by 0, and 0 · inf = NaN.
-Cost             embedding    linear
-multiply-adds            0        48
-weight read       32 bytes  96 bytes
-one-hot int64            0  96 bytes
-one-hot float32          0  48 bytes
-time on 1 thread     10 µs    600 µs
+linear: 60x the time; 40 of 48 are
+multiplications by zero.
+"""
+NARROW_COST = """\
+Cost              embedding    linear
+─────────────────────────────────────
+multiply-adds             0        48
+weight read        32 bytes  96 bytes
+one-hot int64             0  96 bytes
+one-hot float32           0  48 bytes
+time on 1 thread      10 µs    600 µs
+  at least             9 µs    500 µs
 linear: 60x the time; 40 of 48 are
 multiplications by zero.
 """
 WIDE_COST = """\
-time on 1 thread      10 µs               600 µs  median of 8 and 2 runs
-  at least             9 µs               500 µs  the fastest run
+time on 1 thread      10 µs    600 µs  median of 8 and 2 runs
+  at least             9 µs    500 µs  the fastest run
 linear: 60x the time; 40 of 48 are multiplications by zero.
 """
 
@@ -241,6 +247,8 @@ def test_the_page_of_a_difference_and_of_its_cost() -> None:
     times = {"seconds": seconds, "least_seconds": least, "runs": {"embedding": 8, "linear": 2}, "ratio": 60.0}
     result = replace(result, cost=result.cost | times)
     assert export.text(result, 48) == ODD
+    result = replace(result, show=("cost",))
+    assert export.text(result, 48).endswith(NARROW_COST)
     assert export.text(result, 100).endswith(WIDE_COST)
     long = replace(result, cost=result.cost | {"runs": {"embedding": 8, "linear": 1}, "ratio": 9.96})
     assert "median of 8 runs; one run, as it is long\n" in export.text(long, 100)
@@ -345,44 +353,45 @@ def shown_steps(text: str) -> list[str]:
     """Return the steps on a page, which are numbered as they stand there if there are several."""
     titles = ("The token IDs", "The one-hot matrix", "The linear layer's own", "The shared weight", "The outputs")
     found = re.findall(rf"^(?:(\d)\. )?({'|'.join(titles)})", text, re.MULTILINE)
-    assert [number for number, _ in found] == (["1", "2", "3", "4", "5"][: len(found)] if len(found) > 1 else [""])
+    assert [number for number, _ in found] == (
+        ["1", "2", "3", "4", "5"][: len(found)] if len(found) > 1 else [""] * len(found)
+    )
     return [STEPS[titles.index(title)] for _, title in found]
 
 
-def test_a_screen_has_as_many_steps_as_it_holds_those_first_that_one_needs_first() -> None:
-    needed, counts, result = ("outputs", "ids", "one-hot", "shared", "first"), [], seeded([2, 3, 1], 4)
-    for height in range(20, 70, 3):
-        text = export.text(result, 80, height)
-        shown = shown_steps(text)
-        assert {*shown} == {*needed[: len(shown)]}
-        assert text.count("\n") < max(height - 1, 22)  # suggestions and the prompt take a line each
-        assert "Bit-identical" in text
-        assert "multiplications by zero" in text
-        assert "A one-hot row times the weight is 1" in text
-        has_table = "multiply-adds " in text
-        assert not has_table or len(shown) == 5  # the last that one needs
-        missing = ", ".join([name for name in STEPS if name not in shown] + ["the cost"] * (not has_table))
-        last = f"Not shown (no room): {missing}" if missing else "seed 123."
-        assert text.rstrip().endswith(last)
-        if len(shown) < 5:  # the next one would not fit
-            more = export.text(replace(result, show=needed[: len(shown) + 1]), 80, height)
-            assert more.count("\n") + 3 + ("A one-hot row times" not in more) > height
-        counts.append(len(shown))
-    assert counts == sorted(counts)
-    assert {*counts} == {1, 2, 3, 4, 5}
+@pytest.mark.parametrize("ids", [[2, 3, 1], [3], [*range(9)], [5, 30_000, 7, 49_999], [*range(60)]])
+@pytest.mark.parametrize("dim", [5, 40])
+def test_a_screen_has_the_ids_the_outputs_the_verdict_the_reason_and_one_line_of_cost(ids: list[int], dim: int) -> None:
+    text = export.text(seeded(ids, max(ids) + 1, dim), 80, 24)
+    assert shown_steps(text) == ["ids", "outputs"]
+    for told in ("\nBit-identical", "\nA one-hot row times the weight is 1", "\nlinear: "):
+        assert text.count(told) == 1
+    assert "multiply-adds " not in text
+    assert text.count("\n") <= 21  # and a line of suggestions
+
+
+def test_steps_are_there_by_their_names() -> None:
+    for names in (("first",), ("shared", "ids"), ("one-hot", "outputs"), ()):
+        shown = shown_steps(str(seeded([2, 3, 1], 4, show=names)))
+        assert shown == [name for name in STEPS if name in names]
+    everything = str(seeded([2, 3, 1], 4, show="all"))
+    assert shown_steps(everything) == [*STEPS]
+    assert "multiply-adds " in everything
+    for more in ((), ("--color", "always")):
+        assert shown_steps(re.sub("\x1b.*?m", "", run.ok("compare", *more).text)) == ["ids", "outputs"]
 
 
 @pytest.mark.parametrize("ids", [[2, 3, 1], [*range(9)], [5, 30_000, 7, 49_999]])
-def test_what_was_asked_for_ends_a_page_that_fits_the_screen(ids: list[int]) -> None:
+def test_what_was_asked_for_stands_without_steps_on_a_screen(ids: list[int]) -> None:
     drawn = export.text(seeded(ids, max(ids) + 1, draw=True), 80, 24)
-    assert drawn.count("\n") <= 22
-    assert drawn.endswith("Not shown (no room): ids, one-hot, first, shared, outputs, the cost\n")
+    assert not shown_steps(drawn)
+    assert drawn.count("\n") <= 30
     trained = export.text(seeded([3], 6, 3, learning_rate=0.1), 80, 24)
     assert trained.count("\n") <= 22
     assert "Moved: 1 of 6 rows in the embedding, 1 of 6 rows in the linear layer." in trained
 
 
-def test_a_drawing_in_a_picture_stands_alone_and_costs_are_there_if_they_are_named() -> None:
+def test_a_picture_has_no_costs_unless_they_are_named() -> None:
     result = seeded([2, 3, 1], 4, draw=True)
 
     def page(result: Comparison) -> str:
@@ -393,25 +402,17 @@ def test_a_drawing_in_a_picture_stands_alone_and_costs_are_there_if_they_are_nam
     assert "=  pos 0  Hi" in run.ok("compare", "Hi", "--dim", "2", "--draw").text
     assert "Bit-identical" in drawn
     assert "Untrained" in drawn
-    assert not re.search("The token IDs|The outputs|multiply-adds", drawn)
-    assert not re.search("The token IDs|The outputs|multiply-adds|Untrained", page(result.styled(bare=True)))
-    assert "\n2  3  1\n" in str(seeded([2, 3, 1], 4).styled(bare=True))
+    assert not re.search("The token IDs|The outputs|multiply-adds|by zero", drawn)
+    assert not re.search("The token IDs|by zero|Untrained", page(result.styled(bare=True)))
+    assert "\n2  3  1\n" in str(seeded([2, 3, 1], 4))
     assert "multiply-adds" in page(replace(result, show=("cost",)))
-    assert "Left out" not in export.text(result, 80, 23)  # all rows of four stand there already
-    assert "multiply-adds" in str(result)
+    assert "by zero" in str(result)
     assert "The outputs" in page(seeded([2, 3, 1], 4))
 
 
-def test_only_a_screen_leaves_out_parts() -> None:
-    result = seeded([*range(20)], 20, draw=True, gradient=True)
-    assert not any(b"Not shown" in result.page(format) for format in ("table", "markdown", "svg", "html"))
-    for more in ((), ("--color", "always")):
-        assert shown_steps(re.sub("\x1b.*?m", "", run.ok("compare", *more).text)) == [*STEPS]
-
-
 def test_long_tables_name_what_they_leave_out() -> None:
-    text = export.text(seeded([*range(60)], 60, trace=True, gradient=True), 80)
-    for each in ("… 48 more …", "Left out: rows 20 to 39 (20 of 60)", "Left out: rows 4 to 55 (52 of 60)"):
+    text = export.text(seeded([*range(60)], 60, trace=True, gradient=True, show=("ids", "outputs")), 80)
+    for each in ("… 48 more …", "Left out: rows 20 to 39 (20 of 60)", "Left out: tokens 4 to 55 (52 of 60)"):
         assert each in text
     assert [*map(int, re.findall("token (\\d+), ID", text))] == [*range(4), *range(56, 60)]
     assert "diff" not in export.text(seeded([2], 4, 40, show=("outputs",)), 80).split("Bit")[0]  # where it is known

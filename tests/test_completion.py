@@ -43,6 +43,7 @@ def flags(command: str) -> set[str]:
 
 
 # What is typed, and all that the last word of it may become.
+COMPARED = (*names.STEPS, "cost", "all", *names.OUTPUTS)
 CASES = {
     "embcli ": set(COMMANDS),
     "embcli --version ": set(COMMANDS),
@@ -60,7 +61,7 @@ CASES = {
     "embcli lookup --show ": set(names.MATRICES),
     "embcli lookup --show input,token,": {"input,token,position", "input,token,hidden"},
     "embcli compare --show em": {"embedding"},
-    "embcli compare --show shared,": {f"shared,{name}" for name in (*names.STEPS, *names.OUTPUTS) if name != "shared"},
+    "embcli compare --show shared,": {f"shared,{name}" for name in COMPARED if name != "shared"},
     "embcli --show-completion ": set(SCRIPTS),
     "embcli lookup --file no": {"notes.txt"},
     "embcli info -o no": {"notes.txt"},

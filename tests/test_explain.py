@@ -226,7 +226,7 @@ def test_completion_offers_the_words() -> None:
         *(("emoji", "bytes"), ("temperature", "later chapters"), ("semantic similarity", "neighbors")),
         *(("models", "checkpoint"), ("explain models", "checkpoint"), ("out of vocabulary", "unknown token")),
         *(("vector", "row"), ("feature", "D"), ("weights tying", "tied"), ("attention", "block"), ("dimension", "D")),
-        *(("dim", "D"), ("shared", "compare"), ("first", "compare"), ("not shown", "compare"), ("absolute", "learned")),
+        *(("dim", "D"), ("shared", "compare"), ("first", "compare"), ("absolute", "learned")),
         *(("bag", "bag of tokens"), ("shift", "target"), ("why does a word split", "byte pair encoding")),
         *(("word order", "position"), ("king - man + woman", "analogy"), ("unit length", "analogy")),
         *(("transformer", "block"), ("tensor", "tensor"), ("batch size", "B"), ("context window", "C")),

@@ -325,7 +325,14 @@ def lookup(
         ),
     ] = None,
     show: Annotated[
-        str | None, option("View", "Which matrices: token, position, input, hidden.", "--show NAMES", "all")
+        str | None,
+        option(
+            "View",
+            "Which matrices: token, position, input, hidden.",
+            "--show NAMES",
+            "all",
+            autocompletion=some_of(names.MATRICES),
+        ),
     ] = None,
     only: Annotated[
         str | None, option("View", 'Only the tokens of this text, or with these IDs: 345; " 345" is a text.', "TEXT")
@@ -333,7 +340,7 @@ def lookup(
     columns: o.Columns = None,
     trace: Annotated[
         int | None,
-        option("View", "Spell out the sum for token N, counted from 0.", "N", autocompletion=some_of(names.MATRICES)),
+        option("View", "Spell out the sum for token N, counted from 0.", "N"),
     ] = None,
     draw: o.Draw = False,
 ) -> Any:
@@ -359,7 +366,7 @@ def _check_compare(options: Options, format: FormatName) -> None:
     flags = ["--gradient"] if options["gradient"] else []
     if options["learning_rate"] is not None:
         flags.append("--learning-rate")
-    in_documents = [step for step in (*names.STEPS, "cost") if step != "outputs"]
+    in_documents = [step for step in (*names.STEPS, "cost", "all") if step != "outputs"]
     flags += [f"--show {step}" for step in listed(options["show"]) or () if step in in_documents]
     for flag in flags:
         refuse_option(flag, (*VIEWS, "json"), format, options)
@@ -383,10 +390,11 @@ def compare(
         str | None,
         option(
             "View",
-            "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost; or embedding, linear.",
+            "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost, or all; or embedding, "
+            "linear.",
             "--show NAMES",
-            "outputs, and what fits",
-            autocompletion=some_of((*names.STEPS, *names.OUTPUTS)),
+            "ids,outputs",
+            autocompletion=some_of((*names.STEPS, "cost", "all", *names.OUTPUTS)),
         ),
     ] = None,
     trace: Annotated[bool, option("View", "Write out the product of each token.", "--trace")] = False,

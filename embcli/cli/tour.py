@@ -25,7 +25,7 @@ from embcli.cli.input import argument
 from embcli.cli.output import Output
 from embcli.errors import EmbcliError, InputError, OutputError
 from embcli.names import TOUR_TEXT
-from embcli.page import LeftOut, title, words
+from embcli.page import title, words
 from embcli.page.parts import Cut, Sheets
 from embcli.result import Result
 from embcli.words import Sentence
@@ -130,18 +130,6 @@ class Handout(Result, verb="tour", content="page"):
         yield self.view()
 
 
-@dataclass(frozen=True, eq=False)
-class _WithoutOffers:
-    """The page of a result without the note on what has no room: a step is about what is shown."""
-
-    result: Result
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for part in self.result.__rich_console__(console, options):
-            if not (isinstance(part, LeftOut) and part.parameters == ("show",)):
-                yield part
-
-
 @dataclass
 class _Tour:
     """A tour in progress."""
@@ -239,7 +227,7 @@ class _Tour:
             return Group()
         if not isinstance(result, Result):  # so Typer reports Ctrl-C
             raise KeyboardInterrupt
-        return _WithoutOffers(result)
+        return result
 
 
 def _show_screen(parts: list[RenderableType]) -> None:

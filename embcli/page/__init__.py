@@ -5,8 +5,8 @@ A result yields these, rich's Text and tables in its `__rich_console__`; `export
 
 from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
-from embcli.page.parts import Hint, LeftOut, Note, left_out, title, words
-from embcli.page.strips import Strips, Values, lines_of
+from embcli.page.parts import Hint, LeftOut, Note, left_out, rows_that_fit, title, words
+from embcli.page.strips import Strips, Values
 from embcli.page.table import Drawing, Label, ruled, shorten
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "Strips",
     "Values",
     "left_out",
-    "lines_of",
+    "rows_that_fit",
     "ruled",
     "shorten",
     "title",

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from rich.style import Style
 
 _FEWEST = 3  # lines of a page that is cut
+_OTHER_LINES, _FEWEST_ROWS = 12, 6
+
+
+def rows_that_fit(options: ConsoleOptions, elsewhere: int) -> int:
+    """Return how many rows a long table shows: on a terminal those that leave room for the other parts of a page."""
+    return max(options.max_height - _OTHER_LINES, _FEWEST_ROWS) if options.is_terminal else elsewhere
 
 
 def words(text: object, style: str | Style = "") -> Text:
@@ -121,7 +127,7 @@ class Cut:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = max(self.height - len(console.render_lines(Group(*self.others), options)), _FEWEST)
-        within = options.update(height=room + 2).reset_height()  # pages leave two lines of a screen
+        within = options.update(height=room + _OTHER_LINES // 2).reset_height()  # the others are around it
         lines = console.render_lines(self.page, within, pad=False)
         kept = lines if len(lines) <= room else lines[: room - 1]
         for line in kept:

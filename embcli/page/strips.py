@@ -28,7 +28,6 @@ WIDEST = 4  # the most cells of a number
 LEAST = 16  # the fewest cells of a useful strip
 _BAR = 33  # the most numbers of a colour bar
 _AROUND = 5  # lines around a picture: its axis, a rule, and below a blank line a colour bar and a remark
-_LINES = 40  # of a picture in a pipe
 _FILE = 512, 128  # columns and rows of a picture in a file, each with cells of its own
 _MARKED = Style.parse("bold #ffd700 on #000000")
 _colored = lru_cache(4096)(Style.from_color)
@@ -48,10 +47,6 @@ def has_halves(console: Console) -> bool:
 def room(console: Console, cells: int, columns: int) -> int:
     """Return the cells for some columns: those of the page, or more in a file."""
     return max(cells, min(columns, _FILE[0])) if console.record else cells
-
-
-def lines_of(console: Console, options: ConsoleOptions) -> int:
-    return options.max_height if console.is_terminal and not console.record else _LINES
 
 
 class Shades(Text):

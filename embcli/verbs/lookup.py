@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _WHOLE = 12  # rows of a token layer that a picture shows completely
-_MOST = 40  # tokens of a table, columns of a trace
+_MOST, _FEWEST = 40, 2  # tokens of a table in a file or a pipe, and columns of a trace; tokens of any table
 _MOST_TARGETS = 4  # positions that a picked row goes to
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
 
@@ -156,9 +156,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     # --- its page ---
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.console import Group
-
-        from embcli.page import words
+        from embcli.page import rows_that_fit, words
         from embcli.verbs.parts import origin_lines
 
         meaning = [*self._meaning()]
@@ -173,26 +171,18 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         if self.trace is not None:
             end += self._trace(self.trace, options.max_width)
         end += origin_lines(self.origin)
-        drawing = [*self._picture(options.max_width)] if self.draw else []
-
-        def page(most: int) -> list[RenderableType]:
-            return [*drawing, *self._table(most), *end]
-
-        def height(most: int) -> int:
-            return len(console.render_lines(Group(*page(most)), options))
-
-        if console.is_terminal and not console.record:
-            room = options.max_height - 2  # without a line for a note above, and one for the prompt
-            if height(_MOST) > room >= (two := height(2)):
-                return page(2 + (room - two) // (height(3) - two))
-        return page(_MOST)
+        picture = self._picture(options.max_width) if self.draw else []
+        lines = len(self.shown)  # of a token
+        table = self._table(max(rows_that_fit(options, lines * _MOST) // lines, _FEWEST))
+        return [*picture, *table, *end]
 
     def _table(self, most: int) -> Iterator[RenderableType]:
         """Yield the terms of at most so many tokens, or the matrices that the user chose, below a title."""
         from embcli.page import Label, Matrix, Values, title
         from embcli.verbs.parts import token_label, token_labels
 
-        tokens, rows = self.tokens, Excerpt.ends(most, len(self))
+        tokens = self.tokens
+        rows = Excerpt.ends(most, len(self))
         index = self.index(rows.places)
         is_sum, is_in_turn = self.shown == self.matrices, self.kind == "sinusoidal" and self.recipe is None
         terms = [term for term in self.terms(index, self.shown) if is_sum or term.name in self.shown]

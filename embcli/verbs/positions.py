@@ -30,12 +30,13 @@ from embcli.weights.seeded import check_size
 from embcli.words import Sentence, counted
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from embcli.page import Matrix
 
 _MOST_CHOSEN = 200  # rows of a page that the user chose
-_ONE_TABLE, _TWO_TABLES, _LEAST = 10, 4, 3  # rows of a longer table, if a page has one table, or two
-_AROUND_TWO, _LEFT_OUT = 8, 4  # lines around the rows of two tables, and those that say which rows are left out
-_LINES, _BELOW = 35, 2  # lines of a picture in a pipe or a file; of a screen below a page
+_ONE_TABLE, _TWO_TABLES, _HEADINGS = 10, 12, 4  # rows of one table in a pipe, lines of two tables and of their headings
+_LINES = 35  # of a picture in a pipe or a file
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,46 +113,61 @@ class PositionTable(Result, verb="positions", content="embeddings"):
                 offset = f"; position 0 is its row {origin.first_position}" if has_offset else ""
                 end.append(page.words(f"{origin.tensors[layer]} ({origin.dtypes[layer]}){offset}"))
             end += origin_lines(origin)
-        around = sum(len(console.render_lines(part, options)) for part in (*head, *end))
-        screen = options.max_height if console.is_terminal and not console.record else None
+        yield from head
         shown = [matrix for matrix in self.matrices if matrix.heading is not None]
-        tables: list[RenderableType] = []
         for place, matrix in enumerate(shown):
+            if place:
+                yield ""
+            if matrix.heading:
+                yield page.title(matrix.heading)
             numbers = chosen if matrix.numbers is None else matrix.numbers  # of its rows, (n,) int64
             columns = matrix.columns
             if self.is_similarity and self.is_long and not self.columns_chosen:
                 columns = columns[:length]
-            tables += [*([""] if place else []), *([page.title(matrix.heading)] if matrix.heading else [])]
-            most, lines = _ONE_TABLE if len(shown) == 1 else _TWO_TABLES, None
-            if self.style.heat and (self.is_similarity or not self.rows_chosen):  # a picture of all rows
-                headings = sum(1 for each in shown if each.heading) + len(shown) - 1
-                lines = _LINES if screen is None else (screen - around - headings - _BELOW) // len(shown)
+            yield self._table(matrix, numbers, columns, options, len(shown))
+        yield from end
+
+    @property
+    def _rows_of_all(self) -> int:
+        """How many rows the tables of a page have."""
+        numbers = [matrix.numbers for matrix in self.matrices if matrix.heading is not None]
+        return sum(len(self.chosen if each is None else each) for each in numbers)
+
+    def _table(
+        self, matrix: PositionMatrix, numbers: np.ndarray, columns: np.ndarray, options: ConsoleOptions, tables: int
+    ) -> Matrix:
+        """Return rows of a matrix, one of so many tables: as many as fit, or a picture of all."""
+        from embcli.page import Label, Matrix, Values, rows_that_fit
+
+        lines = None
+        if self.style.heat and (self.is_similarity or not self.rows_chosen):
+            lines = rows_that_fit(options, _LINES) // tables
+            most = len(numbers)
+        elif matrix.numbers is None and self.rows_chosen:
+            most = _MOST_CHOSEN
+        elif len(numbers) <= SHORT_LENGTH and not options.is_terminal:  # as on a page without a T
+            most = SHORT_LENGTH
+        elif tables == 1:
+            most = rows_that_fit(options, _ONE_TABLE)
+        else:
+            most = (rows_that_fit(options, _TWO_TABLES) - _HEADINGS) // tables
+            if options.is_terminal and self._rows_of_all <= rows_that_fit(options, 0):
                 most = len(numbers)
-            elif matrix.numbers is None and self.rows_chosen:
-                most = _MOST_CHOSEN
-            elif len(shown) > 1 and screen is not None:
-                room = screen - around - _AROUND_TWO
-                every = sum(len(chosen if each.numbers is None else each.numbers) for each in shown)
-                most = every if every <= room else max((room - _LEFT_OUT) // 2, _LEAST)
-            elif len(numbers) <= SHORT_LENGTH:  # as on a page without a T
-                most = SHORT_LENGTH
-            rows = Excerpt.ends(most, len(numbers))
-            values = matrix.rows(numbers[rows.places])[:, : len(columns)]
-            table = page.Matrix(
-                [page.Label(matrix.label, numbers[rows.places])],
-                [page.Values(values, apart=matrix.apart)],
-                columns,
-                rows.gaps,
-                precision=self.style.precision,
-                heat=self.style.heat,
-                every=self.columns_chosen,
-                lines=lines,
-                square=self.is_similarity,
-                rows_left_out=rows.missing("row", numbers),
-                rows_parameter="rows",
-            )
-            tables.append(table)
-        return [*head, *tables, *end]
+        rows = Excerpt.ends(most, len(numbers))
+        values = matrix.rows(numbers[rows.places])[:, : len(columns)]
+        return Matrix(
+            [Label(matrix.label, numbers[rows.places])],
+            [Values(values, apart=matrix.apart)],
+            columns,
+            rows.gaps,
+            precision=self.style.precision,
+            heat=self.style.heat,
+            every=self.columns_chosen,
+            lines=lines,
+            square=self.is_similarity,
+            rows_left_out=rows.missing("row", numbers),
+            rows_parameter="rows",
+        )
 
 
 def positions(

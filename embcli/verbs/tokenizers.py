@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
 _LONGEST_TOKEN = 18  # cells
-_LINES = 7  # of a page, without its rows of encodings
+_MOST_LINES = 32  # of the text, in a pipe or a file
 _CUT = "│"
 _MOST = 100  # encodings
 
@@ -131,14 +131,14 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
-        from embcli.page import Hint, Label, left_out, lines_of, ruled, title, words
+        from embcli.page import Hint, Label, left_out, rows_that_fit, ruled, title, words
         from embcli.page.table import GAP, SHORTEST
 
         names = [words(encoding.name) for encoding in self.encodings]
         is_long = max(name.cell_len for name in names) > _LONGEST_NAME
         numbers = [Text(str(number)) for number in range(1, len(names) + 1)]
         labels = numbers if is_long else names
-        most = max((lines_of(console, options) - _LINES - len(labels)) // (len(labels) + 1), 1)
+        most = max(rows_that_fit(options, _MOST_LINES) // (len(labels) + 1), 1)
         several, characters = len(self.texts) > 1, sum(map(len, self.texts))
         longest = Text(f"line {len(self.texts)}, char" if several else "char")
         available = options.max_width - max(label.cell_len for label in (*labels, longest)) - 1

@@ -113,10 +113,10 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         yield from origin_lines(self.origin)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, Matrix, Values, title, written
+        from embcli.page import Label, Matrix, Values, rows_that_fit, title, written
         from embcli.verbs.parts import id_labels
 
-        rows = Excerpt.ends(_MOST_CHOSEN if self.rows_chosen else _MOST, len(self.ids))
+        rows = Excerpt.ends(_MOST_CHOSEN if self.rows_chosen else rows_that_fit(options, _MOST), len(self.ids))
         ids = self.ids[rows.places]
         label = "row" if self.origin.is_other and self.encoding is None else "ID"
         tokens = tokens_of(ids, self.encoding) if self.encoding is not None else None

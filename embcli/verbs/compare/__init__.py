@@ -37,7 +37,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
     weight: np.ndarray  # (V, D) float32: the weight of both layers
     cost: dict[str, Any]  # as in a JSON document
     gradient: Gradient | None
-    show: tuple[str, ...] | None  # steps and outputs; None for both outputs, and as many steps as fit on the screen
+    show: tuple[str, ...] | None  # steps and outputs; None for the IDs and both outputs
     trace: bool
     draw: bool
 
@@ -117,7 +117,9 @@ def compare(
     tokens = model.tokens(text, special, notes=notes)
     show = (show,) if isinstance(show, str) else show
     for name in show or ():
-        check_choice("show", name, (*STEPS, *OUTPUTS, "cost"))
+        check_choice("show", name, (*STEPS, *OUTPUTS, "cost", "all"))
+    if "all" in (show or ()):
+        show = (*STEPS, "cost")
     if learning_rate is not None and not 0 <= learning_rate <= float(np.finfo(np.float32).max):
         wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
         raise InputError(Sentence(wrong, rate=learning_rate))

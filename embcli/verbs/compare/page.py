@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
 from rich.text import Text
 
-from embcli.names import OUTPUTS, STEPS
-from embcli.page import Label, LeftOut, Matrix, NumberFormat, Values, left_out, ruled, title, words
+from embcli.names import OUTPUTS, STEPS, Step
+from embcli.page import Hint, Label, Matrix, NumberFormat, Values, left_out, rows_that_fit, ruled, title, words
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict
@@ -23,8 +24,7 @@ from embcli.words import counted, in_bytes, in_seconds
 if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison
 
-_IMPORTANCE = ("outputs", "ids", "one-hot", "shared", "first")  # the steps, the most important first
-_WIDE_COST, _NARROW_COST = 90, 50  # cells from which the cost has all its columns, and below which a row is split
+_WIDE_COST = 90  # cells from which the cost has all its columns
 _MOST_TOKENS, _MOST_IDS, _MOST_TRAINED = 40, 12, 4  # tokens in a table, IDs in one line, and IDs after a step
 _MOST = 8  # rows of a weight, tokens of a drawing, and tokens and terms that are written out
 _REASONS = {
@@ -34,73 +34,68 @@ _REASONS = {
 }
 
 
-class Part(NamedTuple):
-    """A part of the page. Those of rank 0 are always shown, others while there is room, those of a low rank first."""
-
-    lines: Sequence[RenderableType]
-    rank: int = 0
-    name: str = ""
-    title: str = ""  # of a step; it gets a number, and a blank line before it
-
-
 def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> RenderResult:
-    """Yield the page, with the steps that `show` names or those that fit on the screen."""
-    screen = options.max_height if console.is_terminal and not console.record else math.inf
-    parts = [*_parts(comparison, options.max_width, screen, console.record)]
-    lines, fit = screen - 3, []  # without what is not shown, suggestions and the prompt
-    for part in sorted(parts, key=lambda part: part.rank):
-        lines -= len(console.render_lines(Group(*part.lines), options, pad=False)) + (2 if part.title else 0)
-        if part.rank and lines < 0:
-            break
-        fit.append(part.name)
-    steps = [part.name for part in parts if part.title and part.name in fit]
-    for part in parts:
-        if part.name not in fit:
-            continue
-        if part.title:
-            yield from [""] * (part.name != steps[0])
-            yield title(f"{steps.index(part.name) + 1}. {part.title}" if len(steps) > 1 else part.title)
-        elif part.name == "verdict" and len(fit) == len(parts) and not comparison.style.bare:
-            yield ""
-        yield from part.lines
-    if missing := ", ".join(part.name for part in parts if part.name not in fit):
-        yield LeftOut(f"Not shown (no room): {missing}", "show")
+    """Yield the page: steps, the verdict and its reason, what else was asked for, and the cost."""
+    width = options.max_width
+    rows = rows_that_fit(options, 2 * _MOST_TOKENS) // 2  # of a table, beside the steps and the verdict
+    yield from _heading(comparison)
+    steps = _steps(comparison)
+    titles = _titles(comparison)
+    for number, name in enumerate(steps, 1):
+        yield title(f"{number}. {titles[name]}" if len(steps) > 1 else titles[name])
+        yield from _step(comparison, name, width, rows)
+        yield ""
+    yield _judgement(comparison.verdict)
+    yield from _why(comparison)
+    if comparison.draw and len(comparison.tokens):
+        yield ""
+        yield from _drawing(comparison, width, rows)
+    if comparison.trace:
+        yield ""
+        yield from _trace(comparison)
+    if comparison.gradient is not None:
+        yield ""
+        yield from _training(comparison, comparison.gradient, width, rows)
+    if "cost" in (comparison.show or ()):
+        yield ""
+        yield _cost_table(comparison.cost, width)
+        yield _cost_line(comparison.cost)
+    elif not (console.record or comparison.style.bare):  # a picture is the same on each machine
+        yield _cost_line(comparison.cost)
+    if comparison.show is None:
+        yield Hint(("show",))
+    yield from origin_lines(comparison.origin)
 
 
-def _parts(comparison: Comparison, width: int, screen: float, is_picture: bool) -> Iterator[Part]:
-    """Yield the parts in their order on the page; a drawing in a picture stands alone, without steps and costs."""
-    asked = comparison.draw or comparison.trace or comparison.gradient is not None
-    length, size, dim = (f"{each:,}" for each in (len(comparison.tokens), *comparison.weight.shape))
-    dtype = "" if comparison.origin.is_seeded else f" ({comparison.origin.dtypes['token']})"
-    sizes = f"T = {length} (tokens), V = {size} (rows), D = {dim} (columns)"
-    heading = title("Two ways from token IDs to vectors: embedding layer and linear layer")
-    yield Part([heading, words(f"{sizes}, {origin_in_words(comparison.origin, 'token')}{dtype}")])
-    titles = {
+def _steps(comparison: Comparison) -> tuple[Step, ...]:
+    """Return the steps that the user named; otherwise the IDs and the outputs, unless something else was asked for."""
+    if comparison.show is not None:
+        named = {"outputs" if name in OUTPUTS else name for name in comparison.show}
+        return tuple(step for step in STEPS if step in named)
+    is_about_another = comparison.draw or comparison.trace or comparison.gradient is not None
+    return () if is_about_another else ("ids", "outputs")
+
+
+def _heading(comparison: Comparison) -> Iterator[Text]:
+    size, dim = comparison.weight.shape
+    sizes = f"T = {len(comparison.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns)"
+    origin = origin_in_words(comparison.origin, "token")
+    if not comparison.origin.is_seeded:
+        origin += f" ({comparison.origin.dtypes['token']})"
+    yield title("Two ways from token IDs to vectors: embedding layer and linear layer")
+    yield words(f"{sizes}, {origin}")
+
+
+def _titles(comparison: Comparison) -> dict[str, str]:
+    length = f"{len(comparison.tokens):,}"
+    size, dim = (f"{each:,}" for each in comparison.weight.shape)
+    return {
         "ids": f"The token IDs, (T,) = ({length},)",
         "one-hot": f"The one-hot matrix, (T, V) = ({length}, {size})",
         "first": f"The linear layer's own first weights, (D, V) = ({dim}, {size})",
         "shared": f"The shared weight, embedding.weight, (V, D) = ({size}, {dim})",
         "outputs": f"The outputs, (T, D) = ({length}, {dim}): row ID of the weight; one-hot row · weight",
     }
-    show = () if comparison.show is None and is_picture and comparison.draw else comparison.show
-    named = None if show is None else ["outputs" if each in OUTPUTS else each for each in show]
-    for name in STEPS if named is None else [step for step in STEPS if step in named]:
-        rank = 0 if named or (name == "outputs" and not asked) else 2 + _IMPORTANCE.index(name)
-        yield Part([*_step(comparison, name, width)], rank, name, titles[name])
-    yield Part([_judgement(comparison.verdict)], 0, "verdict")
-    yield Part([*_why(comparison)], int(comparison.verdict.identical), "the reason")
-    if comparison.draw and len(comparison.tokens):
-        yield Part(["", *_drawing(comparison, width, screen)], name="drawing")
-    if comparison.trace:
-        yield Part(["", *_trace(comparison)], name="trace")
-    if comparison.gradient is not None:
-        yield Part(["", *_training(comparison, comparison.gradient, width)], name="gradient")
-    if "cost" in (show or ()) or not (is_picture or comparison.style.bare):
-        rank = 0 if "cost" in (show or ()) else 2 + len(_IMPORTANCE)
-        table, saved = _costs(comparison, width)
-        yield Part(["", table, saved] if asked else [table], rank, "the cost")
-        yield Part([] if asked else [saved], name="zeros")
-    yield Part([*origin_lines(comparison.origin)], name="origin")
 
 
 def _matrix(comparison: Comparison, labels: Sequence[Label], *blocks: Values, **more: Any) -> Matrix:
@@ -108,47 +103,91 @@ def _matrix(comparison: Comparison, labels: Sequence[Label], *blocks: Values, **
     return Matrix(labels, blocks, numbers, precision=comparison.style.precision, heat=comparison.style.heat, **more)
 
 
-def _step(comparison: Comparison, name: str, width: int) -> Iterator[RenderableType]:
-    tokens, (size, dim) = comparison.tokens, comparison.weight.shape
-    rows = Excerpt.ends(_MOST_TOKENS, len(tokens))
-    ids, missing = tokens.ids[rows.places], rows.missing("row")
-    if name == "ids":
-        rows = Excerpt.ends(_MOST_IDS, len(tokens))
-        ids = tokens.ids[rows.places]
-        pairs = zip(ids.tolist(), tokens.bytes_of(ids), strict=True)
-        named = [str(number) if token is None else f"{number} ({shown(token)})" for number, token in pairs]
-        if rows.left_out:
-            named.insert(rows.head, f"… {rows.left_out:,} more …")
-        yield Group(words("  ".join(named) or "none"))
-    elif name == "one-hot":
-        yield words(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
-        labels, columns = token_labels(tokens, rows.places), np.arange(min(size, width))
-        values = Values((ids[:, None] == columns).astype(np.float32))
-        matrix = Matrix(labels, [values], columns, rows.gaps, precision=0, rows_left_out=missing)
-        if matrix.fits(width):
-            yield matrix
-        else:
-            labels.append(Label("the 1 is at", [f"column {each}" for each in ids.tolist()], "left"))
-            yield ruled(labels, gaps=rows.gaps)
-            note = left_out(missing)
-            if note is not None:
-                yield note
-    elif name == "outputs":
-        pair = Pair(comparison.embedding[rows.places], comparison.linear[rows.places])
-        yield _both(comparison, token_labels(tokens, rows.places), pair, rows.gaps, missing, width)
+def _step(comparison: Comparison, name: Step, width: int, most: int) -> Iterator[RenderableType]:
+    """Yield a step in tables of at most so many rows."""
+    match name:
+        case "ids":
+            yield _ids(comparison, min(_MOST_IDS, most))
+        case "one-hot":
+            yield from _one_hot(comparison, width, most)
+        case "first":
+            yield from _first_weights(comparison)
+        case "shared":
+            yield from _shared_weight(comparison)
+        case "outputs":
+            yield _both_outputs(comparison, width, most)
+
+
+def _ids(comparison: Comparison, most: int) -> Text:
+    tokens = comparison.tokens
+    rows = Excerpt.ends(most, len(tokens))
+    ids = tokens.ids[rows.places]
+    named = []
+    for number, token in zip(ids.tolist(), tokens.bytes_of(ids), strict=True):
+        named.append(str(number) if token is None else f"{number} ({shown(token)})")
+    if rows.left_out:
+        named.insert(rows.head, f"… {rows.left_out:,} more …")
+    return words("  ".join(named) or "none")
+
+
+def _one_hot(comparison: Comparison, width: int, most: int) -> Iterator[RenderableType]:
+    tokens = comparison.tokens
+    size = len(comparison.weight)
+    yield words(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
+    rows = Excerpt.ends(most, len(tokens))
+    ids = tokens.ids[rows.places]
+    labels = token_labels(tokens, rows.places)
+    columns = np.arange(min(size, width))
+    entries = Values((ids[:, None] == columns).astype(np.float32))
+    matrix = Matrix(labels, [entries], columns, rows.gaps, precision=0, rows_left_out=rows.missing("row"))
+    if matrix.fits(width):
+        yield matrix
+        return
+    labels.append(Label("the 1 is at", [f"column {each}" for each in ids.tolist()], "left"))
+    yield ruled(labels, gaps=rows.gaps)
+    note = left_out(rows.missing("row"))
+    if note is not None:
+        yield note
+
+
+def _first_weights(comparison: Comparison) -> Iterator[RenderableType]:
+    bound = 1 / math.sqrt(len(comparison.weight))
+    drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
+    if comparison.origin.is_seeded:
+        yield words(f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers.")
     else:
-        weight, label = (comparison.first, "D") if name == "first" else (comparison.weight, "ID")
-        drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{1 / math.sqrt(size):.4g}"
-        if name == "shared":
-            drawn = f"Now linear.weight = Parameter(embedding.weight.T), (D, V) = ({dim:,}, {size:,})"
-            yield words(f"{drawn}: each row here is a column of it.")
-        elif comparison.origin.is_seeded:
-            yield words(f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers.")
-        else:
-            yield words(f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them.")
-        rows = Excerpt.ends(_MOST, len(weight))
-        labels, missing = [Label(label, rows.places)], rows.missing("row")
-        yield _matrix(comparison, labels, Values(weight[rows.places]), gaps=rows.gaps, rows_left_out=missing)
+        yield words(f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them.")
+    yield _weight(comparison, comparison.first, "D")
+
+
+def _shared_weight(comparison: Comparison) -> Iterator[RenderableType]:
+    size, dim = comparison.weight.shape
+    assigned = f"Now linear.weight = Parameter(embedding.weight.T), (D, V) = ({dim:,}, {size:,})"
+    yield words(f"{assigned}: each row here is a column of it.")
+    yield _weight(comparison, comparison.weight, "ID")
+
+
+def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:
+    rows = Excerpt.ends(_MOST, len(weight))
+    labels = [Label(label, rows.places)]
+    return _matrix(comparison, labels, Values(weight[rows.places]), gaps=rows.gaps, rows_left_out=rows.missing("row"))
+
+
+def _both_outputs(comparison: Comparison, width: int, most: int) -> Matrix:
+    """Return the outputs of both ways; on a terminal, tokens with two lines are fewer."""
+    count = len(comparison.tokens)
+    outputs = _outputs(comparison, Excerpt.ends(most, count), width)
+    is_in_turn = len(outputs.blocks) == 1
+    if is_in_turn and most < _MOST_TOKENS:
+        half = most // 2
+        outputs = _outputs(comparison, Excerpt.ends(half if count <= half else half - 1, count), width)
+    return outputs
+
+
+def _outputs(comparison: Comparison, rows: Excerpt, width: int) -> Matrix:
+    pair = Pair(comparison.embedding[rows.places], comparison.linear[rows.places])
+    labels = token_labels(comparison.tokens, rows.places)
+    return _both(comparison, labels, pair, rows.gaps, rows.missing("row"), width)
 
 
 def _both(
@@ -194,14 +233,12 @@ def _why(comparison: Comparison) -> Iterator[Text]:
         )
 
 
-def _drawing(comparison: Comparison, width: int, screen: float) -> Iterator[RenderableType]:
+def _drawing(comparison: Comparison, width: int, rows_of_page: int) -> Iterator[RenderableType]:
     """Yield the product of as many tokens as fit: one-hot rows, the rows they multiply, and the sums."""
     (length, dim), size = comparison.linear.shape, len(comparison.weight)
     beside = rows_beside(size)
-    lines = screen - 14 - len(beside)  # without the other parts, and the lines around the rows
-    most = lines // (1 if len(beside) == size else 2)  # a token has a line of its sum, and one of a row not beside
     cells = width - 26 - 2 * NumberFormat([comparison.weight], comparison.style.precision).width
-    tokens = Excerpt.ends(int(max(min(_MOST, cells // 3, most), 1)), length)
+    tokens = Excerpt.ends(max(min(_MOST, cells // 3, rows_of_page // 2), 1), length)
     places, ids = tokens.places.tolist(), comparison.tokens.ids[tokens.places]
     rows = picked_rows(ids, beside)
     one, zero, dots, below = words("1", "strong"), words("0", "dim"), words("…", "dim"), [words("")] * len(ids)
@@ -221,7 +258,7 @@ def _drawing(comparison: Comparison, width: int, screen: float) -> Iterator[Rend
         comparison,
         labels,
         Values(np.concatenate([comparison.weight[rows.rows], comparison.linear[tokens.places]])),
-        gaps=rows.gaps if screen == math.inf else (),
+        gaps=rows.gaps,
         tones=[*rows.tones, *["linear"] * len(ids)],
         rows_left_out=tokens.missing("token"),
     )
@@ -252,11 +289,11 @@ def _trace(comparison: Comparison) -> Iterator[RenderableType]:
         yield note
 
 
-def _training(comparison: Comparison, gradient: Gradient, width: int) -> Iterator[RenderableType]:
+def _training(comparison: Comparison, gradient: Gradient, width: int, most: int) -> Iterator[RenderableType]:
     """Yield the gradients and, after a step of training, each row before it, its gradient, and the row after."""
     training, count = gradient.training, len(gradient.ids)
     pairs: dict[str, Pair] = {"": gradient}
-    rows, numbers = Excerpt.ends(_MOST_TOKENS, count), {"ID": gradient.ids, "n": gradient.times}
+    rows, numbers = Excerpt.ends(most, count), {"ID": gradient.ids, "n": gradient.times}
     if training is not None:
         before = Pair(training.before, training.before)
         pairs = {"row": before, "gradient": gradient, "row after": training}
@@ -293,36 +330,41 @@ def _training(comparison: Comparison, gradient: Gradient, width: int) -> Iterato
     yield words(f"{counted(absent, 'row')} of {size:,} {are} of tokens that did not occur.")
 
 
-def _costs(comparison: Comparison, width: int) -> tuple[RenderableType, Text]:
-    cost = comparison.cost
+def _cost_table(cost: dict[str, Any], width: int) -> Table:
+    """Return what each way costs; a narrow page has no room for the remarks."""
     of_lookup, of_product = cost["runs"].values()
     several = f"and {of_product} runs" if of_product > 1 else "runs; one run, as it is long"
-    sizes = [*map(in_bytes, cost["one_hot_bytes"].values())]
-    one_hot = {"one-hot matrix": (["0", " + ".join(sizes)], "T·V int64, as torch makes it, and float32")}
-    if width < _NARROW_COST:
-        one_hot = {f"one-hot {name}": (["0", in_bytes(size)], "") for name, size in cost["one_hot_bytes"].items()}
-    rows = {
-        "multiply-adds": ([f"{each:,}" for each in cost["multiply_adds"].values()], "T·V·D"),
-        "weight read": ([*map(in_bytes, cost["weight_bytes_read"].values())], "T·D and V·D float32"),
-        **one_hot,
-        "time on 1 thread": ([*map(in_seconds, cost["seconds"].values())], f"median of {of_lookup} {several}"),
-    }
-    is_wide = width >= _WIDE_COST
-    if is_wide:  # a narrow screen is low, too
-        rows["  at least"] = [*map(in_seconds, cost["least_seconds"].values())], "the fastest run"
-    space = "" if is_wide else " "  # without a rule, columns are one cell apart
-    labels = [
-        Label("Cost", [*rows], "left"),
-        Label("embedding", [left for (left, _), _ in rows.values()]),
-        Label("linear", [space + right for (_, right), _ in rows.values()]),
-        Label("", [formula for _, formula in rows.values()], "left"),
+    one_hot = cost["one_hot_bytes"]
+    rows = [
+        ("multiply-adds", [f"{each:,}" for each in cost["multiply_adds"].values()], "T·V·D"),
+        ("weight read", [in_bytes(each) for each in cost["weight_bytes_read"].values()], "T·D and V·D float32"),
+        ("one-hot int64", ["0", in_bytes(one_hot["int64"])], "T·V, as torch makes it"),
+        ("one-hot float32", ["0", in_bytes(one_hot["float32"])], "T·V"),
+        (
+            "time on 1 thread",
+            [in_seconds(each) for each in cost["seconds"].values()],
+            f"median of {of_lookup} {several}",
+        ),
+        ("  at least", [in_seconds(each) for each in cost["least_seconds"].values()], "the fastest run"),
     ]
-    table = ruled(labels if is_wide else labels[:3], has_rule=is_wide)
+    labels = [
+        Label("Cost", [name for name, _, _ in rows], "left"),
+        Label("embedding", [ways[0] for _, ways, _ in rows]),
+        Label("linear", [ways[1] for _, ways, _ in rows]),
+    ]
+    if width >= _WIDE_COST:
+        labels.append(Label("", [remark for _, _, remark in rows], "left"))
+    return ruled(labels)
+
+
+def _cost_line(cost: dict[str, Any]) -> Text:
     ratio = f"{cost['ratio']:.1f}" if cost["ratio"] < 10 else f"{cost['ratio']:,.0f}"
-    zeros, slices = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}", cost["slices"]
+    zeros = "none"
+    if cost["tokens"]:
+        zeros = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}"
+    slices = cost["slices"]
     saved = f"; computed in {slices:,} slices of tokens to save memory" if slices > 1 else ""
-    zeros = zeros if cost["tokens"] else "none"
-    return table, words(f"linear: {ratio}x the time; {zeros} are multiplications by zero{saved}.")
+    return words(f"linear: {ratio}x the time; {zeros} are multiplications by zero{saved}.")
 
 
 def _judgement(verdict: Verdict) -> Text:
