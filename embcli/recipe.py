@@ -47,20 +47,13 @@ class AddType(NamedTuple):
     row: int = 0
 
 
-class AddRow(NamedTuple):
-    """Add row 0 of another matrix, the same for all tokens; of several matrices, their rows one after another."""
-
-    tensors: tuple[str, ...]
-    when: When | None = None
-
-
 class Norm(NamedTuple):
-    """Normalise each row; torch's LayerNorm, the same spelled out (other bits), or the gain and the bias only."""
+    """Normalise each row, by torch's LayerNorm or the same spelled out, which gives other bits."""
 
     names: tuple[str, ...]  # of its module
     key: str = ""  # of its epsilon
     epsilon: float = 1e-12  # if config.json has no `key`
-    kind: Literal["torch", "spelled", "gain"] = "torch"
+    kind: Literal["torch", "spelled"] = "torch"
     when: When | None = None
     weight: str = ""  # the tensors that were found
     bias: str = ""
@@ -71,15 +64,13 @@ class Project(NamedTuple):
 
     name: str
     is_optional: bool = False  # applied if there is such a tensor, and it changes the number of columns
-    neighbours: bool = False  # of the next row, the row itself and the one before it, side by side
-    beside: tuple[AddRow, ...] = ()  # rows that follow each row
     when: When | None = None
     weight: str = ""  # the tensors that were found
     bias: str = ""
     width: int = 0  # columns of its rows
 
 
-Step = Scale | AddPosition | AddType | AddRow | Norm | Project
+Step = Scale | AddPosition | AddType | Norm | Project
 
 
 class Quirk(NamedTuple):
@@ -92,7 +83,7 @@ class Quirk(NamedTuple):
 
 def in_words(steps: tuple[Step, ...]) -> str:
     """Return steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
-    text, last = "token", None
+    text = "token"
     for step in steps:
         comma = "," if ", " in text else ""
         match step:
@@ -102,17 +93,10 @@ def in_words(steps: tuple[Step, ...]) -> str:
                 text += f"{comma} + {'sinusoidal ' if waves else ''}position"
             case AddType(row=row):
                 text += f"{comma} + token type {row}"
-            case AddRow(tensors=tensors):
-                names = " and ".join(dict.fromkeys(name.split(".")[-2] for name in tensors))
-                if not isinstance(last, AddRow):
-                    text += f"{comma} + row 0 of {names}"
-                elif names not in text:
-                    text += f" and {names}"
-            case Norm(kind=kind):
-                text += ", then gain and bias" if kind == "gain" else ", then LayerNorm"
-            case Project(neighbours=neighbours, width=width):
-                text += f", then projection{' of three tokens' if neighbours else ''} to {width:,}"
-        last = step
+            case Norm():
+                text += ", then LayerNorm"
+            case Project(width=width):
+                text += f", then projection to {width:,}"
     return text
 
 

@@ -71,12 +71,6 @@ def spelled_norm(rows: torch.Tensor, epsilon: float, gain: torch.Tensor, bias: t
     return gain * (centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + epsilon)) + bias
 
 
-def trigram(w: Weights, rows: torch.Tensor) -> torch.Tensor:
-    padded = torch.nn.functional.pad(rows, (0, 0, 1, 1))
-    three = torch.cat([padded[2:], rows, padded[:-2]], 1)
-    return linear(three[None], w["wide"], w["offset"])[0] + w["late"][:T]
-
-
 # The configuration, the tensors' names, and the formula, of the token rows and the weights.
 Formula = Callable[[Weights, torch.Tensor], torch.Tensor]
 CASES: dict[str, tuple[dict[str, Any], dict[str, str], Formula]] = {
@@ -122,34 +116,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], Formula]] = {
         {"word_embed_proj_dim": D, "hidden_size": H},
         {"token": "embed_tokens", "late": "embed_positions", "matrix": "project_in"},
         lambda w, token: linear(token[None], w["matrix"])[0] + w["late"][2 : T + 2],
-    ),
-    "mobilebert": (
-        {},
-        {
-            "token": "word_embeddings",
-            "late": "position_embeddings",
-            "late_types": "token_type_embeddings",
-            "wide": "embedding_transformation",
-            "offset": "embedding_transformation.bias",
-            "late_gain": "LayerNorm.weight",
-            "late_bias": "LayerNorm.bias",
-        },
-        lambda w, token: (trigram(w, token) + w["late_types"][0]) * w["late_gain"] + w["late_bias"],
-    ),
-    "mobilebert, no trigrams": (
-        {"model_type": "mobilebert", "trigram_input": False},
-        {"token": "e.word_embeddings.weight", "late": "e.position_embeddings.weight", "late_gain": "LayerNorm.weight"}
-        | {"matrix": "embedding_transformation.weight", "late_bias": "LayerNorm.bias"},
-        lambda w, token: (linear(token[None], w["matrix"])[0] + w["late"][:T]) * w["late_gain"] + w["late_bias"],
-    ),
-    "roc_bert, plain": (
-        {"model_type": "roc_bert", "enable_shape": False, "enable_pronunciation": False},
-        {"token": "word_embeddings", "late": "position_embeddings", "late_types": "token_type_embeddings"}
-        | {"matrix": "map_inputs_layer", "late_gain": "LayerNorm.weight", "late_bias": "LayerNorm.bias"},
-        lambda w, token: norm(
-            linear(token[None], w["matrix"])[0] + w["late_types"][0] + w["late"][:T],
-            *((H,), w["late_gain"], w["late_bias"], 1e-12),
-        ),
     ),
     "nomic_bert": (
         {},
@@ -320,22 +286,6 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Pa
     assert "input, not hidden" in run(*words[:-2], "-f", "csv").err
 
 
-def test_the_rows_of_several_boxes_are_one_term(tmp_path: Path) -> None:
-    boxes = [f"{name}_position_embeddings" for name in "xyhw"]
-    tensors = {f"e.{name}.weight": torch.full((9, D), 2.0**place) for place, name in enumerate(boxes)}
-    tensors |= {
-        f"e.{BERT_LIKE[name]}{'' if '.' in BERT_LIKE[name] else '.weight'}": WEIGHTS[name] for name in BERT_LIKE
-    }
-    save_file(tensors, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text('{"model_type": "layoutlm"}')
-    found = embcli.open(tmp_path).lookup([3, 7])
-    assert found.recipe.words.startswith(f"token + position + row 0 of {' and '.join(boxes)} + token type 0, then")
-    terms = {term.sign + term.name: term.values for term in found.terms(np.arange(2))}
-    assert [*terms] == ["token", "+position", "+rows 0", "+type", "=input", "hidden"]
-    assert (terms["+rows 0"] == 2 * 1 + 2 * 2 + 4 + 8).all()
-    assert sum(line.split()[3:] == ["│", *["18.0000"] * D] for line in str(found).splitlines()) == 2
-
-
 def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
     names = {"token": "/model.shared", "positions": "/model.encoder.embed_positions"}
     norms = {"gain": "/model.encoder.layernorm_embedding.weight", "bias": "/model.encoder.layernorm_embedding.bias"}
@@ -407,9 +357,6 @@ def test_what_joins_no_positions_is_told(tmp_path: Path) -> None:
         "mamba": f"{adds}: the input rows are the token rows\n",
         "nobody's": 'what a "nobody\'s" model adds to the token rows is not known; the input rows are the token rows\n',
     }
-    names = {"token": "/model.embed_tokens", "types": "/model.segment_embedding"}
-    ran = run("lookup", "--ids", "1", "--from", str(model(tmp_path, {"model_type": "cpmant"}, names)))
-    assert "its blocks use relative positions: the input rows are the token rows + token type 2\n" in ran.err
     for kind, note in said.items():
         path = str(model(tmp_path, {"model_type": kind}, {"token": "/model.embed_tokens"}))
         ran = run("lookup", "--ids", "1", "--from", path)
@@ -540,12 +487,6 @@ def test_where_the_model_scales_by_another_number_is_told(tmp_path: Path) -> Non
     esm = {"model_type": "esm", "token_dropout": True, "mask_token_id": 7, "position_embedding_type": "rotary"}
     path = str(model(tmp_path, {**esm, "emb_layer_norm_before": False}, BERT))
     assert "ID 7: the model sets its row to 0 and scales" in run("lookup", "--ids", "3,7", "--from", path).err
-    assert "ID" not in run("lookup", "--ids", "3,6", "--from", path).err
-    path = str(model(tmp_path, {"model_type": "cpmant"}, {"token": "input_embedding", "types": "segment_embedding"}))
-    assert (
-        "ID 0: the model takes it for padding and adds the row of type 0"
-        in run("lookup", "--ids", "3,0", "--from", path).err
-    )
     assert "ID" not in run("lookup", "--ids", "3,6", "--from", path).err
 
 

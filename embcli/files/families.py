@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from embcli.binary import quoted
 from embcli.errors import InputError
 from embcli.names import PARTS, Part
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Quirk, Scale, Step, When
+from embcli.recipe import AddPosition, AddType, Norm, Project, Quirk, Scale, Step, When
 
 # The names of each matrix; the first that a file has counts. Any prefix may precede a name, and a suffix may follow it.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -30,8 +30,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "token_embedding",  # CLIP, Whisper as OpenAI publishes it
         "tokens_embed",  # the first GPT
         "input_embeds_layer",  # Bark
-        "input_embedding",  # CPM-Ant
-        "transformer.w",  # CTRL
         "token",  # an archive of the user's own
         "embeddings",  # Mamba, RWKV, XLM, Model2Vec
         "embedding",  # plain torch modules
@@ -52,7 +50,6 @@ NAMES: dict[str, tuple[str, ...]] = {
     "token_type": (
         "token_type_embeddings",  # BERT and its relatives
         "token_types",  # GGUF
-        "segment_embedding",  # CPM-Ant
     ),
     "head": (
         "lm_head",  # most of Hugging Face's causal models
@@ -122,15 +119,12 @@ _BIASED = When("position_biased_input", default=True)
 _DEBERTA = (AddPosition(_BIASED), _TYPE, Project("embed_proj", is_optional=True))
 _DEBERTA_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-7)
 _BLOOM_NORM = ("word_embeddings_layernorm", "token_embd_norm")
-_BOXES = ("x_position_embeddings", "y_position_embeddings") * 2 + ("h_position_embeddings", "w_position_embeddings")
 _RELATIVE = When("relative_attention")
 _ABSOLUTE, _ROTARY = (When("position_embedding_type", kind, default="absolute") for kind in ("absolute", "rotary"))
 _DROPOUT = When("token_dropout")
 _OF_ESM = (Scale(0.88, when=_DROPOUT),)
 _MASKED = Quirk("mask_token_id", "the model sets its row to 0 and scales the others by more; embcli does not", _DROPOUT)
 _ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
-_BESIDE = tuple(AddRow((f"{what}_embed",), When(f"enable_{what}", default=True)) for what in ("shape", "pronunciation"))
-_TRIGRAM = When("trigram_input", default=True)
 _BOTH: tuple[Part, ...] = PARTS
 
 # The first row with a `model_type`, a part and a condition that fit counts.
@@ -159,15 +153,8 @@ FAMILIES = (
     Family("opt", (Project("project_in", is_optional=True), _POSITION), first=2),
     Family("biogpt", (_SCALED_BY_DEFAULT, _POSITION), first=2),
     Family("xglm", (_SCALED_BY_DEFAULT, _POSITION), first=2, waves="sines, cosines"),
-    Family("ctrl", (Scale(root=True), _POSITION), waves="sines, cosines by powers"),
     Family("xlm-roberta-xl", (_TYPE, _POSITION), after="pad_token_id"),
     Family("megatron-bert", (_TYPE, _POSITION)),
-    Family(
-        "cpmant",
-        (AddType(2),),
-        inside="relative",
-        quirks=(Quirk(0, "the model takes it for padding and adds the row of type 0; embcli adds that of type 2"),),
-    ),
     # Encoder-decoders.
     Family("bart plbart mbart mvp", (_SCALED, _POSITION, _BART_NORM), first=2, reads=_BOTH),
     Family("led", (_POSITION, _BART_NORM), reads=_BOTH),
@@ -204,12 +191,7 @@ FAMILIES = (
     Family("mpnet", (_POSITION, _BERT_NORM), after=1, inside="relative"),
     Family("esm", (*_OF_ESM, _POSITION, _ESM_NORM), after="pad_token_id", when=_ABSOLUTE, quirks=(_MASKED,)),
     Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY, quirks=(_MASKED,)),
-    Family(
-        "roc_bert",
-        (Project("map_inputs_layer", beside=_BESIDE), _TYPE, _POSITION, _BERT_NORM),
-        when=When("concat_input", default=True),
-    ),
-    Family("bert splinter dpr roc_bert", (_TYPE, _POSITION, _BERT_NORM)),
+    Family("bert splinter dpr", (_TYPE, _POSITION, _BERT_NORM)),
     Family(
         "roberta roberta-prelayernorm xlm-roberta camembert data2vec-text xmod altclip_text_model clap_text_model",
         (_TYPE, _POSITION, _BERT_NORM),
@@ -220,18 +202,7 @@ FAMILIES = (
     Family("nystromformer yoso mra", (_TYPE, _POSITION, _BERT_NORM), first=2),
     Family("squeezebert", (_POSITION, _TYPE, _BERT_NORM)),
     Family("big_bird", (Scale(root=True, when=When("rescale_embeddings")), _TYPE, _POSITION, _BERT_NORM)),
-    Family(
-        "ernie",
-        (_TYPE, _POSITION, AddRow(("task_type_embeddings",), When("use_task_id")), _BERT_NORM),
-    ),
-    Family("layoutlm", (_POSITION, *(AddRow((box,)) for box in _BOXES), _TYPE, _BERT_NORM)),
-    Family(
-        "layoutlmv3",
-        (_TYPE, _POSITION, AddRow(_BOXES), _BERT_NORM),
-        after="pad_token_id",
-        inside="relative",
-        inside_when=When("has_relative_attention_bias", default=True),
-    ),
+    Family("ernie", (_TYPE, _POSITION, _BERT_NORM), when=When("use_task_id", equals=False)),
     # A projection follows, or comes before.
     Family("electra", (_TYPE, _POSITION, _BERT_NORM, Project("embeddings_project", is_optional=True))),
     Family("convbert", (_POSITION, _TYPE, _BERT_NORM, Project("embeddings_project", is_optional=True))),
@@ -239,17 +210,6 @@ FAMILIES = (
     Family("fnet", (_TYPE, _POSITION, _BERT_NORM, Project("projection"))),
     Family("deberta", (*_DEBERTA, _DEBERTA_NORM._replace(kind="spelled")), inside="relative", inside_when=_RELATIVE),
     Family("deberta-v2", (*_DEBERTA, _DEBERTA_NORM), inside="relative", inside_when=_RELATIVE),
-    Family(
-        "mobilebert",
-        (
-            Project("embedding_transformation", neighbours=True, when=_TRIGRAM),
-            Project("embedding_transformation", is_optional=True, when=_TRIGRAM._replace(equals=False)),
-            _POSITION,
-            _TYPE,
-            Norm(("LayerNorm",), kind="gain"),
-        ),
-        when=When("normalization_type", "no_norm", default="no_norm"),
-    ),
     # What no text tells.
     Family(
         "markuplm",

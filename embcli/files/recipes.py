@@ -13,7 +13,7 @@ from embcli.binary import quoted
 from embcli.errors import InputError
 from embcli.files.families import BLOCKS, LARGEST, Family, Inside, Settings, family_of, first_position, padding_of
 from embcli.files.roles import Roles
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Scale, Step
 from embcli.words import counted
 
 _LARGEST_FLOAT32 = 3e38
@@ -86,8 +86,6 @@ class _Found:
                         yield step
                     elif settings.whole("type_vocab_size", 0):
                         raise self.missing("token_type_embeddings")
-                case AddRow(tensors=names):
-                    yield step._replace(tensors=tuple(map(self.weight, names)))
                 case Norm(names=names, key=key, epsilon=epsilon):
                     epsilon = settings.number(key, epsilon, least=0) if key else epsilon
                     weight, bias = self.weight(*names), self.find("bias", *names)
@@ -105,13 +103,10 @@ class _Found:
         if step.is_optional and (not weight or self.tensors[weight].shape == (width, width)):
             return None
         tensor = self.tensors[weight or self.weight(step.name)]
-        held = (each for each in step.beside if self.settings.holds(each.when))
-        beside = tuple(each._replace(tensors=tuple(map(self.weight, each.tensors))) for each in held)
-        width += sum(self.tensors[name].shape[-1] for each in beside for name in each.tensors)
-        if len(tensor.shape) != 2 or tensor.shape[1] != width * (3 if step.neighbours else 1):
+        if len(tensor.shape) != 2 or tensor.shape[1] != width:
             raise self.tensors.refused(f"{tensor} does not project rows of {width:,} columns")
         self.check_size(tensor.shape[0], bias)
-        return step._replace(weight=weight, bias=bias, beside=beside, width=tensor.shape[0])
+        return step._replace(weight=weight, bias=bias, width=tensor.shape[0])
 
     def find(self, kind: str, *modules: str) -> str:
         ends = (f"{module}.{end}" for module in modules for end in SUFFIXES[kind])

@@ -20,7 +20,7 @@ from embcli.opened import Opened, TextOrIds
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
 from embcli.positions.kind import in_turn
 from embcli.positions.sinusoidal import wave_rows
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step, in_words
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Scale, Step, in_words
 from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
@@ -191,7 +191,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             terms = [term for term in terms if term.name != "input"]
             named = "Input embeddings, input = token"
         elif is_sum:
-            formula = in_words(tuple(step for step in self.steps if not isinstance(step, AddRow)))
+            formula = in_words(self.steps)
             named = f"Input embeddings = {formula.replace('sinusoidal ', '')} embeddings"
         count, sequences = counted(len(tokens), "token"), counted(tokens.sequences, "sequence")
         size = f"{len(self):,} of {count}" if self.only is not None else f"T = {count}"

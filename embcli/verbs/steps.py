@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step
+from embcli.recipe import AddPosition, AddType, Norm, Project, Scale, Step
 from embcli.weights.build import loading_torch
 
 
 class Term(NamedTuple):
     """Rows of some tokens that are a term of their input embeddings, or what comes of them."""
 
-    name: str  # token, x 2, type, position, rows 0; input, hidden
+    name: str  # token, x 2, type, position; input, hidden
     sign: str  # before its name in a sum
     values: np.ndarray  # (n, columns) float32, or (1, columns) if all are alike; of a scale the rows after it
     numbers: np.ndarray | None = None  # of its rows in a layer, or the positions, (n,) int64
@@ -52,12 +52,8 @@ class StepValues(NamedTuple):
                     added = Term("position", "+", self.positions(at), at) if self.positions else None
                 case AddType(row=row):
                     added = Term("type", "+", self.token_type, np.full(len(rows), row))
-                case AddRow(tensors=names):
-                    added = Term("rows 0", "+", np.concatenate([self.values(name)[:1] for name in names], axis=1))
             if added is not None:
                 rows = rows + added.values
-                if terms and terms[-1].name == added.name:  # row 0 of several matrices is one term
-                    added = added._replace(values=terms.pop().values + added.values)
                 terms.append(added)
         return rows, terms
 
@@ -65,12 +61,6 @@ class StepValues(NamedTuple):
         """Return the rows of a text multiplied by a matrix, in the shape in which a model does it, (1, T, columns)."""
         with loading_torch():
             import torch
-        if step.neighbours:  # the next row before each, the last one after it
-            edge = np.zeros((1, rows.shape[1]), np.float32)
-            rows = np.concatenate([np.concatenate([rows[1:], edge]), rows, np.concatenate([edge, rows[:-1]])], axis=1)
-        if step.beside:
-            more = np.concatenate([self.values(name)[:1] for each in step.beside for name in each.tensors], axis=1)
-            rows = np.concatenate([rows, np.repeat(more, len(rows), axis=0)], axis=1)
         weight = torch.from_numpy(self.values(step.weight))
         bias = torch.from_numpy(self.values(step.bias)) if step.bias else None
         return np.asarray(torch.nn.functional.linear(torch.from_numpy(rows)[None], weight, bias)[0])
@@ -82,13 +72,10 @@ def _normed(step: Norm, rows: np.ndarray, weight: np.ndarray, bias: np.ndarray |
     values, gain = torch.from_numpy(rows), torch.from_numpy(weight)
     offset = None if bias is None else torch.from_numpy(bias)
     if step.kind == "torch":
-        normed = torch.nn.functional.layer_norm(values, (rows.shape[1],), gain, offset, step.epsilon)
-    else:
-        if step.kind == "spelled":
-            centred = values - values.mean(-1, keepdim=True)
-            values = centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + step.epsilon)
-        normed = values * gain if offset is None else values * gain + offset
-    return np.asarray(normed)
+        return np.asarray(torch.nn.functional.layer_norm(values, (rows.shape[1],), gain, offset, step.epsilon))
+    centred = values - values.mean(-1, keepdim=True)
+    normed = centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + step.epsilon) * gain
+    return np.asarray(normed if offset is None else normed + offset)
 
 
 def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
@@ -99,14 +86,9 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
     with loading_torch():
         import torch
     at = torch.from_numpy(np.maximum(positions + step.first, 0)).float()[:, None]
-    if step.waves == "sines, cosines":  # tensor2tensor
-        rates = torch.exp(torch.arange(dim // 2, dtype=torch.int64).float() * -(math.log(10000) / (dim // 2 - 1)))
-        waves = torch.cat([torch.sin(at * rates), torch.cos(at * rates)], dim=1)
-        waves = torch.nn.functional.pad(waves, (0, dim % 2))
-    else:  # CTRL
-        columns = torch.arange(dim, dtype=torch.int64).float()[None]
-        turns = at * (1 / torch.pow(10000, (2 * (columns // 2)) / dim))
-        waves = torch.cat([torch.sin(turns[:, 0::2]), torch.cos(turns[:, 1::2])], dim=1)
+    rates = torch.exp(torch.arange(dim // 2, dtype=torch.int64).float() * -(math.log(10000) / (dim // 2 - 1)))
+    waves = torch.cat([torch.sin(at * rates), torch.cos(at * rates)], dim=1)
+    waves = torch.nn.functional.pad(waves, (0, dim % 2))
     rows = np.asarray(waves)
     rows[positions < 0] = 0
     return rows

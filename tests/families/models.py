@@ -35,7 +35,6 @@ SMALL: dict[str, int] = {
     "eos_token_id": 2,
 }
 _VISION = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "image_size": 16, "patch_size": 8}
-_ROC_BERT = {"pronunciation_vocab_size": 30, "shape_vocab_size": 30, "pronunciation_embed_dim": 6, "shape_embed_dim": 5}
 _SQUEEZED = dict.fromkeys((f"{name}_groups" for name in ("q", "k", "v", "post_attention", "intermediate", "output")), 1)
 _ESM = {"mask_token_id": 4, "pad_token_id": 1}
 _DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
@@ -53,12 +52,12 @@ SwitchTransformersForConditionalGeneration BloomForCausalLM CLIPTextModel Siglip
 BlipTextModel AltCLIPTextModel ClapTextModel WhisperForConditionalGeneration MambaForCausalLM
 BartForConditionalGeneration M2M100ForConditionalGeneration NllbMoeForConditionalGeneration
 PLBartForConditionalGeneration MvpForConditionalGeneration BlenderbotSmallForConditionalGeneration
-MPNetForMaskedLM CTRLLMHeadModel OpenAIGPTLMHeadModel GPTBigCodeForCausalLM BioGptForCausalLM XGLMForCausalLM
+MPNetForMaskedLM OpenAIGPTLMHeadModel GPTBigCodeForCausalLM BioGptForCausalLM XGLMForCausalLM
 CohereForCausalLM Starcoder2ForCausalLM StableLmForCausalLM OlmoForCausalLM GptOssForCausalLM TrOCRForCausalLM
 NystromformerForMaskedLM SplinterModel IBertForMaskedLM Data2VecTextForMaskedLM YosoForMaskedLM MraForMaskedLM
 PersimmonForCausalLM ErnieForMaskedLM MegatronBertForMaskedLM NemotronForCausalLM HeliumForCausalLM
 GlmForCausalLM MoshiForCausalLM Speech2TextForConditionalGeneration DogeForCausalLM MiniMaxForCausalLM
-NomicBertModel CpmAntForCausalLM
+NomicBertModel
 """
 
 # A name -> the model's class, and settings.
@@ -108,13 +107,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "RemBERT": ("RemBertForMaskedLM", {"input_embedding_size": 8, "output_embedding_size": 12}),
     "ConvBERT": ("ConvBertForMaskedLM", {"embedding_size": 8}),
     "SqueezeBERT": ("SqueezeBertForMaskedLM", {"embedding_size": 16, **_SQUEEZED}),
-    "LayoutLM": ("LayoutLMForMaskedLM", {"max_2d_position_embeddings": 32}),
-    "LayoutLMv3": ("LayoutLMv3Model", {"coordinate_size": 3, "shape_size": 2, "visual_embed": False}),
-    "MobileBERT": ("MobileBertForMaskedLM", {"embedding_size": 8, "intra_bottleneck_size": 8, "true_hidden_size": 8}),
     "BigBird": ("BigBirdForMaskedLM", _BLOCKS),
     "BigBird, scaled": ("BigBirdForMaskedLM", {**_BLOCKS, "rescale_embeddings": True}),
     "FNet": ("FNetForMaskedLM", {"tpu_short_seq_length": 64}),
-    "ERNIE, tasks": ("ErnieForMaskedLM", {"use_task_id": True}),
     "X-MOD": ("XmodForMaskedLM", {"languages": ["en_XX"], "default_language": "en_XX"}),
     "LUKE": ("LukeForMaskedLM", {"entity_vocab_size": 20, "entity_emb_size": 8}),
     "LFM2": ("Lfm2ForCausalLM", {"layer_types": ["conv", "full_attention"]}),
@@ -124,12 +119,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {"mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False, "attn_layer_offset": 1}
         | {"attn_layer_period": 2},
     ),
-    "RoCBert": ("RoCBertForMaskedLM", _ROC_BERT),
-    "MobileBERT, no trigrams": (
-        "MobileBertForMaskedLM",
-        {"embedding_size": 8, "intra_bottleneck_size": 8, "true_hidden_size": 8, "trigram_input": False},
-    ),
-    "RoCBert, plain": ("RoCBertForMaskedLM", {**_ROC_BERT, "enable_shape": False, "enable_pronunciation": False}),
     "BART, decoder": ("BartForCausalLM", _DECODER),
     "Blenderbot Small, decoder": ("BlenderbotSmallForCausalLM", _DECODER),
 }
@@ -226,6 +215,6 @@ def _arguments(model: Any, ids: torch.Tensor) -> dict[str, Any]:
     arguments: dict[str, Any] = {"input_ids": ids}
     if "decoder_input_ids" in known and model.config.is_encoder_decoder:
         arguments["decoder_input_ids"] = ids
-    if "attention_mask" in known and model.config.model_type not in ("cpmant", "xlnet"):
+    if "attention_mask" in known and model.config.model_type != "xlnet":
         arguments["attention_mask"] = torch.ones_like(ids)
     return arguments
