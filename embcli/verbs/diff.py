@@ -20,7 +20,7 @@ from embcli.records import MOST_ROWS, FieldType, Names, Piece, Records, in_piece
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.statistics import AT, dots, quantiles, squares
+from embcli.verbs.statistics import AT, quantiles, squares
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 State = Literal["equal", "changed", "removed", "added"]
 STATES: tuple[State, ...] = get_args(State)
 _NAMES = ("BASE", "TUNED")
-_BLOCK = 1 << 17  # values compared at a time: they fit into the processor's cache
-_STORED = 1 << 22  # values read at a time, as they are stored
-_ROUNDING = 2.0**-52  # of a length, for each value of a row
-_NEAR = 1e-8  # squared sine of an angle below which rounding would show
+_BLOCK = 1 << 20  # values compared at a time
 
 
 class Matching(NamedTuple):
@@ -235,22 +232,22 @@ def diff(model: Opened, other: Opened, *, top: int = SHOWN_ROWS) -> Diff:
     matching = matched((shapes[0][0], shapes[1][0]), (base.encoding, tuned.encoding))
     count = len(matching.pairs[0])
     equal, cosine_distances, distances = np.ones(count, bool), np.zeros(count), np.zeros(count)
-    for block in model.watch(_blocks(np.arange(count), _STORED // shapes[0][1]), count, len):
-        left, right = left_layer.stored(matching.pairs[0][block]), right_layer.stored(matching.pairs[1][block])
-        unequal = np.arange(len(block))
-        if left_layer.dtype == right_layer.dtype:  # rows whose bits are equal need no comparison of numbers
-            width = left.shape[1] * left.itemsize
-            word = next(word for word in ("u8", "u4", "u2", "u1") if width % int(word[1]) == 0)
-            unequal = np.flatnonzero((left.view(word) != right.view(word)).any(axis=1))
-        for rows in _blocks(unequal, _BLOCK // shapes[0][1]):
-            with np.errstate(all="ignore"):  # of rows that are not finite, and of zero rows
-                (one, rests), (two, other_rests) = _exact(left_layer, left[rows]), _exact(right_layer, right[rows])
-                differ = (one != two) & ~(np.isnan(one) & np.isnan(two))
-                moved = (differ | (rests != other_rests)).any(axis=1)
-                pairs = block[rows[moved]]
-                equal[pairs] = False
-                found = _distances(one[moved], rests[moved], two[moved], other_rests[moved])
-                cosine_distances[pairs], distances[pairs] = found
+    are_whole = all(layer.dtype in ("int64", "uint64", "int32", "uint32") for layer in layers)
+    for block in model.watch(_blocks(np.arange(count), _BLOCK // shapes[0][1]), count, len):
+        left = left_layer.stored(matching.pairs[0][block])
+        right = right_layer.stored(matching.pairs[1][block])
+        if left_layer.dtype == right_layer.dtype:  # most rows have equal bytes, and need no numbers
+            rows = np.flatnonzero((left.view(np.uint8) != right.view(np.uint8)).any(axis=1))
+            block, left, right = block[rows], left[rows], right[rows]
+        one = _numbers(left_layer, left)
+        two = _numbers(right_layer, right)
+        if are_whole:  # float64 does not hold all of them
+            changed = (left != right).any(axis=1)
+        else:
+            changed = ((one != two) & ~(np.isnan(one) & np.isnan(two))).any(axis=1)
+        pairs = block[changed]
+        equal[pairs] = False
+        cosine_distances[pairs], distances[pairs] = _distances(one[changed], two[changed])
     return Diff(
         shapes=shapes,
         dtypes=(layers[0].dtype, layers[1].dtype),
@@ -270,46 +267,19 @@ def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
         yield rows[start : start + max(size, 1)]
 
 
-def _exact(layer: Layer, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows as they are stored, (n, width), in float64, (n, D), and what that leaves of integers of 64 bits."""
-    values = (layer.widened(stored) if held_by_float32(layer.dtype) else stored).astype(np.float64)
-    if layer.dtype not in ("int64", "uint64"):
-        return values, np.zeros((len(values), 1))
-    high, low = stored >> 32, stored & (2**32 - 1)
-    return values, (high.astype(np.float64) * 2**32 - values) + low.astype(np.float64)
+def _numbers(layer: Layer, stored: np.ndarray) -> np.ndarray:
+    """Return rows as they are stored, (n, width), in float64, (n, D)."""
+    rows = layer.widened(stored) if held_by_float32(layer.dtype) else stored
+    return rows.astype(np.float64)
 
 
-def _distances(base: np.ndarray, base_rests: np.ndarray, tuned: np.ndarray, rests: np.ndarray) -> list[np.ndarray]:
-    """Return 1 - cos and the L2 distances of pairs of rows, (n, D) each, (n,) float64 each; both to 10 digits or more.
+@np.errstate(all="ignore")  # of rows that are not finite, and of zero rows
+def _distances(base: np.ndarray, tuned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return 1 - cos and the L2 distances of pairs of rows, (n, D) float64 each -> (n,) float64 each.
 
-    1 - cos = sin^2 / (1 + cos), which does not cancel: sin is the length of the part of one row that is perpendicular
-    to the other, divided by the length of that row.
+    1 - cos is half of the squared distance between the rows scaled to length 1, which does not cancel.
     """
-    lengths, lengths_of_tuned, products = squares(base), squares(tuned), dots(base, tuned)
-    factors = (products / lengths)[:, None]
-    across = squares(tuned - factors * base)
-    near = across < _NEAR * lengths_of_tuned
-    if near.any():
-        left, factor = base[near], factors[near]
-        beside = _remainders(tuned[near], factor, left) - factor * base_rests[near] + rests[near]
-        before = squares(beside)
-        beside -= (dots(beside, left) / lengths[near])[:, None] * left  # once more: it can be as small as a rounding
-        after = squares(beside)
-        across[near] = np.where(after > (base.shape[1] * _ROUNDING) ** 2 * before, after, 0)  # or only rounding is left
-    cosines = products / (np.sqrt(lengths) * np.sqrt(lengths_of_tuned))
-    apart = np.where(cosines > 0, across / lengths_of_tuned / (1 + cosines), np.minimum(1 - cosines, 2))
-    found = apart, np.sqrt(squares(tuned - base + (rests - base_rests)))
-    return [np.where(np.isfinite(each), each, np.nan) for each in found]
-
-
-def _remainders(values: np.ndarray, factors: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return values - factors * others, (n, D) float64, from exact products in two parts (Dekker 1971)."""
-    products, parts = factors * others, []
-    for each in (factors, others):  # as sums of two numbers of 26 bits, whose products are exact
-        scaled = each * (2.0**27 + 1)
-        high = scaled - (scaled - each)
-        parts.append((high, each - high))
-    (high, low), (upper, lower) = parts
-    rests = low * lower - (((products - high * upper) - low * upper) - high * lower)
-    remainders: np.ndarray = (values - products) - rests
-    return remainders
+    turned = tuned / np.sqrt(squares(tuned))[:, None] - base / np.sqrt(squares(base))[:, None]
+    cosine = squares(turned) / 2
+    moved = np.sqrt(squares(tuned - base))
+    return np.where(np.isfinite(cosine), cosine, np.nan), np.where(np.isfinite(moved), moved, np.nan)
