@@ -206,38 +206,31 @@ def test_a_request_that_nobody_knows_is_refused_in_a_sentence(asked: str) -> Non
     assert "\x1b" not in told
 
 
-PLACES = (".bashrc", ".zshrc", ".config", ".bash_completions", ".zfunc")  # what an installation touches in a home
+FILES = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/completions/embcli.fish"}
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-@pytest.mark.parametrize("odd", ["a home that is a file", "no home", "odd places"])
-def test_completion_that_cannot_be_installed_is_refused_and_changes_nothing(
-    tmp_path: Path, shell: str, odd: str
-) -> None:
+@pytest.mark.parametrize("shell", FILES)
+@pytest.mark.parametrize("odd", ["a home that is a file", "no home", "a folder in its place"])
+def test_completion_that_cannot_be_installed_is_refused(tmp_path: Path, shell: str, odd: str) -> None:
     home = Path("/proc/none") if odd == "no home" else tmp_path / "home"
     if odd == "a home that is a file":
         home.touch()
-    elif odd == "odd places":  # no folders where these are wanted
-        home.mkdir()
-        for name in PLACES:
-            (home / name).write_bytes(b"alias e=\xff\n")
+    elif odd == "a folder in its place":
+        (home / FILES[shell]).mkdir(parents=True)
     told = Inside().refused("--install-completion", shell, HOME=str(home))
     assert told.startswith("embcli: cannot write to '")
     assert told.count("\n") == 1
-    assert odd != "odd places" or {(home / name).read_bytes() for name in PLACES} == {b"alias e=\xff\n"}
 
 
-@pytest.mark.parametrize(("shell", "start"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", "")])
-def test_completion_is_installed_once_beside_what_the_start_file_holds(tmp_path: Path, shell: str, start: str) -> None:
-    if start:
-        (tmp_path / start).write_bytes(b"alias e=\xff")
+@pytest.mark.parametrize("shell", FILES)
+def test_completion_is_installed_once_after_what_the_file_holds(tmp_path: Path, shell: str) -> None:
+    file = tmp_path / FILES[shell]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"alias e=\xff")
     for _ in range(2):
         Inside().ok("--install-completion", shell, HOME=str(tmp_path))
-    if start:
-        assert (tmp_path / start).read_bytes().startswith(b"alias e=\xff\n")
-        assert (tmp_path / start).read_bytes().count(b"\n") == 2
-    written = [path.read_text() for path in tmp_path.rglob("*embcli*")]
-    assert [text.strip() for text in written] == [SCRIPTS[shell].read_text().strip()]
+    assert file.read_bytes().startswith(b"alias e=\xff\n")
+    assert file.read_bytes().count(SCRIPTS[shell].read_bytes().strip()) == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -10,11 +10,11 @@ from embcli.errors import InputError, OutputError
 from embcli.names import Shell
 
 PROGRAM, _REQUEST = "embcli", "_EMBCLI_COMPLETE"  # the variable with the request of a script, such as complete_bash
-# For each shell where its script goes, and the file that it starts with and the line there that loads the script.
-_PLACES = {
-    "bash": (".bash_completions/embcli.sh", ".bashrc", "source ~/.bash_completions/embcli.sh"),
-    "zsh": (".zfunc/_embcli", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
-    "fish": (".config/fish/completions/embcli.fish", "", ""),
+# For each shell the file that it starts with, or reads for completion, and what has to stand before the script there.
+_FILES = {
+    "bash": (".bashrc", ""),
+    "zsh": (".zshrc", "autoload -Uz compinit; compinit\n"),
+    "fish": (".config/fish/completions/embcli.fish", ""),
 }
 
 
@@ -47,22 +47,19 @@ def script(shell: str) -> str:
 
 
 def install(shell: str) -> str:
-    """Install the script for a shell, and return what to tell; raises OutputError if that fails."""
+    """Append the script to the shell's own file, and return what to tell; raises OutputError if that fails."""
     from embcli.atomic import destination, explaining_failure
 
-    if shell not in _PLACES:
+    if shell not in _FILES:
         hint = f"embcli --show-completion {shell} prints the script: add it to the file that $PROFILE names"
         raise OutputError(f"completion for {shell} is not installed by embcli", hint)
-    place, start, line = _PLACES[shell]
-    contents = {Path.home() / place: script(shell).encode()}
-    if start:
-        with explaining_failure(path := Path.home() / start):
-            before = path.read_bytes() if path.exists() else b""
-        if line.encode() not in before.splitlines():
-            contents[path] = (before and before.removesuffix(b"\n") + b"\n") + line.encode()
-    for path, content in contents.items():
-        with explaining_failure(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+    name, before = _FILES[shell]
+    path = Path.home() / name
+    block = f"{before}{script(shell)}\n".encode()
+    with explaining_failure(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_bytes() if path.exists() else b""
+        if block not in lines:
             with destination(path) as file:
-                file.write(content + b"\n")
-    return f"{shell} completion installed in {Path.home() / place}; it takes effect in a new terminal"
+                file.write(lines + (b"\n" if lines else b"") + block)
+    return f"{shell} completion is in {path}; it takes effect in a new terminal"
