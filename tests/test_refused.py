@@ -151,7 +151,7 @@ REFUSED = {  # a part of the error
     "compare --show embedding,linear -f csv": "this format holds one matrix, not embedding, linear",
     # the text
     "tokenize --file no/such/file": "cannot read 'no/such/file': No such file",
-    "tokenize --file /dev/zero": "'/dev/zero': the device gives more than 10.0 MB",
+    "tokenize --file /dev/zero": "'/dev/zero': it gives more than 1.0 GB",
     "tokenize --text hi": "No such option: --text",
     "tour --text -": "--text - would read standard input",
     "tour --text ''": "--text is blank; give the text itself",

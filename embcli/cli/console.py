@@ -1,6 +1,6 @@
 """The terminal: errors, notes and a progress bar on standard error, and what is typed on standard input."""
 
-import os
+import shutil
 import sys
 import textwrap
 import time
@@ -23,27 +23,24 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def terminal_size() -> tuple[int, int]:
-    """Return the columns and lines of standard output, or of the environment."""
-    from embcli.result import number_in
-
-    columns, lines = 80, 24  # of a terminal of unknown size
-    with suppress(OSError, ValueError):
-        size = os.get_terminal_size(sys.stdout.fileno())
-        columns, lines = size.columns or columns, size.lines or lines
-    return number_in("COLUMNS") or min(columns, _LARGEST), number_in("LINES") or min(lines, _LARGEST)
+    """Return the columns and lines of the terminal, or of the environment."""
+    columns, lines = shutil.get_terminal_size()
+    return min(columns, _LARGEST), min(lines, _LARGEST)
 
 
 def say(*lines: str) -> None:
     """Print lines on standard error, made safe and short; on a terminal, they are broken between words."""
+    if sys.stderr is None:
+        return
+    text = "\n".join(in_line(shortened(line)) for line in ("embcli: " + lines[0], *lines[1:]))
+    if is_terminal(sys.stderr):
+        columns, _ = terminal_size()
+        wrapped = [
+            textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
+        ]
+        text = "\n".join(wrapped)
     with suppress(OSError):  # if nobody reads it, the result is still good
-        for place, line in enumerate(lines if sys.stderr is not None else ()):
-            text = ("" if place else "embcli: ") + in_line(shortened(line))
-            if is_terminal(sys.stderr):
-                width = 80
-                with suppress(OSError, ValueError):
-                    width = os.get_terminal_size(sys.stderr.fileno()).columns or width
-                text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
-            print(text, file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
 
 
 def say_error(error: EmbcliError) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import stat
 import sys
-from contextlib import nullcontext, suppress
-from io import UnsupportedOperation
-from itertools import islice
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +18,7 @@ if TYPE_CHECKING:
 
     from embcli.text import Sequences
 
-_PIECE = 1 << 20  # bytes
-_MOST, _MOST_OF_A_DEVICE = 2 * 10**9, 10**7  # bytes; a device and a pipe may have no end, as /dev/zero has none
+_MOST = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
 
 
 def read(
@@ -107,16 +102,12 @@ def _content(file: Path | None, name: str, example: str, verb: str) -> str:
     if file is None and (sys.stdin is None or is_terminal(sys.stdin)):
         hint = f"Try '{verb} --help' for help."
         raise InputError(f"no {name} given and nothing is piped in, as in: {example}", hint)
-    place, mode = "standard input" if file is None else repr(str(file)), 0
+    place = "standard input" if file is None else repr(str(file))
     try:
         with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
-            with suppress(UnsupportedOperation):
-                mode = os.fstat(source.fileno()).st_mode
-            is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
-            most = _MOST_OF_A_DEVICE if is_device else _MOST
-            data = b"".join(islice(iter(lambda: source.read(_PIECE), b""), most // _PIECE + 1))
+            data = source.read(_MOST + 1)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {place}: {getattr(error, 'strerror', error)}") from None
-    if len(data) > most:
-        raise InputError(f"cannot read {place}: {'the device' if is_device else 'it'} gives more than {in_bytes(most)}")
+    if len(data) > _MOST:
+        raise InputError(f"cannot read {place}: it gives more than {in_bytes(_MOST)}")
     return decoded(data, str(file or place))

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy as np
 from embcli import errors
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Watch, check_choice, check_top
-from embcli.files.checkpoint import Checkpoint, Head
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
 from embcli.opened import Opened, remark_scaled
@@ -27,6 +25,8 @@ from embcli.words import QUANTILES, Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+    from embcli.files.checkpoint import Head
 
 _BINS = 24  # of the histogram of norms
 _BARS = "▁▂▃▄▅▆▇█"
@@ -270,6 +270,8 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
     ()
     """
+    from embcli.files.checkpoint import Checkpoint
+
     source = model.source
     watch = model.watch
     notes = model.notes.begun()
@@ -294,7 +296,7 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     covariance = Covariance(dim) if unused_rows else None
     for ids, block in numbered_blocks(layer, watch):
         for row, values in zip(ids.tolist(), block, strict=True):
-            by_bits.setdefault(sha256(values.data).digest(), []).append(row)
+            by_bits.setdefault(_digest(values), []).append(row)
         exact = block.astype(np.float64)
         norms[ids] = norms_of(exact)
         if covariance is not None:
@@ -342,6 +344,12 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
         top=min(top, size),
         notes=notes,
     )
+
+
+def _digest(values: np.ndarray) -> bytes:
+    from hashlib import sha256
+
+    return sha256(values.data).digest()
 
 
 def _indicators(

@@ -12,7 +12,6 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, check_top
-from embcli.files.numbers import held_by_float32
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.opened import Opened, remark_scaled
@@ -269,6 +268,8 @@ def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 def _numbers(layer: Layer, stored: np.ndarray) -> np.ndarray:
     """Return rows as they are stored, (n, width), in float64, (n, D)."""
+    from embcli.files.numbers import held_by_float32
+
     rows = layer.widened(stored) if held_by_float32(layer.dtype) else stored
     return rows.astype(np.float64)
 

@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from embcli.binary import quoted
-from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import InputError, LayerError, Notes
-from embcli.files import open_tensors
-from embcli.files.checkpoint import Checkpoint
-from embcli.files.tensors import Tensor
-from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
 from embcli.names import __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.store import Store
-from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.words import counted, in_bytes, in_data
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+
+    from embcli.files.checkpoint import Checkpoint
+    from embcli.files.tensors import Tensor
 
 _ROLES = ("token", "position", "token_type", "head")
 
@@ -57,6 +52,10 @@ def this_machine() -> Info:
     """Return what embcli runs on; torch itself is loaded only if its CPU capability is not known otherwise."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
+
+    from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+    from embcli.store import Store
+    from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 
     build, capability = this_build(), cpu_capability()
     versions = {"embcli": __version__, "python": platform.python_version(), "torch": build.version}
@@ -95,6 +94,8 @@ class ModelInfo(Result, verb="info", content="list"):
             return f"not known: {error}"
         if recipe is None:
             return None
+        from embcli.binary import quoted
+
         if recipe.is_known:
             return "; ".join(filter(None, (recipe.words, recipe.blocks)))
         return f"not known for {quoted(recipe.model)} models{f': {recipe.unknown}' if recipe.unknown else ''}"
@@ -168,6 +169,8 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
 
     Raises InputError for a model that is not from a file.
     """
+    from embcli.files.checkpoint import Checkpoint
+
     if not isinstance(model.source, Checkpoint):
         raise InputError("a seeded model has no file")
     roles_of_file = model.source.roles
@@ -222,6 +225,10 @@ class Models(Result, verb="info", content="list"):
 
 def local_models(notes: Notes) -> Models:
     """Return the models in the Hugging Face cache and those of Ollama; a note names one that cannot be read."""
+    from embcli.files import open_tensors
+    from embcli.files.checkpoint import Checkpoint
+    from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
+
     cache, models = cache_folder(), []
     for name, path in (*cached_models(cache), *ollama_models(notes)):
         try:
