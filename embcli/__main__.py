@@ -52,12 +52,17 @@ def main() -> int:
     """Run the command line and return its exit status: 0 for done or yes, 1 for no, 2 for errors, 130 on Ctrl-C."""
     import typer
 
-    from embcli.cli import app, completion
+    from embcli.cli import app
 
     status: object = 0
     try:
-        typed = completion.prepare()
-        status = app.run(sys.argv[1:]) if typed is None else app.complete(typed)
+        request = os.environ.get("_EMBCLI_COMPLETE")
+        if request:  # PowerShell's script leaves it behind, empty
+            from embcli.cli.completion import prepare
+
+            status = app.complete(prepare(request))
+        else:
+            status = app.run(sys.argv[1:])
         if sys.stdout is not None:
             sys.stdout.flush()
     except SystemExit as stop:  # Typer ends like this after a completion, and with 1 for a reader that has left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+PROGRAM = "embcli"
 __version__ = "0.1.0"  # the one place that names it
 
 Layer = Literal["token", "position"]

@@ -26,11 +26,11 @@ from textual.geometry import Size
 
 import embcli
 from embcli import encodings
-from embcli.cli.explore import speller
 from embcli.cli.groups import opened
 from embcli.explore.app import Explorer
 from embcli.explore.find import Words
 from embcli.explore.source import Source
+from embcli.explore.spelling import speller
 from embcli.explore.view import View
 from embcli.tokens import shown
 from tests.conftest import TIMEOUT, Embcli

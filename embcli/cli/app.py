@@ -15,7 +15,6 @@ import typer
 from embcli import names
 from embcli.cli import options as o
 from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, Command, Function, Options, refuse_option
-from embcli.cli.completion import PROGRAM, install, script
 from embcli.cli.console import PrintedNotes
 from embcli.cli.groups import (
     BatchModel,
@@ -42,7 +41,7 @@ from embcli.cli.options import (
 )
 from embcli.errors import InputError
 from embcli.formats import VIEWS, FormatName, Kind, able
-from embcli.names import __version__
+from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS
 
 Finish = Callable[[Command, Options], object]  # what is done with the values of a command's options
@@ -165,6 +164,8 @@ def embcli(
 
     Start with [bold]embcli tour[/bold], the chapter step by step; or [bold]embcli lookup "Hi there"[/bold].
     """
+    from embcli.cli.completion import install, script
+
     if version:
         typer.echo(f"embcli {__version__}")
     elif show_completion is not None:

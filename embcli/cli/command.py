@@ -91,30 +91,26 @@ class Command:
         """Write the result where the options say; return the exit status."""
         if self.content is None:
             return self.call(options) or 0
-        output = self._text_output(options) if self.content == "text" else self._output(options)
+        output = self._output(options)
         return output.write(self.call(options))
-
-    def _text_output(self, options: Options) -> "Output":
-        """Return the output of a command that writes the bytes of a text."""
-        from embcli.cli.output import Output
-
-        path = _file_of(options)
-        _refuse_overwriting(path, options)
-        return Output(path=path)
 
     def _output(self, options: Options) -> "Output":
         """Return the output of a result; raises OutputError for what the format, the file or a terminal cannot hold."""
         from embcli.cli.output import Output, format_of
         from embcli.result import Style, refuse_many
 
-        style = Style(**_style_options(options))
         path = _file_of(options)
-        kind = self.content(options) if callable(self.content) else self.content
-        format = format_of(kind, options.get("format"), options["output"])  # type: ignore[arg-type]
-        self._refuse_options(format, options)
-        refuse_many(_matrices_of(options), format)
-        known = frozenset(flag.name for flag in self.flags)
-        output = Output(format, path, options.get("color", "auto"), style, known)
+        if self.content == "text":
+            output = Output(path=path)
+        else:
+            style = Style(**_style_options(options))
+            kind = self.content(options) if callable(self.content) else self.content
+            format = format_of(kind, options.get("format"), options["output"])  # type: ignore[arg-type]
+            self._refuse_options(format, options)
+            named = groups.listed(options.get("show")) or ()
+            refuse_many(tuple(name for name in named if name in (*MATRICES, *OUTPUTS)), format)
+            known = frozenset(flag.name for flag in self.flags)
+            output = Output(format, path, options.get("color", "auto"), style, known)
         _refuse_overwriting(path, options)
         return output
 
@@ -153,20 +149,19 @@ def _file_of(options: Options) -> Path | None:
     return None if named in (None, "-") else Path(named)
 
 
-def _matrices_of(options: Options) -> tuple[str, ...] | None:
-    """Return the matrices that --show names, perhaps among other things."""
-    shown = groups.listed(options.get("show")) or ()
-    return tuple(name for name in shown if name in (*MATRICES, *OUTPUTS)) or None
-
-
 def _refuse_overwriting(path: Path | None, options: Options) -> None:
     """Raise OutputError if the file to write is one that the command reads, or lies in a folder that it reads."""
     if path is None or not path.is_file():
         return
+    for place in _files_read(options):
+        with suppress(OSError, ValueError):  # it does not exist
+            if path.samefile(place) or (place.is_dir() and place.samefile(path.parent)):
+                raise OutputError(f"{str(path)!r} is read by this command; name another file with --output")
+
+
+def _files_read(options: Options) -> Iterator[Path]:
     for name in _READ:
         given = options.get(name) or ()
-        for each in [given] if isinstance(given, str | Path) else given:
-            for place in {Path(each), *map(Path, str(each).split(","))}:
-                with suppress(OSError, ValueError):  # it does not exist
-                    if path.samefile(place) or (place.is_dir() and place.samefile(path.parent)):
-                        raise OutputError(f"{str(path)!r} is read by this command; name another file with --output")
+        for word in given if isinstance(given, list) else [str(given)]:
+            yield Path(word)
+            yield from map(Path, word.split(","))  # of several encodings

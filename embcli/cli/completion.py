@@ -7,9 +7,9 @@ from typing import get_args
 from typer import completion
 
 from embcli.errors import InputError, OutputError
-from embcli.names import Shell
+from embcli.names import PROGRAM, Shell
 
-PROGRAM, _REQUEST = "embcli", "_EMBCLI_COMPLETE"  # the variable with the request of a script, such as complete_bash
+REQUEST = "_EMBCLI_COMPLETE"  # the variable with the request of a script, such as complete_bash
 # For each shell the file that it starts with, or reads for completion, and what has to stand before the script there.
 _FILES = {
     "bash": (".bashrc", ""),
@@ -18,14 +18,11 @@ _FILES = {
 }
 
 
-def prepare() -> list[str] | None:
-    """Return the words typed so far if a completion script has started this process, and prepare for the answer."""
-    request = os.environ.get(_REQUEST)
-    if not request:  # PowerShell's script leaves it behind, empty
-        return None
+def prepare(request: str) -> list[str]:
+    """Return the words typed so far, as a completion script that has started this process says; prepare the answer."""
     action, _, shell = request.partition("_")
     if action not in ("complete", "source") or shell not in get_args(Shell):
-        raise InputError(f"{_REQUEST} {request[:40]!r} is not a known request; unset it, or set complete_bash")
+        raise InputError(f"{REQUEST} {request[:40]!r} is not a known request; unset it, or set complete_bash")
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place.
     completion.get_completion_inspect_parameters()
     os.environ["COLUMNS"] = "10000"  # rich would wrap the help texts, and scripts read one line for each candidate
@@ -41,7 +38,7 @@ def prepare() -> list[str] | None:
 
 def script(shell: str) -> str:
     made: str = completion.get_completion_script(  # type: ignore[attr-defined]  # it does not list what it exports
-        prog_name=PROGRAM, complete_var=_REQUEST, shell=shell
+        prog_name=PROGRAM, complete_var=REQUEST, shell=shell
     )
     return made
 

@@ -1,23 +1,15 @@
-"""The full screen from the command line: how it begins, the command lines of its screens, and how it ends."""
+"""The full screen from the command line: how it begins, and how it ends."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from typing import TYPE_CHECKING, Any
 
 from embcli.cli.console import is_terminal
-from embcli.cli.groups import ModelOptions, is_given, opened
+from embcli.cli.groups import ModelOptions, opened
 from embcli.cli.input import argument
-from embcli.cli.options import flag_of
 from embcli.errors import InputError, OutputError, lacks
 from embcli.words import in_line
-
-if TYPE_CHECKING:
-    from embcli.explore.source import Spell
-
-_POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
 
 
 def walk(path: str | None, options: ModelOptions, row: str | None, text: str | None, sort: str) -> int:
@@ -31,6 +23,7 @@ def walk(path: str | None, options: ModelOptions, row: str | None, text: str | N
     except ImportError as error:
         raise OutputError(lacks("explore", "explore", error)) from None
     from embcli.explore.source import Source
+    from embcli.explore.spelling import speller
 
     row = row and argument(row, "--row")
     text = text and argument(text, "--text")
@@ -44,21 +37,3 @@ def walk(path: str | None, options: ModelOptions, row: str | None, text: str | N
     if status == 0:
         print(*map(in_line, explorer.return_value or []), sep="\n")
     return status
-
-
-def speller(path: str | None, given: dict[str, Any]) -> Spell:
-    """Return a function that writes the command lines of a verb for this model."""
-
-    def spelled(verb: str, *words: str, text: str | None = None) -> str:
-        line = ["embcli", verb]
-        if path is not None:
-            line += [path] if verb in _POSITIONAL else ["--from", path]
-        for name, value in given.items():
-            if is_given(value) and (verb != "tokenize" or name == "encoding"):
-                line += [flag_of(name)] if value is True else [flag_of(name), str(value)]
-        line += words
-        if text is not None:
-            line += ["--", text] if text.startswith("-") else [text]
-        return shlex.join(line)
-
-    return spelled

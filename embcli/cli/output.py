@@ -100,8 +100,6 @@ class Output:
         if not self._on_a_terminal:
             return export.text(page, width, None, self.is_colored).encode("utf-8", "backslashreplace")
         columns, lines = terminal_size()
-        if self.is_suggesting:
-            lines -= 1
         text = export.text(page, self.style.width or columns, lines, self.is_colored)
         return text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from embcli.page import Matrix
 
 _MOST_CHOSEN = 200  # rows of a page that the user chose
-_ONE_TABLE, _TWO_TABLES, _HEADINGS = 10, 12, 4  # rows of one table in a pipe, lines of two tables and of their headings
+_ONE_TABLE, _TWO_TABLES, _HEADINGS = 10, 13, 5  # rows of one table in a pipe, lines of two tables and of their headings
 _LINES = 35  # of a picture in a pipe or a file
 
 
@@ -141,7 +141,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
 
         lines = None
         if self.style.heat and (self.is_similarity or not self.rows_chosen):
-            lines = rows_that_fit(options, _LINES) // tables
+            lines = rows_that_fit(options, _LINES * tables) // tables
             most = len(numbers)
         elif matrix.numbers is None and self.rows_chosen:
             most = _MOST_CHOSEN

@@ -9,9 +9,9 @@ from pathlib import Path
 from unittest import mock
 
 import embcli
-from embcli.cli.explore import speller
 from embcli.explore.app import Explorer
 from embcli.explore.source import Source
+from embcli.explore.spelling import speller
 from tests.explored import settle
 from tests.inside import Inside
 
