@@ -8,12 +8,12 @@ View = Literal["table", "markdown", "svg", "html", "png"]
 Data = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"]
 FormatName = Literal[View, Data]
 # What a result consists of: rows of fields; fields that rank rows of a matrix; token IDs; matrices; matrices in each
-# row; rows that are embeddings; a page without data behind it.
-Kind = Literal["list", "ranking", "tokens", "matrices", "batches", "embeddings", "page"]
+# row; rows that are embeddings; more than rows, which only a JSON document has room for; a page without data behind it.
+Kind = Literal["list", "ranking", "tokens", "matrices", "batches", "embeddings", "document", "page"]
 
 _ROWS: tuple[Kind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
 _DATA: tuple[Kind, ...] = (*_ROWS, "batches")
-_PAGES: tuple[Kind, ...] = (*_DATA, "page")
+_PAGES: tuple[Kind, ...] = (*_DATA, "document", "page")
 _ARRAYS: tuple[Kind, ...] = ("tokens", "matrices", "batches", "embeddings")
 
 
@@ -35,7 +35,7 @@ ROWS = (
     Format("svg", _PAGES, (".svg",), picture=True),
     Format("html", _PAGES, (".html",), picture=True),
     Format("png", _PAGES, (".png",), binary=True, extra=("resvg_py", "pictures"), picture=True),
-    Format("json", _DATA, (".json",)),
+    Format("json", (*_DATA, "document"), (".json",)),
     Format("ndjson", _DATA, (".ndjson", ".jsonl"), ("jsonl",)),
     Format("csv", _ROWS, (".csv",), one_matrix=True),
     Format("tsv", _ROWS, (".tsv",), one_matrix=True),

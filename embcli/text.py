@@ -97,3 +97,22 @@ def lines_of(text: str) -> list[str]:
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]
+
+
+def argument(text: str, name: str = "TEXT") -> str:
+    """Return a text of the command line; raises InputError for invalid UTF-8."""
+    try:
+        # Python passes invalid UTF-8 of a command line as lone surrogates; this restores the bytes.
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogatepass")
+    return decoded(data, name)
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Return bytes as text; the InputError for invalid UTF-8 calls them `name` and says where it is."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
+        raise InputError(f"{name} is not UTF-8: {reason}") from None

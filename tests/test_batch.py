@@ -166,8 +166,6 @@ def test_chosen_columns_are_those_of_the_whole() -> None:
     [
         (("--ids", "1,2,3,4"), "need at least 5 tokens (--max-length 4 and one more), got 4"),
         (("--ids", "1,2,3,4,5"), "1 sample of --max-length 4, too few for a batch of 8; --keep-last keeps"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "1", "--columns", "0"), "--columns has no effect on IDs"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "1", "--precision", "1"), "--precision has no effect on IDs"),
         (("--ids", "1,2,3,4,5", "--stride", "0"), "--stride must be at least 1 and below 2**31, not 0"),
         (("--ids", "1,2,3,4,5", "--batch-size", "0"), "--batch-size must be at least 1"),
         (("--ids", "1,2,3,4,5", "--max-length", "-1"), "--max-length must be at least 1"),
@@ -190,8 +188,18 @@ def test_what_makes_no_batch_is_refused(arguments: tuple[str, ...], message: str
 def test_the_name_of_a_file_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my book.txt").write_text("Every effort moves you, and so on. " * 9)
-    told = "'my book.txt' is a file; TEXT is the text itself\nfor its text: embcli batch --file 'my book.txt'\n"
-    assert run.refused("batch", "my book.txt") == f"embcli: {told}"
+    told = "'my book.txt' is read as a text; for the file: embcli batch --file 'my book.txt'\n"
+    ran = run("batch", "my book.txt")
+    assert ran.status == 2
+    assert ran.err.startswith(f"embcli: {told}embcli: need at least 5 tokens")
+
+
+def test_chosen_columns_show_the_numbers_of_a_batch() -> None:
+    words = ("batch", "--ids", "1,2,3,4,5", "--vocab", "9", "--dim", "4", "--batch-size", "1", "--columns", "3,0")
+    table, drawn = (run.ok(*words, *more).text for more in ((), ("--draw",)))
+    numbers = re.findall(r"-?\d\.\d{4}", table)
+    assert len(numbers) == 4 * 2
+    assert numbers == re.findall(r"-?\d\.\d{4}", drawn)
 
 
 def test_samples_follow_one_another_unless_a_stride_is_given() -> None:

@@ -116,8 +116,8 @@ REFUSED = {  # a part of the error
     f"{CAT} --only ' 262'": "--only ' 262': ID 35404 (' 262') does not occur",
     f"{CAT} --only ''": "--only '' has no tokens",
     **{f"{CAT} --{flag} 2": f"No such option: --{flag}" for flag in ("only-ids", "token-type", "theta")},
-    "tokenize --ids 1,2 --merges": "only a text becomes tokens by merges or by several encodings; leave out --ids",
-    "tokenize --ids 1 --encoding gpt2,o200k_base": "only a text becomes tokens by merges or by several encodings",
+    "tokenize --ids 1,2 --merges": "only a text has merges, not its IDs",
+    "tokenize --ids 1 --encoding gpt2,o200k_base": "only a text can be split by several tokenizers, not IDs",
     "tokenize x --merges --encoding gpt2,o200k_base": "--merges and --draw take one encoding, not several",
     "tokenize x --encoding gpt2,gpt2": "--encoding names gpt2 twice; give each tokenizer once",
     "tokenize x --encoding gpt-4o,o200k_base": "--encoding names o200k_base twice",
@@ -144,10 +144,10 @@ REFUSED = {  # a part of the error
         f"{verb} --vocab {'9' * 20} --heat -f npy": f"--heat {DATA_ONLY}"
         for verb in ("weights", "lookup --ids 1", "compare --ids 1", "positions", "batch --ids 1,2")
     },
-    "compare --gradient -f npy": "--gradient cannot be shown in npy",
-    "compare --learning-rate 1 -f csv": "--learning-rate cannot be shown in csv",
+    "compare --gradient -f npy": "this result cannot be written as npy",
+    "compare --learning-rate 1 -f csv": "this result cannot be written as csv",
     "compare --trace -f json": "--trace cannot be shown in json",
-    "compare --show ids,shared -f csv": "--show ids cannot be shown in csv",
+    "compare --show ids,shared -f csv": "this result cannot be written as csv",
     "compare --show embedding,linear -f csv": "this format holds one matrix, not embedding, linear",
     # the text
     "tokenize --file no/such/file": "cannot read 'no/such/file': No such file",

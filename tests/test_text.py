@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from embcli.cli.input import decoded, read, read_ids
+from embcli.cli.input import read, read_ids
 from embcli.errors import InputError
-from embcli.text import Sequences, parse_ids
+from embcli.text import Sequences, decoded, parse_ids
 
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
 

@@ -8,13 +8,13 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from embcli import names
 from embcli.cli import options as o
-from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, Command, Function, Options, refuse_option
+from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, Command, Function, Options
 from embcli.cli.console import PrintedNotes
 from embcli.cli.groups import (
     BatchModel,
@@ -25,7 +25,6 @@ from embcli.cli.groups import (
     KindAndPath,
     ModelOptions,
     PositionsModel,
-    kind_named,
     listed,
     one_path,
     opened,
@@ -35,12 +34,11 @@ from embcli.cli.options import (
     argument,
     encodings,
     explained_words,
-    one_of,
     option,
     some_of,
 )
 from embcli.errors import InputError
-from embcli.formats import VIEWS, FormatName, Kind, able
+from embcli.formats import Kind
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS
 
@@ -231,8 +229,6 @@ def tokenize(
     is_derived = merges or draw
     if is_derived and len(encodings) > 1:
         raise InputError("--merges and --draw take one encoding, not several; give one name")
-    if given.ids is not None and (is_derived or len(encodings) > 1):
-        raise InputError("only a text becomes tokens by merges or by several encodings; leave out --ids")
     sequences = given.read('embcli tokenize "Every effort moves you"', lines)
     if len(encodings) > 1:
         from embcli.verbs.tokenizers import tokenizers
@@ -244,16 +240,6 @@ def tokenize(
     return model.tokenize(sequences, special=given.special)
 
 
-def _check_batch(options: Options, format: FormatName) -> None:
-    """Refuse options for numbers on a page of IDs."""
-    if format not in VIEWS or options["draw"] or options["heat"]:
-        return
-    if options["columns"]:
-        raise InputError("--columns has no effect on IDs; --draw and --heat show the input embeddings")
-    if options["precision"] != names.DEFAULT_PRECISION:
-        raise InputError("--precision has no effect on IDs; --draw and --heat show the input embeddings")
-
-
 @command(
     "Text and vectors",
     "embcli batch --file the-verdict.txt  # the first batch, as in the chapter",
@@ -262,7 +248,6 @@ def _check_batch(options: Options, format: FormatName) -> None:
     content="batches",
     view=NUMBERS,
     pages=("draw",),
-    check=_check_batch,
 )
 def batch(
     *,
@@ -282,9 +267,6 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    if given.text is not None and len(given.text) < 256 and Path(given.text).is_file():
-        hint = f"for its text: embcli batch --file {shlex.quote(given.text)}"
-        raise InputError(f"{given.text[:60]!r} is a file; TEXT is the text itself", hint)
     return layers.opened().batch(
         given.read('embcli batch "Every effort moves you forward" --batch-size 1'),
         special=given.special,
@@ -322,7 +304,7 @@ def lookup(
             "Model",
             f"Positions that join the token rows: {', '.join(JOINED_KINDS)}.",
             "--position KIND",
-            autocompletion=one_of(JOINED_KINDS),
+            autocompletion=some_of(JOINED_KINDS),
         ),
     ] = None,
     show: Annotated[
@@ -358,19 +340,16 @@ def lookup(
         trace=trace,
         draw=draw,
         only=only,
-        position=kind_named(position),
+        position=cast("Any", position),
     )
 
 
-def _check_compare(options: Options, format: FormatName) -> None:
-    """Refuse what only pages and JSON documents have room for."""
-    flags = ["--gradient"] if options["gradient"] else []
-    if options["learning_rate"] is not None:
-        flags.append("--learning-rate")
-    in_documents = [step for step in (*names.STEPS, "cost", "all") if step != "outputs"]
-    flags += [f"--show {step}" for step in listed(options["show"]) or () if step in in_documents]
-    for flag in flags:
-        refuse_option(flag, (*VIEWS, "json"), format, options)
+def _kind_of_compare(options: Options) -> Kind:
+    """Return whether there is more than rows of outputs, which only pages and JSON documents have room for."""
+    is_trained = options["gradient"] or options["learning_rate"] is not None
+    shown = listed(options["show"]) or ()
+    has_steps = not {*shown} <= {*names.OUTPUTS, "outputs"}
+    return "document" if is_trained or has_steps else "matrices"
 
 
 @command(
@@ -378,10 +357,9 @@ def _check_compare(options: Options, format: FormatName) -> None:
     "embcli compare  # the chapter's three IDs, step by step",
     'embcli compare "Every effort moves you" --trace  # the product of each token, written out',
     "embcli compare --from model.safetensors  # on the matrix of a model",
-    content="matrices",
+    content=_kind_of_compare,
     view=NUMBERS,
     pages=("trace", "draw"),
-    check=_check_compare,
 )
 def compare(
     *,
@@ -422,11 +400,9 @@ def compare(
     )
 
 
-def _check_positions(options: Options, format: FormatName) -> None:
-    """Refuse formats that have no room for the rows of pairs of positions."""
+def _kind_of_positions(options: Options) -> Kind:
     kind, _ = KindAndPath(options["named_kind"], options["named"]).chosen(options["kind"])
-    if kind == "relative" and not options["similarity"]:
-        refuse_option("--kind relative", able("batches"), format, options)
+    return "batches" if kind == "relative" and not options["similarity"] else "embeddings"  # a row for each pair
 
 
 @command(
@@ -434,9 +410,8 @@ def _check_positions(options: Options, format: FormatName) -> None:
     "embcli positions sinusoidal --context-length 32 --dim 64 --heat  # waves of growing length, as colours",
     "embcli positions rotary  # angles by which rotary positions rotate a row",
     "embcli positions model.safetensors --similarity  # how similar the positions of a model are",
-    content="embeddings",
+    content=_kind_of_positions,
     view=NUMBERS,
-    check=_check_positions,
 )
 def positions(
     *,
@@ -444,7 +419,7 @@ def positions(
     ids: Annotated[str | None, option("Input", "Token row that the positions are applied to.", "--ids ID", "0")] = None,
     model: PositionsModel,
     kind: Annotated[
-        str | None, option("Model", "Which kind of positions.", "KIND", False, autocompletion=one_of(KINDS))
+        str | None, option("Model", "Which kind of positions.", "KIND", False, autocompletion=some_of(KINDS))
     ] = None,
     pairing: Annotated[
         names.Pairing | None, option("Model", "Which columns rotary positions rotate together.", "", "interleaved")

@@ -39,14 +39,13 @@ class Command:
 
     `content` is the kind of the result, or a function of all options that returns the kind. A function without a
     result, such as a full screen, has no content and returns the exit status itself. `pages` are options that only a
-    page can show; `check` refuses other options that do not go with the format.
+    page can show.
     """
 
     function: Function
     content: Kind | Literal["text"] | Callable[[Options], Kind] | None
     view: tuple[type, ...] = ()
     pages: tuple[str, ...] = ()
-    check: Callable[[Options, FormatName], None] = lambda options, format: None
 
     @property
     def flags(self) -> list[inspect.Parameter]:
@@ -116,20 +115,13 @@ class Command:
 
     def _refuse_options(self, format: FormatName, options: Options) -> None:
         """Raise OutputError for an option that the format cannot show."""
-        for name in (*_ON_PAGES, *self.pages):
-            if groups.is_given(options.get(name)):
-                refuse_option(flag_of(name), VIEWS, format, options)
-        if options.get("theme") is not None:
-            refuse_option("--theme", PICTURES, format, options)
-        self.check(options, format)
-
-
-def refuse_option(flag: str, formats: tuple[FormatName, ...], format: FormatName, options: Options) -> None:
-    """Raise OutputError unless the format is one of those that can show what a flag asks for."""
-    if format not in formats:
-        is_plain = format == "table" and _file_of(options) is None
-        example = f", as in: -o picture.{formats[0]}" if is_plain else ""
-        raise OutputError(f"{flag} cannot be shown in {format}; it needs --format {either(formats)}{example}")
+        limits = [(name, VIEWS) for name in (*_ON_PAGES, *self.pages)]
+        for name, formats in (*limits, ("theme", PICTURES)):
+            if groups.is_given(options.get(name)) and format not in formats:
+                is_plain = format == "table" and _file_of(options) is None
+                example = f", as in: -o picture.{formats[0]}" if is_plain else ""
+                needed = f"it needs --format {either(formats)}{example}"
+                raise OutputError(f"{flag_of(name)} cannot be shown in {format}; {needed}")
 
 
 def _flags_of(group: Any) -> Iterator[inspect.Parameter]:

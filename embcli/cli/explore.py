@@ -7,8 +7,8 @@ import sys
 
 from embcli.cli.console import is_terminal
 from embcli.cli.groups import ModelOptions, opened
-from embcli.cli.input import argument
 from embcli.errors import InputError, OutputError, lacks
+from embcli.text import argument
 from embcli.words import in_line
 
 

@@ -16,14 +16,10 @@ from embcli import names
 from embcli.cli import options as o
 from embcli.cli.console import PrintedNotes, watched
 from embcli.cli.input import read
-from embcli.cli.options import (
-    argument,
-    one_of,
-    option,
-)
+from embcli.cli.options import argument, option, some_of
 from embcli.errors import InputError, Notes
 from embcli.formats import FORMATS, either
-from embcli.positions import KINDS
+from embcli.positions import KINDS, OTHER_NAMES
 from embcli.words import Sentence
 
 if TYPE_CHECKING:
@@ -143,7 +139,7 @@ class BatchModel:
 class KindAndPath:
     """A kind of positions and a model; the first argument may be either."""
 
-    named_kind: Annotated[str | None, argument("KIND", f"{either(KINDS)}; or PATH.", autocompletion=one_of(KINDS))] = (
+    named_kind: Annotated[str | None, argument("KIND", f"{either(KINDS)}; or PATH.", autocompletion=some_of(KINDS))] = (
         None
     )
     named: o.Path_ = None
@@ -152,8 +148,8 @@ class KindAndPath:
         """Return the kind, which --kind may name as well, and the path; the library checks the kind."""
         from difflib import get_close_matches
 
-        kind = kind_named(option)
-        first = kind_named(self.named_kind)
+        kind = OTHER_NAMES.get(option or "", option)
+        first = OTHER_NAMES.get(self.named_kind or "", self.named_kind)
         if first is None or (first in KINDS and kind in (None, first)):
             return first or kind, self.named
         if first in KINDS:
@@ -197,7 +193,7 @@ class Page:
             f"{either(tuple(FORMATS))}, as the result allows.",
             "--format -f FORMAT",
             "by -o's suffix, EMBCLI_FORMAT or table",
-            autocompletion=one_of(tuple(FORMATS)),
+            autocompletion=some_of(tuple(FORMATS)),
         ),
     ] = None
     output: o.Output = None
@@ -245,8 +241,3 @@ def one_path(argument: str | None, option: str | None) -> str | None:
 def listed(names_given: str | None) -> Any:
     """Return comma-separated names, which the library checks."""
     return None if names_given is None else tuple(name.strip() for name in names_given.split(","))
-
-
-def kind_named(value: str | None) -> Any:
-    """Return a kind of positions by its name or another name that papers have for it; the library checks it."""
-    return {"rope": "rotary", "absolute": "learned"}.get(value or "", value)

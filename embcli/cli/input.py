@@ -33,7 +33,7 @@ def read(
     `lines` makes each line a sequence, without its line end. The example, which begins with the verb, says what could
     be given. A text that looks like IDs or is the name of a file is read as text, with a note.
     """
-    from embcli.text import Sequences, lines_of, lines_of_ids, parse_ids
+    from embcli.text import Sequences, argument, lines_of, lines_of_ids, parse_ids
 
     verb = " ".join(example.split()[:2])
     used = [name for name, value in {"TEXT": text, "--file": file, "--ids": ids}.items() if value is not None]
@@ -78,27 +78,10 @@ def read_vectors(path: Path, dim: int) -> np.ndarray:
     return vectors_in_lines(typed, dim)
 
 
-def argument(text: str, name: str = "TEXT") -> str:
-    """Return a text of the command line; raises InputError for invalid UTF-8."""
-    try:
-        # Python passes invalid UTF-8 of a command line as lone surrogates; this restores the bytes.
-        data = text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        data = text.encode("utf-8", "surrogatepass")
-    return decoded(data, name)
-
-
-def decoded(data: bytes, name: str) -> str:
-    """Return bytes as text; the InputError for invalid UTF-8 calls them `name` and says where it is."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        reason = f"byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
-        raise InputError(f"{name} is not UTF-8: {reason}") from None
-
-
 def _content(file: Path | None, name: str, example: str, verb: str) -> str:
     """Return the text of a file, or of standard input; `name` is what else could be given, as in the example."""
+    from embcli.text import decoded
+
     if file is None and (sys.stdin is None or is_terminal(sys.stdin)):
         hint = f"Try '{verb} --help' for help."
         raise InputError(f"no {name} given and nothing is piped in, as in: {example}", hint)

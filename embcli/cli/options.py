@@ -24,7 +24,7 @@ def flag_of(parameter: str) -> str:
 
 
 def some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """Return a completion of the last of some comma-separated names, by names that are not used yet."""
+    """Return a completion of a name, or of the last of some comma-separated names, by those that are not used yet."""
 
     def complete(incomplete: str) -> list[str]:
         *before, last = incomplete.split(",")
@@ -32,10 +32,6 @@ def some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
         return [",".join([*before, name]) for name in others] if {*before} <= {*known} else []
 
     return complete
-
-
-def one_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
-    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
 
 
 def explained_words(incomplete: str) -> list[str]:

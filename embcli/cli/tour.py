@@ -21,13 +21,13 @@ import typer
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 
 from embcli.cli.console import is_terminal, say_error
-from embcli.cli.input import argument
 from embcli.cli.output import Output
 from embcli.errors import EmbcliError, InputError, OutputError
 from embcli.names import TOUR_TEXT
 from embcli.page import title, words
 from embcli.page.parts import Cut, Sheets
 from embcli.result import Result
+from embcli.text import argument
 from embcli.words import Sentence
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from embcli.words import Parameter, Sentence
 
 Kind = Literal["learned", "sinusoidal", "relative", "rotary"]  # that the verb `positions` shows
 JoinedKind = Literal["learned", "sinusoidal", "none"]  # that a lookup can add to token rows
+OTHER_NAMES: dict[str, Kind] = {"rope": "rotary", "absolute": "learned"}  # that papers have for kinds
 KINDS: tuple[Kind, ...] = get_args(Kind)
 JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
 DEFAULT_KIND: Final = "learned"

@@ -54,10 +54,16 @@ class Batches(Result, verb="batch", content="batches"):
     keep_last: bool  # even if incomplete
     all: bool  # batches
     draw: bool
+    columns_chosen: bool  # by the user
 
     inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
     targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
     input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether a page shows the numbers that the model reads, not only IDs."""
+        return self.draw or self.style.heat or self.columns_chosen
 
     def ids(self, samples: np.ndarray) -> np.ndarray:
         """Return the tokens of samples and the next one, (n, T + 1) int64: [:, :-1] are inputs, [:, 1:] targets."""
@@ -113,7 +119,7 @@ class Batches(Result, verb="batch", content="batches"):
         from embcli.verbs.parts import origin_lines
 
         length, count, (size, dim) = self.max_length, len(self.order), self.layer.shape
-        if self.draw or self.style.heat:
+        if self.is_drawn:
             matrix, is_shortened = self._picture(), False
         else:
             matrix, is_shortened = self._table(options.max_width)
@@ -140,7 +146,7 @@ class Batches(Result, verb="batch", content="batches"):
         if self.stride > length:
             skipped = f"{self.stride - length:,} of {self.stride:,} tokens"
             yield words(f"The stride exceeds T: {skipped} are in no sample.")
-        if self.draw or self.style.heat:
+        if self.is_drawn:
             yield words("Position rows differ from lookup's: the loader consumes a random number first.")
         yield from origin_lines(self.origin)
 
@@ -286,6 +292,7 @@ def batch(
         first=first,
         all=all,
         draw=draw,
+        columns_chosen=columns is not None,
         **split,
         notes=notes,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.names import Matrix as MatrixName
 from embcli.opened import Opened, TextOrIds
-from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, OTHER_NAMES, JoinedKind
 from embcli.positions.kind import in_turn
 from embcli.positions.sinusoidal import wave_rows
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Scale, Step, in_words
@@ -369,6 +369,7 @@ def lookup(
     tokens = model.tokens(text, special, lines, notes=notes)
     if window:
         tokens = tokens.window(shape_of(source, "position")[0])
+    position = cast("JoinedKind | None", OTHER_NAMES.get(position or "", position))
     check_choice("position", position, JOINED_KINDS)
     show = (show,) if isinstance(show, str) else show
     for name in show or ():

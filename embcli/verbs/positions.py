@@ -14,7 +14,7 @@ from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_THETA, PAIRINGS, SHORT_LENGTH, Pairing, __version__
 from embcli.opened import Opened
-from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, Kind, check_options
+from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, OTHER_NAMES, Kind, check_options
 from embcli.positions.kind import PositionMatrix, Shown
 from embcli.positions.learned import learned
 from embcli.positions.relative import K, relative
@@ -195,6 +195,7 @@ def positions(
     """
     source = model.source
     notes = model.notes.begun()
+    kind = OTHER_NAMES.get(kind or "", kind)
     check_choice("kind", kind, KINDS)
     check_choice("pairing", pairing, PAIRINGS)
     name, reason, length, dim = _chosen(source, kind, context_length)
