@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,6 +59,12 @@ class Records:
     sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
     lines: Records | None = None
+
+    def numbers(self, names: Names) -> int:
+        """Return how many numbers there are in some matrices, or in the fields if there are no matrices."""
+        if not names:
+            return self.rows * len(self.fields)
+        return sum(math.prod(self.matrices[name].shape) for name in names)
 
     @property
     def several(self) -> Names:

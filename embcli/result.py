@@ -197,6 +197,8 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
     Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
     suffix without a default, and for a file that obviously cannot be written.
     """
+    if default and ALIASES.get(default, default) not in FORMATS:
+        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     known = able(kind)
     file = None if path is None else Path(path)
     suffix = file.suffix.lower() if file else ""

@@ -426,7 +426,7 @@ def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> N
     ("without", "term", "log", "said"),
     [
         *((stream, "xterm", None, "explore is a full screen and needs a terminal") for stream in (0, 1)),
-        (None, "dumb", None, "explore needs a terminal that can move its cursor"),
+        (None, "dumb", None, "explore is a full screen and needs a terminal"),
         (None, "xterm", "/nowhere/log", "cannot open '/nowhere/log': No such file"),
     ],
 )

@@ -198,7 +198,7 @@ BAD = [
     ("--ids 5 --match a", "match 'a' needs tokens"),
     ("--ids 5 --rows 400", "row 400 is out of range"),
     ("--ids 5 --metric l3", "'l3'", "cosine"),
-    ("--ids 5 --vector -", "--ids and --vector"),
+    ("--ids 5 --vector -", "--vector stands for the text or the IDs"),
     ("--ids 5 -f npy", "npy"),
     ("Paris", "give --ids, or --encoding"),
 ]

@@ -57,7 +57,7 @@ def command(
     epilog = "\n\n".join(f"[dim]# {comment}[/dim]\n\n{line}" for line, _, comment in parts)
 
     def register(function: Function) -> Function:
-        settings = {"rich_help_panel": panel, "epilog": epilog}
+        settings = {"rich_help_panel": panel, "epilog": epilog, "help": function.__doc__}
         COMMANDS[function.__name__] = Command(function, content, view, **more), settings
         return function
 
@@ -83,7 +83,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
         if words is None or name == called:
             app.command(name, **settings)(each.for_typer(finish))
         elif called is None and not (is_first and settings["rich_help_panel"] == "More"):
-            app.command(name, help=each.function.__doc__, **settings)(lambda: None)
+            app.command(name, **settings)(lambda: None)
     return app
 
 
@@ -98,7 +98,7 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
         called = f"{PROGRAM} {first}" if first in COMMANDS else PROGRAM
-        raise InputError(message, f"{_cure(message, words)}Try '{called} --help' for help.") from None
+        raise InputError(message, f"{_cure(message, first)}Try '{called} --help' for help.") from None
 
 
 def _hints(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -124,23 +124,23 @@ def _hints(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "not a command", f"For a text: embcli tokenize {text}; embcli --help"
 
 
-# What Typer says of a wrong option or argument -> what would be right; for all commands, or for these.
+_WITH_TEXT = ("tokenize", "batch", "lookup", "compare", "neighbors")
+_ARGUMENT = ".*unexpected extra argument"
+# What Typer says of a wrong option or argument, in some commands or in all -> what would be right.
 _CURES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("No such option: -[0-9]", (), "IDs are not negative; a text that begins with - goes after --. "),
     ("No such option: --from", ("tokenize", "decode"), "--encoding takes a model's folder or tokenizer. "),
     ("No such option: --map", ("weights",), "--heat shows rows as colours. "),
-    (".*unexpected extra argument", ("tour",), "--text takes a text in quotes, --step a number. "),
+    (_ARGUMENT, ("tour",), "--text takes a text in quotes, --step a number. "),
+    (rf"{_ARGUMENT}\(s\) \([0-9 ]+\)", _WITH_TEXT, "Write IDs as one word: 2,3,5,1. "),
+    (_ARGUMENT, _WITH_TEXT, "Put a text of several words in quotes. "),
 )
-_READS_TEXT = ("tokenize", "batch", "lookup", "compare", "neighbors")
 
 
-def _cure(message: str, words: Sequence[str]) -> str:
-    first = words[0] if words else ""
+def _cure(message: str, name: str) -> str:
     for pattern, commands, cure in _CURES:
-        if re.match(pattern, message) and (first in commands or not commands):
+        if re.match(pattern, message) and (name in commands or not commands):
             return cure
-    if first in _READS_TEXT and "unexpected extra argument" in message:
-        return "Write IDs as one word: 2,3,5,1. " if "--ids" in words else "Put a text of several words in quotes. "
     return ""
 
 
@@ -165,13 +165,14 @@ def embcli(
     from embcli.cli.completion import install, script
 
     if version:
-        typer.echo(f"embcli {__version__}")
+        told = f"embcli {__version__}"
     elif show_completion is not None:
-        typer.echo(script(show_completion))
+        told = script(show_completion)
     elif install_completion is not None:
-        typer.echo(install(install_completion))
+        told = install(install_completion)
     else:
         return
+    typer.echo(told)
     raise typer.Exit
 
 
@@ -508,16 +509,14 @@ def neighbors(
 
     Among all rows of the token layer; every score is exact, in float64.
     """
-    inputs = {"TEXT": given.text, "--file": given.file, "--ids": given.ids, "--plus": plus, "--minus": minus}
-    others = [flag for flag, value in inputs.items() if value]
-    if vector is not None and others:
-        raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
     source = model.opened()
     sequences = vectors = None
     if vector is None:
         sequences = given.read('embcli neighbors " Paris" --from gpt2', lines)
-    else:
+    elif given.is_empty:
         vectors = read_vectors(vector, source.shape[1])
+    else:
+        raise InputError("--vector stands for the text or the IDs; give one of them")
     return source.neighbors(
         sequences,
         special=given.special,
@@ -571,6 +570,7 @@ def audit(
     view=BARE,
 )
 def diff(
+    *,
     base: Annotated[str, argument("BASE", o.MODEL)],
     tuned: Annotated[str, argument("TUNED", "The other model, usually fine-tuned from BASE.")],
     encoding: o.Encoding = None,
@@ -618,6 +618,7 @@ def explore(
     content="page",
 )
 def tour(
+    *,
     text: Annotated[str, option("Input", "The text of the steps that take one.", "--text TEXT")] = names.TOUR_TEXT,
     step: Annotated[
         int | None, option("View", "Start at step N, counted from 1; in a pipe, print only that step.", "N")
@@ -642,6 +643,7 @@ def tour(
     view=PAGE,
 )
 def explain(
+    *,
     word: Annotated[
         list[str] | None, argument("WORD", "A term, field or format of a page.", autocompletion=explained_words)
     ] = None,
@@ -664,6 +666,7 @@ def explain(
     view=FILE,
 )
 def decode(
+    *,
     ids: Annotated[list[str] | None, argument("IDS", "Token IDs: 6109 3626, or 6109,3626.")] = None,
     encoding: o.Encoding = None,
 ) -> bytes:
@@ -675,7 +678,7 @@ def decode(
 
 
 @command("More", "embcli help lookup  # all options of a command", "embcli help  # the list of commands")
-def help(words: Annotated[list[str] | None, argument("COMMAND", "Such as lookup.")] = None) -> None:
+def help(*, words: Annotated[list[str] | None, argument("COMMAND", "Such as lookup.")] = None) -> None:
     """Show all options of a command, and examples."""
     run([*(words or ()), "--help"])
 
@@ -701,7 +704,7 @@ def info(
     """
     from embcli.verbs.info import local_models, this_machine
 
-    is_of_model = one_path(named, model.path) is not None or model.tensor is not None
+    is_of_model = {named, model.path, model.tensor} != {None}
     if models and is_of_model:
         raise InputError("--models lists all models; leave out the model")
     if is_of_model:
@@ -717,6 +720,7 @@ def info(
     view=PAGE,
 )
 def cache(
+    *,
     action: Annotated[names.CacheAction, typer.Argument(help="What to do.", metavar="[list|clear]")] = "list",
 ) -> Any:
     """Show where layers are kept, and how much space each takes; or remove them."""

@@ -6,7 +6,6 @@ and gives the exit status. The tour takes the same results without writing them.
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,7 +54,7 @@ class Command:
             if is_dataclass(parameter.annotation):
                 found += _flags_of(parameter.annotation)
             else:
-                found.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+                found.append(parameter)
         for group in self.view:
             found += _flags_of(group)
         return found
@@ -67,7 +66,6 @@ class Command:
             return finish(self, options)
 
         run.__signature__ = inspect.Signature(self.flags)  # type: ignore[attr-defined]
-        run.__doc__ = self.function.__doc__
         return run
 
     def call(self, options: Options) -> Any:
@@ -143,17 +141,16 @@ def _file_of(options: Options) -> Path | None:
 
 def _refuse_overwriting(path: Path | None, options: Options) -> None:
     """Raise OutputError if the file to write is one that the command reads, or lies in a folder that it reads."""
-    if path is None or not path.is_file():
-        return
-    for place in _files_read(options):
-        with suppress(OSError, ValueError):  # it does not exist
-            if path.samefile(place) or (place.is_dir() and place.samefile(path.parent)):
+    if path is not None and path.is_file():
+        target = path.resolve()
+        for place in _files_read(options):
+            if place.resolve() in (target, target.parent):
                 raise OutputError(f"{str(path)!r} is read by this command; name another file with --output")
 
 
 def _files_read(options: Options) -> Iterator[Path]:
     for name in _READ:
-        given = options.get(name) or ()
+        given = options.get(name) or []
         for word in given if isinstance(given, list) else [str(given)]:
             yield Path(word)
             yield from map(Path, word.split(","))  # of several encodings

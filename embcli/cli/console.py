@@ -45,7 +45,7 @@ def say(*lines: str) -> None:
 
 def say_error(error: EmbcliError) -> None:
     """Print an error, with flags in the places of its parameters, and its hint."""
-    say(*filter(None, (_with_flags(error.message), error.hint)))
+    say(_with_flags(error.message), *([error.hint] if error.hint else []))
 
 
 def _with_flags(message: str | Sentence) -> str:

@@ -105,10 +105,8 @@ class ComparedModel(FileOptions):
 
     def opened_for(self, sequences: "Sequences") -> "Model":
         """Return the model that --from names, or a small one for these IDs."""
-        if self.path is not None:
+        if self.path is not None or self.tensor is not None:
             return opened({**vars(self), "seed": None}, self.path)
-        if self.tensor is not None:
-            return opened(vars(self))
         from embcli import model as library
 
         model = library.seeded_for(
@@ -146,18 +144,16 @@ class KindAndPath:
 
     def chosen(self, option: str | None) -> tuple[Any, str | None]:
         """Return the kind, which --kind may name as well, and the path; the library checks the kind."""
-        from difflib import get_close_matches
-
-        kind = OTHER_NAMES.get(option or "", option)
-        first = OTHER_NAMES.get(self.named_kind or "", self.named_kind)
-        if first is None or (first in KINDS and kind in (None, first)):
-            return first or kind, self.named
-        if first in KINDS:
+        first = self.named_kind
+        is_kind = first in (*KINDS, *OTHER_NAMES)
+        if first is None or (is_kind and option in (None, first)):
+            return first or option, self.named
+        if is_kind:
             raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
-        is_typo = first.isalpha() and not os.access(first, os.F_OK) and get_close_matches(first, KINDS)
-        if self.named is not None or is_typo:
+        is_word = first.isalpha() and not os.access(first, os.F_OK)
+        if self.named is not None or is_word:
             raise InputError(f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}")
-        return kind, first
+        return option, first
 
 
 @dataclass(frozen=True, eq=False, repr=False)

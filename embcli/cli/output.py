@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import sys
 from collections.abc import Collection, Iterator
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, terminal_size, watched
 from embcli.errors import OutputError
-from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind
+from embcli.formats import FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind
 from embcli.names import Color
 from embcli.result import Result, Style, chosen_format, width_of
 from embcli.words import printable
@@ -53,10 +52,15 @@ class Output:
         if isinstance(result, bytes):
             self._write_bytes(result, "text")
             return 0
-        result = replace(result, style=self.style)
+        style = self.style
+        if self.is_suggesting:
+            from embcli.cli.suggestions import suggestions
+
+            style = replace(style, suggest=partial(suggestions, result.verb, self.options))
+        result = replace(result, style=style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
             if self.format in VIEWS:
-                self.show(self._suggesting(result).view())
+                self.show(result.view())
             elif self.path is not None and FORMATS[self.format].folder:
                 result.save(self.path, self.format, watch=watched)
             else:
@@ -81,15 +85,6 @@ class Output:
         if self.format in PICTURES or os.environ.get("NO_COLOR"):
             return self.format in PICTURES
         return bool(os.environ.get("FORCE_COLOR")) or (self._on_a_terminal and os.environ.get("TERM") != "dumb")
-
-    def _suggesting(self, result: Result) -> Result:
-        """Return the result with a line below its page, where somebody may type the next command."""
-        if not self.is_suggesting:
-            return result
-        from embcli.cli.suggestions import suggestions
-
-        suggest = partial(suggestions, result.verb, self.options)
-        return replace(result, style=replace(self.style, suggest=suggest))
 
     def _drawn(self, page: RenderableType) -> bytes:
         from embcli.page import export
@@ -127,9 +122,7 @@ class Output:
 
     def _refuse_many_numbers(self, records: Records, names: tuple[str, ...]) -> None:
         """Raise OutputError for more numbers than a terminal is for."""
-        numbers = sum(math.prod(records.matrices[name].shape) for name in names)
-        if not names:
-            numbers = records.rows * len(records.fields)
+        numbers = records.numbers(names)
         if self._on_a_terminal and numbers > _MOST_ON_A_TERMINAL:
             raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
 
@@ -165,11 +158,8 @@ def format_of(kind: Kind, named: str | None, file: str | None) -> FormatName:
 
     Raises OutputError for a format that cannot hold it. A suffix that says another format than the named one is noted.
     """
-    default = os.environ.get("EMBCLI_FORMAT") or ""
-    if default and ALIASES.get(default, default) not in FORMATS:
-        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     path = None if file == "-" else file
-    chosen = chosen_format(kind, named, path, default)
+    chosen = chosen_format(kind, named, path, os.environ.get("EMBCLI_FORMAT") or "")
     if path is not None and named is not None:
         suffix = Path(path).suffix.lower()
         if SUFFIXES.get(suffix, chosen) != chosen:

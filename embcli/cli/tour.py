@@ -89,9 +89,8 @@ def guide(text: str, first: int | None, result_of: Callable[[list[str]], object]
     `result_of` returns the result of the command with these words after `embcli`. A step that fails is reported and the
     tour continues; then the status is 2.
     """
-    if text == "-" or not text.strip():
-        reason = "- would read standard input, which the steps cannot share" if text == "-" else "is blank"
-        raise InputError(f"--text {reason}; give the text itself")
+    if text.strip() in ("", "-"):  # the steps cannot share standard input
+        raise InputError(f"--text {text!r} is not a text; give the text itself")
     text = argument(text, "--text")
     steps = STEPS if text == TOUR_TEXT else [replace(step, **step.own) for step in STEPS]  # type: ignore[arg-type]
     if first is not None and not 1 <= first <= len(steps):

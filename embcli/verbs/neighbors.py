@@ -203,6 +203,8 @@ def neighbors(
         queries = queries_of_tokens(tokens, encoding, plus, minus, model.shape[0], notes)
     else:
         raise InputError(Sentence("give {text} or {vector}, one of them"))
+    if vector is not None and (plus or minus):
+        raise InputError(Sentence("{plus} and {minus} are for the tokens of a text, not for {vector}"))
     check_choice("metric", metric, get_args(Metric))
     check_top(top)
     source = model.source
