@@ -60,7 +60,8 @@ def main() -> int:
         if request:  # PowerShell's script leaves it behind, empty
             from embcli.cli.completion import prepare
 
-            status = app.complete(prepare(request))
+            typed = prepare(request)  # after `embcli`
+            status = app.command_line([*typed, ""])(prog_name="embcli")
         else:
             status = app.run(sys.argv[1:])
         if sys.stdout is not None:

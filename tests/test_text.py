@@ -155,9 +155,9 @@ def test_ids_alone_are_read_from_the_argument_or_the_pipe(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("data", "given", "told"),
     [
-        ("a\r\nb\r\n", {}, "the text keeps 2 CRLF line ends"),
-        ("a\r\nb\r", {}, "the text keeps 2 CRLF or CR line ends"),
-        ("a\r\nb\rc", {"lines": True}, "the text keeps 1 CR line end"),
+        ("a\r\nb\r\n", {}, "the text keeps 2 carriage returns"),
+        ("a\r\nb\r", {}, "the text keeps 2 carriage returns"),
+        ("a\r\nb\rc", {"lines": True}, "the text keeps 1 carriage return"),
         ("a\r\nb\r\n", {"lines": True}, ""),  # which lose them anyway
         ("a\nb\n", {}, ""),
     ],

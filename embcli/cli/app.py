@@ -144,11 +144,6 @@ def _cure(message: str, name: str) -> str:
     return ""
 
 
-def complete(words: Sequence[str]) -> object:
-    """Answer a completion script; `words` are those typed so far after `embcli`."""
-    return command_line([*words, ""])(prog_name=PROGRAM)
-
-
 _Shell = Annotated[names.Shell | None, typer.Option(metavar="SHELL", help="Print the completion script for a shell.")]
 _ShellToInstall = Annotated[names.Shell | None, typer.Option(metavar="SHELL", help="Install completion for a shell.")]
 

@@ -53,10 +53,9 @@ def read(
     else:
         content = _content(None if str(file) == "-" else file, "TEXT", example, verb)
     texts = lines_of(content) if lines else [content]
-    if (text is None or text == "-") and (returns := sum(each.count("\r") for each in texts)):
-        both = sum(each.count("\r\n") for each in texts)
-        kinds = "CRLF" if both == returns else "CRLF or CR" if both else "CR"
-        say(f"the text keeps {counted(returns, f'{kinds} line end')}; Python's open() reads them as LF")
+    returns = sum(each.count("\r") for each in texts)
+    if returns and text in (None, "-"):
+        say(f"the text keeps {counted(returns, 'carriage return')}; Python's open() reads them as LF")
     return Sequences(texts=tuple(texts), many=lines)
 
 
