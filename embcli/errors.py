@@ -155,14 +155,13 @@ class Notes:
     def __reduce__(self) -> tuple[type[Notes], tuple[str, ...]]:
         return Notes, tuple(self)
 
-    def begun(self) -> Notes:
-        """Return notes for one call, which begin with these remarks; what a call adds is its own."""
-        return self.joined(Notes())
-
-    def joined(self, other: Notes) -> Notes:
-        """Return notes for one call, which begin with these remarks and others."""
-        notes = type(self)(*self.remarks, *other.remarks)
-        notes._counts = [*self._counts, *other._counts]
+    def begun(self, *others: Notes) -> Notes:
+        """Return notes for one call, which begin with these remarks and others; what the call adds is its own."""
+        notes = type(self)(*self.remarks)
+        notes._counts = [*self._counts]
+        for other in others:
+            notes.remarks |= other.remarks
+            notes._counts += other._counts
         return notes
 
     def add(self, remark: str | Sentence) -> None:

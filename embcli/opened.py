@@ -6,7 +6,7 @@ A verb is a function of `Opened` and its own parameters; `model.py` makes these 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +76,7 @@ class Opened:
         tokens = tokenize(sequences, encoding, special, has_added)
         if notes is not None:
             if encoding is not None and not special:
-                if has_added and tokens.texts is not None:
-                    _remark_added(encoding, notes)
-                _remark_plain(tokens.texts or (), encoding, notes)
+                _remark_special(tokens, encoding, has_added, notes)
             if not len(tokens):
                 notes.add("the input is empty: there are no tokens")
         return tokens
@@ -102,19 +100,18 @@ class Opened:
         return ",".join(parts)
 
 
-def _remark_added(encoding: Encoding, notes: Notes) -> None:
-    """Remark which tokens the model reads around a text, if it reads any."""
+def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: Notes) -> None:
+    """Remark which special tokens the model reads around a text, and which stand in the texts as plain text."""
+    texts = tokens.texts or ()
+    around = zip(encoding.around, ("before", "after"), strict=True) if has_added and tokens.texts is not None else ()
     read = []
-    for ids, where in zip(encoding.around, ("before", "after"), strict=True):
+    for ids, where in around:
         if ids:
-            tokens = " ".join(shown(encoding.token_bytes(each)) for each in ids)
-            read.append(f"{tokens} {where}")
+            added = " ".join(shown(encoding.token_bytes(each)) for each in ids)
+            read.append(f"{added} {where}")
     if read:
         notes.add(Sentence("the model reads {read} a text; {special} adds them", read=" and ".join(read)))
 
-
-def _remark_plain(texts: Iterable[str], encoding: Encoding, notes: Notes) -> None:
-    """Remark which special tokens stand in the texts and are read as plain text."""
     written = {name for text in texts for name in _SPECIAL.findall(text)}
     plain = [name for name in sorted(written) if len(encoding.encode(name, special=True)) == 1]
     if plain:

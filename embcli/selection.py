@@ -83,7 +83,7 @@ class Excerpt(NamedTuple):
     @classmethod
     def ends(cls, count: int, total: int) -> Excerpt:
         """Show at most `count` of `total`, half of them from each end."""
-        return cls.first(total, total) if total <= count else cls(count - count // 2, count // 2, total)
+        return cls(total, 0, total) if total <= count else cls(count - count // 2, count // 2, total)
 
     def missing(self, what: str, numbers: np.ndarray | None = None, several: str = "") -> str:
         """Return in words what is not shown, `columns 3 to 252 (250 of 256)`, or an empty text.

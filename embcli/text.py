@@ -99,18 +99,18 @@ def lines_of(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def argument(text: str, name: str = "TEXT") -> str:
-    """Return a text of the command line; raises InputError for invalid UTF-8."""
-    try:
-        # Python passes invalid UTF-8 of a command line as lone surrogates; this restores the bytes.
-        data = text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        data = text.encode("utf-8", "surrogatepass")
-    return decoded(data, name)
+def decoded(given: str | bytes, name: str) -> str:
+    """Return bytes, or a text of the command line, as text.
 
-
-def decoded(data: bytes, name: str) -> str:
-    """Return bytes as text; the InputError for invalid UTF-8 calls them `name` and says where it is."""
+    The InputError for invalid UTF-8 calls it `name` and says where it is.
+    """
+    if isinstance(given, bytes):
+        data = given
+    else:  # Python passes invalid UTF-8 of a command line as lone surrogates; this restores the bytes
+        try:
+            data = given.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            data = given.encode("utf-8", "surrogatepass")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -50,13 +50,14 @@ class Command:
     def flags(self) -> list[inspect.Parameter]:
         """The parameters that Typer sees: the fields of each group in its place."""
         found: list[inspect.Parameter] = []
-        for parameter in inspect.signature(self.function).parameters.values():
+        kind = inspect.Parameter.KEYWORD_ONLY
+        own = [*inspect.signature(self.function).parameters.values()]
+        for parameter in [*own, *(inspect.Parameter(group.__name__, kind, annotation=group) for group in self.view)]:
             if is_dataclass(parameter.annotation):
-                found += _flags_of(parameter.annotation)
+                for each in fields(parameter.annotation):
+                    found.append(inspect.Parameter(each.name, kind, default=each.default, annotation=each.type))
             else:
                 found.append(parameter)
-        for group in self.view:
-            found += _flags_of(group)
         return found
 
     def for_typer(self, finish: Callable[["Command", Options], object]) -> Function:
@@ -96,47 +97,37 @@ class Command:
         from embcli.cli.output import Output, format_of
         from embcli.result import Style, refuse_many
 
-        path = _file_of(options)
+        named = options["output"]
+        path = None if named in (None, "-") else Path(named)
         if self.content == "text":
             output = Output(path=path)
         else:
             style = Style(**_style_options(options))
             kind = self.content(options) if callable(self.content) else self.content
-            format = format_of(kind, options.get("format"), options["output"])  # type: ignore[arg-type]
-            self._refuse_options(format, options)
-            named = groups.listed(options.get("show")) or ()
-            refuse_many(tuple(name for name in named if name in (*MATRICES, *OUTPUTS)), format)
+            format = format_of(kind, options.get("format"), named)  # type: ignore[arg-type]
+            self._refuse_options(format, options, path)
+            shown = groups.listed(options.get("show")) or ()
+            refuse_many(tuple(name for name in shown if name in (*MATRICES, *OUTPUTS)), format)
             known = frozenset(flag.name for flag in self.flags)
             output = Output(format, path, options.get("color", "auto"), style, known)
         _refuse_overwriting(path, options)
         return output
 
-    def _refuse_options(self, format: FormatName, options: Options) -> None:
+    def _refuse_options(self, format: FormatName, options: Options, path: Path | None) -> None:
         """Raise OutputError for an option that the format cannot show."""
         limits = [(name, VIEWS) for name in (*_ON_PAGES, *self.pages)]
         for name, formats in (*limits, ("theme", PICTURES)):
             if groups.is_given(options.get(name)) and format not in formats:
-                is_plain = format == "table" and _file_of(options) is None
+                is_plain = format == "table" and path is None
                 example = f", as in: -o picture.{formats[0]}" if is_plain else ""
                 needed = f"it needs --format {either(formats)}{example}"
                 raise OutputError(f"{flag_of(name)} cannot be shown in {format}; {needed}")
-
-
-def _flags_of(group: Any) -> Iterator[inspect.Parameter]:
-    for field in fields(group):
-        kind = inspect.Parameter.KEYWORD_ONLY
-        yield inspect.Parameter(field.name, kind, default=field.default, annotation=field.type)
 
 
 def _style_options(options: Options) -> "dict[str, Any]":
     """Return the options that are fields of a Style, those that are given."""
     names = ("precision", "heat", "bare", "width", "theme")
     return {name: options[name] for name in names if options.get(name) is not None}
-
-
-def _file_of(options: Options) -> Path | None:
-    named = options["output"]
-    return None if named in (None, "-") else Path(named)
 
 
 def _refuse_overwriting(path: Path | None, options: Options) -> None:

@@ -8,7 +8,7 @@ import sys
 from embcli.cli.console import is_terminal
 from embcli.cli.groups import ModelOptions, opened
 from embcli.errors import InputError, OutputError, lacks
-from embcli.text import argument
+from embcli.text import decoded
 from embcli.words import in_line
 
 
@@ -24,8 +24,8 @@ def walk(path: str | None, options: ModelOptions, row: str | None, text: str | N
     from embcli.explore.source import Source
     from embcli.explore.spelling import speller
 
-    row = row and argument(row, "--row")
-    text = text and argument(text, "--text")
+    row = row and decoded(row, "--row")
+    text = text and decoded(text, "--text")
     given = {name: value for name, value in vars(options).items() if name != "path"}
     model = opened(given, path)
     if text is not None and model.encoding is None:

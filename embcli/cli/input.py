@@ -33,7 +33,7 @@ def read(
     `lines` makes each line a sequence, without its line end. The example, which begins with the verb, says what could
     be given. A text that looks like IDs or is the name of a file is read as text, with a note.
     """
-    from embcli.text import Sequences, argument, lines_of, lines_of_ids, parse_ids
+    from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids
 
     verb = " ".join(example.split()[:2])
     used = [name for name, value in {"TEXT": text, "--file": file, "--ids": ids}.items() if value is not None]
@@ -44,7 +44,7 @@ def read(
         source = _content(None, "--ids -", f"echo 2,3,5,1 | {verb} --ids -", verb) if ids == "-" else ids
         return Sequences(ids=lines_of_ids(source) if lines else (parse_ids(source),), many=lines)
     if text is not None and text != "-":
-        content = argument(text)
+        content = decoded(text, "TEXT")
         if re.fullmatch(r"[0-9]+(?:[, ]+[0-9]+)*", text, re.ASCII):
             joined = ",".join(re.findall("[0-9]+", text))[:60]
             say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined}")

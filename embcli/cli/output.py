@@ -70,9 +70,6 @@ class Output:
             say(f"status 1: {result.why_no}")
         return result.status
 
-    def show(self, page: RenderableType) -> None:
-        self._write_bytes(self._drawn(page), "page")
-
     @property
     def is_suggesting(self) -> bool:
         """Whether a line of suggestions stands below a page."""
@@ -86,17 +83,20 @@ class Output:
             return self.format in PICTURES
         return bool(os.environ.get("FORCE_COLOR")) or (self._on_a_terminal and os.environ.get("TERM") != "dumb")
 
-    def _drawn(self, page: RenderableType) -> bytes:
+    def show(self, page: RenderableType) -> None:
+        """Write a page, as wide as the style or the terminal says."""
         from embcli.page import export
 
         width = width_of(self.style.width, self.format)
         if self.format != "table":
-            return export.exported(page, cast("View", self.format), width, self.style.theme, self.is_colored)
-        if not self._on_a_terminal:
-            return export.text(page, width, None, self.is_colored).encode("utf-8", "backslashreplace")
-        columns, lines = terminal_size()
-        text = export.text(page, self.style.width or columns, lines, self.is_colored)
-        return text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+            content = export.exported(page, cast("View", self.format), width, self.style.theme, self.is_colored)
+        elif self._on_a_terminal:
+            columns, lines = terminal_size()
+            text = export.text(page, self.style.width or columns, lines, self.is_colored)
+            content = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+        else:
+            content = export.text(page, width, None, self.is_colored).encode("utf-8", "backslashreplace")
+        self._write_bytes(content, "page")
 
     def _write_data(self, result: Result) -> None:
         from embcli import writers

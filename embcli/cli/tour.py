@@ -27,7 +27,7 @@ from embcli.names import TOUR_TEXT
 from embcli.page import title, words
 from embcli.page.parts import Cut, Sheets
 from embcli.result import Result
-from embcli.text import argument
+from embcli.text import decoded
 from embcli.words import Sentence
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def guide(text: str, first: int | None, result_of: Callable[[list[str]], object]
     """
     if text.strip() in ("", "-"):  # the steps cannot share standard input
         raise InputError(f"--text {text!r} is not a text; give the text itself")
-    text = argument(text, "--text")
+    text = decoded(text, "--text")
     steps = STEPS if text == TOUR_TEXT else [replace(step, **step.own) for step in STEPS]  # type: ignore[arg-type]
     if first is not None and not 1 <= first <= len(steps):
         wrong = "{step} must be from 1 to {count}, not {given}"

@@ -73,6 +73,9 @@ class Hint:
 class Composite:
     """A renderable of our own that yields parts, among them notes."""
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class Bare:
@@ -100,21 +103,16 @@ class Suggesting:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         notes: list[Note | Hint] = []
-        for part in self._parts(console, options):
-            if isinstance(part, Note | Hint):
-                notes.append(part)
-            yield part
+        for part in self.page.__rich_console__(console, options):
+            # A composite yields parts of its own.
+            parts = part.__rich_console__(console, options) if isinstance(part, Composite) else [part]
+            for each in parts:
+                if isinstance(each, Note | Hint):
+                    notes.append(each)
+                yield each
         line = self.suggest(notes)
         if line:
             yield words(line, "dim")
-
-    def _parts(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the parts of the page, and those of its composites in their place."""
-        for part in self.page.__rich_console__(console, options):
-            if isinstance(part, Composite):
-                yield from part.__rich_console__(console, options)  # type: ignore[attr-defined]
-            else:
-                yield part
 
 
 @dataclass(frozen=True, eq=False)

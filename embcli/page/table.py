@@ -72,9 +72,6 @@ class Line(Text):
 class Bar(Text):
     """The line between labels and numbers, in each cell of a column of its own."""
 
-    def __init__(self, lines: int = 1) -> None:
-        super().__init__("\n".join(["│"] * lines), _DIM)
-
 
 def ruled(
     labels: Sequence[Label],
@@ -105,9 +102,9 @@ def ruled(
     for label in labels:
         add(label)
     for header, rows in blocks:
-        table.add_column(Bar(1 + header.plain.count("\n")), no_wrap=True)
+        table.add_column(Bar("│\n│" if "\n" in header.plain else "│", _DIM), no_wrap=True)
         table.add_column(header, no_wrap=True)
-        columns += [[Bar()] * len(rows), [*rows]]
+        columns += [[Bar("│", _DIM)] * len(rows), [*rows]]
     for label in after:
         add(label)
     places = (place for place in range(len(columns[0])) if place not in {gap + k for k, gap in enumerate(gaps)})

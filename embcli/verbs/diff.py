@@ -215,7 +215,7 @@ def diff(model: Opened, other: Opened, *, top: int = SHOWN_ROWS) -> Diff:
     """
     if not isinstance(other, Opened):
         raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
-    notes = model.notes.joined(other.notes)
+    notes = model.notes.begun(other.notes)
     remark_scaled(notes, model, other)
     base = model.source
     tuned = other.source

@@ -39,10 +39,6 @@ class Build(NamedTuple):
     def version(self) -> str:
         return self.torch.rpartition("+")[0] or self.torch
 
-    @property
-    def described(self) -> dict[str, str]:
-        return {"torch": self.version, "cpu_capability": cpu_capability() or self.machine}
-
 
 @lru_cache
 def this_build() -> Build:

@@ -14,7 +14,7 @@ from embcli.encodings import Encoding
 from embcli.errors import PATIENCE, Notes
 from embcli.layer import Layer, Layers, Origin
 from embcli.store import Store
-from embcli.weights.build import Build, loading_torch, this_build
+from embcli.weights.build import Build, cpu_capability, loading_torch, this_build
 from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ class KeptLayer(Layer):
 
     def __init__(self, matrix: np.ndarray, build: Build) -> None:
         rows, dim = matrix.shape
-        self.shape, self.build, self._matrix = (rows, dim), build.described, matrix
+        self.shape = rows, dim
+        self.build = {"torch": build.version, "cpu_capability": cpu_capability() or build.machine}
+        self._matrix = matrix
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         return np.asarray(self._matrix[ids])
