@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 PROGRAM = "embcli"
-__version__ = "0.1.0"  # the one place that names it
+__version__ = "0.2.0"  # the one place that names it
 
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input", "hidden"]  # hidden: what the first block of a real model reads
