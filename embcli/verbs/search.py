@@ -1,7 +1,7 @@
 """Exact search for the rows nearest to a query, in float64 and block by block.
 
-A matrix product in float64 tells which rows of a block may be among the first k. These are scored one by one, so that
-equal rows have equal scores wherever they are; the scores decide, ties by ID.
+A matrix product tells which rows of a block may be among the first k, by a margin far above its rounding. These are
+scored row by row, so that equal rows have equal scores wherever they are; the scores decide, ties by ID.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from embcli.verbs.statistics import numbered_blocks
 
 _BLOCK = 1 << 18  # values of a block
 _QUERIES = 1 << 10  # of a pass
-_ROUNDING = 2.0**-50  # of each addition in a product, and some more
+_MARGIN = 1e-9  # of a product of two rows' lengths
 
 
 class Ranking(NamedTuple):
@@ -43,7 +43,7 @@ class _Best:
         self._k, self._metric, self._query, self._excluded = k, metric, query, excluded
         self._ids, self._scores = [np.empty(0, np.int64)], [np.empty(0)]
         self._pending = 0
-        self.threshold = -np.inf  # the score of the k-th row, larger for nearer rows
+        self.threshold = -np.inf  # the nearness of the k-th row, larger for nearer rows
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
         """Score rows, (n, D) float64; each is summed by itself."""
@@ -69,7 +69,8 @@ class _Best:
         order = np.lexsort((ids, -nearness))[: self._k]
         self._ids, self._scores, self._pending = [ids[order]], [found[order]], 0
         if len(order) == self._k:
-            self.threshold = nearness[order[-1]]
+            last = float(found[order[-1]])
+            self.threshold = -(last**2) if self._metric == "l2" else last
         return Ranking(ids[order], found[order])
 
 
@@ -95,7 +96,6 @@ def nearest(
         some = slice(first, first + _QUERIES)
         best = [_Best(k, metric, *each) for each in zip(queries[some], excluded[some], strict=True)]
         vectors = np.stack(queries[some], axis=1)
-        lengths, slack = np.square(vectors).sum(axis=0), len(vectors) * _ROUNDING
         thresholds = np.full(len(best), -np.inf)
         del not_finite[1:], zero[1:]  # each pass finds the same ones
         if among is None:
@@ -114,19 +114,28 @@ def nearest(
                 usable &= sizes > 0
             if not usable.all():
                 ids, rows, sizes = ids[usable], rows[usable], sizes[usable]
-            # The nearness of rows to queries, (n, queries), and as much more as rounding can hide.
-            nearness, sizes = rows @ vectors, sizes[:, None]
-            if metric == "l2":
-                distances = (sizes + lengths) * (1 - slack) - 2 * nearness
-                nearness = -np.sqrt(np.maximum(distances, 0)) * (1 - slack)
-            elif metric == "dot":
-                nearness += slack * np.sqrt(sizes * lengths)
-            else:
-                nearness = nearness / np.sqrt(sizes * lengths) + slack
-            may_be = nearness >= thresholds
+            nearness, scale = _nearness(rows, sizes[:, None], vectors, metric)
+            may_be = nearness + _MARGIN * scale >= thresholds
             for number in np.flatnonzero(may_be.any(axis=0)).tolist():
                 chosen = may_be[:, number]
                 best[number].add(ids[chosen], rows[chosen])
                 thresholds[number] = best[number].threshold
         rankings += [each.ranking() for each in best]
     return Search(rankings, searched, np.concatenate(not_finite), np.concatenate(zero))
+
+
+def _nearness(
+    rows: np.ndarray, sizes: np.ndarray, vectors: np.ndarray, metric: Metric
+) -> tuple[np.ndarray, np.ndarray | float]:
+    """Return how near rows, (n, D), are to vectors, (D, queries), larger for nearer, and the scale of its rounding.
+
+    `sizes` are the squared lengths of the rows, (n, 1). Under l2 the nearness is minus the squared distance.
+    """
+    products = rows @ vectors
+    lengths = np.square(vectors).sum(axis=0)
+    if metric == "l2":
+        return 2 * products - sizes - lengths, sizes + lengths
+    scale = np.sqrt(sizes * lengths)
+    if metric == "dot":
+        return products, scale
+    return products / scale, 1.0
