@@ -127,6 +127,6 @@ def test_words_are_read_where_they_are_shown_alone(
     inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path / "m.gguf", "gpt2", ["a", "b"])
-    monkeypatch.setattr("embcli.encodings.gguf.read_words", pytest.fail)
+    monkeypatch.setattr("embcli.gguf.GgufArray.words", pytest.fail)
     inside.ok("weights", "--from", path, "-o", str(tmp_path / "rows.npy"))
     inside.ok("info", "--from", path)

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli.binary import Binary, GgufArray, GgufHeader, quoted, read_header, read_numbers, read_words
+from embcli.binary import Binary, quoted
 from embcli.encodings.encoding import NamedToken, VocabularyEncoding, blocks, guarded, package
 from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
 from embcli.errors import InputError
+from embcli.gguf import GgufArray, GgufHeader, read_header
 from embcli.words import Sentence, in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
-_TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # whose rules are known
 
 
@@ -37,7 +37,7 @@ class GgufEncoding(VocabularyEncoding):
 
     @property
     def vocabulary_size(self) -> int:
-        return self._header.arrays["tokenizer.ggml.tokens"].count
+        return self._header.arrays["tokenizer.ggml.tokens"].length
 
     def token_bytes(self, token_id: int) -> bytes | None:
         if not 0 <= token_id < self.vocabulary_size:
@@ -107,21 +107,18 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def _words(self) -> list[bytes]:
-        return self._listed("tokens")
+        return self._header.arrays["tokenizer.ggml.tokens"].words()
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
         return dict(zip(self._words, range(len(self._words)), strict=True))
 
-    def _listed(self, name: str) -> list[bytes]:
-        text, starts, ends = read_words(self._binary, self._header.arrays[f"tokenizer.ggml.{name}"])
-        return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
     @cached_property
     def _stored_kinds(self) -> np.ndarray:
-        stored, count = self._array("token_type"), self.vocabulary_size
-        has_kinds = stored is not None and stored.kind in _TYPE and stored.count == count
-        kinds = read_numbers(self._binary, stored) if stored and has_kinds else np.zeros(count, np.int32)
+        stored = self._array("token_type")
+        kinds = np.zeros(self.vocabulary_size, np.int32)
+        if stored and stored.dtype in ("uint32", "int32") and stored.length == len(kinds):
+            kinds = stored.numbers()
         return np.where(kinds == 0, _NORMAL, kinds)
 
     @cached_property
@@ -161,9 +158,9 @@ class GgufEncoding(VocabularyEncoding):
         stored = self._array("scores")
         if stored is None:
             return np.zeros(self.vocabulary_size, np.float32)
-        if stored.kind not in _SCORE or stored.count < self.vocabulary_size:
+        if stored.dtype not in ("int32", "float32") or stored.length < self.vocabulary_size:
             raise self._binary.refused("its tokenizer.ggml.scores are not numbers, one for each token")
-        scores = read_numbers(self._binary, stored)[: self.vocabulary_size]
+        scores = stored.numbers()[: self.vocabulary_size]
         if not np.isfinite(scores).all():
             raise self._binary.refused("its tokenizer.ggml.scores are not all finite")
         return scores
@@ -183,12 +180,15 @@ class GgufEncoding(VocabularyEncoding):
     def _byte_pairs(self) -> Pieces:
         stored, splitting = self._array("merges"), self._splitting or splittings()["default"]
         needed = splitting is not splittings()["kimi-k2"]
-        if not stored.has_strings if stored else needed:
+        merges: list[bytes] = []
+        if stored and stored.dtype == "string":
+            merges = stored.words()
+        elif stored or needed:
             raise self._binary.refused("it has no merges (tokenizer.ggml.merges), so it cannot split a text")
         known: Callable[[bytes], bytes | None] = bytes if "of_characters" in splitting.flags else bytes_of
         ids = {token: at for word, at in self._ids.items() if (token := known(word)) is not None}
         ranks: dict[tuple[bytes, bytes], int] = {}
-        for rank, merge in enumerate(self._listed("merges") if stored else ()):
+        for rank, merge in enumerate(merges):
             separator = max(merge.find(b" ", 1), 0)
             left, right = known(merge[:separator]), known(merge[separator + 1 :])
             if left and right:
@@ -204,8 +204,9 @@ class GgufEncoding(VocabularyEncoding):
             self._words[token_id].decode(errors="replace"): (token_id, known[token_id])
             for token_id in np.flatnonzero(np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))).tolist()
         }
-        stored, joins = self._array("precompiled_charsmap"), self._flag("remove_extra_whitespaces", False)
-        charsmap = b"" if stored is None else self._binary.read(stored.start, stored.end - stored.start)
+        stored = self._array("precompiled_charsmap")
+        charsmap = stored.read() if stored else b""
+        joins = self._flag("remove_extra_whitespaces", False)
         worst, unknown = float(scores[kinds == _NORMAL].min(initial=0)), self._special("unknown", 2)
         failure = "its map of characters is damaged"
         return guarded(self.path, failure, lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space))
@@ -214,8 +215,7 @@ class GgufEncoding(VocabularyEncoding):
 def gguf_encoding(path: Path, name: str) -> GgufEncoding:
     binary = Binary(path)
     header = read_header(binary)
-    words = header.arrays.get("tokenizer.ggml.tokens")
-    if words is None or not words.has_strings:
+    if header.tokens is None:
         raise binary.refused("it has no vocabulary (tokenizer.ggml.tokens)")
     return GgufEncoding(binary, header, name)
 

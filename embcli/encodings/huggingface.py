@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.binary import Binary, read_object, refused
+from embcli.binary import Binary, read_object, read_whole, refused
 from embcli.encodings.encoding import LONGEST, Encoding, beside, guarded, package
 from embcli.encodings.merging import NEVER, Derivation, DerivationStep, derived, from_characters, from_piece, spans_of
 from embcli.encodings.pieces import splittings
@@ -191,7 +191,7 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
 
     tokenizer: tokenizers.Tokenizer
     if binary.path.suffix == ".txt":
-        ids = {word: token_id for token_id, word in enumerate(binary.read_whole(LONGEST).decode().splitlines())}
+        ids = {word: token_id for token_id, word in enumerate(read_whole(binary, LONGEST).decode().splitlines())}
         lowers = beside(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
         is_whole = ids.keys() >= {"[CLS]", "[SEP]"}  # which the package's class asks for
         tokenizer = Tokenizer.from_str(BertWordPieceTokenizer(ids if is_whole else None, lowercase=lowers).to_str())
@@ -200,7 +200,7 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
             tokenizer.add_special_tokens([token for token in _SPECIAL if token in ids])
         return tokenizer
     if not binary.path.name.endswith("vocab.json"):
-        return Tokenizer.from_buffer(binary.read_whole(LONGEST))
+        return Tokenizer.from_buffer(read_whole(binary, LONGEST))
     ids, files = read_object(binary, LONGEST), {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"}
     named = [str(beside(binary.path, file).get(key)).lower() for file, key in files.items()]
     kinds = [name.removesuffix("fast").removesuffix("tokenizer") for name in named]
@@ -208,7 +208,7 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
     if pre is None:
         reason = "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
         raise binary.refused(f"{reason}, so it cannot split a text")
-    lines = Binary(binary.path.with_name("merges.txt")).read_whole(LONGEST).decode().split("\n")
+    lines = read_whole(Binary(binary.path.with_name("merges.txt")), LONGEST).decode().split("\n")
     merges = [line.partition(" ")[::2] for line in lines if line.strip() and not line.startswith("#version")]
     tokenizer = Tokenizer(models.BPE(ids, merges))
     cut, level = Regex(splittings()[pre].rules[0]), pre_tokenizers.ByteLevel(False, use_regex=False)

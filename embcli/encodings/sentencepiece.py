@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary
+from embcli.binary import Binary, read_whole
 from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, beside, guarded, package
 from embcli.encodings.merging import SPACE, Derivation, DerivationStep, from_piece
 from embcli.encodings.pieces import Scores
@@ -130,7 +130,7 @@ class SentencePieceEncoding(VocabularyEncoding):
 
 
 def _read(binary: Binary) -> _Model:
-    data, pieces = binary.read_whole(LONGEST), []
+    data, pieces = read_whole(binary, LONGEST), []
     settings: dict[int, dict[int, Any]] = {2: {}, 3: {}}  # of the trainer, and of the normalizer
     try:
         for number, value in _fields(data):

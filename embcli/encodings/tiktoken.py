@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, read_object
+from embcli.binary import Binary, read_object, read_whole
 from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, blocks, guarded
 from embcli.encodings.merging import NEVER, Derivation, derived, spans_of
 from embcli.errors import InputError, does_not_load
@@ -171,7 +171,7 @@ def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
     if known is None:
         reason = "its name is none of tiktoken's encodings, and nothing else tells how it splits a text"
         raise binary.refused(reason, f"encodings are {', '.join(DEFINITIONS)}")
-    lines = binary.read_whole(LONGEST).split(b"\n")
+    lines = read_whole(binary, LONGEST).split(b"\n")
     try:
         ids = {a2b_base64(word): int(rank) for word, rank in (line.split() for line in lines if line.strip())}
     except ValueError:

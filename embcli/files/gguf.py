@@ -1,7 +1,6 @@
-"""The GGUF format: metadata, tensor descriptions, tensors; also in parts, `NAME-00001-of-00009.gguf`.
+"""The GGUF format: a header, tensors; also in parts, `NAME-00001-of-00009.gguf`.
 
-The header is skipped through, so that a vocabulary of 262,144 words takes as many steps but no objects. The `gguf`
-package widens quantised rows; it is loaded when they are needed. The format is described in ggml's docs/gguf.md.
+The `gguf` package widens quantised rows; it is loaded when they are needed.
 """
 
 from __future__ import annotations
@@ -12,15 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli.binary import Binary, GgufHeader, quoted, read_header
+from embcli.binary import Binary, quoted
 from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import Notes, lacks
-from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
+from embcli.files.numbers import NumberFormat
 from embcli.files.tensors import Tensor, Tensors, file_layer
+from embcli.gguf import GgufHeader, read_header
 from embcli.layer import Layer
 
-# Types of quantised tensors by number: name, values per block, bytes per block.
-QUANTISED = {
+# Types of tensors by number: name, values per block, bytes per block; what is not quantised has blocks of one value.
+TYPES = {
+    0: ("float32", 1, 4),
+    1: ("float16", 1, 2),
     2: ("Q4_0", 32, 18),
     3: ("Q4_1", 32, 20),
     6: ("Q5_0", 32, 22),
@@ -41,37 +43,42 @@ QUANTISED = {
     21: ("IQ3_S", 256, 110),
     22: ("IQ2_S", 256, 82),
     23: ("IQ4_XS", 256, 136),
+    24: ("int8", 1, 1),
+    25: ("int16", 1, 2),
+    26: ("int32", 1, 4),
+    27: ("int64", 1, 8),
+    28: ("float64", 1, 8),
     29: ("IQ1_M", 256, 56),
+    30: ("bfloat16", 1, 2),
     34: ("TQ1_0", 256, 54),
     35: ("TQ2_0", 256, 66),
     39: ("MXFP4", 32, 17),
     40: ("NVFP4", 64, 36),
     41: ("Q1_0", 128, 18),
 }
-PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
 
 
 def read(binary: Binary, _: Notes) -> Tensors:
     """Return the tensors of a GGUF file and of the other parts of its model."""
-    first, tensors = read_header(binary), {}
-    paths = _parts(binary, first) if first.metadata.get("split.count", 1) != 1 else [binary.path]
-    parts = [binary if path == binary.path else Binary(path) for path in paths]
-    headers = [first if part is binary else read_header(part) for part in parts]
-    for part, header in zip(parts, headers, strict=True):
+    header = read_header(binary)
+    headers = {binary: header}
+    if header.metadata.get("split.count", 1) != 1:
+        headers = {part: read_header(part) for part in map(Binary, _parts(binary, header))}
+
+    tensors: dict[str, Tensor] = {}
+    for part, header in headers.items():
         for tensor in _tensors(part, header):
             if tensor.name in tensors:
                 raise part.refused(f"it has the tensor {quoted(tensor.name)} twice")
             tensors[tensor.name] = tensor
-    header, words = headers[0], headers[0].arrays.get("tokenizer.ggml.tokens")
-    has_words = words is not None and words.has_strings
-    return Tensors(
-        binary,
-        "GGUF",
-        tensors,
-        header.metadata,
-        paths,
-        lambda: GgufEncoding(parts[0], header, str(binary.path)) if has_words else None,
-    )
+
+    first, header = next(iter(headers.items()))
+
+    def own_words() -> GgufEncoding | None:
+        return GgufEncoding(first, header, str(binary.path)) if header.tokens else None
+
+    files = [part.path for part in headers]
+    return Tensors(binary, "GGUF", tensors, header.metadata, files, own_words)
 
 
 def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
@@ -79,28 +86,30 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
     alignment = header.metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise binary.refused(f"its alignment is {alignment!r}, which is not a power of two")
+    data = -(-header.end // alignment) * alignment
+    ordered = sorted(header.tensors, key=lambda tensor: tensor.offset)
+    ends = [data + tensor.offset for tensor in ordered[1:]]
+    ends.append(binary.size)
     tensors: list[Tensor] = []
-    place = data = -(-header.end // alignment) * alignment
-    ordered = sorted(header.tensors, key=lambda tensor: tensor[3])
-    ends = (*(data + offset for *_, offset in ordered[1:]), binary.size)
-    for (name, shape, kind, offset), limit in zip(ordered, ends, strict=False):  # one end too many for no tensor
+    place = data
+    for (name, shape, kind, offset), end in zip(ordered, ends, strict=False):  # one end too many for no tensor
         start = data + offset
-        if kind in QUANTISED:
-            dtype, values, size = QUANTISED[kind]
-            if not shape or shape[-1] % values:
+        if kind in TYPES:
+            dtype, values, block = TYPES[kind]
+            if (1, *shape)[-1] % values:
                 what = f"rows that do not divide into {dtype}'s blocks of {values}"
                 raise binary.refused(f"tensor {quoted(name)} has {what}")
-            size *= prod(shape) // values
-        elif kind in PLAIN:
-            dtype, size = PLAIN[kind], prod(shape) * NUMBER_FORMATS[PLAIN[kind]].stored.itemsize
-        else:  # an unknown type takes all available bytes
-            dtype, size = f"type {kind}", max(limit - start, 0)
+            size = prod(shape) // values * block
+        else:  # it takes all available bytes
+            dtype = f"type {kind}"
+            values = 1
+            size = max(end - start, 0)
         if offset % alignment or start < place:
             raise binary.refused(f"tensor {quoted(name)} begins at byte {start:,}, where no tensor can begin")
         place = start + size
         if place > binary.size:
             raise binary.refused(f"it is cut off: tensor {quoted(name)} ends at byte {place:,} of {binary.size:,}")
-        matrix = _quantised if kind in QUANTISED else file_layer
+        matrix = file_layer if values == 1 else _quantised
         tensors.append(Tensor(name, shape, dtype, size, binary, start, matrix=matrix))
     return tensors
 
@@ -108,23 +117,24 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
 def _quantised(tensor: Tensor) -> Layer:
     """Return a matrix of blocks, which the gguf package widens."""
     try:
-        from gguf.constants import GGMLQuantizationType
+        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
         from gguf.quants import dequantize
     except ImportError:
         raise tensor.binary.refused(lacks(str(tensor), "models")) from None
-    number, values, size = next((number, *row[1:]) for number, row in QUANTISED.items() if row[0] == tensor.dtype)
 
     def widen(stored: np.ndarray) -> np.ndarray:
         if not len(stored):  # the package fails for no rows
             return np.empty((0, tensor.shape[1]), np.float32)
-        found: np.ndarray = dequantize(stored, GGMLQuantizationType(number))
+        found: np.ndarray = dequantize(stored, kind)
         return found
 
     try:
-        widen(np.zeros((1, size), np.uint8))
-    except (NotImplementedError, ValueError):
+        kind = GGMLQuantizationType[tensor.dtype]
+        block = GGML_QUANT_SIZES[kind]
+        widen(np.zeros((1, block[1]), np.uint8))
+    except (KeyError, NotImplementedError, ValueError):
         raise tensor.binary.refused(f"{tensor} has numbers that the installed gguf package does not read") from None
-    return file_layer(tensor, NumberFormat(tensor.dtype, np.dtype("u1"), widen, (values, size)))
+    return file_layer(tensor, NumberFormat(tensor.dtype, np.dtype("u1"), widen, block))
 
 
 def _parts(binary: Binary, header: GgufHeader) -> list[Path]:

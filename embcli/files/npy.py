@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 import zipfile
 import zlib
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from math import prod
 
 import numpy as np
 from numpy.lib import format as numpy_format
 
-from embcli.binary import Binary, quoted
+from embcli.binary import Binary, Stream, quoted
 from embcli.errors import InputError, Notes, refuse_too_large
 from embcli.files.numbers import number_format
-from embcli.files.tensors import Tensor, Tensors, array_layer, file_layer
+from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
 _LONGEST_HEADER = 2_000  # bytes: numpy takes seconds to refuse some of 10,000, its own limit
@@ -26,7 +28,7 @@ DAMAGES = (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, ValueError, EO
 
 def opened_archive(binary: Binary) -> zipfile.ZipFile:
     try:
-        return zipfile.ZipFile(binary.file)
+        return zipfile.ZipFile(Stream(binary))
     except DAMAGES as error:
         raise binary.refused(f"it is a damaged archive ({str(error)[:200]})") from None
 
@@ -36,16 +38,19 @@ def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
     local = binary.read(info.header_offset, 30)
     if len(local) < 30 or not local.startswith(b"PK\x03\x04"):
         raise binary.refused(f"it is a damaged archive: {quoted(info.filename)} has no header")
-    name, extra = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))  # their lengths
-    return info.header_offset + 30 + name + extra
+    lengths: tuple[int, int] = struct.unpack_from("<2H", local, 26)  # of the name and of an extra field
+    return info.header_offset + 30 + sum(lengths)
 
 
 def read(binary: Binary, _: Notes) -> Tensors:
     """Return the arrays of a .npz archive by name, or the array of a .npy file, named after the file."""
     if binary.read(0, 2) != b"PK":
         name = binary.path.stem
-        return Tensors(binary, "npy", {name: _described(binary, name, binary.read(0, _PREFIX), 0, binary.size)})
-    archive, arrays = opened_archive(binary), {}
+        prefix = binary.read(0, _PREFIX)
+        return Tensors(binary, "npy", {name: _described(binary, name, prefix, 0, binary.size)})
+
+    archive = opened_archive(binary)
+    arrays: dict[str, Tensor] = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name == info.filename:
@@ -57,9 +62,19 @@ def read(binary: Binary, _: Notes) -> Tensors:
                 prefix = member.read(_PREFIX)
         except DAMAGES as error:
             raise _damaged(binary, info, error) from None
-        packed = None if info.compress_type == zipfile.ZIP_STORED else (archive, info)
-        arrays[name] = _described(binary, name, prefix, member_start(binary, info), info.file_size, packed)
+        start = member_start(binary, info)
+        unpacked = None
+        if info.compress_type != zipfile.ZIP_STORED:
+            unpacked = cache(partial(_unpacked, binary, archive, info))
+        arrays[name] = _described(binary, name, prefix, start, info.file_size, unpacked)
     return Tensors(binary, "npz", arrays)
+
+
+def _unpacked(binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    try:
+        return np.atleast_2d(np.load(io.BytesIO(archive.read(info))))
+    except DAMAGES as error:
+        raise _damaged(binary, info, error) from None
 
 
 def _described(
@@ -68,7 +83,7 @@ def _described(
     prefix: bytes,
     start: int,
     size: int,
-    packed: tuple[zipfile.ZipFile, zipfile.ZipInfo] | None = None,
+    unpacked: Callable[[], np.ndarray] | None = None,  # of a compressed array
 ) -> Tensor:
     """Return the array whose header begins at an offset; the format is described in numpy.lib.format."""
     try:
@@ -82,30 +97,26 @@ def _described(
     except Exception as error:  # Python's parser raises many kinds, with messages of any length
         reason = quoted((str(error) or type(error).__name__).partition("\n")[0], 100)
         raise binary.refused(f"array {quoted(name)} has a header that cannot be read ({reason})") from None
-    data, length = prod(map(int, shape)) * dtype.itemsize, file.tell()
-    for end, limit in ((length + data, size), (0 if packed else start + length + data, binary.size)):
-        if end > limit:
-            raise binary.refused(f"array {quoted(name)} ends at byte {end:,} of {limit:,}")
-
-    unpacked = cache(lambda archive, info: np.atleast_2d(np.load(io.BytesIO(archive.read(info)))))
+    shape = tuple(map(int, shape))
+    data = prod(shape) * dtype.itemsize
+    end = file.tell() + data
+    available = size if unpacked else min(size, binary.size - start)
+    if end > available:
+        raise binary.refused(f"array {quoted(name)} ends at byte {end:,} of {available:,}")
 
     def matrix(tensor: Tensor) -> Layer:
         numbers = number_format(dtype)
         if numbers is None:
             what = "Python objects, which need a pickle" if dtype.hasobject else f"{dtype}, not real numbers"
             raise binary.refused(f"array {quoted(name)} has {what}")
-        if packed is None:
+        if unpacked is None:
             return file_layer(tensor, numbers)
-        archive, info = packed
         rows, dim = tensor.shape
         refuse_too_large(f"compressed array {quoted(name)}", (rows, dim), copies=2)
-        try:
-            return array_layer(unpacked(archive, info), numbers)
-        except DAMAGES as error:
-            raise _damaged(binary, info, error) from None
+        return StoredLayer(tensor.shape, numbers, unpacked().__getitem__)
 
-    strides = (1, shape[0]) if is_fortran and len(shape) == 2 else None  # column after column
-    return Tensor(name, tuple(map(int, shape)), dtype.name, data, binary, start + length, strides, matrix)
+    strides = (1, shape[0]) if is_fortran and len(shape) == 2 else ()  # column after column
+    return Tensor(name, shape, dtype.name, data, binary, start + file.tell(), strides, matrix)
 
 
 def _damaged(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:

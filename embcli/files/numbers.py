@@ -10,10 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
+def _converted(stored: np.ndarray) -> np.ndarray:
+    return stored.astype(np.float32, order="C", copy=False)
+
+
 class NumberFormat(NamedTuple):
     name: str  # as numpy spells it
     stored: np.dtype[Any]  # the items of a row in the file
-    widen: Callable[[np.ndarray], np.ndarray] = lambda stored: stored.astype(np.float32)  # (n, width) -> (n, D)
+    widen: Callable[[np.ndarray], np.ndarray] = _converted  # (n, width) -> (n, D)
     block: tuple[int, int] = (1, 1)  # values per block, stored items per block
 
     def width(self, dim: int) -> int:
@@ -22,18 +26,14 @@ class NumberFormat(NamedTuple):
 
     def widened(self, stored: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows, (n, width) as stored, as (n, D) float32, and how many of the values were rounded."""
-        if stored.dtype == np.float32:
-            return np.ascontiguousarray(stored), 0
         with np.errstate(all="ignore"):  # an overflow becomes infinity and counts as rounded; a signalling NaN is one
             rows = self.widen(stored)
             if stored.itemsize <= (4 if stored.dtype.kind == "f" else 2):
                 return rows, 0
             if stored.dtype.kind == "f":
                 return rows, int(np.count_nonzero((rows != stored) & ~np.isnan(stored)))
-        # float32 holds a whole number if it is an odd number below 2**24, shifted.
-        size = np.abs(stored.astype(np.int64)).view(np.uint64) if stored.dtype.kind == "i" else stored.astype(np.uint64)
-        lowest_bit = np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
-        return rows, int(np.count_nonzero(size // lowest_bit >= 1 << 24))
+            above = np.float32(np.iinfo(stored.dtype).max)  # rounded: no number of the dtype is so large
+            return rows, int(np.count_nonzero((rows == above) | (rows.astype(stored.dtype) != stored)))
 
 
 def number_format(dtype: np.dtype[Any]) -> NumberFormat | None:

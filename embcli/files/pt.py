@@ -16,7 +16,7 @@ from functools import partial
 from math import prod
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
-from embcli.binary import Binary, Malformed, quoted
+from embcli.binary import Binary, quoted
 from embcli.errors import Notes
 from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
@@ -38,6 +38,10 @@ _STORAGE = re.compile(r"torch\.(?:cuda\.)?([\w.]+)Storage")
 _DTYPE = re.compile(r"torch\.((?:bfloat|float|q?u?int|complex|bits)[0-9]{1,3}(?:x[0-9]|_\w+)?|bool)")
 _KIND = re.compile(r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+)")
 _REBUILT = re.compile(r"torch\._utils\._rebuild_(\w+)")
+
+
+class Malformed(ValueError):
+    """A pickle does not describe tensors; the message says why, without the name of the file."""
 
 
 class _Storage(NamedTuple):

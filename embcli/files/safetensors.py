@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from embcli.binary import Binary, Malformed, parsed_object
+from embcli.binary import Binary, parsed_object
 from embcli.errors import Notes
 from embcli.files.tensors import Tensor, Tensors
 
@@ -48,38 +48,37 @@ def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[st
 
 def read(binary: Binary, _: Notes) -> Tensors:
     """Return the tensors of a file in the order of their bytes; raises InputError unless these fill the file."""
-    try:
-        length = int.from_bytes(binary.read(0, 8), "little")
-        if binary.size < 8 + length:
-            raise Malformed(f"it is cut off: its header has {length:,} bytes, and {max(binary.size - 8, 0):,} follow")
-        if length > _LONGEST:
-            raise Malformed(f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows")
-        data, place = binary.read(8, length), 8 + length
-        if data[:1] != b"{":
-            raise Malformed(f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'")
-        entries = parsed_object(data, "its header", _natural)
-        metadata = entries.pop("__metadata__", {})
-        if not isinstance(metadata, dict) or not all(map(_is_text, (*entries, *metadata, *metadata.values()))):
-            raise Malformed("its header has a name or metadata that is not text")
-        described = [_tensor(binary, name, entry, place) for name, entry in entries.items()]
-        ordered = sorted(described, key=lambda tensor: (tensor.start, tensor.size))
-        for tensor in ordered:
-            if tensor.start != place:
-                fault = "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
-                raise Malformed(f"tensor {tensor.name[:60]!r} {fault}")
-            place += tensor.size
-        if place != binary.size:
-            cut = "it is cut off: " if place > binary.size else ""
-            raise Malformed(f"{cut}its tensors end at byte {place:,}, and it has {binary.size:,}")
-    except Malformed as error:
-        raise binary.refused(str(error)) from None
+    length = int.from_bytes(binary.read(0, 8), "little")
+    place = 8 + length
+    if binary.size < place:
+        follow = max(binary.size - 8, 0)
+        raise binary.refused(f"it is cut off: its header has {length:,} bytes, and {follow:,} follow")
+    if length > _LONGEST:
+        raise binary.refused(f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows")
+    data = binary.read(8, length)
+    if data[:1] != b"{":
+        raise binary.refused(f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'")
+
+    def natural(text: str) -> int:
+        if not text.isdigit() or len(text) > 19 or int(text) > _LARGEST:
+            raise binary.refused(f"its header has a number out of range, {text[:40]}")
+        return int(text)
+
+    entries = parsed_object(binary, data, "its header", natural)
+    metadata = entries.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(map(_is_text, (*entries, *metadata, *metadata.values()))):
+        raise binary.refused("its header has a name or metadata that is not text")
+    described = [_tensor(binary, name, entry, place) for name, entry in entries.items()]
+    ordered = sorted(described, key=lambda tensor: (tensor.start, tensor.size))
+    for tensor in ordered:
+        if tensor.start != place:
+            fault = "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
+            raise binary.refused(f"tensor {tensor.name[:60]!r} {fault}")
+        place += tensor.size
+    if place != binary.size:
+        cut = "it is cut off: " if place > binary.size else ""
+        raise binary.refused(f"{cut}its tensors end at byte {place:,}, and it has {binary.size:,}")
     return Tensors(binary, "safetensors", {tensor.name: tensor for tensor in ordered}, metadata)
-
-
-def _natural(text: str) -> int:
-    if not text.isdigit() or len(text) > 19 or int(text) > _LARGEST:
-        raise Malformed(f"its header has a number out of range, {text[:40]}")
-    return int(text)
 
 
 def _is_text(value: object) -> bool:
@@ -96,4 +95,6 @@ def _tensor(binary: Binary, name: str, entry: Any, data: int) -> Tensor:
             return Tensor(name, tuple(shape), NAMES.get(dtype, dtype), end - start, binary, data + start)
     except (TypeError, KeyError, ValueError):
         pass
-    raise Malformed(f"tensor {name[:60]!r} is not described by a dtype, a shape and data_offsets that fit together")
+    raise binary.refused(
+        f"tensor {name[:60]!r} is not described by a dtype, a shape and data_offsets that fit together"
+    )

@@ -22,58 +22,63 @@ class StoredLayer(Layer):
     """
 
     def __init__(
-        self, shape: tuple[int, int], numbers: NumberFormat, read: Callable[[np.ndarray], np.ndarray], dtype: str = ""
+        self, shape: tuple[int, ...], numbers: NumberFormat, read: Callable[[np.ndarray], np.ndarray], dtype: str = ""
     ) -> None:
-        self.shape, self.dtype = shape, dtype or numbers.name
-        self._numbers, self._read = numbers, read
+        rows, dim = shape
+        self.shape = (rows, dim)
+        self.dtype = dtype or numbers.name
+        self._numbers = numbers
+        self._read = read
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
         wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)  # offsets can exceed 32 bits
         rows, rounded = self._numbers.widened(self._read(wanted))
         self.rounded_values += rounded
-        return rows if np.array_equal(wanted, ids) else rows[places]
+        return rows[places]
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows as they are stored, (n,) int64 -> (n, width), in the machine's byte order."""
         wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
         stored = self._read(wanted)[places]
-        return np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
+        return stored.astype(stored.dtype.newbyteorder("="), copy=False)
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
         return self._numbers.widened(stored)[0]
 
 
-def array_layer(array: np.ndarray, numbers: NumberFormat) -> StoredLayer:
-    rows, dim = array.shape
-    return StoredLayer((rows, dim), numbers, lambda ids: np.asarray(array[ids]))
-
-
 def file_layer(tensor: Tensor, numbers: NumberFormat | None = None) -> StoredLayer:
     """Return a matrix in a file; the format of its numbers is that of its dtype, unless it is given."""
-    if numbers is None and tensor.dtype not in NUMBER_FORMATS:
+    numbers = numbers or NUMBER_FORMATS.get(tensor.dtype)
+    if numbers is None:
         known = ", ".join(NUMBER_FORMATS)
         raise tensor.binary.refused(f"{tensor} has numbers that embcli does not read; it reads {known}")
-    numbers, (rows, dim) = numbers or NUMBER_FORMATS[tensor.dtype], tensor.shape
-    item = numbers.stored.itemsize
-    if tensor.strides in (None, (dim, 1)):
-        width = numbers.width(dim)
+    stored = numbers.stored
+    dim = tensor.shape[1]
+    width = numbers.width(dim)
+    row_step, column_step = tensor.strides or (width, 1)
 
-        def read(ids: np.ndarray) -> np.ndarray:
-            stored = np.empty((len(ids), width), numbers.stored)
-            first, last = runs(ids)
-            starts, lengths = tensor.start + ids[first] * width * item, (last - first) * width * item
-            tensor.binary.gather(stored, starts.tolist(), lengths.tolist())
-            return stored
+    def read_rows(ids: np.ndarray) -> np.ndarray:
+        """Read each run of rows as one range."""
+        rows = np.empty((len(ids), width), stored)
+        first, last = runs(ids, gap=1 if row_step == width else 0)
+        starts = tensor.start + ids[first] * row_step * stored.itemsize
+        lengths = (last - first) * width * stored.itemsize
+        tensor.binary.gather(rows, starts.tolist(), lengths.tolist())
+        return rows
 
-        return StoredLayer((rows, dim), numbers, read)
-    strides = [each * item for each in tensor.strides]
-    size = (rows - 1) * strides[0] + (dim - 1) * strides[1] + item
-    try:
-        mapped = np.memmap(tensor.binary.path, np.uint8, "r", tensor.start, (size,))
-    except (OSError, ValueError) as error:
-        raise tensor.binary.refused(f"{tensor} cannot be mapped ({error})") from None
-    return array_layer(np.ndarray((rows, dim), numbers.stored, mapped, 0, strides), numbers)
+    def read_columns(ids: np.ndarray) -> np.ndarray:
+        """Read each column of a run of rows as one range."""
+        rows = np.empty((len(ids), dim), stored)
+        columns = tensor.start + np.arange(dim) * column_step * stored.itemsize
+        for first, last in zip(*runs(ids, gap=1 if row_step == 1 else 0), strict=True):
+            part = np.empty((dim, last - first), stored)
+            starts = columns + ids[first] * row_step * stored.itemsize
+            tensor.binary.gather(part, starts.tolist(), [part[0].nbytes] * dim)
+            rows[first:last] = part.T
+        return rows
+
+    return StoredLayer(tensor.shape, numbers, read_rows if column_step == 1 else read_columns)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Tensor:
     size: int  # bytes in the file
     binary: Binary
     start: int  # offset of its first byte: two names with equal starts are one tensor
-    strides: tuple[int, ...] | None = None  # items from one index to the next, by dimension; None for row after row
+    strides: tuple[int, ...] = ()  # items from one index to the next, by dimension; empty for row after row
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of it, if it has two dimensions
 
     def __str__(self) -> str:
@@ -112,10 +117,13 @@ class Tensors(Mapping[str, Tensor]):
         files: Iterable[Path] = (),  # that contain the tensors, if there are others
         own_words: Callable[[], Encoding | None] = lambda: None,  # returns the encoding that the file's tokens make
     ) -> None:
-        self.path, self.format, self.metadata, self.own_words = binary.path, format, metadata or {}, own_words
-        self.files = tuple(files) or (binary.path,)
+        self.path = binary.path
         self.refused = binary.refused
+        self.format = format
         self.tensors = tensors
+        self.metadata = metadata or {}
+        self.files = tuple(files) or (binary.path,)
+        self.own_words = own_words
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
@@ -136,17 +144,16 @@ class Tensors(Mapping[str, Tensor]):
     def array(self, name: str) -> np.ndarray:
         """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
         tensor = self[name]
-        if len(tensor.shape) == 1:
-            strides = tensor.strides and (0, *tensor.strides)
-            row = replace(tensor, shape=(1, *tensor.shape), strides=strides)
-            return np.asarray(row.matrix(row).rows(np.zeros(1, np.int64))[0])
-        layer = self.layer(name)
-        return layer.rows(np.arange(layer.shape[0]))
+        if len(tensor.shape) != 1:
+            layer = self.layer(name)
+            return layer.rows(np.arange(layer.shape[0]))
+        strides = (0, *tensor.strides) if tensor.strides else ()
+        row = replace(tensor, shape=(1, *tensor.shape), strides=strides)
+        return row.matrix(row).rows(np.arange(1)).ravel()
 
 
 def runs(ids: np.ndarray, gap: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Return the starts and ends of runs of ascending IDs that are at most `gap` apart, both (runs,) int64."""
-    begins = np.ones(len(ids), bool)
-    begins[1:] = np.diff(ids) > gap
-    first = np.flatnonzero(begins)
-    return first, np.append(first[1:], len(ids))[: len(first)]
+    splits = np.flatnonzero(np.diff(ids) > gap) + 1
+    bounds = np.unique(np.r_[0, splits, len(ids)])  # 0 once if there are no IDs
+    return bounds[:-1], bounds[1:]

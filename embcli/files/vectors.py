@@ -49,13 +49,12 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         return rows
 
     def read_text(ids: np.ndarray) -> np.ndarray:
-        rows, bounds = np.empty((len(ids), index.dim), np.float32), np.stack([numbers[ids], stops[ids]], 1).tolist()
-        base, end = (int(numbers[ids[0]]), int(stops[ids[-1]])) if len(ids) else (0, 0)
-        near = binary.read(base, end - base) if end - base < LONGEST_LINE else b""  # rows of a block are one read
+        rows = np.empty((len(ids), index.dim), np.float32)
+        bounds = np.stack([numbers[ids], stops[ids]], 1).tolist()
         with np.errstate(over="ignore"):
             for place, (start, stop) in enumerate(bounds):
                 line = f"line {ids[place] + (1 if sizes is None else 2):,}"
-                fields = (near[start - base : stop - base] or binary.read(start, stop - start)).split()
+                fields = binary.read(start, stop - start).split()
                 if len(fields) != index.dim:
                     raise binary.refused(f"{line} has {len(fields):,} numbers, and others have {index.dim:,}")
                 try:

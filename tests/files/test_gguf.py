@@ -17,11 +17,17 @@ from tests.files.made import TOKENS, assert_rows, closed, matrix, refusal, writt
 
 def test_the_sizes_of_types_are_those_of_the_package() -> None:
     sizes = {kind.value: (kind.name, *GGML_QUANT_SIZES[kind]) for kind in GGML_QUANT_SIZES}
-    known = {number: row for number, row in gguf.QUANTISED.items() if number in sizes}
-    assert known == {number: row for number, row in sizes.items() if row[1] > 1}
-    assert {number: NUMBER_FORMATS[name].stored.itemsize for number, name in gguf.PLAIN.items()} == {
-        number: sizes[number][2] for number in gguf.PLAIN
-    }
+    for number, (name, values, size) in gguf.TYPES.items():
+        if number in sizes:
+            assert sizes.pop(number) == (name if values > 1 else package_name(name), values, size)
+        if values == 1:
+            assert NUMBER_FORMATS[name].stored.itemsize == size
+    assert not sizes
+
+
+def package_name(name: str) -> str:
+    """Return the package's name of a plain type."""
+    return name.replace("bfloat", "BF").replace("float", "F").replace("int", "I")
 
 
 def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:
@@ -131,7 +137,7 @@ def described(name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 4, 1 << 60)), "cut off"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 8, 1 << 60)), "cut off"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQQ", 9, 8, 1, 1 << 60)), "cut off"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 9, 1)), "array of the unknown type 9"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 9, 1)), "of the unknown type 9"),
         (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<II", 4, 3)), "not a power of two"),
         (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<IQ", 8, 0)), "not a power of two"),
         (header(keys=1, pairs=text(b"split.count") + struct.pack("<II", 4, 0)), "not a number of parts"),
