@@ -77,7 +77,7 @@ def test_words_are_found_by_their_first_ids(tmp_path: Path) -> None:
     """Against a dictionary; words of one length with equal first and last letters, empty ones, and the last one."""
     chance = np.random.default_rng(3)
     words = ["".join(chance.choice(["a", "b"], chance.integers(0, 5))) for _ in range(200)]
-    known = OwnWords(tmp_path, "".join(words).encode(), np.array([*map(len, words)]))
+    known = OwnWords(tmp_path, [word.encode() for word in words])
     wanted = [word for word in ("abab", "b", "aaaa", "bbbb", "aba", words[-1]) if word]
     assert known.encode(" ".join(wanted)).tolist() == [words.index(word) for word in wanted]
     assert known.encode("").tolist() == []

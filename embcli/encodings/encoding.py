@@ -159,16 +159,16 @@ def _split(text: str, fragment: Fragment, named: NamedToken) -> Iterator[Fragmen
 
 
 class OwnWords(Encoding):
-    """The words that a file has for its rows: one string of bytes, and their lengths; a text is split at spaces."""
+    """The words that a file has for its rows; a text is split at spaces."""
 
-    def __init__(self, path: Path, words: bytes, lengths: np.ndarray) -> None:
+    def __init__(self, path: Path, words: list[bytes]) -> None:
         self.name = in_data(str(path))
-        self._path, self._words = path, words
-        self._lengths, self._ends = lengths, np.cumsum(lengths)  # (V,) int64
+        self._path = path
+        self._words = words
 
     @property
     def vocabulary_size(self) -> int:
-        return len(self._ends)
+        return len(self._words)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         words, ids = text.split(), self._ids
@@ -183,15 +183,11 @@ class OwnWords(Encoding):
     @cached_property
     def _ids(self) -> dict[bytes, int]:
         """The first ID of each word."""
-        ends = self._ends.tolist()
-        words = [self._words[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-        return dict(zip(reversed(words), reversed(range(len(words))), strict=True))
+        ids = range(len(self._words))
+        return dict(zip(reversed(self._words), reversed(ids), strict=True))
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        if not 0 <= token_id < len(self._ends):
-            return None
-        end = int(self._ends[token_id])
-        return self._words[end - int(self._lengths[token_id]) : end]
+        return self._words[token_id] if 0 <= token_id < len(self._words) else None
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(-1, 2)

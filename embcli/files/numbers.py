@@ -61,11 +61,9 @@ FLOAT8_E4M3 = NumberFormat("float8_e4m3fn", np.dtype("u1"), partial(_from_float8
 FLOAT8_E5M2 = NumberFormat("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
 
 # Number formats by name, as numpy and ml_dtypes spell it; files store them little-endian.
-NUMBER_FORMATS = {known.name: known for known in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
-    dtype.name: known
-    for dtype in map(np.dtype, ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"))
-    if (known := number_format(dtype))
-}
+NUMBER_FORMATS = {known.name: known for known in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)}
+for _dtype in map(np.dtype, ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")):
+    NUMBER_FORMATS[_dtype.name] = NumberFormat(_dtype.name, _dtype)
 
 
 def held_by_float32(name: str) -> bool:

@@ -67,13 +67,15 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     if binary.read(0, 2) != b"PK":
         raise binary.refused(f"it is a pickle, as PyTorch before 1.6 wrote it; {_ADVICE}")
     archive = opened_archive(binary)
-    members, listed = archive.NameToInfo, archive.infolist()
-    folder = next((name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl")), None)
-    if folder is None and any(name.endswith(".npy") for name in members):
-        return npy.read(binary, notes)  # whose first member is no array
-    if folder is None:
+    members = archive.NameToInfo
+    listed = archive.infolist()
+    pickles = [name for name in members if name.endswith("/data.pkl")]
+    if not pickles:
+        if any(name.endswith(".npy") for name in members):
+            return npy.read(binary, notes)  # whose first member is no array
         raise binary.refused("it is a zip archive without arrays (.npy) and without the data.pkl of torch.save")
-    data = members[f"{folder}/data.pkl"]
+    folder = pickles[0].removesuffix("/data.pkl")
+    data = members[pickles[0]]
     is_plain = all(info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed)
     if not is_plain or len(members) < len(listed):
         raise binary.refused("it is an archive that torch.save does not write")
@@ -81,31 +83,33 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         raise binary.refused(f"its pickle has {data.file_size:,} bytes, and embcli reads up to {_LONGEST_PICKLE:,}")
 
     def described(name: str, weight: _Weight) -> Tensor:
-        """Return a tensor whose numbers are in a member of the archive; raises Malformed unless all of them are."""
+        """Return a tensor whose numbers are in a member of the archive; raises InputError unless all of them are."""
         storage = weight.storage
         if storage is None:
             return Tensor(name, weight.shape, weight.dtype, 0, binary, 0, matrix=_without_numbers)
-        info, what = members.get(f"{folder}/data/{storage.key}"), f"its storage {quoted(storage.key)}"
+        what = f"its storage {quoted(storage.key)}"
+        info = members.get(f"{folder}/data/{storage.key}")
         if info is None:
-            raise Malformed(f"{what} is missing")
-        start, item = member_start(binary, info), _item_size(weight.dtype)
+            raise binary.refused(f"{what} is missing")
+        start = member_start(binary, info)
         if storage.size != info.file_size or start + storage.size > binary.size:
-            raise Malformed(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
+            raise binary.refused(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
+        item = _item_size(weight.dtype)
         size = prod(weight.shape) * item
         if size > storage.size:
-            raise Malformed(f"tensor {quoted(name)} claims more numbers than it has bytes")
+            raise binary.refused(f"tensor {quoted(name)} claims more numbers than it has bytes")
         return Tensor(name, weight.shape, weight.dtype, size, binary, start + weight.first * item, weight.strides)
 
     try:
         order = members.get(f"{folder}/byteorder")
-        if order and archive.open(order).read(4) == b"big":
+        if order and archive.read(order) == b"big":
             raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
         weights = _named_weights(_unpickled(archive.read(data)), binary.path.stem)
-        return Tensors(binary, "PyTorch", {name: described(name, weight) for name, weight in weights.items()})
     except Malformed as error:
         raise binary.refused(str(error)) from None
     except DAMAGES as error:
         raise binary.refused(f"it is a damaged archive ({str(error)[:200]})") from None
+    return Tensors(binary, "PyTorch", {name: described(name, weight) for name, weight in weights.items()})
 
 
 def _without_numbers(tensor: Tensor) -> NoReturn:

@@ -21,12 +21,10 @@ class StoredLayer(Layer):
     `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width).
     """
 
-    def __init__(
-        self, shape: tuple[int, ...], numbers: NumberFormat, read: Callable[[np.ndarray], np.ndarray], dtype: str = ""
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], numbers: NumberFormat, read: Callable[[np.ndarray], np.ndarray]) -> None:
         rows, dim = shape
         self.shape = (rows, dim)
-        self.dtype = dtype or numbers.name
+        self.dtype = numbers.name
         self._numbers = numbers
         self._read = read
 

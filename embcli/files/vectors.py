@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from array import array
 from typing import NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary
+from embcli.binary import Binary, Stream
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import Notes
 from embcli.files.numbers import NUMBER_FORMATS
@@ -17,6 +18,7 @@ from embcli.layer import Layer
 from embcli.text import is_text
 
 LONGEST_LINE = 1 << 22  # bytes
+_BUFFER = 1 << 20  # bytes
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
 LARGE = 1 << 29  # bytes of a file that takes seconds to read
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
@@ -24,37 +26,42 @@ _WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before
 
 
 class Index(NamedTuple):
-    """Where each row begins, and its word; a separator and the numbers follow the word."""
+    """The word of each row, and where its numbers are."""
 
     dim: int
+    words: list[bytes]
     starts: np.ndarray  # (V,) int64, offsets in the file
-    lengths: np.ndarray  # (V,) int64, bytes of the words
-    words: bytes  # all words, concatenated
-    end: int  # of the last row, an offset in the file
+    stops: np.ndarray  # (V,) int64
 
 
 def read(binary: Binary, notes: Notes) -> Tensors:
     """Return word vectors as one matrix, whose rows stand for the file's own words."""
-    match = _SIZES.match(binary.read(0, 64))
-    start, sizes = (match.end(), (int(match[1]), int(match[2]))) if match else (0, None)
     if binary.size >= LARGE:
         notes.add(f"{binary.path.name} is read whole to find its words; this takes a while")
-    is_binary = sizes is not None and not _looks_like_text(binary.read(start, _SAMPLE))
-    index = _of_binary(binary, start, sizes) if sizes and is_binary else _of_text(binary, start, sizes)
-    numbers, stops = index.starts + index.lengths + 1, np.append(index.starts[1:], index.end)  # of each row
+    start = 0
+    sizes = None
+    if match := _SIZES.match(binary.read(0, 64)):
+        start = match.end()
+        sizes = int(match[1]), int(match[2])
+    if sizes is None or _looks_like_text(binary.read(start, _SAMPLE)):
+        dtype = "decimal"
+        index = _of_text(binary, start, sizes)
+    else:
+        dtype = "float32"
+        index = _of_binary(binary, start, sizes)
 
     def read_binary(ids: np.ndarray) -> np.ndarray:
         rows = np.empty((len(ids), index.dim), "<f4")
-        binary.gather(rows, numbers[ids].tolist(), [4 * index.dim] * len(ids))
+        binary.gather(rows, index.starts[ids].tolist(), [4 * index.dim] * len(ids))
         return rows
 
     def read_text(ids: np.ndarray) -> np.ndarray:
         rows = np.empty((len(ids), index.dim), np.float32)
-        bounds = np.stack([numbers[ids], stops[ids]], 1).tolist()
         with np.errstate(over="ignore"):
-            for place, (start, stop) in enumerate(bounds):
-                line = f"line {ids[place] + (1 if sizes is None else 2):,}"
-                fields = binary.read(start, stop - start).split()
+            for place, row in enumerate(ids.tolist()):
+                line = f"line {row + (1 if sizes is None else 2):,}"
+                start = int(index.starts[row])
+                fields = binary.read(start, int(index.stops[row]) - start).split()
                 if len(fields) != index.dim:
                     raise binary.refused(f"{line} has {len(fields):,} numbers, and others have {index.dim:,}")
                 try:
@@ -65,15 +72,14 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         return rows
 
     def matrix(tensor: Tensor) -> Layer:
-        read = read_binary if is_binary else read_text
-        return StoredLayer((len(numbers), index.dim), NUMBER_FORMATS["float32"], read, tensor.dtype)
+        numbers = NUMBER_FORMATS["float32"]._replace(name=dtype)
+        return StoredLayer(tensor.shape, numbers, read_text if dtype == "decimal" else read_binary)
 
-    name, first, dtype = binary.path.stem, int(index.starts[0]), "float32" if is_binary else "decimal"
-    shape = len(numbers), index.dim
-    tensor = Tensor(name, shape, dtype, binary.size - first, binary, first, matrix=matrix)
-    return Tensors(
-        binary, "word vectors", {name: tensor}, own_words=lambda: OwnWords(binary.path, index.words, index.lengths)
-    )
+    name = binary.path.stem
+    shape = len(index.words), index.dim
+    tensor = Tensor(name, shape, dtype, binary.size - start, binary, start, matrix=matrix)
+    own = OwnWords(binary.path, index.words)
+    return Tensors(binary, "word vectors", {name: tensor}, own_words=lambda: own)
 
 
 def _looks_like_text(sample: bytes) -> bool:
@@ -89,33 +95,38 @@ def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index
 
     Without `sizes`, V and D of a first line, D is that of the first word.
     """
-    dim, first, place, end = sizes[1] if sizes else 0, 2 if sizes else 1, start, start
-    starts, lengths, words = array("q"), array("q"), []
+    dim = sizes[1] if sizes else 0
+    first = 2 if sizes else 1
+    place = start
+    words: list[bytes] = []
+    starts = array("q")
+    stops = array("q")
     is_behind = False  # all rows: lines without anything may follow
-    with binary.path.open("rb") as file:
-        file.seek(start)
-        while line := file.readline(LONGEST_LINE):
-            place, number = place + len(line), f"line {first + len(starts):,}"
-            if not line.endswith(b"\n") and place < binary.size:
-                raise binary.refused(f"{number} has more than {LONGEST_LINE:,} bytes; it is not a word vector")
-            if line.isspace():
-                is_behind = True
-                continue
-            if is_behind:
-                raise binary.refused(f"{number} has 0 numbers after its word, not {dim:,}")
-            dim = dim or len(line.split()) - 1
-            length = line.find(b" ")
-            if length < 1 or line.count(b" ") - line.endswith(b" \n") != dim:
-                length = _length_of_word(binary, line, number, dim)
-            starts.append(place - len(line))
-            lengths.append(length)
-            words.append(line[:length])
-            end = place
-    if not dim or not starts:
+    file = io.BufferedReader(Stream(binary), _BUFFER)
+    file.seek(start)
+    while line := file.readline(LONGEST_LINE):
+        number = f"line {first + len(words):,}"
+        begin = place
+        place += len(line)
+        if not line.endswith(b"\n") and place < binary.size:
+            raise binary.refused(f"{number} has more than {LONGEST_LINE:,} bytes; it is not a word vector")
+        if line.isspace():
+            is_behind = True
+            continue
+        if is_behind:
+            raise binary.refused(f"{number} has 0 numbers after its word, not {dim:,}")
+        dim = dim or len(line.split()) - 1
+        length = line.find(b" ")
+        if length < 1 or line.count(b" ") - line.endswith(b" \n") != dim:
+            length = _length_of_word(binary, line, number, dim)
+        words.append(line[:length])
+        starts.append(begin + length + 1)
+        stops.append(place)
+    if not dim or not words:
         raise binary.refused("it has no line of a word and its numbers")
-    if sizes is not None and len(starts) != sizes[0]:
-        raise binary.refused(f"its first line promises {sizes[0]:,} rows, and it has {len(starts):,}")
-    return Index(dim, np.frombuffer(starts, np.int64), np.frombuffer(lengths, np.int64), b"".join(words), end)
+    if sizes is not None and len(words) != sizes[0]:
+        raise binary.refused(f"its first line promises {sizes[0]:,} rows, and it has {len(words):,}")
+    return Index(dim, words, np.frombuffer(starts, np.int64), np.frombuffer(stops, np.int64))
 
 
 def _length_of_word(binary: Binary, line: bytes, number: str, dim: int) -> int:
@@ -139,19 +150,22 @@ def _of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
         raise binary.refused(
             f"its first line promises {count:,} rows of {dim:,} numbers; {binary.size - start:,} bytes follow"
         )
-    starts, lengths, words = np.empty(count, np.int64), np.empty(count, np.int64), []
-    window, base, place = b"", start, start
+    words: list[bytes] = []
+    starts = np.empty(count, np.int64)
+    window = b""
+    base = start  # of the window
+    place = start
     for row in range(count):
         space = window.find(b" ", place - base)
         if space < 0:
-            window, base = binary.read(place, LONGEST_LINE), place
+            window = binary.read(place, LONGEST_LINE)
+            base = place
             space = window.find(b" ")
-        word = window[place - base : space].lstrip(b"\n")
-        starts[row], lengths[row] = base + space - len(word), len(word)
+        words.append(window[place - base : space].lstrip(b"\n"))
+        starts[row] = base + space + 1
         place = base + space + 1 + 4 * dim
         if space < 0 or place > binary.size:
             raise binary.refused(f"it ends within row {row:,} of {count:,}")
-        words.append(word)
     if binary.read(place, 2) not in (b"", b"\n"):
         raise binary.refused(f"{binary.size - place:,} bytes follow the {count:,} rows that its first line promises")
-    return Index(dim, starts, lengths, b"".join(words), place)
+    return Index(dim, words, starts, starts + 4 * dim)
