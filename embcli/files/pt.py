@@ -102,7 +102,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
 
     try:
         order = members.get(f"{folder}/byteorder")
-        if order and archive.read(order) == b"big":
+        if order and archive.open(order).read(4) == b"big":
             raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
         weights = _named_weights(_unpickled(archive.read(data)), binary.path.stem)
     except Malformed as error:
