@@ -32,7 +32,7 @@ class Binary:
         except (OSError, ValueError) as error:
             raise self.refused(getattr(error, "strerror", None) or str(error)) from None
         weakref.finalize(self, self._file.close)
-        self.size = os.fstat(self._file.fileno()).st_size
+        self.size = status.st_size
 
     def refused(self, reason: str | Sentence, hint: str = "") -> InputError:
         return refused(self.path, reason, hint)
@@ -75,8 +75,8 @@ class Stream(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._binary.size}[whence]
+    def seek(self, offset: int, whence: int = 0) -> int:
+        start = (0, self._place, self._binary.size)[whence]
         self._place = max(start + offset, 0)
         return self._place
 
@@ -123,9 +123,7 @@ def parsed_object(binary: Binary, data: bytes, what: str, whole_number: Callable
 
     try:
         result = json.loads(data.decode(), object_pairs_hook=distinct, parse_int=whole_number)
-    except RecursionError:
-        raise binary.refused(f"{what} is nested too deeply") from None
-    except ValueError as error:  # invalid UTF-8 or invalid JSON
+    except (ValueError, RecursionError) as error:  # invalid UTF-8, invalid or deeply nested JSON
         raise binary.refused(f"{what} cannot be read ({error})") from None
     if not isinstance(result, dict):
         raise binary.refused(f"{what} is not an object")

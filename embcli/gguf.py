@@ -64,12 +64,6 @@ class GgufHeader(NamedTuple):
     tensors: list[GgufTensor]
     end: int  # in bytes
 
-    @property
-    def tokens(self) -> GgufArray | None:
-        """The words of the vocabulary, if there is one."""
-        words = self.arrays.get("tokenizer.ggml.tokens")
-        return words if words and words.dtype == "string" else None
-
 
 def read_header(binary: Binary) -> GgufHeader:
     """Return the header of a file; raises InputError for one that is damaged, or of another version."""
@@ -127,16 +121,13 @@ class _Reader:
         start = self.file.tell()
         if kind == _STRING:
             dtype = "string"
-            self.check(8 * count)  # at least
             for _ in range(count):
                 (length,) = _LENGTH.unpack(self.file.read(8))
                 self.file.seek(length, io.SEEK_CUR)
         else:
             dtype = self.scalar(key, kind)
-            size = count * np.dtype(dtype).itemsize
-            self.check(size)
-            self.file.seek(size, io.SEEK_CUR)
-        self.check(0)
+            self.take(count * np.dtype(dtype).itemsize)
+        self.take(0)  # the last string may end after the file
         return GgufArray(self.binary, dtype, count, start, self.file.tell())
 
     def scalar(self, key: str, kind: int) -> str:
@@ -152,10 +143,6 @@ class _Reader:
         return np.frombuffer(self.take(stored.itemsize), stored)[0].item()
 
     def take(self, count: int) -> bytes:
-        self.check(count)
-        return self.file.read(count)
-
-    def check(self, count: int) -> None:
-        """Raise EOFError unless so many bytes follow."""
         if self.file.tell() + count > min(self.binary.size, _LONGEST):
             raise EOFError
+        return self.file.read(count)

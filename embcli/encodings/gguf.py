@@ -212,12 +212,18 @@ class GgufEncoding(VocabularyEncoding):
         return guarded(self.path, failure, lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space))
 
 
+def vocabulary_of(binary: Binary, header: GgufHeader, name: str) -> GgufEncoding | None:
+    """Return the encoding that the tokens of a file make, if it has any."""
+    words = header.arrays.get("tokenizer.ggml.tokens")
+    return GgufEncoding(binary, header, name) if words and words.dtype == "string" else None
+
+
 def gguf_encoding(path: Path, name: str) -> GgufEncoding:
     binary = Binary(path)
-    header = read_header(binary)
-    if header.tokens is None:
+    found = vocabulary_of(binary, read_header(binary), name)
+    if found is None:
         raise binary.refused("it has no vocabulary (tokenizer.ggml.tokens)")
-    return GgufEncoding(binary, header, name)
+    return found
 
 
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name

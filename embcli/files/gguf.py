@@ -6,13 +6,14 @@ The `gguf` package widens quantised rows; it is loaded when they are needed.
 from __future__ import annotations
 
 import re
+from functools import partial
 from math import prod
 from pathlib import Path
 
 import numpy as np
 
 from embcli.binary import Binary, quoted
-from embcli.encodings.gguf import GgufEncoding
+from embcli.encodings.gguf import vocabulary_of
 from embcli.errors import Notes, lacks
 from embcli.files.numbers import NumberFormat
 from embcli.files.tensors import Tensor, Tensors, file_layer
@@ -73,10 +74,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
             tensors[tensor.name] = tensor
 
     first, header = next(iter(headers.items()))
-
-    def own_words() -> GgufEncoding | None:
-        return GgufEncoding(first, header, str(binary.path)) if header.tokens else None
-
+    own_words = partial(vocabulary_of, first, header, str(binary.path))
     files = [part.path for part in headers]
     return Tensors(binary, "GGUF", tensors, header.metadata, files, own_words)
 
