@@ -1,6 +1,5 @@
 """The header of a GGUF file: what it says about the model and its vocabulary, and where its tensors are.
 
-Arrays are skipped, and read when they are needed: a vocabulary of 262,144 words takes as many steps, but no objects.
 The format is described in ggml's docs/gguf.md.
 """
 
@@ -14,41 +13,14 @@ import numpy as np
 
 from embcli.binary import Binary, Stream, quoted
 
-# Types of metadata by number, as numpy names them, besides strings and arrays.
-_SCALARS = {0: "uint8", 1: "int8", 2: "uint16", 3: "int16", 4: "uint32", 5: "int32", 6: "float32", 7: "bool"}
-_SCALARS |= {10: "uint64", 11: "int64", 12: "float64"}
-_STRING = 8
-_ARRAY = 9
+# Types of metadata by number: those of numbers as numpy names them.
+_TYPES = (
+    *("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool"),
+    *("string", "array", "uint64", "int64", "float64"),
+)
 _LENGTH = struct.Struct("<Q")  # of a string, before its bytes
 _BUFFER = 1 << 20  # bytes
 _LONGEST = 1 << 28  # bytes, ten times those of any header; they bound the work that a header can cause
-
-
-class GgufArray(NamedTuple):
-    """An array of the metadata that has not been read."""
-
-    binary: Binary
-    dtype: str  # of its numbers, or "string"
-    length: int
-    start: int
-    end: int
-
-    def read(self) -> bytes:
-        return self.binary.read(self.start, self.end - self.start)
-
-    def numbers(self) -> np.ndarray:
-        return np.frombuffer(self.read(), np.dtype(self.dtype).newbyteorder("<"))
-
-    def words(self) -> list[bytes]:
-        """Return the strings, if it is an array of strings."""
-        data = self.read()
-        found = []
-        end = 0
-        while end < len(data):
-            start = end + 8
-            end = start + _LENGTH.unpack_from(data, end)[0]
-            found.append(data[start:end])
-        return found
 
 
 class GgufTensor(NamedTuple):
@@ -60,7 +32,7 @@ class GgufTensor(NamedTuple):
 
 class GgufHeader(NamedTuple):
     metadata: dict[str, Any]  # texts, numbers and booleans
-    arrays: dict[str, GgufArray]
+    arrays: dict[str, list[bytes] | np.ndarray]  # of strings or numbers
     tensors: list[GgufTensor]
     end: int  # in bytes
 
@@ -69,16 +41,17 @@ def read_header(binary: Binary) -> GgufHeader:
     """Return the header of a file; raises InputError for one that is damaged, or of another version."""
     try:
         return _Reader(binary).header()
-    except (EOFError, struct.error, ValueError):
+    except (EOFError, struct.error):
         raise binary.refused(f"it is cut off: its header goes on after byte {min(binary.size, _LONGEST):,}") from None
 
 
 class _Reader:
-    """The parts of a header, read in order; raises EOFError, struct.error or ValueError where the file ends."""
+    """The parts of a header, read in order; raises EOFError or struct.error where the file ends."""
 
     def __init__(self, binary: Binary) -> None:
         self.binary = binary
         self.file = io.BufferedReader(Stream(binary), _BUFFER)
+        self.end = min(binary.size, _LONGEST)
 
     def header(self) -> GgufHeader:
         magic = self.take(4)
@@ -92,18 +65,18 @@ class _Reader:
         pairs = self.number("uint64")
 
         metadata: dict[str, Any] = {}
-        arrays: dict[str, GgufArray] = {}
+        arrays: dict[str, list[bytes] | np.ndarray] = {}
         for _ in range(pairs):
             key = self.text()
             if key in metadata or key in arrays:
                 raise self.binary.refused(f"its metadata has {quoted(key)} twice")
-            kind = self.number("uint32")
-            if kind == _ARRAY:
+            dtype = self.type_of(key)
+            if dtype == "array":
                 arrays[key] = self.array(key)
-            elif kind == _STRING:
+            elif dtype == "string":
                 metadata[key] = self.text()
             else:
-                metadata[key] = self.number(self.scalar(key, kind))
+                metadata[key] = self.number(dtype)
         described = [self.tensor() for _ in range(tensors)]
         return GgufHeader(metadata, arrays, described, self.file.tell())
 
@@ -115,34 +88,40 @@ class _Reader:
         sizes = [self.number("uint64") for _ in range(dimensions)]
         return GgufTensor(name, tuple(reversed(sizes)), self.number("uint32"), self.number("uint64"))
 
-    def array(self, key: str) -> GgufArray:
-        kind = self.number("uint32")
+    def array(self, key: str) -> list[bytes] | np.ndarray:
+        dtype = self.type_of(key)
+        if dtype == "array":
+            raise self.binary.refused(f"{quoted(key)} of its metadata is an array of arrays")
         count = self.number("uint64")
-        start = self.file.tell()
-        if kind == _STRING:
-            dtype = "string"
-            for _ in range(count):
-                (length,) = _LENGTH.unpack(self.file.read(8))
-                self.file.seek(length, io.SEEK_CUR)
-        else:
-            dtype = self.scalar(key, kind)
-            self.take(count * np.dtype(dtype).itemsize)
-        self.take(0)  # the last string may end after the file
-        return GgufArray(self.binary, dtype, count, start, self.file.tell())
+        if dtype != "string":
+            return self.numbers(dtype, count)
+        words = []
+        place = self.file.tell()
+        for _ in range(count):
+            (length,) = _LENGTH.unpack(self.file.read(8))
+            place += 8 + length
+            if place > self.end:
+                raise EOFError
+            words.append(self.file.read(length))
+        return words
 
-    def scalar(self, key: str, kind: int) -> str:
-        if kind not in _SCALARS:
+    def type_of(self, key: str) -> str:
+        kind = self.number("uint32")
+        if kind >= len(_TYPES):
             raise self.binary.refused(f"{quoted(key)} of its metadata is of the unknown type {kind}")
-        return _SCALARS[kind]
+        return _TYPES[kind]
 
     def text(self) -> str:
         return self.take(self.number("uint64")).decode("utf-8", "backslashreplace")
 
     def number(self, dtype: str) -> Any:
+        return self.numbers(dtype, 1).item()
+
+    def numbers(self, dtype: str, count: int) -> np.ndarray:
         stored = np.dtype(dtype).newbyteorder("<")
-        return np.frombuffer(self.take(stored.itemsize), stored)[0].item()
+        return np.frombuffer(self.take(count * stored.itemsize), stored)
 
     def take(self, count: int) -> bytes:
-        if self.file.tell() + count > min(self.binary.size, _LONGEST):
+        if self.file.tell() + count > self.end:
             raise EOFError
         return self.file.read(count)

@@ -121,12 +121,3 @@ def test_a_tokenizer_beside_a_gguf_comes_before_tokens_that_cannot_split_a_text(
     path = written(tmp_path / "m.gguf", "gpt2", ["a", "b"])
     Tokenizer(models.WordLevel({"x": 0, "y": 1}, "x")).save(str(tmp_path / "tokenizer.json"))
     assert tokens(inside, "weights", "--from", path) == ["x", "y"]
-
-
-def test_words_are_read_where_they_are_shown_alone(
-    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = written(tmp_path / "m.gguf", "gpt2", ["a", "b"])
-    monkeypatch.setattr("embcli.gguf.GgufArray.words", pytest.fail)
-    inside.ok("weights", "--from", path, "-o", str(tmp_path / "rows.npy"))
-    inside.ok("info", "--from", path)

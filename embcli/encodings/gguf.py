@@ -18,7 +18,7 @@ from embcli.encodings.encoding import NamedToken, VocabularyEncoding, blocks, gu
 from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
 from embcli.errors import InputError
-from embcli.gguf import GgufArray, GgufHeader, read_header
+from embcli.gguf import GgufHeader, read_header
 from embcli.words import Sentence, in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
@@ -26,9 +26,12 @@ _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # whose rules are known
 
 
 class GgufEncoding(VocabularyEncoding):
-    def __init__(self, binary: Binary, header: GgufHeader, name: str) -> None:
-        self.path, self.name = binary.path, in_data(name)
-        self._binary, self._header = binary, header
+    def __init__(self, binary: Binary, header: GgufHeader, words: list[bytes], name: str) -> None:
+        self.path = binary.path
+        self.name = in_data(name)
+        self._binary = binary
+        self._header = header
+        self._words = words
         self.model, self._pre = (header.metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
         self._splitting = splittings().get("gemma4" if self.model == "gemma4" else str(self._pre))
         self.splits = self._refusal is None
@@ -37,7 +40,7 @@ class GgufEncoding(VocabularyEncoding):
 
     @property
     def vocabulary_size(self) -> int:
-        return self._header.arrays["tokenizer.ggml.tokens"].length
+        return len(self._words)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         if not 0 <= token_id < self.vocabulary_size:
@@ -106,19 +109,14 @@ class GgufEncoding(VocabularyEncoding):
         return self._binary.refused(Sentence(refused, why=why))
 
     @cached_property
-    def _words(self) -> list[bytes]:
-        return self._header.arrays["tokenizer.ggml.tokens"].words()
-
-    @cached_property
     def _ids(self) -> dict[bytes, int]:
         return dict(zip(self._words, range(len(self._words)), strict=True))
 
     @cached_property
     def _stored_kinds(self) -> np.ndarray:
-        stored = self._array("token_type")
-        kinds = np.zeros(self.vocabulary_size, np.int32)
-        if stored and stored.dtype in ("uint32", "int32") and stored.length == len(kinds):
-            kinds = stored.numbers()
+        kinds = np.asarray(self._array("token_type"))
+        if kinds.dtype not in (np.uint32, np.int32) or len(kinds) != len(self._words):
+            kinds = np.zeros(len(self._words), np.int32)
         return np.where(kinds == 0, _NORMAL, kinds)
 
     @cached_property
@@ -150,17 +148,17 @@ class GgufEncoding(VocabularyEncoding):
             return False, word not in (b"<unk>", b"<s>", b"<|endoftext|>")
         return "modern-bert" in name and word == b"[MASK]", False
 
-    def _array(self, name: str) -> GgufArray | None:
+    def _array(self, name: str) -> list[bytes] | np.ndarray | None:
         return self._header.arrays.get(f"tokenizer.ggml.{name}")
 
     @cached_property
     def _scores(self) -> np.ndarray:
         stored = self._array("scores")
         if stored is None:
-            return np.zeros(self.vocabulary_size, np.float32)
-        if stored.dtype not in ("int32", "float32") or stored.length < self.vocabulary_size:
+            return np.zeros(len(self._words), np.float32)
+        scores = np.asarray(stored)[: len(self._words)]
+        if scores.dtype not in (np.int32, np.float32) or len(scores) < len(self._words):
             raise self._binary.refused("its tokenizer.ggml.scores are not numbers, one for each token")
-        scores = stored.numbers()[: self.vocabulary_size]
         if not np.isfinite(scores).all():
             raise self._binary.refused("its tokenizer.ggml.scores are not all finite")
         return scores
@@ -178,12 +176,11 @@ class GgufEncoding(VocabularyEncoding):
         return known[0]
 
     def _byte_pairs(self) -> Pieces:
-        stored, splitting = self._array("merges"), self._splitting or splittings()["default"]
-        needed = splitting is not splittings()["kimi-k2"]
-        merges: list[bytes] = []
-        if stored and stored.dtype == "string":
-            merges = stored.words()
-        elif stored or needed:
+        splitting = self._splitting or splittings()["default"]
+        merges = self._array("merges")
+        if merges is None and splitting is splittings()["kimi-k2"]:
+            merges = []
+        if not isinstance(merges, list):
             raise self._binary.refused("it has no merges (tokenizer.ggml.merges), so it cannot split a text")
         known: Callable[[bytes], bytes | None] = bytes if "of_characters" in splitting.flags else bytes_of
         ids = {token: at for word, at in self._ids.items() if (token := known(word)) is not None}
@@ -205,7 +202,7 @@ class GgufEncoding(VocabularyEncoding):
             for token_id in np.flatnonzero(np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))).tolist()
         }
         stored = self._array("precompiled_charsmap")
-        charsmap = stored.read() if stored else b""
+        charsmap = b"" if stored is None else np.asarray(stored).tobytes()
         joins = self._flag("remove_extra_whitespaces", False)
         worst, unknown = float(scores[kinds == _NORMAL].min(initial=0)), self._special("unknown", 2)
         failure = "its map of characters is damaged"
@@ -215,7 +212,7 @@ class GgufEncoding(VocabularyEncoding):
 def vocabulary_of(binary: Binary, header: GgufHeader, name: str) -> GgufEncoding | None:
     """Return the encoding that the tokens of a file make, if it has any."""
     words = header.arrays.get("tokenizer.ggml.tokens")
-    return GgufEncoding(binary, header, name) if words and words.dtype == "string" else None
+    return GgufEncoding(binary, header, words, name) if isinstance(words, list) else None
 
 
 def gguf_encoding(path: Path, name: str) -> GgufEncoding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -56,18 +57,16 @@ def _read_index(binary: Binary) -> Tensors:
 
     No file may be outside the folder, except through links, as those of the Hugging Face cache.
     """
-    names, paths = read_object(binary, _LONGEST_INDEX).get("weight_map"), {}
+    names = read_object(binary, _LONGEST_INDEX).get("weight_map")
+    paths: dict[str, Path] = {}
     if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
         raise binary.refused("it is JSON, but not an index: it has no weight_map from tensors to files")
     for file in dict.fromkeys(names.values()):
-        named, paths[file] = PurePath(file), binary.path.parent / file
+        named = PurePath(file)
         if named.is_absolute() or ".." in named.parts:
             raise binary.refused(f"it names a file outside its folder, {quoted(file)}")
-        try:
-            exists = paths[file].is_file()
-        except (OSError, ValueError):  # too long a name, a NUL in it, a cycle of links
-            exists = False
-        if not exists:
+        paths[file] = binary.path.parent / file
+        if not os.path.isfile(paths[file]):  # noqa: PTH113 - Path.is_file raises errors for some names
             raise binary.refused(f"its file {quoted(file)} is missing")
     name = "safetensors" if all(file.endswith(".safetensors") for file in paths) else "PyTorch"
     return Tensors(binary, name, _Shards(binary, names, paths), files=paths.values())

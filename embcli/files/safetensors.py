@@ -88,7 +88,9 @@ def _is_text(value: object) -> bool:
 
 def _tensor(binary: Binary, name: str, entry: Any, data: int) -> Tensor:
     try:
-        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        dtype = entry["dtype"]
+        shape = entry["shape"]
+        start, end = entry["data_offsets"]
         fits = isinstance(shape, list) and len(entry) == 3 and all(type(each) is int for each in (*shape, start, end))
         # The library refuses sizes whose product overflows, also beside a size of 0.
         if fits and BITS[dtype] * prod(shape) == 8 * (end - start) and prod(each or 1 for each in shape) <= _LARGEST:

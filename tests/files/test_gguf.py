@@ -137,7 +137,7 @@ def described(name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 4, 1 << 60)), "cut off"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 8, 1 << 60)), "cut off"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQQ", 9, 8, 1, 1 << 60)), "cut off"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 9, 1)), "of the unknown type 9"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 9, 1)), "an array of arrays"),
         (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<II", 4, 3)), "not a power of two"),
         (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<IQ", 8, 0)), "not a power of two"),
         (header(keys=1, pairs=text(b"split.count") + struct.pack("<II", 4, 0)), "not a number of parts"),
