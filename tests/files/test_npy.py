@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import embcli
-from embcli.errors import LayerError
+from embcli.errors import InputError, LayerError
 from tests.files.made import assert_rows, layer, matrix, npy_bytes, refusal, zipped
 
 
@@ -76,6 +76,14 @@ def test_a_header_of_python_2_is_read_without_a_warning(tmp_path: Path) -> None:
     data = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L)}\n", bytes(24))
     (tmp_path / "a.npy").write_bytes(data)
     assert_rows(layer(tmp_path / "a.npy", "a"), np.zeros((2, 3), np.float32))
+
+
+def test_columns_that_are_cut_while_they_are_read_are_a_sentence(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.asfortranarray(matrix(1000, 64)))
+    found = layer(tmp_path / "a.npy", "a")
+    os.truncate(tmp_path / "a.npy", 100_000)
+    with pytest.raises(InputError, match="cut off while it was read"):
+        found.rows(np.array([3, 999]))
 
 
 # --- archives -----------------------------------------------------------------------------------------------------
