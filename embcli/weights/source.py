@@ -13,7 +13,7 @@ from embcli.encodings import Encoding
 from embcli.errors import PATIENCE, Notes
 from embcli.layer import Layer, Layers, Origin
 from embcli.store import Store
-from embcli.weights.build import Build, loading_torch, this_build
+from embcli.weights.build import Build, cpu_capability, loading_torch, this_build
 from embcli.weights.seeded import Seeded
 
 
