@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.command import Command, CommandList, CommandPalette
 from textual.containers import VerticalScroll
 from textual.dom import DOMNode
+from textual.driver import Driver
 from textual.screen import ModalScreen, Screen
 from textual.theme import ThemeProvider
 from textual.widgets import Input, Static
@@ -121,6 +123,13 @@ class Explorer(App[list[str]]):
         self.animation_level = "none"  # textual's scrolling would go on in a screen that has closed
         self.source, self.started = source, (row, text, sort)
         self.words: Words | None = None  # of the vocabulary, once they are read
+
+    def get_driver_class(self) -> type[Driver]:
+        if sys.platform == "win32":
+            return super().get_driver_class()
+        from embcli.explore.terminal import TerminalDriver
+
+        return TerminalDriver
 
     def get_default_screen(self) -> Screen[Any]:
         return MatrixScreen(self.source, self.started[0])
