@@ -30,7 +30,13 @@ async def settle(pilot: Pilot[int]) -> None:
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
-    """Type keys as a terminal sends them, one right after the other, and wait until they are done."""
+    """Press keys as a person does, each once the one before is done, and wait until nothing runs any more."""
+    await pilot.press(*keys)
+    await settle(pilot)
+
+
+async def send(pilot: Pilot[int], *keys: str) -> None:
+    """Send keys as a terminal sends what is pasted, one right after the other, and wait until they are done."""
     for key in keys:
         pilot.app.post_message(events.Key(key, CHARACTERS.get(key, key if len(key) == 1 else None)))
     await settle(pilot)

@@ -1,7 +1,4 @@
-"""The app: it opens the screens, takes one key after the other, and leaves the terminal as it was.
-
-Dialogs above its screens are all keys, where to go, and textual's commands.
-"""
+"""The app: it opens the screens, and leaves the terminal as it was."""
 
 from __future__ import annotations
 
@@ -9,21 +6,17 @@ import asyncio
 import gc
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 from rich.table import Table
-from textual import events
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
-from textual.command import Command, CommandList, CommandPalette
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.screen import ModalScreen, Screen
-from textual.theme import ThemeProvider
-from textual.widgets import Input, Static
-from textual.worker import Worker
+from textual.widgets import Static
 
 from embcli.errors import EmbcliError
 from embcli.explore.find import FindScreen, Words
@@ -33,55 +26,32 @@ from embcli.explore.source import Source
 from embcli.explore.view import View, sentence
 from embcli.selection import select
 
-# Keys of less and vi, for those that textual's widgets have.
-_ALIASES = {"j": "down", "k": "up", "G": "end", "ctrl+f": "pagedown", "ctrl+b": "pageup"}
-
 
 class KeysScreen(ModalScreen[None]):
+    """The keys of a screen, one line per action."""
+
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter,backspace", "dismiss", "Back")]
 
+    def __init__(self, bindings: Iterable[ActiveBinding]) -> None:
+        super().__init__()
+        self.bindings = sorted(bindings, key=lambda active: not active.binding.show)
+
     def compose(self) -> ComposeResult:
         keys: dict[str, list[str]] = {}
-        for each in sorted(self.app.screen_stack[-2].active_bindings.values(), key=lambda each: not each.binding.show):
-            if words := each.binding.tooltip:
-                keys.setdefault(words, []).append(self.app.get_key_display(each.binding))
+        for active in self.bindings:
+            key = self.app.get_key_display(active.binding)
+            keys_of_action = keys.setdefault(active.tooltip, [])
+            if key not in keys_of_action:
+                keys_of_action.append(key)
+        keys.pop("", None)
         table = Table.grid(padding=(0, 2))
-        for words, names in keys.items():
-            table.add_row(" ".join(dict.fromkeys(names)), words[0].lower() + words[1:])
+        for tooltip, names in keys.items():
+            table.add_row(" ".join(names), tooltip[0].lower() + tooltip[1:])
         with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title, dialog.border_subtitle = "Keys", "Ctrl+P: theme, screenshot; Esc closes"
+            dialog.border_title = "Keys"
+            dialog.border_subtitle = "Esc closes"
             yield Static(table)
-
-
-class GoScreen(ModalScreen[None]):
-    app: Any  # the Explorer
-    AUTO_FOCUS = "Input"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss"), Binding("enter", "go", priority=True)]
-
-    def compose(self) -> ComposeResult:
-        yield Input(placeholder="a row's ID or token, or row,column", compact=True)
-
-    async def action_go(self) -> None:
-        text = self.query_one(Input).value
-        self.app.pop_screen()
-        await self.app.go_to(text)
-
-
-class Palette(CommandPalette):
-    """Textual's, whose Enter is done before the next key, and whose search may outlive it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", show=False, priority=True)]
-
-    def action_choose(self) -> None:
-        commands = self.query_one(CommandList)
-        chosen = commands.highlighted_option
-        if isinstance(chosen, Command):
-            self.dismiss()
-            self.app.call_next(chosen.hit.command)
-
-    def run_worker(self, *given: Any, **options: Any) -> Worker[Any]:
-        return super().run_worker(*given, **options | {"exit_on_error": False})
 
 
 class Explorer(App[list[str]]):
@@ -95,21 +65,20 @@ class Explorer(App[list[str]]):
     RowScreen.-narrow #nearest { width: 100%; height: 1fr; }
     #nearest DataTable { border-left: tall $panel; border-title-color: $text-muted; }
     #nearest DataTable:focus { border-left: tall $accent; }
-    FindScreen Input { margin: 0 1; }
-    GoScreen { align: left bottom; }
-    GoScreen Input { width: 100%; margin: 0 0 1 0; }
+    FindScreen #text { margin: 0 1; }
+    View { layers: default above; }
+    Prompt { layer: above; dock: bottom; margin: 0 0 1 0; display: none; }
+    Prompt:focus { display: block; }
     KeysScreen { align: center middle; }
-    CommandList { min-width: 10; }  /* narrower, textual has no lines for it */
     .dialog { width: 76; max-width: 100%; height: auto; max-height: 90%; padding: 0 1; }
     .dialog { border: round $accent; background: $surface; border-title-color: $text; border-subtitle-color: $text; }
     """
 
+    ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "Mark", tooltip="mark the row, or take the mark away"),
         Binding("c", "compare", "Compare", tooltip="compare the row with the marked one"),
-        Binding("slash", "find", "Find", tooltip="type a text: its tokens, and words like it"),
-        Binding("colon,g", "go", "Go", key_display=":", tooltip="go to a row by ID or token, and a column: 6109,447"),
         Binding("y", "copy", "Copy", show=False, tooltip="copy the command that prints this screen"),
         Binding("escape,backspace", "back", "Back", key_display="Esc", tooltip="go back to the screen before"),
         Binding("question_mark", "keys", "Keys", tooltip="all keys"),
@@ -121,7 +90,10 @@ class Explorer(App[list[str]]):
     def __init__(self, source: Source, row: int = 0, text: str | None = None, sort: str = "id") -> None:
         super().__init__()
         self.animation_level = "none"  # textual's scrolling would go on in a screen that has closed
-        self.source, self.started = source, (row, text, sort)
+        self.source = source
+        self.first_row = row
+        self.first_text = text
+        self.first_sort = sort
         self.words: Words | None = None  # of the vocabulary, once they are read
 
     def get_driver_class(self) -> type[Driver]:
@@ -132,7 +104,7 @@ class Explorer(App[list[str]]):
         return TerminalDriver
 
     def get_default_screen(self) -> Screen[Any]:
-        return MatrixScreen(self.source, self.started[0])
+        return MatrixScreen(self.source, self.first_row)
 
     async def on_mount(self) -> None:
         """Catch the signals that end a process, draw anew after one that stopped it, and begin at a text."""
@@ -140,75 +112,53 @@ class Explorer(App[list[str]]):
         loop = asyncio.get_running_loop()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
-                loop.add_signal_handler(getattr(signal, name), self._end, 128 + getattr(signal, name))
+                number = getattr(signal, name)
+                loop.add_signal_handler(number, self._end, 128 + number)
         for note in self.source.model.notes:
             self.notify(note, severity="warning", markup=False)
-        _, text, sort = self.started
-        if sort == "norm" and isinstance(self.screen, MatrixScreen):
+        if self.first_sort == "norm" and isinstance(self.screen, MatrixScreen):
             self.screen.action_sort()
-        if text is not None:
-            await self.open(FindScreen(self.source, text))
+        if self.first_text is not None:
+            await self.open(FindScreen(self.source, self.first_text), self.show)
 
     def _end(self, status: int) -> None:
         signal.alarm(3)  # a terminal that is gone may take no more
         self.call_later(self.action_quit, status)
 
-    async def on_event(self, event: events.Event) -> None:
-        """Finish with a key before the next one: what is typed ahead meets the screen that the key before opened."""
-        if not isinstance(event, events.Key) or event.is_forwarded:
-            await super().on_event(event)
-        elif event.key.startswith("alt+") and event.character is not None:  # so a terminal sends Escape and a letter
-            await self._press(events.Key("escape", None))
-            await self._press(events.Key(event.character, event.character))
-        else:
-            await self._press(event)
-
-    async def _press(self, event: events.Key) -> None:
-        active, field = self.screen.active_bindings, self.focused
-        if self.return_code is not None:
-            return  # the app ends, and opens no screen any more
-        if isinstance(field, Input) and event.is_printable:
-            field.replace(event.character or "", *field.selection)
-        elif event.key in ("ctrl+c", "ctrl+p", "ctrl+q", "ctrl+z"):  # which textual finds above a dialog, too
-            await super().on_event(event)
-        elif found := active.get(event.key) or active.get(_ALIASES.get(event.key, "")):
-            await self.run_action(found.binding.action, found.node)
-
-    async def run_action(self, action: Any, default_namespace: DOMNode | None = None, *given: Any) -> bool:
-        """Do what a key or a click asks for; a click on a screen that has closed since asks for nothing."""
-        if isinstance(default_namespace, Screen) and not default_namespace.is_active:
-            return False
+    @contextmanager
+    def errors_as_notes(self) -> Iterator[None]:
+        """Show an error of embcli as a note; the screen goes on."""
         try:
-            return await super().run_action(action, default_namespace, *given)
+            yield
         except EmbcliError as error:
             self.notify(sentence(error), severity="error", markup=False)
-        return False
 
-    async def open(self, screen: Screen[Any]) -> None:
-        if len(self.screen_stack) > 50:  # that one can go back to
-            await self.switch_screen(screen)
-        else:
-            await self.push_screen(screen)
-        screen.focus_next(str(screen.AUTO_FOCUS))
+    async def open(self, screen: Screen[Any], then: Callable[[Any], Any] | None = None) -> None:
+        if self.return_code is None:  # an app that ends composes no screen any more
+            await self.push_screen(screen, then)
 
     async def open_row(self, row: int, column: int = 0) -> None:
-        await self.open(RowScreen(self.source, row, column))
-
-    async def action_find(self) -> None:
-        if self.source.model.encoding is None:
-            self.notify("no tokenizer: name one with --encoding (: goes to a row by its ID)", severity="warning")
-        else:
-            await self.open(FindScreen(self.source))
-
-    async def action_go(self) -> None:
-        await self.open(GoScreen())
+        with self.errors_as_notes():
+            await self.open(RowScreen(self.source, row, column))
 
     async def go_to(self, text: str) -> None:
-        name, _, number = text.rpartition(",") if "," in text and text != "," else (text, "", "")
-        row = self.source.row_of(name) if name.strip() else None
-        await self.show(row, int(select(number.strip(), self.source.dim, "column")[0]) if number.strip() else None)
+        """Go where the text of the prompt leads: to a row, to a column, or to both."""
+        name = text
+        number = ""
+        if "," in text and text != ",":
+            name, _, number = text.rpartition(",")
+        row = None
+        column = None
+        with self.errors_as_notes():
+            if name.strip():
+                row = self.source.row_of(name)
+            if number.strip():
+                column = int(select(number.strip(), self.source.dim, "column")[0])
+            await self.show(row, column)
 
     async def show(self, row: int | None, column: int | None = None) -> None:
+        if self.return_code is not None:  # an app that ends has no screens any more
+            return
         view = self.screen
         if isinstance(view, MatrixScreen):
             view.matrix.go_to(row, column)
@@ -217,26 +167,23 @@ class Explorer(App[list[str]]):
         elif isinstance(view, RowScreen) and column is not None:
             view.values.go_to(column)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in ("mark", "compare") or not isinstance(self.screen, FindScreen | PairScreen)
+
+    async def find(self) -> None:
+        if self.source.model.encoding is None:
+            self.notify("no tokenizer: name one with --encoding (: goes to a row by its ID)", severity="warning")
+        else:
+            await self.open(FindScreen(self.source), self.show)
+
     async def action_keys(self) -> None:
-        await self.push_screen(KeysScreen())
-
-    async def action_command_palette(self) -> None:  # type: ignore[override]
-        if not isinstance(self.screen, Palette):
-            await self.open(Palette())
-
-    async def action_change_theme(self) -> None:  # type: ignore[override]
-        await self.open(Palette([ThemeProvider], placeholder="Search for themes…"))
+        await self.open(KeysScreen(self.screen.active_bindings.values()))
 
     async def action_back(self) -> None:
         if len(self.screen_stack) > 1:
             self.pop_screen()
         else:
             self.notify("This is the first screen; q quits.")
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("mark", "compare"):
-            return not isinstance(self.screen, FindScreen | PairScreen)
-        return action != "find" or not isinstance(self.screen, FindScreen)
 
     def action_mark(self) -> None:
         view: Any = self.screen
@@ -246,19 +193,24 @@ class Explorer(App[list[str]]):
 
     async def action_compare(self) -> None:
         view: Any = self.screen
-        if self.source.marked in (None, view.row):
+        marked = self.source.marked
+        if marked is None or marked == view.row:
             self.notify("Space marks a row; then c on another row compares the two.", severity="warning")
-        else:
-            await self.open(PairScreen(self.source, self.source.marked, view.row))
+            return
+        with self.errors_as_notes():
+            await self.open(PairScreen(self.source, marked, view.row))
 
     def action_copy(self) -> None:
-        if isinstance(self.screen, View):
-            self.copy_to_clipboard("\n".join(self.screen.commands()))
-            self.notify("Copied, if the terminal allows it (OSC 52).")
+        view: Any = self.screen
+        self.copy_to_clipboard("\n".join(view.commands()))
+        self.notify("Copied, if the terminal allows it (OSC 52).")
 
     async def action_quit(self, status: int = 0) -> None:
-        commands = (screen.commands() for screen in reversed(self.screen_stack) if isinstance(screen, View))
-        self.exit(next(filter(None, commands)), return_code=status)  # an empty search has none
+        commands: list[str] = []
+        for screen in self.screen_stack:
+            if isinstance(screen, View):
+                commands = screen.commands() or commands  # an empty search has none
+        self.exit(commands, return_code=status)
 
 
 def run(app: Explorer) -> int:

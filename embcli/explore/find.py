@@ -9,14 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.fuzzy import FuzzySearch
-from textual.widgets import DataTable, Input
+from textual.widgets import Input
 
-from embcli.errors import EmbcliError, InputError, Watch
+from embcli.errors import EmbcliError, Watch
 from embcli.explore.source import TOP, Source, fitted
-from embcli.explore.view import View, sentence
+from embcli.explore.view import Table, View, sentence
 from embcli.tokens import shown, tokens_of
 
 _MOST_TOKENS, _TOKEN = 1000, 40
@@ -49,15 +50,20 @@ class Words:
         return np.array([self._ids[place] for place in best], np.int64)
 
 
-class FindScreen(View):
-    AUTO_FOCUS = "Input"
+class SearchField(Input):
+    """The text to find, whose keys up and down move in the list below it."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Go to the row", priority=True),
-        Binding("down", "move('cursor_down')", "Move", key_display="↑ ↓", priority=True),
-        Binding("up", "move('cursor_up')", show=False, priority=True),
-        Binding("pagedown", "move('page_down')", show=False, priority=True),
-        Binding("pageup", "move('page_up')", show=False, priority=True),
+        Binding("enter", "submit", "Go to the row"),
+        Binding("down", "screen.move('cursor_down')", "Move", key_display="↑ ↓"),
+        Binding("up", "screen.move('cursor_up')", show=False),
+        Binding("pagedown", "screen.move('page_down')", show=False),
+        Binding("pageup", "screen.move('page_up')", show=False),
     ]
+
+
+class FindScreen(View):
+    AUTO_FOCUS = "#text"
 
     def __init__(self, source: Source, text: str = "") -> None:
         super().__init__(source)
@@ -67,8 +73,8 @@ class FindScreen(View):
         self.error = ""  # why the text has no tokens
 
     def body(self) -> ComposeResult:
-        yield Input(self.text, placeholder="a text, or a part of a word", compact=True, select_on_focus=False)
-        yield DataTable(cursor_type="row", cell_padding=1)
+        yield SearchField(self.text, "a text, or a part of a word", id="text", compact=True, select_on_focus=False)
+        yield Table(cursor_type="row", cell_padding=1)
 
     def heading(self) -> str:
         return self.error or f"Find a row: type a text, or a part of a word   {self.source.name}"
@@ -81,7 +87,7 @@ class FindScreen(View):
 
     def on_mount(self) -> None:
         for name, width in ("found", 9), (Text("ID", justify="right"), len(str(self.source.size))), ("token", _TOKEN):
-            self.query_one(DataTable).add_column(name, width=width)
+            self.query_one(Table).add_column(name, width=width)
         self.show_found()
         if self.app.words is None:
             self.run_passes("", [(self._read, self._take)])
@@ -94,15 +100,11 @@ class FindScreen(View):
 
     def _take(self, words: Words) -> None:
         self.app.words = words
-        if self.is_current:
-            self.show_found()
+        self.show_found()
 
-    def on_input_changed(self) -> None:
-        if self.is_current and self.query_one(Input).value != self.text:
-            self.show_found()
-
+    @on(Input.Changed, "#text")
     def show_found(self) -> None:
-        encoding, text = self.source.model.encoding, self.query_one(Input).value
+        encoding, text = self.source.model.encoding, self.query_one("#text", Input).value
         self.text, self.error, ids = text, "", np.empty(0, np.int64)
         try:
             ids = encoding.encode(text).astype(np.int64)[:_MOST_TOKENS] if encoding and text else ids
@@ -111,7 +113,7 @@ class FindScreen(View):
         words = self.app.words or Words([])
         like = next((found for part in (text, *text.split()[-1:]) if len(found := words.find(part))), ids[:0])
         self.ids, self.like = np.concatenate([ids, like]), like.tolist()
-        table = self.query_one(DataTable)
+        table = self.query_one(Table)
         table.clear()
         kinds = [f"token {place}" for place in range(len(ids))] + ["word"] * len(like)
         for kind, row, token in zip(kinds, self.ids.tolist(), tokens_of(self.ids, encoding), strict=True):
@@ -119,15 +121,15 @@ class FindScreen(View):
         self.tell()
 
     def action_move(self, how: str) -> None:
-        self.on_input_changed()  # its message comes later than a key
-        getattr(self.query_one(DataTable), f"action_{how}")()
+        getattr(self.query_one(Table), f"action_{how}")()
 
-    async def action_open(self) -> None:
-        self.on_input_changed()
-        if not len(self.ids):
+    @on(Input.Submitted, "#text")
+    @on(Table.RowSelected)
+    def go_to_row(self) -> None:
+        if not len(self.ids) or not self.is_active:  # a second Enter comes too late
             return
-        row = int(self.ids[self.query_one(DataTable).cursor_row])
-        if row >= self.source.size:
-            raise InputError(f"ID {row} has no row: there are {self.source.size:,}, from ID 0 on")
-        self.app.pop_screen()
-        await self.app.show(row)
+        row = int(self.ids[self.query_one(Table).cursor_row])
+        if row < self.source.size:
+            self.dismiss(row)
+        else:
+            self.notify(f"ID {row} has no row: there are {self.source.size:,}, from ID 0 on", severity="error")

@@ -26,16 +26,18 @@ from embcli.verbs.statistics import NormOrder, norm_order
 _MOST_OF_TOKEN, _NORM = 24, 10  # cells
 
 
-class Matrix(Lines, inherit_bindings=False):
+class Matrix(Lines):
     """The rows of a matrix, and a cursor on one of them."""
 
+    app: Any  # the Explorer
+
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "move(1)", tooltip="down", show=False),
-        Binding("up", "move(-1)", tooltip="up", show=False),
-        Binding("pagedown", "page(1)", tooltip="a page down", show=False),
-        Binding("pageup", "page(-1)", tooltip="a page up", show=False),
+        Binding("down,j", "move(1)", tooltip="down", show=False),
+        Binding("up,k", "move(-1)", tooltip="up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", tooltip="a page down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", tooltip="a page up", show=False),
         Binding("home", "move(-1000000000000)", tooltip="the first row", show=False),
-        Binding("end", "move(1000000000000)", tooltip="the last row", show=False),
+        Binding("end,G", "move(1000000000000)", tooltip="the last row", show=False),
         Binding("right,greater_than_sign", "columns(1)", tooltip="scroll right by a column", show=False),
         Binding("left,less_than_sign", "columns(-1)", tooltip="scroll left by a column", show=False),
         Binding("shift+right,ctrl+right", "screens(1)", tooltip="scroll right by a screen", show=False),
@@ -134,7 +136,7 @@ class Matrix(Lines, inherit_bindings=False):
         if y > len(self.ids):
             return self.line()
         row, has_cursor = int(self.ids[y - 1]), round(self.scroll_y) + y - 1 == self.cursor
-        look = self.app.theme, self._cell, self.style_of_numbers.write(0.0), *self._seen[1:]
+        look = self._cell, self.style_of_numbers.write(0.0), *self._seen[1:]
         key = row, has_cursor, row == self.source.marked, self.by_norm, *look
         if (strip := self._strips.get(key)) is None:
             norm = written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
@@ -176,10 +178,10 @@ class Matrix(Lines, inherit_bindings=False):
         self.read()
         self.action_columns(screens * self.count)
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         place = round(self.scroll_y) + event.y - 1
         if event.y > 0 and place == self.cursor:
-            self.app.call_later(self.app.run_action, "open", self.screen)
+            await self.app.open_row(self.row)
         elif event.y > 0 and place < self.source.size:
             self.move_to(place)
 

@@ -13,11 +13,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.strip import Strip
-from textual.widgets import DataTable
 
 from embcli.errors import EmbcliError
 from embcli.explore.source import TOP, Source, fitted
-from embcli.explore.view import DIM, STRONG, Lines, View, sentence
+from embcli.explore.view import DIM, STRONG, Lines, Table, View, sentence
 from embcli.names import Metric
 from embcli.page.colors import sign_style
 from embcli.page.matrix import NumberFormat, written
@@ -30,6 +29,15 @@ _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 class Values(Lines):
     """The values of a row."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "scroll_down", tooltip="down", show=False),
+        Binding("up,k", "scroll_up", tooltip="up", show=False),
+        Binding("pagedown,ctrl+f", "page_down", tooltip="a page down", show=False),
+        Binding("pageup,ctrl+b", "page_up", tooltip="a page up", show=False),
+        Binding("home", "scroll_home", tooltip="the first line", show=False),
+        Binding("end,G", "scroll_end", tooltip="the last line", show=False),
+    ]
 
     def __init__(self, values: np.ndarray, column: int) -> None:
         super().__init__()
@@ -71,10 +79,10 @@ class Values(Lines):
 class RowScreen(View):
     AUTO_FOCUS = "#cosine"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,n", "open", "Row", priority=True, tooltip="go on to this neighbour"),
+        Binding("enter,n", "open", "Row", tooltip="go on to this neighbour"),
         Binding("tab", "app.focus_next", "List", tooltip="to the nearest by L2 distance, to the values, and back"),
-        Binding("right", "page(1)", "Values", key_display="←→", priority=True, tooltip="scroll the values"),
-        Binding("left", "page(-1)", show=False, priority=True),
+        Binding("right", "page(1)", "Values", key_display="←→", tooltip="scroll the values"),
+        Binding("left", "page(-1)", show=False),
     ]
 
     def __init__(self, source: Source, row: int, column: int = 0) -> None:
@@ -88,7 +96,7 @@ class RowScreen(View):
             yield self.values
             with Vertical(id="nearest"):
                 for metric in _METRICS:
-                    yield DataTable(id=metric, cursor_type="row", cell_padding=1)
+                    yield Table(id=metric, cursor_type="row", cell_padding=1)
 
     def heading(self) -> str:
         norm = written(norms_of(self.values.values[None].astype(np.float64)), 4)[0]
@@ -108,7 +116,7 @@ class RowScreen(View):
     def on_screen_resume(self) -> None:
         missing = [metric for metric in _METRICS if metric not in self.nearest]
         for metric in missing:
-            self.query_one(f"#{metric}", DataTable).clear(columns=True).add_column(f"{_METRICS[metric]}: searching …")
+            self.query_one(f"#{metric}", Table).clear(columns=True).add_column(f"{_METRICS[metric]}: searching …")
         passes = [(partial(self.source.nearest, self.row, each), partial(self._take, each)) for each in missing]
         if passes:
             self.run_passes("searching", passes)
@@ -117,7 +125,7 @@ class RowScreen(View):
         self.workers.cancel_node(self)
 
     def _take(self, metric: Metric, found: tuple[np.ndarray, np.ndarray] | EmbcliError) -> None:
-        table = self.query_one(f"#{metric}", DataTable)
+        table = self.query_one(f"#{metric}", Table)
         table.clear(columns=True)
         if isinstance(found, EmbcliError):
             table.add_column(f"nearest by {_METRICS[metric]}")
@@ -137,11 +145,14 @@ class RowScreen(View):
             cells = [Text(str(row), justify="right"), Text(style.write(value), justify="right")]
             table.add_row(*([Text(fitted(token, room))] if room else []), *cells)
 
+    async def on_data_table_row_selected(self) -> None:
+        await self.action_open()
+
     async def action_open(self) -> None:
         metric: Metric = "l2" if self.focused is not None and self.focused.id == "l2" else "cosine"
         ids = self.nearest.get(metric, (np.empty(0),))[0]
         if len(ids):
-            at = self.query_one(f"#{metric}", DataTable).cursor_row
+            at = self.query_one(f"#{metric}", Table).cursor_row
             await self.app.open_row(int(ids[at]), self.values.shown.start)
 
     def action_page(self, pages: int) -> None:
@@ -149,7 +160,7 @@ class RowScreen(View):
 
 
 class PairScreen(View):
-    AUTO_FOCUS = "DataTable"
+    AUTO_FOCUS = "Table"
 
     def __init__(self, source: Source, one: int, other: int) -> None:
         super().__init__(source)
@@ -166,11 +177,11 @@ class PairScreen(View):
         self.values = np.stack([*values, difference], axis=1)[self.columns]  # (n, 3) float32
 
     def body(self) -> ComposeResult:
-        yield DataTable(cursor_type="row", cell_padding=1)
+        yield Table(cursor_type="row", cell_padding=1)
 
     def on_resize(self) -> None:
         """List the columns of the table for which there is room: no number is cut."""
-        table, write = self.query_one(DataTable), NumberFormat([self.values], 4).write
+        table, write = self.query_one(Table), NumberFormat([self.values], 4).write
         columns = {"column": [Text(str(column), justify="right") for column in self.columns.tolist()]}
         for name, values in zip((f"A {self.rows[0]}", f"B {self.rows[1]}", "A - B"), self.values.T, strict=True):
             columns[name] = [Text(write(value), sign_style(value), justify="right") for value in values]

@@ -1,4 +1,4 @@
-"""What the screens share: a title, the command that prints the same, and keys; passes in a thread; lines of numbers."""
+"""What the screens share: a title, the command that prints the same, keys and a prompt; passes in a thread; lines."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from rich.cells import cell_len
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
-from textual import work
+from rich.text import Text
+from textual import on, work
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widgets import Footer, Static
+from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
 from embcli.errors import EmbcliError, Watch
@@ -39,8 +41,40 @@ def _background(color: Color) -> Style:
     return Style(bgcolor=Color.from_triplet(color.get_truecolor()))  # for a name, textual has a shade of its own
 
 
-class View(Screen[None]):
+class Prompt(Input):
+    """The line that `:` opens: it is always there, and seen while it has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.close_prompt", show=False)]
+
+
+class Table(DataTable[Text | str], inherit_bindings=False):
+    """A list of rows, with keys of less and vi; Enter is the screen's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "cursor_down", tooltip="down", show=False),
+        Binding("up,k", "cursor_up", tooltip="up", show=False),
+        Binding("pagedown,ctrl+f", "page_down", tooltip="a page down", show=False),
+        Binding("pageup,ctrl+b", "page_up", tooltip="a page up", show=False),
+        Binding("home", "scroll_top", tooltip="the first line", show=False),
+        Binding("end,G", "scroll_bottom", tooltip="the last line", show=False),
+    ]
+
+
+class View(Screen[int]):
     """A screen; a new one has a title, a body and commands."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # With priority, a field has the focus before the app looks at the next key, which may be typed at once.
+        Binding(
+            "colon,g",
+            "open_prompt",
+            "Go",
+            key_display=":",
+            priority=True,
+            tooltip="go to a row by ID or token, and a column: 6109,447",
+        ),
+        Binding("slash", "find", "Find", priority=True, tooltip="type a text: its tokens, and words like it"),
+    ]
 
     app: Any  # the Explorer
     body: Callable[[], ComposeResult]
@@ -55,7 +89,28 @@ class View(Screen[None]):
         yield Static(id="title", markup=False)
         yield from self.body()
         yield Static(id="command", markup=False)
-        yield Footer(show_command_palette=False, compact=True)
+        yield Footer(compact=True)
+        yield Prompt(placeholder="a row's ID or token, or row,column", compact=True)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # Textual gives a colon to a field that has the focus, but not a slash, whose Unicode name is solidus.
+        return action != "find" or not isinstance(self.focused, Input)
+
+    async def action_find(self) -> None:
+        await self.app.find()
+
+    def action_open_prompt(self) -> None:
+        prompt = self.query_one(Prompt)
+        prompt.clear()
+        self.set_focus(prompt)
+
+    def action_close_prompt(self) -> None:
+        self.set_focus(self.query(self.AUTO_FOCUS).first())
+
+    @on(Input.Submitted, "Prompt")
+    async def go_to(self, event: Input.Submitted) -> None:
+        self.action_close_prompt()
+        await self.app.go_to(event.value)
 
     def tell(self, progress: str = "") -> None:
         if self.query("#title"):  # it is not there yet, or no longer
@@ -67,9 +122,6 @@ class View(Screen[None]):
 
     def on_screen_resume(self) -> None:
         self.tell()
-
-    def on_data_table_row_selected(self) -> None:
-        self.app.call_later(self.app.run_action, "open", self)  # there, one after the other with keys
 
     @work(thread=True, exclusive=True)
     def run_passes(self, what: str, passes: list[tuple[Callable[[Watch], Any], Callable[[Any], None]]]) -> None:
@@ -110,7 +162,7 @@ def sentence(error: EmbcliError) -> str:
     return "; ".join(in_line(part) for part in (str(error), error.hint) if part)
 
 
-class Lines(ScrollView, can_focus=True):
+class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     """A list of lines, of which only those on the screen are made; the header stays while they scroll."""
 
     def moved(self) -> None:
