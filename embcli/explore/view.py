@@ -47,6 +47,19 @@ class Prompt(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.close_prompt", show=False)]
 
 
+class KeyLine(Footer):
+    """Textual's footer, which it builds anew for each focus; as garbage, those of 10 jumps hold up a key for 0.2 s."""
+
+    shown: tuple[Binding, ...] = ()
+
+    def bindings_changed(self, screen: Screen[Any]) -> None:
+        """Build the footer anew if it shows other keys; while the prompt is open, it stays as it is."""
+        shown = tuple(active.binding for active in screen.active_bindings.values() if active.binding.show)
+        if shown != self.shown and not isinstance(screen.focused, Prompt):
+            self.shown = shown
+            super().bindings_changed(screen)
+
+
 class Table(DataTable[Text | str], inherit_bindings=False):
     """A list of rows, with keys of less and vi; Enter is the screen's."""
 
@@ -89,7 +102,7 @@ class View(Screen[int]):
         yield Static(id="title", markup=False)
         yield from self.body()
         yield Static(id="command", markup=False)
-        yield Footer(compact=True)
+        yield KeyLine(compact=True)
         yield Prompt(placeholder="a row's ID or token, or row,column", compact=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
