@@ -58,7 +58,6 @@ class Layer(ABC):
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
-    build: Mapping[str, str]  # the torch and the CPU capability that drew it, if it is seeded
     place: tuple[Source, str]  # the source that opened it, and its name there; a copy is opened anew
     rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
 

@@ -5,7 +5,6 @@ A layer is a .npy file, written atomically. What is no regular file, or belongs 
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import stat
@@ -20,18 +19,10 @@ import numpy as np
 from numpy.lib import format as npy
 
 from embcli.atomic import PARTIAL, replacing
-from embcli.binary import Binary
-from embcli.errors import InputError, Notes, OutputError
-from embcli.files.tensors import StoredLayer, Tensor, file_layer
+from embcli.errors import Notes, OutputError
 
 LIMIT = 2 * 10**9  # bytes
 _NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")  # a partial file may be an abandoned one
-
-
-def _header(shape: tuple[int, int]) -> bytes:
-    file = io.BytesIO()
-    npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    return file.getvalue()
 
 
 class Entry(NamedTuple):
@@ -59,23 +50,22 @@ class Store:
                 return None
         return cls(folder)
 
-    def read(self, name: str, shape: tuple[int, int]) -> StoredLayer | None:
-        """Return the float32 matrix of a file; None if there is no whole one of this shape."""
+    def read(self, name: str, shape: tuple[int, int]) -> np.ndarray | None:
+        """Return the float32 matrix of a file, which is mapped; None if there is no whole one of this shape."""
         path = self.folder / name
         try:
             status = path.lstat()
             known = hasattr(os, "geteuid") and (os.geteuid(), 0, self.folder.stat().st_uid)
             if not stat.S_ISREG(status.st_mode) or (known and status.st_uid not in known):
                 return None
-            binary = Binary(path)
+            matrix = np.load(path, mmap_mode="r")
             os.utime(path)
-        except (OSError, InputError):
+        except (OSError, ValueError, EOFError):
             return None
-        header = _header(shape)
-        size = 4 * prod(shape)
-        if binary.size != len(header) + size or binary.read(0, len(header)) != header:
-            return None
-        return file_layer(Tensor(name, shape, "float32", size, binary, len(header)))
+        if isinstance(matrix, np.memmap) and status.st_size == matrix.offset + matrix.nbytes:
+            is_known = (matrix.shape, matrix.dtype, matrix.flags.c_contiguous) == (shape, "<f4", True)
+            return matrix if is_known else None
+        return None
 
     def write(self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray], notes: Notes) -> None:
         """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit.
@@ -87,7 +77,7 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with replacing(self.folder / name) as file:
-                file.write(_header(shape))
+                npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
                 for block in blocks:
                     file.write(block.reshape(-1).view(np.uint8).data)
         except OSError as error:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +17,27 @@ from embcli.store import Store
 from embcli.weights.build import Build, cpu_capability, loading_torch, this_build
 from embcli.weights.seeded import Seeded
 
+if TYPE_CHECKING:
+    from embcli.weights.drawing import DrawnLayer
+
 
 def file_name(name: str, seeded: Seeded, build: Build) -> str:
     """Return the name of a layer's file: everything that can change a bit of it; the token layer is drawn first."""
     shapes = "-after-".join("{}x{}".format(*seeded.shape(each)) for each in dict.fromkeys((name, "token")))
     return re.sub(r"[^\w.+-]", "-", f"{name}-{shapes}-seed{seeded.seed}-{build}.npy")
+
+
+class KeptLayer(Layer):
+    dtype = "float32"
+
+    def __init__(self, matrix: np.ndarray, build: Build) -> None:
+        rows, dim = matrix.shape
+        self.shape = rows, dim
+        self.build = {"torch": build.version, "cpu_capability": cpu_capability() or build.machine}
+        self._matrix = matrix
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        return np.asarray(self._matrix[ids])
 
 
 class SeededSource:
@@ -55,16 +72,13 @@ class SeededSource:
         shapes = {name: layer.shape for name, layer in layers.items()}
         return Layers(layers, Origin(shapes, self.seeded.seed, drawn_by), self)
 
-    def _kept(self, name: str) -> Layer | None:
+    def _kept(self, name: str) -> KeptLayer | None:
         if self.store is None:
             return None
-        build = this_build()
-        layer = self.store.read(file_name(name, self.seeded, build), self.shape(name))
-        if layer is not None:
-            layer.build = {"torch": build.version, "cpu_capability": cpu_capability() or build.machine}
-        return layer
+        matrix = self.store.read(file_name(name, self.seeded, this_build()), self.shape(name))
+        return None if matrix is None else KeptLayer(matrix, this_build())
 
-    def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> Layer:
+    def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
         """Draw a layer, and keep it if the store takes it."""
         with loading_torch(notes):
             from embcli.weights.drawing import DrawnLayer
