@@ -26,7 +26,11 @@ def counted(number: int, thing: str) -> str:
 
 
 def in_bytes(size: int) -> str:
-    """Return a size in words, in decimal units: `51.5 MB`."""
+    """Return a size in words, in decimal units.
+
+    >>> in_bytes(999), in_bytes(1000), in_bytes(51_463_168)
+    ('999 bytes', '1.0 kB', '51.5 MB')
+    """
     if size < 1000:
         return f"{size} bytes"
     power = min(int(math.log10(size) / 3), 6)

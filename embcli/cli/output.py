@@ -73,7 +73,7 @@ class Output:
     @property
     def is_suggesting(self) -> bool:
         """Whether a line of suggestions stands below a page."""
-        return self.format == "table" and self.path is None and len(self.options) > 0
+        return self.format == "table" and self.path is None and bool(self.options)
 
     @property
     def is_colored(self) -> bool:
