@@ -16,7 +16,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -135,6 +135,12 @@ class View(Screen[int]):
 
     def on_screen_resume(self) -> None:
         self.tell()
+
+    @on(events.Resize)
+    def ignore_passed_size(self, event: events.Resize) -> None:
+        """Ignore a size that has passed: of two sizes on their way, textual would draw one after the other forever."""
+        if event.size != self.app.size:
+            event.prevent_default()
 
     @work(thread=True, exclusive=True)
     def run_passes(self, what: str, passes: list[tuple[Callable[[Watch], Any], Callable[[Any], None]]]) -> None:
