@@ -26,7 +26,7 @@ from embcli.verbs.statistics import NormOrder, norm_order
 _MOST_OF_TOKEN, _NORM = 24, 10  # cells
 
 
-class Matrix(Lines):
+class Matrix(Lines, inherit_bindings=False):
     """The rows of a matrix, and a cursor on one of them."""
 
     app: Any  # the Explorer

@@ -28,15 +28,14 @@ _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 
 class Values(Lines):
-    """The values of a row."""
+    """The values of a row, with keys of less and vi beside textual's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "scroll_down", tooltip="down", show=False),
-        Binding("up,k", "scroll_up", tooltip="up", show=False),
-        Binding("pagedown,ctrl+f", "page_down", tooltip="a page down", show=False),
-        Binding("pageup,ctrl+b", "page_up", tooltip="a page up", show=False),
-        Binding("home", "scroll_home", tooltip="the first line", show=False),
-        Binding("end,G", "scroll_end", tooltip="the last line", show=False),
+        Binding("j", "scroll_down", show=False),
+        Binding("k", "scroll_up", show=False),
+        Binding("ctrl+f", "page_down", show=False),
+        Binding("ctrl+b", "page_up", show=False),
+        Binding("G", "scroll_end", show=False),
     ]
 
     def __init__(self, values: np.ndarray, column: int) -> None:

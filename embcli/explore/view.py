@@ -181,7 +181,7 @@ def sentence(error: EmbcliError) -> str:
     return "; ".join(in_line(part) for part in (str(error), error.hint) if part)
 
 
-class Lines(ScrollView, can_focus=True, inherit_bindings=False):
+class Lines(ScrollView, can_focus=True):
     """A list of lines, of which only those on the screen are made; the header stays while they scroll."""
 
     def moved(self) -> None:
