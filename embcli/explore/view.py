@@ -19,6 +19,7 @@ from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -173,8 +174,9 @@ class View(Screen[int]):
 
     def _deliver(self, take: Callable[[Any], None], found: Any) -> None:
         if self.is_attached:
-            take(found)
-            self.tell()
+            with suppress(NoMatches):  # as the app ends, a screen's widgets go before the screen
+                take(found)
+                self.tell()
 
 
 def sentence(error: EmbcliError) -> str:
