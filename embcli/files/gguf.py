@@ -15,7 +15,7 @@ import numpy as np
 from embcli.binary import Binary, quoted
 from embcli.encodings.gguf import vocabulary_of
 from embcli.errors import Notes, lacks
-from embcli.files.numbers import NumberFormat
+from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.gguf import GgufHeader, read_header
 from embcli.layer import Layer
@@ -123,16 +123,17 @@ def _quantised(tensor: Tensor) -> Layer:
     def widen(stored: np.ndarray) -> np.ndarray:
         if not len(stored):  # the package fails for no rows
             return np.empty((0, tensor.shape[1]), np.float32)
-        found: np.ndarray = dequantize(stored, kind)
+        found: np.ndarray = dequantize(stored.view(np.uint8), kind)
         return found
 
     try:
         kind = GGMLQuantizationType[tensor.dtype]
-        block = GGML_QUANT_SIZES[kind]
-        widen(np.zeros((1, block[1]), np.uint8))
+        values, size = GGML_QUANT_SIZES[kind]
+        block = np.dtype((np.void, size))
+        widen(np.zeros((1, 1), block))
     except (KeyError, NotImplementedError, ValueError):
         raise tensor.binary.refused(f"{tensor} has numbers that the installed gguf package does not read") from None
-    return file_layer(tensor, NumberFormat(tensor.dtype, np.dtype("u1"), widen, block))
+    return file_layer(tensor, StoredDtype(tensor.dtype, block, widen, values))
 
 
 def _parts(binary: Binary, header: GgufHeader) -> list[Path]:

@@ -16,7 +16,7 @@ from numpy.lib import format as numpy_format
 
 from embcli.binary import Binary, Stream, quoted
 from embcli.errors import InputError, Notes, refuse_too_large
-from embcli.files.numbers import number_format
+from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
@@ -105,10 +105,10 @@ def _described(
         raise binary.refused(f"array {quoted(name)} ends at byte {end:,} of {available:,}")
 
     def matrix(tensor: Tensor) -> Layer:
-        numbers = number_format(dtype)
-        if numbers is None:
+        if dtype.kind not in "fiu":
             what = "Python objects, which need a pickle" if dtype.hasobject else f"{dtype}, not real numbers"
             raise binary.refused(f"array {quoted(name)} has {what}")
+        numbers = StoredDtype(dtype.name, dtype)
         if unpacked is None:
             return file_layer(tensor, numbers)
         rows, dim = tensor.shape

@@ -14,31 +14,22 @@ def _converted(stored: np.ndarray) -> np.ndarray:
     return stored.astype(np.float32, order="C", copy=False)
 
 
-class NumberFormat(NamedTuple):
+class StoredDtype(NamedTuple):
     name: str  # as numpy spells it
     stored: np.dtype[Any]  # the items of a row in the file
     widen: Callable[[np.ndarray], np.ndarray] = _converted  # (n, width) -> (n, D)
-    block: tuple[int, int] = (1, 1)  # values per block, stored items per block
-
-    def width(self, dim: int) -> int:
-        values, items = self.block
-        return dim // values * items
+    values: int = 1  # per stored item, which is a block of quantised values if there are several
 
     def widened(self, stored: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows, (n, width) as stored, as (n, D) float32, and how many of the values were rounded."""
         with np.errstate(all="ignore"):  # an overflow becomes infinity and counts as rounded; a signalling NaN is one
             rows = self.widen(stored)
-            if stored.itemsize <= (4 if stored.dtype.kind == "f" else 2):
+            if held_by_float32(self.name):
                 return rows, 0
             if stored.dtype.kind == "f":
                 return rows, int(np.count_nonzero((rows != stored) & ~np.isnan(stored)))
             above = np.float32(np.iinfo(stored.dtype).max)  # rounded: no number of the dtype is so large
             return rows, int(np.count_nonzero((rows == above) | (rows.astype(stored.dtype) != stored)))
-
-
-def number_format(dtype: np.dtype[Any]) -> NumberFormat | None:
-    """Return how numbers of a numpy dtype become float32; None for a dtype that is not of real numbers."""
-    return NumberFormat(dtype.name, dtype) if dtype.kind in "fiu" else None
 
 
 def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.ndarray:
@@ -54,16 +45,16 @@ def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.nda
     return np.take(table, stored)
 
 
-BFLOAT16 = NumberFormat(
+BFLOAT16 = StoredDtype(
     "bfloat16", np.dtype("<u2"), lambda stored: np.left_shift(stored, 16, dtype=np.uint32).view(np.float32)
 )
-FLOAT8_E4M3 = NumberFormat("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
-FLOAT8_E5M2 = NumberFormat("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
+FLOAT8_E4M3 = StoredDtype("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
+FLOAT8_E5M2 = StoredDtype("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
 
-# Number formats by name, as numpy and ml_dtypes spell it; files store them little-endian.
-NUMBER_FORMATS = {known.name: known for known in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)}
+# By name, as numpy and ml_dtypes spell it; files store them little-endian.
+STORED_DTYPES = {known.name: known for known in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)}
 for _dtype in map(np.dtype, ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")):
-    NUMBER_FORMATS[_dtype.name] = NumberFormat(_dtype.name, _dtype)
+    STORED_DTYPES[_dtype.name] = StoredDtype(_dtype.name, _dtype)
 
 
 def held_by_float32(name: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from embcli.binary import Binary, quoted
 from embcli.encodings.encoding import Encoding
-from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
+from embcli.files.numbers import STORED_DTYPES, StoredDtype
 from embcli.layer import Layer
 
 
@@ -21,7 +21,7 @@ class StoredLayer(Layer):
     `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width).
     """
 
-    def __init__(self, shape: tuple[int, ...], numbers: NumberFormat, read: Callable[[np.ndarray], np.ndarray]) -> None:
+    def __init__(self, shape: tuple[int, ...], numbers: StoredDtype, read: Callable[[np.ndarray], np.ndarray]) -> None:
         rows, dim = shape
         self.shape = (rows, dim)
         self.dtype = numbers.name
@@ -45,15 +45,15 @@ class StoredLayer(Layer):
         return self._numbers.widened(stored)[0]
 
 
-def file_layer(tensor: Tensor, numbers: NumberFormat | None = None) -> StoredLayer:
-    """Return a matrix in a file; the format of its numbers is that of its dtype, unless it is given."""
-    numbers = numbers or NUMBER_FORMATS.get(tensor.dtype)
+def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLayer:
+    """Return a matrix in a file; its numbers are stored as its dtype says, unless `numbers` says otherwise."""
+    numbers = numbers or STORED_DTYPES.get(tensor.dtype)
     if numbers is None:
-        known = ", ".join(NUMBER_FORMATS)
+        known = ", ".join(STORED_DTYPES)
         raise tensor.binary.refused(f"{tensor} has numbers that embcli does not read; it reads {known}")
     stored = numbers.stored
     dim = tensor.shape[1]
-    width = numbers.width(dim)
+    width = dim // numbers.values
     row_step, column_step = tensor.strides or (width, 1)
 
     def read_rows(ids: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from embcli.binary import Binary, Stream
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import Notes
-from embcli.files.numbers import NUMBER_FORMATS
+from embcli.files.numbers import STORED_DTYPES
 from embcli.files.tensors import StoredLayer, Tensor, Tensors
 from embcli.layer import Layer
 from embcli.text import is_text
@@ -72,7 +72,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         return rows
 
     def matrix(tensor: Tensor) -> Layer:
-        numbers = NUMBER_FORMATS["float32"]._replace(name=dtype)
+        numbers = STORED_DTYPES["float32"]._replace(name=dtype)
         return StoredLayer(tensor.shape, numbers, read_text if dtype == "decimal" else read_binary)
 
     name = binary.path.stem

@@ -11,7 +11,7 @@ import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter
 
 from embcli.files import gguf, open_tensors
-from embcli.files.numbers import NUMBER_FORMATS
+from embcli.files.numbers import STORED_DTYPES
 from tests.files.made import TOKENS, assert_rows, closed, matrix, refusal, written
 
 
@@ -21,7 +21,7 @@ def test_the_sizes_of_types_are_those_of_the_package() -> None:
         if number in sizes:
             assert sizes.pop(number) == (name if values > 1 else package_name(name), values, size)
         if values == 1:
-            assert NUMBER_FORMATS[name].stored.itemsize == size
+            assert STORED_DTYPES[name].stored.itemsize == size
     assert not sizes
 
 
