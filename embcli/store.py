@@ -58,14 +58,12 @@ class Store:
             known = hasattr(os, "geteuid") and (os.geteuid(), 0, self.folder.stat().st_uid)
             if not stat.S_ISREG(status.st_mode) or (known and status.st_uid not in known):
                 return None
-            matrix = np.load(path, mmap_mode="r")
+            matrix = npy.open_memmap(path, mode="r")
             os.utime(path)
-        except (OSError, ValueError, EOFError):
+        except (OSError, ValueError):
             return None
-        if isinstance(matrix, np.memmap) and status.st_size == matrix.offset + matrix.nbytes:
-            is_known = (matrix.shape, matrix.dtype, matrix.flags.c_contiguous) == (shape, "<f4", True)
-            return matrix if is_known else None
-        return None
+        is_known = matrix.shape == shape and matrix.dtype == np.float32
+        return matrix if is_known else None
 
     def write(self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray], notes: Notes) -> None:
         """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit.
