@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePath
 
@@ -58,37 +59,37 @@ def _read_index(binary: Binary) -> Tensors:
     No file may be outside the folder, except through links, as those of the Hugging Face cache.
     """
     names = read_object(binary, _LONGEST_INDEX).get("weight_map")
-    paths: dict[str, Path] = {}
+    paths: list[Path] = []
     if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
         raise binary.refused("it is JSON, but not an index: it has no weight_map from tensors to files")
     for file in dict.fromkeys(names.values()):
         named = PurePath(file)
         if named.is_absolute() or ".." in named.parts:
             raise binary.refused(f"it names a file outside its folder, {quoted(file)}")
-        paths[file] = binary.path.parent / file
-        if not os.path.isfile(paths[file]):  # noqa: PTH113 - Path.is_file raises errors for some names
+        path = binary.path.parent / file
+        if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises errors for some names
             raise binary.refused(f"its file {quoted(file)} is missing")
-    name = "safetensors" if all(file.endswith(".safetensors") for file in paths) else "PyTorch"
-    return Tensors(binary, name, _Shards(binary, names, paths), files=paths.values())
+        paths.append(path)
+    name = "safetensors" if all(file.endswith(".safetensors") for file in names.values()) else "PyTorch"
+    return _Shards(binary, name, names, paths)
 
 
-class _Shards(Mapping[str, Tensor]):
+class _Shards(Tensors):
     """The tensors of several files; each is opened when the first of its tensors is needed."""
 
-    def __init__(self, binary: Binary, names: dict[str, str], paths: dict[str, Path]) -> None:
-        self._binary, self._names, self._paths = binary, names, paths
-        self._parts: dict[str, Tensors] = {}
+    def __init__(self, binary: Binary, format: str, names: dict[str, str], files: list[Path]) -> None:
+        super().__init__(binary, format, {}, files=files)
+        self._names = names
+        self._opened = cache(open_tensors)
 
     def __getitem__(self, name: str) -> Tensor:
         file = self._names[name]
-        if file not in self._parts:
-            part = open_tensors(self._paths[file])
-            if isinstance(part.tensors, _Shards):
-                raise self._binary.refused(f"its file {quoted(file)} is itself an index")
-            self._parts[file] = part
-        if name not in self._parts[file]:
-            raise self._binary.refused(f"its file {quoted(file)} has no tensor {quoted(name)}")
-        return self._parts[file][name]
+        part = self._opened(self.path.parent / file)
+        if isinstance(part, _Shards):
+            raise self.refused(f"its file {quoted(file)} is itself an index")
+        if name not in part:
+            raise self.refused(f"its file {quoted(file)} has no tensor {quoted(name)}")
+        return part[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
