@@ -42,10 +42,8 @@ class Build(NamedTuple):
 
 @lru_cache
 def this_build() -> Build:
-    try:
-        libc = (os.confstr("CS_GNU_LIBC_VERSION") or "").replace(" ", "-")
-    except (AttributeError, ValueError, OSError):
-        libc = platform.release()
+    library, version = platform.libc_ver()
+    libc = f"{library}-{version}" if library else platform.release()
     processor = f"{zlib.crc32(_flags()):08x}{os.environ.get('ATEN_CPU_CAPABILITY', '')}"
     return Build(_torch(), platform.machine(), processor, libc)
 
@@ -86,10 +84,7 @@ def loading_torch(notes: Notes | None = None) -> Iterator[None]:
 
 
 def _torch() -> str:
-    try:
-        spec = find_spec("torch")
-    except (ImportError, ValueError):
-        spec = None
+    spec = find_spec("torch")
     if spec is None or spec.origin is None or not spec.submodule_search_locations:
         return NO_TORCH  # pip leaves a folder without origin when it removes a package
     try:
