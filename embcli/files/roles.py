@@ -56,13 +56,9 @@ class Roles:
         self.has_two_parts = said.get("model_type") == "encoder-decoder" if half else not is_one  # as far as is known
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         self.tensors = tensors
-        self._by_last_part: dict[str, list[tuple[str, list[str]]]] = {}
-        every = [(name, _parts(name)) for name in tensors]
         begin = half or text_model  # of the names of the only model in the file that reads tokens
-        for name, parts in [each for each in every if begin in each[1]] or every:
-            self._by_last_part.setdefault(parts[-1], []).append((name, parts))
-            if len(parts) > 1 and parts[-1] in SUFFIXES:
-                self._by_last_part.setdefault(parts[-2], []).append((name, parts[:-1]))
+        names = [name for name in tensors if begin in _parts(name)] or list(tensors)
+        self._dotted = {name: ".".join(["", *_parts(name)]) for name in names}
         known = self._named("token", lambda tensor: tensor.is_matrix)
         self.known = known if chosen is not None else []  # with a token matrix' name, if the user named another tensor
         self.token = self._token(known, chosen)
@@ -93,10 +89,9 @@ class Roles:
         found = self._of_part(self._ending(end))
         return max(found, key=lambda each: (self._shared_parts(each), -each.name.count("."), each.name), default=None)
 
-    def _ending(self, end: str, fits: Callable[[Tensor], bool] = lambda _: True) -> list[Tensor]:
-        parts = end.split(".")
-        named = [name for name, own in self._by_last_part.get(parts[-1], ()) if own[-len(parts) :] == parts]
-        return [tensor for tensor in map(self.tensors.__getitem__, named) if fits(tensor)]
+    def _ending(self, end: str) -> list[Tensor]:
+        ends = (f".{end}", *(f".{end}.{suffix}" for suffix in SUFFIXES))
+        return [self.tensors[name] for name, dotted in self._dotted.items() if dotted.endswith(ends)]
 
     def _of_part(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors that belong to the part; all of them if none does."""
@@ -104,8 +99,11 @@ class Roles:
 
     def _named(self, role: str, fits: Callable[[Tensor], bool]) -> list[Tensor]:
         """Return the tensors with the first known name of a role that any fitting tensor has."""
-        fitting = next((found for known in NAMES[role] if (found := self._ending(known, fits))), [])
-        return fitting if role == "head" else self._of_part(fitting)
+        for known in NAMES[role]:
+            fitting = [tensor for tensor in self._ending(known) if fits(tensor)]
+            if fitting:
+                return fitting if role == "head" else self._of_part(fitting)
+        return []
 
     def _shared_parts(self, tensor: Tensor) -> int:
         pairs = zip(_parts(tensor.name), _parts(self.token.name), strict=False)
