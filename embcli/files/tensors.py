@@ -14,6 +14,9 @@ from embcli.encodings.encoding import Encoding
 from embcli.files.numbers import STORED_DTYPES, StoredDtype
 from embcli.layer import Layer
 
+_GAP = 1 << 11  # numbers of a column that are read faster than a read begins
+_AT_ONCE = 1 << 20  # numbers of columns that are read together
+
 
 class StoredLayer(Layer):
     """A matrix whose numbers are widened to float32 when its rows are read.
@@ -66,14 +69,18 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
         return rows
 
     def read_columns(ids: np.ndarray) -> np.ndarray:
-        """Read each column of a run of rows as one range."""
+        """Read each column of a run of rows as one range, with the rows between them."""
         rows = np.empty((len(ids), dim), stored)
         columns = tensor.start + np.arange(dim) * column_step * stored.itemsize
-        for first, last in zip(*runs(ids, gap=1 if row_step == 1 else 0), strict=True):
-            part = np.empty((dim, last - first), stored)
-            starts = columns + ids[first] * row_step * stored.itemsize
-            tensor.binary.gather(part, starts.tolist(), [part[0].nbytes] * dim)
-            rows[first:last] = part.T
+        for first, last in zip(*runs(ids, gap=_GAP if row_step == 1 else 0), strict=True):
+            places = ids[first:last] - ids[first]
+            span = int(places[-1]) + 1
+            step = max(_AT_ONCE // span, 1)
+            for column in range(0, dim, step):
+                starts = columns[column : column + step] + ids[first] * row_step * stored.itemsize
+                part = np.empty((len(starts), span), stored)
+                tensor.binary.gather(part, starts.tolist(), [part[0].nbytes] * len(part))
+                rows[first:last, column : column + step] = part[:, places].T
         return rows
 
     return StoredLayer(tensor.shape, numbers, read_rows if column_step == 1 else read_columns)
