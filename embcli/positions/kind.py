@@ -59,4 +59,4 @@ def dot_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def frequencies(dim: int, theta: float) -> np.ndarray:
     """Return theta^(-2i/D) for each i, (D/2 rounded up,) float64: the angle of pair i at position 1."""
-    return np.asarray(theta ** (-2 * np.arange((dim + 1) // 2) / dim))
+    return theta ** (-2 * np.arange((dim + 1) // 2) / dim)

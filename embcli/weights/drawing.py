@@ -58,7 +58,7 @@ class DrawnLayer(Layer):
             known, places = np.unique(ids.astype(np.int64), return_inverse=True)
             rows = self._drawn(known)
             self._last = known, rows
-        return np.asarray(rows[places])
+        return rows[places]
 
     def _drawn(self, wanted: np.ndarray) -> np.ndarray:
         """Return rows by ascending IDs, (n, D) float32; the generator skips to the blocks that contain them."""
