@@ -13,7 +13,7 @@ import numpy as np
 from embcli.errors import Watch, unwatched
 from embcli.layer import Layer
 from embcli.names import Metric
-from embcli.verbs.statistics import numbered_blocks
+from embcli.verbs.statistics import numbered_blocks, squares
 
 _BLOCK = 1 << 18  # values of a block
 _QUERIES = 1 << 10  # of a pass
@@ -106,7 +106,7 @@ def nearest(
         for ids, block in watch(blocks, searched, lambda each: len(each[0])):
             with np.errstate(invalid="ignore"):  # NaN
                 rows = block.astype(np.float64)
-                sizes = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]  # squared lengths
+                sizes = squares(rows)
             usable = np.isfinite(sizes)
             not_finite.append(ids[~usable])
             if metric == "cosine":
