@@ -16,6 +16,7 @@ from embcli.verbs.search import nearest
 from tests.files.made import safetensors_bytes
 from tests.oracles import Stub, normal
 
+NONE = np.empty(0, np.int64)
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "l2")
 DTYPES = {
     "F32": np.float32,
@@ -95,7 +96,7 @@ def first(scores: np.ndarray, metric: str, k: int, without: tuple[int, ...] = ()
 def check(layer: Layer, matrix: np.ndarray, query: np.ndarray, metric: Metric, *counts: int) -> None:
     scores = reference(matrix, query, metric)
     for k in counts:
-        found = nearest(layer, [query], k, metric)
+        found = nearest(layer, [query], k, metric, None, [NONE])
         (answer,) = found.rankings
         assert answer.ids.tolist() == first(scores, metric, k)
         assert np.array_equal(answer.scores, scores[answer.ids])
@@ -147,7 +148,7 @@ def test_queries_have_their_own_exclusions_however_many_share_a_pass(metric: Met
     matrix[11] = np.nan
     rows = (4, 7, 9, 30, 2) * 206  # more than a pass takes
     excluded = [np.array([4]), np.array([7, 1, 1]), np.empty(0, np.int64), np.array([30]), np.array([2, 4])] * 206
-    found = nearest(Blocks(matrix), [*matrix[[*rows]].astype(np.float64)], 5, metric, excluded=excluded)
+    found = nearest(Blocks(matrix), [*matrix[[*rows]].astype(np.float64)], 5, metric, None, excluded)
     wanted = [
         first(reference(matrix, matrix[row].astype(np.float64), metric), metric, 5, tuple(without.tolist()))
         for row, without in zip(rows[:5], excluded[:5], strict=True)
@@ -163,7 +164,7 @@ def test_rows_that_are_chosen_are_the_only_answers(metric: Metric) -> None:
     among.sort()
     matrix[11] = np.nan
     query = matrix[5].astype(np.float64)
-    found = nearest(Stub(matrix), [query], 4, metric, among)
+    found = nearest(Stub(matrix), [query], 4, metric, among, [NONE])
     others = tuple({*range(900)} - {*among.tolist()})
     assert found.rankings[0].ids.tolist() == first(reference(matrix, query, metric), metric, 4, others)
     assert (found.searched, found.not_finite.tolist()) == (203, [11])

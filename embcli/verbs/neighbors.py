@@ -226,8 +226,7 @@ def neighbors(
     layer = layers["token"]
     vectors = [_vector(query, number, layer, metric) for number, query in enumerate(queries, 1)]
     excluded = [np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries]
-    k = min(top, max(size if among is None else len(among), 1))
-    search = nearest(layer, vectors, k, metric, among, excluded, model.watch)
+    search = nearest(layer, vectors, top, metric, among, excluded, model.watch)
     return Neighbors(metric, queries, vectors, search, layer, encoding, layers.origin, notes=notes)
 
 

@@ -78,9 +78,9 @@ def nearest(
     layer: Layer,
     queries: list[np.ndarray],
     k: int,
-    metric: Metric = "cosine",
-    among: np.ndarray | None = None,
-    excluded: list[np.ndarray] | None = None,
+    metric: Metric,
+    among: np.ndarray | None,
+    excluded: list[np.ndarray],
     watch: Watch = unwatched,
 ) -> Search:
     """Return the k rows of a layer nearest to each query, (D,) float64; all finite, under cosine not zero.
@@ -88,7 +88,6 @@ def nearest(
     `among` are the rows to search, (n,) int64 ascending, or None for all. `excluded` has the IDs that are not allowed
     as answers, for each query.
     """
-    excluded = excluded or [np.empty(0, np.int64)] * len(queries)
     searched = layer.shape[0] if among is None else len(among)
     not_finite, zero = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     rankings: list[Ranking] = []
