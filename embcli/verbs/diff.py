@@ -15,7 +15,7 @@ from embcli.errors import InputError, check_top
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.opened import Opened, remark_scaled
-from embcli.records import MOST_ROWS, FieldType, Names, Piece, Records, in_pieces
+from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
@@ -57,7 +57,7 @@ def matched(sizes: tuple[int, int], encodings: tuple[Encoding | None, Encoding |
             found = [(row, places[token].pop()) for row, token in enumerate(tokens) if token and places.get(token)]
             left, right = np.array(found, np.int64).reshape(-1, 2).T
             by, pairs = "token", (left, right)
-    return Matching(pairs, (base[~np.isin(base, pairs[0])], tuned[~np.isin(tuned, pairs[1])]), by)
+    return Matching(pairs, (np.setdiff1d(base, pairs[0]), np.setdiff1d(tuned, pairs[1])), by)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +114,12 @@ class Diff(Result, verb="diff", content="ranking"):
         fields: dict[str, FieldType] = {"base_id": int, "tuned_id": int, **token, "state": str}
         fields |= {"cosine_distance": float, "l2_distance": float}
 
-        def of_pairs(places: np.ndarray, names: Names) -> dict[str, Any]:
+        def of_pairs(places: np.ndarray, _: Names) -> dict[str, Any]:
             return {
                 "base_id": base[places],
                 "tuned_id": tuned[places],
-                "token": list(map(token_text, self.tokens(places))) if "token" in names else [],
-                "state": [STATES[0 if equal else 1] for equal in self.equal[places].tolist()],
+                "token": [*map(token_text, self.tokens(places))],
+                "state": np.where(self.equal[places], "equal", "changed").tolist(),
                 "cosine_distance": self.cosine_distances[places],
                 "l2_distance": self.distances[places],
             }
@@ -127,8 +127,8 @@ class Diff(Result, verb="diff", content="ranking"):
         def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
             yield from in_pieces(count, len(fields), of_pairs)(names, matrices)
             unmatched = zip(("base_id", "tuned_id"), self.matching.alone, self.encodings, STATES[2:], strict=True)
-            for name, every, encoding, state in unmatched:
-                for ids in _blocks(every, MOST_ROWS):
+            for name, ids, encoding, state in unmatched:
+                if len(ids):
                     values: dict[str, Any] = {**dict.fromkeys(fields, [None] * len(ids)), name: ids}
                     values |= {"token": [*map(token_text, tokens_of(ids, encoding))], "state": [state] * len(ids)}
                     yield Piece(len(ids), {field: values[field] for field in names})
@@ -232,7 +232,8 @@ def diff(model: Opened, other: Opened, *, top: int = SHOWN_ROWS) -> Diff:
     count = len(matching.pairs[0])
     equal, cosine_distances, distances = np.ones(count, bool), np.zeros(count), np.zeros(count)
     are_whole = all(layer.dtype in ("int64", "uint64", "int32", "uint32") for layer in layers)
-    for block in model.watch(_blocks(np.arange(count), _BLOCK // shapes[0][1]), count, len):
+    step = max(_BLOCK // shapes[0][1], 1)
+    for block in model.watch(np.split(np.arange(count), range(step, count, step)), count, len):
         left = left_layer.stored(matching.pairs[0][block])
         right = right_layer.stored(matching.pairs[1][block])
         if left_layer.dtype == right_layer.dtype:  # most rows have equal bytes, and need no numbers
@@ -259,11 +260,6 @@ def diff(model: Opened, other: Opened, *, top: int = SHOWN_ROWS) -> Diff:
         top=min(top, max(*shapes[0], *shapes[1])),
         notes=notes,
     )
-
-
-def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    for start in range(0, len(rows), max(size, 1)):
-        yield rows[start : start + max(size, 1)]
 
 
 def _numbers(layer: Layer, stored: np.ndarray) -> np.ndarray:
