@@ -270,6 +270,8 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
     ()
     """
+    from hashlib import sha256
+
     from embcli.files.checkpoint import Checkpoint
 
     source = model.source
@@ -296,7 +298,7 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     covariance = Covariance(dim) if unused_rows else None
     for ids, block in numbered_blocks(layer, watch):
         for row, values in zip(ids.tolist(), block, strict=True):
-            by_bits.setdefault(_digest(values), []).append(row)
+            by_bits.setdefault(sha256(values.data).digest(), []).append(row)
         exact = block.astype(np.float64)
         norms[ids] = norms_of(exact)
         if covariance is not None:
@@ -344,12 +346,6 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
         top=min(top, size),
         notes=notes,
     )
-
-
-def _digest(values: np.ndarray) -> bytes:
-    from hashlib import sha256
-
-    return sha256(values.data).digest()
 
 
 def _indicators(
