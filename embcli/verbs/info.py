@@ -51,7 +51,7 @@ class Info(Result, verb="info", content="list"):
 def this_machine() -> Info:
     """Return what embcli runs on; torch itself is loaded only if its CPU capability is not known otherwise."""
     import platform
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import version
 
     from embcli.encodings.tiktoken import DEFINITIONS, rank_file
     from embcli.store import Store
@@ -67,9 +67,7 @@ def this_machine() -> Info:
         except LayerError as error:
             versions["torch"], capability = str(error), None
     for name in ("tiktoken", "numpy", "typer", "rich"):
-        versions[name] = "not installed"
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
+        versions[name] = version(name)
     encodings = {name: (each.vocabulary_size, rank_file(each.ranks).is_file()) for name, each in DEFINITIONS.items()}
     notes = Notes()
     store = Store.from_environment(notes)
@@ -82,8 +80,8 @@ class ModelInfo(Result, verb="info", content="list"):
     roles: dict[str, str]  # of the tensors that are listed, by their names; empty if unknown
 
     @property
-    def tensors(self) -> list[tuple[str, Tensor]]:
-        return [(role, self.checkpoint.tensors[name]) for name, role in self.roles.items()]
+    def tensors(self) -> list[Tensor]:
+        return [self.checkpoint.tensors[name] for name in self.roles]
 
     @cached_property
     def recipe(self) -> str | None:
@@ -124,11 +122,11 @@ class ModelInfo(Result, verb="info", content="list"):
         return listed(
             run,
             "tensors",
-            role=(str, [role or None for role, _ in self.tensors]),
-            tensor=(str, [tensor.name for _, tensor in self.tensors]),
-            shape=(list[int], [list(tensor.shape) for _, tensor in self.tensors]),
-            dtype=(str, [tensor.dtype for _, tensor in self.tensors]),
-            bytes=(int, [tensor.size for _, tensor in self.tensors]),
+            role=(str, [role or None for role in self.roles.values()]),
+            tensor=(str, [*self.roles]),
+            shape=(list[int], [list(tensor.shape) for tensor in self.tensors]),
+            dtype=(str, [tensor.dtype for tensor in self.tensors]),
+            bytes=(int, [tensor.size for tensor in self.tensors]),
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -142,17 +140,16 @@ class ModelInfo(Result, verb="info", content="list"):
         encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
         yield words(f"{counted(len(checkpoint.tensors), 'tensor')}; encoding: {encoding}")
         yield ""
-        tensors = [tensor for _, tensor in self.tensors]
         labels = [
-            Label("role", [role for role, _ in self.tensors], "left"),
-            Label("tensor", [tensor.name for tensor in tensors], "left", short=True),
-            Label("shape", [" x ".join(f"{size:,}" for size in tensor.shape) for tensor in tensors], "left"),
-            Label("dtype", [tensor.dtype for tensor in tensors], "left"),
-            Label("bytes", [in_bytes(tensor.size) for tensor in tensors]),
+            Label("role", [*self.roles.values()], "left"),
+            Label("tensor", [*self.roles], "left", short=True),
+            Label("shape", [" x ".join(f"{size:,}" for size in tensor.shape) for tensor in self.tensors], "left"),
+            Label("dtype", [tensor.dtype for tensor in self.tensors], "left"),
+            Label("bytes", [in_bytes(tensor.size) for tensor in self.tensors]),
         ]
         needed = sum(min(label.width, 12) if label.short else label.width + 2 for label in labels)
         yield ruled(labels if needed <= options.max_width else labels[:3])
-        if others := len(checkpoint.tensors) - len(tensors):
+        if others := len(checkpoint.tensors) - len(self.roles):
             yield LeftOut(f"Left out: {counted(others, 'other tensor')}.", "tensors")
         yield ""
         yield words(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
