@@ -119,8 +119,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         own = tuple(name for name in fields if name not in ("encoding", "common"))
         stops, is_same = self._segments[1:]
         for encoding, tokens, ends in zip(self.encodings, self.tokens, self.ends, strict=True):
-            starts = np.maximum(np.append(0, ends)[:-1], np.repeat(self.bases[:-1], np.diff(tokens.starts)))
-            common = np.isin(ends, stops[is_same]) & (starts < ends)
+            common = np.isin(ends, stops[is_same]) & (np.diff(ends, prepend=-1) > 0)  # a token that is not empty
             first = 0
             for piece in Tokenization(tokens).records().pieces(own, ()):
                 part = slice(first, first + piece.rows)
