@@ -108,13 +108,12 @@ def explain(word: str | None = None) -> Explanations:
     if word is None:
         return Explanations(entries())
     known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
-    found = known.get(asked) or known.get(asked.removesuffix("s")) or known.get(asked.removeprefix("explain"))
-    words = [known[part] for part in map(_plain, re.split(r"[\s?!.,;]+", word)) if part in known]
-    found = found or known.get(asked.rstrip("?!.,;"))
-    if found:
-        return Explanations((found,))
-    near = dict.fromkeys(entry.word for entry in words)
-    near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.6))
+    for name in (asked, asked.removesuffix("s"), asked.removeprefix("explain"), asked.rstrip("?!.,;")):
+        if name in known:
+            return Explanations((known[name],))
+    parts = [_plain(part) for part in re.split(r"[\s?!.,;]+", word)]
+    alike = difflib.get_close_matches(asked, known)
+    near = dict.fromkeys(known[name].word for name in (*parts, *alike) if name in known)
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without one lists all"
     unknown = Sentence("{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest)
     hint = "embcli explain questions answers whole questions" if re.search(r"\S\s+\S|\?", word) else ""
