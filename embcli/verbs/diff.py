@@ -89,8 +89,8 @@ class Diff(Result, verb="diff", content="ranking"):
 
     @property
     def why_no(self) -> str:
-        words = [f"{counted(count, 'row')} {state}" for state, count in self.counts.items() if count]
-        return ", ".join(words[1:] if self.counts["equal"] else words)
+        words = [f"{counted(self.counts[state], 'row')} {state}" for state in STATES[1:] if self.counts[state]]
+        return ", ".join(words)
 
     @cached_property
     def changed(self) -> np.ndarray:
