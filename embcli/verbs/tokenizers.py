@@ -172,13 +172,13 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         differences = f"{counted(self.same, 'token')} in common, {counted(self.different, 'place')} cut differently"
         sizes = f"{counted(characters, 'character')}, {counted(int(self.bases[-1]) - len(self.texts), 'byte')}"
         yield words(f"{sizes}; {differences if self.different else 'all cut it the same way'}")
-        if not is_whole and not self.different:
-            note = left_out("the rest of the text")
-        elif not is_whole:
+        if is_whole:
+            return
+        parts = ["the rest of the text"]
+        if self.different:
             missing = self.different - sum(len(columns) for _, columns in rows[:most])
-            note = left_out("where all agree" if self.same else "", f"{missing:,} more places" if missing else "")
-        else:
-            note = None
+            parts = ["where all agree" if self.same else "", f"{missing:,} more places" if missing else ""]
+        note = left_out(*parts)
         if note is not None:
             yield note
 
