@@ -281,8 +281,8 @@ def queries_of_tokens(
                 raise InputError(Sentence("{parameter} {term!r} has no tokens", **named))
             check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, grows=False)
     sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(tokens.starts.tolist())]
-    empty = next((number for number, ids in enumerate(sequences, 1) if not len(ids)), None)
-    if empty is not None or not sequences:
+    empty = next((number for number, ids in enumerate(sequences, 1) if not len(ids)), 0)
+    if empty or not sequences:
         where = f"line {empty:,} has" if tokens.many and empty else "the input has"
         raise InputError(f"{where} no tokens, so there are no neighbours")
     return [Query(ids, terms["plus"], terms["minus"]) for ids in sequences]
