@@ -13,6 +13,7 @@ import numpy as np
 from embcli import errors
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Watch, check_choice, check_top
+from embcli.formats import either
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
 from embcli.opened import Opened, remark_scaled
@@ -189,7 +190,7 @@ class Audit(Result, verb="audit", content="ranking"):
             yield words(f"Broken: {self.why_no}", "bad")
             return
         sound = "Sound" if {*BROKEN} <= {*self.fail_on} else "Passed"  # other faults were not checked
-        faults = " or ".join(filter(None, (", ".join(self.fail_on[:-1]), self.fail_on[-1])))
+        faults = either(self.fail_on)
         unopened = self.origin.unopened
         others = f"; {counted(unopened, 'other tensor')} not checked" if unopened else ""
         parameters = ("tensor", "encoding") if unopened else ()
@@ -275,7 +276,6 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     from embcli.files.checkpoint import Checkpoint
 
     source = model.source
-    watch = model.watch
     notes = model.notes.begun()
     remark_scaled(notes, model)
     named = (fail_on,) if isinstance(fail_on, str) else fail_on
@@ -296,7 +296,7 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     of_token = ~np.isin(np.arange(size), [row for row, why in unused_rows.items() if why in ("padding", "gap")])
     norms, unused_sum, by_bits = np.empty(size), np.zeros(dim), dict[bytes, list[int]]()
     covariance = Covariance(dim) if unused_rows else None
-    for ids, block in numbered_blocks(layer, watch):
+    for ids, block in numbered_blocks(layer, model.watch):
         for row, values in zip(ids.tolist(), block, strict=True):
             by_bits.setdefault(sha256(values.data).digest(), []).append(row)
         exact = block.astype(np.float64)
@@ -313,7 +313,7 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     indicators: dict[str, np.ndarray] = {}
     indicator: Literal["cosine_distance", "norm"] = "norm"
     if covariance is not None and unused_sum.any():
-        indicators, distances = _indicators(layer, norms, of_unused, unused_sum, covariance, watch)
+        indicators, distances = _indicators(layer, norms, of_unused, unused_sum, covariance, model.watch)
         if output is not None and output.relation in ("same", "equal"):
             indicator, values, of_others = "cosine_distance", indicators["cosine_distance"], distances
     used = np.flatnonzero(of_token & (norms > 0) & ~of_unused)
