@@ -58,7 +58,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
     @cached_property
     def joined(self) -> np.ndarray:
         """Which tokens begin in the middle of a character, (T,) bool."""
-        return self.tokens.measured(lambda token: token[:1] != b"" and token[0] & 0xC0 == 0x80).astype(bool)
+        return self.tokens.measured(lambda token: b"\x80" <= token[:1] < b"\xc0").astype(bool)
 
     @cached_property
     def spans(self) -> np.ndarray:
