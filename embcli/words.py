@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from string import Formatter
@@ -31,10 +30,9 @@ def in_bytes(size: int) -> str:
     >>> in_bytes(999), in_bytes(1000), in_bytes(51_463_168)
     ('999 bytes', '1.0 kB', '51.5 MB')
     """
-    if size < 1000:
-        return f"{size} bytes"
-    power = min(int(math.log10(size) / 3), 6)
-    return f"{size / 1000**power:,.1f} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
+    from rich.filesize import decimal
+
+    return decimal(size)
 
 
 def in_seconds(seconds: float) -> str:

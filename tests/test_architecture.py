@@ -25,7 +25,10 @@ PORCH = ("embcli.cli", "embcli.explore", "embcli.__main__")  # who knows flags, 
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
     "typer": ("embcli.cli", "embcli.__main__"),
-    "rich": ("embcli.cli", "embcli.page", "embcli.result", "embcli.verbs", "embcli.explore"),
+    "rich": (
+        *("embcli.cli", "embcli.page", "embcli.result", "embcli.verbs", "embcli.explore"),
+        "embcli.words",  # only for sizes in words
+    ),
     "resvg_py": ("embcli.page",),
     "textual": ("embcli.explore",),
     "pyarrow": ("embcli.writers",),
