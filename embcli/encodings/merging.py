@@ -132,9 +132,8 @@ def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
 
 def spans_of(text: bytes, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """Return the characters, (n, 2) int64, of tokens that spell a text; part of a character counts as all of it."""
-    data, ends = np.frombuffer(text, np.uint8), np.cumsum(lengths, dtype=np.int64)
+    ends = np.cumsum(lengths, dtype=np.int64)
     starts = ends - np.array(lengths, np.int64)
-    begun = np.zeros(len(data) + 1, np.int32)  # characters that begin before each byte
-    np.cumsum(data & 0xC0 != 0x80, out=begun[1:])
-    first = begun[np.minimum(starts + 1, len(data))] - (starts < len(data))
-    return np.stack([np.maximum(first, 0), begun[ends]], axis=1).astype(np.int64)
+    is_first = np.frombuffer(text, np.uint8) & 0xC0 != 0x80
+    begun = np.cumsum(np.concatenate(([False], is_first, [True])), dtype=np.int32)  # characters before each byte
+    return np.stack([begun[starts + 1] - 1, begun[ends]], axis=1).astype(np.int64)
