@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from abc import ABC, abstractmethod
@@ -233,11 +234,6 @@ def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
             raise refused(path, f"{failure} ({quoted(str(error)).strip(chr(39))})") from None
 
 
-def blocks(name: str) -> Iterator[tuple[list[str], list[str], tuple[str, ...]]]:
-    """Yield the blocks of a file of data/: names, the words after the colon, and the rules in the lines below."""
-    facts = (Path(__file__).parents[1] / "data" / name).read_text("utf-8")
-    for block in facts.replace("\n        ", "").split("\n\n"):
-        head, *rules = block.removesuffix("\n").split("\n    ")
-        names, _, words = head.replace("\n+", "").partition(": ")
-        if not head.startswith("#"):
-            yield names.split(), words.split(), tuple(rules)
+def facts(name: str) -> Any:
+    """Return what a JSON file of data/ has."""
+    return json.loads((Path(__file__).parents[1] / "data" / name).read_text("utf-8"))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from embcli.binary import Binary, quoted
-from embcli.encodings.encoding import NamedToken, VocabularyEncoding, blocks, guarded, package
+from embcli.encodings.encoding import NamedToken, VocabularyEncoding, facts, guarded, package
 from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
 from embcli.errors import InputError
@@ -124,10 +124,9 @@ class GgufEncoding(VocabularyEncoding):
         """The types of the tokens, (V,), with those that follow from their names."""
         kinds = self._stored_kinds.copy()
         ids = self._ids
-        for keys, names, _ in blocks("controls.txt"):
-            if not any(f"tokenizer.ggml.{key}_token_id" in self._header.metadata for key in keys):
-                kind = _USER_DEFINED if keys == ["user_defined"] else _CONTROL
-                kinds[[ids[name] for name in map(str.encode, names) if name in ids]] = kind
+        for each in facts("controls.json"):
+            if not any(f"tokenizer.ggml.{key}_token_id" in self._header.metadata for key in each["keys"]):
+                kinds[[ids[name] for name in map(str.encode, each["names"]) if name in ids]] = each["kind"]
         if b"<|end|>" in ids and (
             {b"<|return|>", b"<|call|>"} <= ids.keys()
             or (b"<|flush|>" in ids and ids.keys() & {b"<|call|>", b"<|calls|>"})

@@ -2,7 +2,7 @@
 
 BPE and SentencePiece's merges are our own, because they also tell their steps; the best tokens of a word are found by
 `tokenizers`, and characters are replaced by `sentencepiece`. The pre-tokenizers that a GGUF file can name are in
-data/splittings.txt.
+data/splittings.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.encodings.encoding import blocks
+from embcli.encodings.encoding import facts
 from embcli.encodings.merging import (
     NEVER,
     SPACE,
@@ -43,8 +43,8 @@ class Splitting(NamedTuple):
     What a rule does not match is a piece, too. Merges of byte-pair encoding never cross the edges of pieces.
     """
 
-    rules: tuple[str, ...]
-    flags: frozenset[str] = frozenset()
+    rules: list[str]
+    flags: list[str]
 
     def pieces(self, text: str) -> Iterable[str]:
         pieces: Iterable[str] = _split(self.rules[0], text)
@@ -85,8 +85,10 @@ def _edges(rule: str, text: str) -> Iterator[tuple[int, int]]:
 
 @cache
 def splittings() -> dict[str, Splitting]:
-    known = [(names, Splitting(rules, frozenset(flags))) for names, flags, rules in blocks("splittings.txt")]
-    return {name: splitting for names, splitting in known for name in names}
+    known: dict[str, Splitting] = {}
+    for each in facts("splittings.json"):
+        known |= dict.fromkeys(each["names"], Splitting(each["rules"], each["flags"]))
+    return known
 
 
 class Pieces(ABC):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from embcli.binary import Binary, read_object, read_whole
-from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, blocks, guarded
+from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, facts, guarded
 from embcli.encodings.merging import NEVER, Derivation, derived, spans_of
 from embcli.errors import InputError, does_not_load
 from embcli.words import in_data
@@ -40,10 +40,7 @@ class Definition(NamedTuple):
     first_rank: int = 0  # the ID of the token of rank 0
 
 
-DEFINITIONS: dict[str, Definition] = {}
-for _names, (_ranks, _size, *_special), (_pattern,) in blocks("tiktoken.txt"):
-    _tokens = {name: int(at) for name, _, at in (token.rpartition("=") for token in _special)}
-    DEFINITIONS |= dict.fromkeys(_names, Definition(_ranks, _pattern, _tokens, int(_size)))
+DEFINITIONS = {name: Definition(**given) for name, given in facts("tiktoken.json").items()}
 _HARMONY = DEFINITIONS["o200k_harmony"].special_tokens  # 200018 has two names
 _HARMONY |= {f"<|reserved_{at}|>": at for at in range(200000, 201088) if at == 200018 or at not in _HARMONY.values()}
 
