@@ -70,17 +70,17 @@ def _split(rule: str, text: str) -> Iterator[str]:
         yield text[place:]
 
 
-def _edges(rule: str, text: str) -> Iterator[tuple[int, int]]:
+def _edges(rule: str, text: str) -> Iterable[tuple[int, int]]:
+    """Return the spans that a rule matches; for thousands, the places between groups of digits."""
     import regex
 
-    follows = rule == "in thousands"
-    if not follows and rule != "before thousands":
-        yield from (match.span() for match in regex.finditer(rule, text, regex.VERSION1))
-        return
-    for run in regex.finditer(r"\p{N}+" if follows else "[0-9]+", text):
-        start, end = run.span()
-        first = start + (end - start) % 3
-        yield from ((cut, cut) for cut in range(first + 3 * (follows and first == start), end + follows, 3))
+    if rule == "in thousands":
+        ends = [match.end() for match in regex.finditer(r"(?r)\p{N}{1,3}", text)]
+        return [(end, end) for end in reversed(ends)]
+    if rule == "before thousands":
+        starts = [match.start() for match in regex.finditer("(?r)[0-9]{3}", text)]
+        return [(start, start) for start in reversed(starts)]
+    return (match.span() for match in regex.finditer(rule, text, regex.VERSION1))
 
 
 @cache
