@@ -110,7 +110,7 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
-        return dict(zip(self._words, range(len(self._words)), strict=True))
+        return {word: at for at, word in enumerate(self._words)}
 
     @cached_property
     def _stored_kinds(self) -> np.ndarray:

@@ -74,10 +74,7 @@ class TiktokenEncoding(VocabularyEncoding):
     def ids(self) -> dict[bytes, int]:
         path = rank_file(self.definition.ranks)
         try:
-            words = gzip.decompress(path.read_bytes()).split()
-            if not words:
-                raise EOFError("it is empty")
-            return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+            return _ranks(gzip.decompress(path.read_bytes()))
         except (OSError, EOFError, zlib.error, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot read the rank file {str(path)!r}: {reason}; reinstall embcli") from None
@@ -162,15 +159,22 @@ class RankFileEncoding(TiktokenEncoding):
         return guarded(self.path, failure, lambda: super(RankFileEncoding, self).encode(text, special))
 
 
+def _ranks(data: bytes) -> dict[bytes, int]:
+    """Return the ranks of tokens in the lines of a .tiktoken file."""
+    words = data.split()
+    if not words:
+        raise ValueError("it is empty")
+    return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+
+
 def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
     """Return a .tiktoken file's definition and the IDs of its tokens; its name tells how a text is split."""
     known = DEFINITIONS.get(binary.path.stem)
     if known is None:
         reason = "its name is none of tiktoken's encodings, and nothing else tells how it splits a text"
         raise binary.refused(reason, f"encodings are {', '.join(DEFINITIONS)}")
-    lines = read_whole(binary, LONGEST).split(b"\n")
     try:
-        ids = {a2b_base64(word): int(rank) for word, rank in (line.split() for line in lines if line.strip())}
+        ids = _ranks(read_whole(binary, LONGEST))
     except ValueError:
         raise binary.refused("it is not a file of tokens and ranks") from None
     if any(not 0 <= rank < MOST_IDS for rank in ids.values()):
