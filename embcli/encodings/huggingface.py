@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,14 +33,6 @@ class HuggingFaceEncoding(Encoding):
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, in_data(name)
-
-    @cached_property
-    def _encoded(self) -> Callable[[str, bool], tokenizers.Encoding]:
-        return lru_cache(1)(self._encode)  # the last one is kept, for its IDs and then its spans
-
-    @cached_property
-    def _bytes(self) -> Callable[[int], bytes | None]:
-        return cache(self._looked_up)
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
@@ -107,9 +99,6 @@ class HuggingFaceEncoding(Encoding):
             ranks.setdefault(tuple(part.encode() for part in merge), rank)
         return ranks
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        return self._bytes(token_id)
-
     def entry(self, token_id: int) -> bytes | None:
         if self._spelling is not None or token_id in self._added:
             return self.token_bytes(token_id)
@@ -163,7 +152,8 @@ class HuggingFaceEncoding(Encoding):
     def _token(self, token_id: int) -> str | None:
         return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
 
-    def _looked_up(self, token_id: int) -> bytes | None:
+    @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
+    def token_bytes(self, token_id: int) -> bytes | None:
         token = self._token(token_id)
         if token is None:
             return None
@@ -177,7 +167,8 @@ class HuggingFaceEncoding(Encoding):
         suffix = getattr(model, "end_of_word_suffix", None) or ""
         return token.removeprefix(prefix).removesuffix(suffix).encode() or token.encode()
 
-    def _encode(self, text: str, special: bool) -> tokenizers.Encoding:
+    @lru_cache(1)  # noqa: B019 - the last one is kept, for its IDs and then its spans
+    def _encoded(self, text: str, special: bool) -> tokenizers.Encoding:
         def encoded() -> tokenizers.Encoding:
             self.tokenizer.encode_special_tokens = not special  # for all threads, one of which is here at a time
             return self.tokenizer.encode(text, add_special_tokens=False)
