@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,9 +31,6 @@ class Tokens:
     texts: tuple[str, ...] | None = None  # that were encoded, one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
     added: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # IDs before and after each text
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # nothing that is computed of these
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -73,13 +70,13 @@ class Tokens:
     def longest(self) -> int:
         return int(np.diff(self.starts).max(initial=0))
 
-    @cached_property
-    def _bytes(self) -> Callable[[int], bytes | None]:
-        return cache(self.encoding.token_bytes) if self.encoding else lambda _: None
-
     def bytes_of(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of each ID; None for an ID that the encoding does not have."""
-        return list(map(self._bytes, ids.tolist()))
+        if self.encoding is None:
+            return [None] * len(ids)
+        distinct, places = np.unique(ids, return_inverse=True)  # most tokens occur more than once
+        tokens = list(map(self.encoding.token_bytes, distinct.tolist()))
+        return [tokens[place] for place in places.tolist()]
 
     def measured(self, measure: Callable[[bytes], int]) -> np.ndarray:
         """Return a number that the bytes of each token give, (T,) int64."""
