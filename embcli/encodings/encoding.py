@@ -41,8 +41,12 @@ class Encoding(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what it is made of: nothing that is computed of it."""
-        kept = (name for name in vars(self) if not isinstance(getattr(type(self), name, None), cached_property))
-        return {name: vars(self)[name] for name in kept}
+        kind = type(self)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(kind, name, None), cached_property)
+        }
 
     @property
     @abstractmethod
