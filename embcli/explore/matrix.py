@@ -36,14 +36,14 @@ class Matrix(Lines, inherit_bindings=False):
         Binding("up,k", "move(-1)", tooltip="up", show=False),
         Binding("pagedown,ctrl+f", "page(1)", tooltip="a page down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", tooltip="a page up", show=False),
-        Binding("home", "move(-1000000000000)", tooltip="the first row", show=False),
-        Binding("end,G", "move(1000000000000)", tooltip="the last row", show=False),
+        Binding("home", "scroll_home", tooltip="the first row", show=False),
+        Binding("end,G", "scroll_end", tooltip="the last row", show=False),
         Binding("right,greater_than_sign", "columns(1)", tooltip="scroll right by a column", show=False),
         Binding("left,less_than_sign", "columns(-1)", tooltip="scroll left by a column", show=False),
         Binding("shift+right,ctrl+right", "screens(1)", tooltip="scroll right by a screen", show=False),
         Binding("shift+left,ctrl+left", "screens(-1)", tooltip="scroll left by a screen", show=False),
-        Binding("0,circumflex_accent", "screens(-1000000000)", tooltip="the first column", show=False),
-        Binding("dollar_sign", "screens(1000000000)", tooltip="the last column", show=False),
+        Binding("0,circumflex_accent", "first_column", tooltip="the first column", show=False),
+        Binding("dollar_sign", "last_column", tooltip="the last column", show=False),
     ]
 
     def __init__(self, source: Source, row: int) -> None:
@@ -165,6 +165,12 @@ class Matrix(Lines, inherit_bindings=False):
     def action_move(self, lines: int) -> None:
         self.move_to(self.cursor + lines)
 
+    def action_scroll_home(self) -> None:
+        self.move_to(0)
+
+    def action_scroll_end(self) -> None:
+        self.move_to(self.source.size - 1)
+
     def action_page(self, pages: int) -> None:
         lines = pages * self.rows_shown
         self.move_to(self.cursor + lines, round(self.scroll_y) + lines)
@@ -177,6 +183,12 @@ class Matrix(Lines, inherit_bindings=False):
     def action_screens(self, screens: int) -> None:
         self.read()
         self.action_columns(screens * self.count)
+
+    def action_first_column(self) -> None:
+        self.action_columns(-self.source.dim)
+
+    def action_last_column(self) -> None:
+        self.action_columns(self.source.dim)
 
     async def on_click(self, event: events.Click) -> None:
         place = round(self.scroll_y) + event.y - 1
