@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from functools import lru_cache
 from itertools import groupby
 from typing import Any, ClassVar, TypeVar
 
@@ -37,7 +36,6 @@ Item = TypeVar("Item")
 DIM, STRONG, CURSOR = Style(dim=True), Style(bold=True), Style(bold=True, reverse=True)
 
 
-@lru_cache
 def _background(color: Color) -> Style:
     return Style(bgcolor=Color.from_triplet(color.get_truecolor()))  # for a name, textual has a shade of its own
 
