@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from textual import events
 from textual.widgets import DataTable, Input
+from textual.worker import WorkerCancelled
 
 from embcli.explore.app import Explorer
 from embcli.explore.find import FindScreen
@@ -25,7 +27,9 @@ NUMBER = r"-?\d+\.\d{4}(?:e[+-]\d+)?|-?inf|nan"
 async def settle(pilot: Pilot[int]) -> None:
     """Wait until nothing runs any more."""
     await pilot.pause()
-    await pilot.app.workers.wait_for_complete()
+    for worker in pilot.app.workers:
+        with suppress(WorkerCancelled):  # a search whose screen was left
+            await worker.wait()
     await pilot.pause()
 
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from rich.color import ColorSystem
 from textual import constants, events
 from textual.geometry import Size
+from textual.widgets import DataTable
 
 import embcli
 from embcli import encodings
@@ -279,6 +280,15 @@ async def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path
         assert "rows.npy" in "".join(lines(app)[1:5])
         await press(pilot, "enter", "s", "h", "home")
         assert app.is_running
+
+
+async def test_words_that_are_read_as_the_app_ends_reach_no_list() -> None:
+    async with walk(text="a") as (app, _):
+        screen = app.screen
+        await screen.query_one(DataTable).remove()
+        screen._deliver(screen._take, Words(["a"]))
+        assert app.is_running
+        assert app.words is not None
 
 
 def test_a_text_to_begin_at_needs_tokens(inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
