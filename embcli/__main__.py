@@ -1,14 +1,13 @@
 """embcli as a process: signals, the exit status, and the only place that catches and prints its errors."""
 
-import _signal  # type: ignore[import-not-found]  # its wrapper imports enum first, for 5 ms
+import signal
 
-if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # an interrupt of the imports below would leave a traceback
+if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt of the imports below would leave a traceback
 
 import errno
 import gc
 import os
-import signal
 import sys
 import warnings
 from contextlib import suppress
