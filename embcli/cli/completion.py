@@ -1,6 +1,7 @@
 """Completion of a shell's words: Typer answers its scripts; this installs them, and gets their requests in shape."""
 
 import os
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -26,14 +27,12 @@ def prepare(request: str) -> list[str]:
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place.
     completion.get_completion_inspect_parameters()
     os.environ["COLUMNS"] = "10000"  # rich would wrap the help texts, and scripts read one line for each candidate
-    if not os.environ.get("COMP_CWORD", "").isdecimal():  # not asked by a shell's script
-        os.environ |= {"COMP_WORDS": PROGRAM, "COMP_CWORD": "0"}
+    cursor = int(os.environ.get("COMP_CWORD", "0"))
+    words = os.environ.get("COMP_WORDS", PROGRAM).split("\n")[: cursor + 1]
     # bash makes `--format = js` of `--format=js`, and Typer can complete `--format js`.
-    words, cursor = os.environ.get("COMP_WORDS", "").split("\n"), int(os.environ["COMP_CWORD"])
-    extra = {at for at in range(1, min(cursor, len(words))) if words[at] == "=" and words[at - 1].startswith("--")}
-    os.environ["COMP_WORDS"] = "\n".join(word for at, word in enumerate(words) if at not in extra)
-    os.environ["COMP_CWORD"] = str(cursor - len(extra))
-    return (os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ["COMP_WORDS"]).split()[1:]
+    typed, joined = re.subn(r"(\n--.*)\n=\n", r"\1\n", "\n".join(words))
+    os.environ |= {"COMP_WORDS": typed, "COMP_CWORD": str(cursor - joined)}
+    return (os.environ.get("_TYPER_COMPLETE_ARGS") or typed).split()[1:]
 
 
 def script(shell: str) -> str:
