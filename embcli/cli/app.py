@@ -47,18 +47,18 @@ COMMANDS: dict[str, tuple[Command, dict[str, Any]]] = {}  # by name, with settin
 
 
 def command(
-    panel: str, *examples: str, content: Any = None, view: tuple[type, ...] = (), **more: Any
+    panel: str, *examples: str, content: Any = None, view: tuple[type, ...] = ()
 ) -> Callable[[Function], Function]:
     """Return a decorator that makes a function a command in a panel of the list; an example ends with a comment.
 
-    `content`, `view` and more are those of Command.
+    `content` and `view` are those of Command.
     """
     parts = (example.partition("  # ") for example in examples)
     epilog = "\n\n".join(f"[dim]# {comment}[/dim]\n\n{line}" for line, _, comment in parts)
 
     def register(function: Function) -> Function:
         settings = {"rich_help_panel": panel, "epilog": epilog, "help": function.__doc__}
-        COMMANDS[function.__name__] = Command(function, content, view, **more), settings
+        COMMANDS[function.__name__] = Command(function, content, view), settings
         return function
 
     return register
@@ -198,7 +198,6 @@ def _several(encodings: list[str] | None) -> list[str]:
     'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base  # under two tokenizers, side by side',
     content=_kind_of_tokenize,
     view=BARE,
-    pages=("draw",),
 )
 def tokenize(
     *,
@@ -243,7 +242,6 @@ def tokenize(
     "embcli batch --file the-verdict.txt --shuffle --all -o input.npy  # all batches, shuffled, for the next program",
     content="batches",
     view=NUMBERS,
-    pages=("draw",),
 )
 def batch(
     *,
@@ -286,7 +284,6 @@ def batch(
     'embcli lookup "Every effort moves you" --from gpt2 -o input.npy  # what a real model reads, as a file',
     content="embeddings",
     view=NUMBERS,
-    pages=("trace", "draw"),
 )
 def lookup(
     *,
@@ -355,7 +352,6 @@ def _kind_of_compare(options: Options) -> Kind:
     "embcli compare --from model.safetensors  # on the matrix of a model",
     content=_kind_of_compare,
     view=NUMBERS,
-    pages=("trace", "draw"),
 )
 def compare(
     *,

@@ -29,7 +29,7 @@ NUMBERS = (groups.Numbers, groups.Bare, groups.Page)
 FILE = (groups.File,)
 
 _READ = ("file", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")  # options that name files
-_ON_PAGES = ("heat", "bare", "width")  # options that only a page can show
+_ON_PAGES = ("heat", "bare", "width", "trace", "draw")  # options that only a page can show
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +37,12 @@ class Command:
     """A function, what its result can be written as, and the groups that say where it goes.
 
     `content` is the kind of the result, or a function of all options that returns the kind. A function without a
-    result, such as a full screen, has no content and returns the exit status itself. `pages` are options that only a
-    page can show.
+    result, such as a full screen, has no content and returns the exit status itself.
     """
 
     function: Function
     content: Kind | Literal["text"] | Callable[[Options], Kind] | None
     view: tuple[type, ...] = ()
-    pages: tuple[str, ...] = ()
 
     @property
     def flags(self) -> list[inspect.Parameter]:
@@ -105,7 +103,7 @@ class Command:
             style = Style(**_style_options(options))
             kind = self.content(options) if callable(self.content) else self.content
             format = format_of(kind, options.get("format"), named)  # type: ignore[arg-type]
-            self._refuse_options(format, options, path)
+            _refuse_options(format, options, path)
             shown = groups.listed(options.get("show")) or ()
             refuse_many(tuple(name for name in shown if name in (*MATRICES, *OUTPUTS)), format)
             known = frozenset(flag.name for flag in self.flags)
@@ -113,15 +111,16 @@ class Command:
         _refuse_overwriting(path, options)
         return output
 
-    def _refuse_options(self, format: FormatName, options: Options, path: Path | None) -> None:
-        """Raise OutputError for an option that the format cannot show."""
-        limits = [(name, VIEWS) for name in (*_ON_PAGES, *self.pages)]
-        for name, formats in (*limits, ("theme", PICTURES)):
-            if groups.is_given(options.get(name)) and format not in formats:
-                is_plain = format == "table" and path is None
-                example = f", as in: -o picture.{formats[0]}" if is_plain else ""
-                needed = f"it needs --format {either(formats)}{example}"
-                raise OutputError(f"{flag_of(name)} cannot be shown in {format}; {needed}")
+
+def _refuse_options(format: FormatName, options: Options, path: Path | None) -> None:
+    """Raise OutputError for an option that the format cannot show."""
+    limits = [(name, VIEWS) for name in _ON_PAGES]
+    for name, formats in (*limits, ("theme", PICTURES)):
+        if groups.is_given(options.get(name)) and format not in formats:
+            is_plain = format == "table" and path is None
+            example = f", as in: -o picture.{formats[0]}" if is_plain else ""
+            needed = f"it needs --format {either(formats)}{example}"
+            raise OutputError(f"{flag_of(name)} cannot be shown in {format}; {needed}")
 
 
 def _style_options(options: Options) -> "dict[str, Any]":
