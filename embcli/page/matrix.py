@@ -33,16 +33,18 @@ class NumberFormat:
     """How numbers are written, all alike: fixed, or with an exponent if fixed loses too much."""
 
     def __init__(self, arrays: Sequence[np.ndarray], precision: int) -> None:
-        finite = [values[np.isfinite(values)] for values in arrays]
-        largest = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
         whole = all(values.dtype.kind in "iu" for values in arrays)
+        values = np.concatenate([np.empty(0, np.int8), *map(np.ravel, arrays)])
+        finite = values[np.isfinite(values)]
+        largest = float(np.abs(finite).max(initial=0))
         exponent = not whole and (largest >= _FIXED or 0 < largest < 0.5 * 10.0**-precision)
         self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
-        ends = [float(end) for values in finite if values.size for end in (values.min(), values.max())]
-        ends += [-0.0] * any(np.signbit(values).any() for values in finite)
-        for odd, is_odd in ((np.nan, np.isnan), (np.inf, np.isposinf), (-np.inf, np.isneginf)):
-            ends += [odd] * any(is_odd(values).any() for values in arrays)
-        self.width = max((len(self.write(value)) for value in ends), default=1)
+        widest = [*np.unique(values[~np.isfinite(values)])]
+        if finite.size:
+            widest += [finite.min(), finite.max()]
+        if np.signbit(finite).any():
+            widest.append(-0.0)
+        self.width = max((len(self.write(value)) for value in widest), default=1)
 
     def write(self, value: float) -> str:
         return format(float(value), self._spec)
