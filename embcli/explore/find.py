@@ -21,7 +21,7 @@ from embcli.explore.view import Table, View, sentence
 from embcli.tokens import shown, tokens_of
 
 _MOST_TOKENS, _TOKEN = 1000, 40
-_MOST_SCORED, _MOST_WAYS, _MOST_LETTERS = 1000, 5000, 100  # words, and what textual's search tries in one
+_MOST_SCORED, _MOST_WAYS = 1000, 5000  # words, and what textual's search tries in one
 _SPACE = shown(b" ")
 
 
@@ -44,7 +44,7 @@ class Words:
         scores = {}
         for place in islice(places, _MOST_SCORED):
             word = words[place]
-            is_easy = len(query) <= _MOST_LETTERS and math.prod(map(word.count, query)) <= _MOST_WAYS
+            is_easy = math.prod(map(word.count, query)) <= _MOST_WAYS
             scores[place] = self._search.match(query, word)[0] if is_easy or query in word else 0.0
         best = sorted(scores, key=lambda place: -scores[place])[:TOP]
         return np.array([self._ids[place] for place in best], np.int64)
