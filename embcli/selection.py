@@ -49,10 +49,6 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
     return np.concatenate([np.arange(each.start, each.stop) for each in ranges])
 
 
-def count(spec: str | None, size: int, what: str) -> int:
-    return size if spec is None else len(select(spec, size, what))
-
-
 class Excerpt(NamedTuple):
     """Which places of a longer list are shown: the first and the last, or all."""
 
