@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.encodings import Encoding
+    from embcli.errors import Watch
 
 Names = tuple[str, ...]
 FieldType = type[int | float | str | bool] | type[list[int]]
@@ -44,7 +45,7 @@ class Records:
     `pieces` takes the names of fields and of matrices, computes only these, and yields all rows in order, as often as
     it is called. The arrays of a piece are valid until the next piece. `columns` are the numbers of the matrices'
     columns, `default` is the matrix for formats that hold one, and `sequences` the number of sequences. A JSON document
-    has `more` beside the rows. `lines` is the result for ndjson, if its lines are not the rows.
+    has `more` beside the rows. `lines` yields the objects of ndjson, if they are not the rows.
     """
 
     run: dict[str, Any]
@@ -58,7 +59,7 @@ class Records:
     shown: Names | None = None  # the matrices that the user chose; None for all
     sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
-    lines: Records | None = None
+    lines: Callable[[Watch], Iterator[dict[str, Any]]] | None = None
 
     def numbers(self, names: Names) -> int:
         """Return how many numbers there are in some matrices, or in the fields if there are no matrices."""

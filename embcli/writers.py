@@ -121,8 +121,8 @@ def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:
 
 
 def _ndjson(job: _Job, file: BinaryIO) -> None:
-    job = replace(job, records=job.records.lines or job.records)
-    for row in job.rows(job.records.fields, job.records.several):
+    records = job.records
+    for row in records.lines(job.watch) if records.lines else job.rows(records.fields, records.several):
         file.write(_document(row) + b"\n")
 
 

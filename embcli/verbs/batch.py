@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.errors import InputError, Watch
 from embcli.layer import Layer, Origin, shape_of
 from embcli.opened import Opened, TextOrIds
-from embcli.records import ArraySpec, Names, Piece, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import Tokens, check_ids, shown
@@ -91,14 +91,7 @@ class Batches(Result, verb="batch", content="batches"):
             },
             columns=tuple(self.columns.tolist()),
             default="input",
-            lines=Records(
-                self.run,
-                "batches",
-                -(-len(self.order) // self.batch_size),
-                {"batch": int, "inputs": list[int], "targets": list[int]},
-                self._batches,
-                {"input": ArraySpec((self.batch_size, self.max_length, len(self.columns)))},
-            ),
+            lines=self._lines,
         )
 
     def _values(self, places: np.ndarray, names: Names) -> dict[str, np.ndarray]:
@@ -107,12 +100,13 @@ class Batches(Result, verb="batch", content="batches"):
         values = {"batch": batches, "sample": samples, "inputs": ids[:, :-1], "targets": ids[:, 1:]}
         return {**values, "input": self.embeddings(samples)} if "input" in names else values
 
-    def _batches(self, fields: Names, matrices: Names) -> Iterator[Piece]:
-        for start in range(0, len(self.order), self.batch_size):
-            places = np.arange(start, min(start + self.batch_size, len(self.order)))
-            values = {name: each[None] for name, each in self._values(places, matrices).items()}
-            values["batch"] = values["batch"][:, 0]
-            yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
+    def _lines(self, watch: Watch) -> Iterator[dict[str, Any]]:
+        batches = np.split(self.order, range(self.batch_size, len(self.order), self.batch_size))
+        for number, samples in enumerate(watch(batches, len(self.order), len), self.first):
+            ids = self.ids(samples)
+            inputs, targets = np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
+            vectors = {"input": np.ascontiguousarray(self.embeddings(samples))}
+            yield {"batch": number, "inputs": inputs, "targets": targets, "vectors": vectors}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Hint, Label, Note, ruled, title, words
