@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
@@ -71,9 +71,6 @@ class Result(ABC):
         source = [f"seed {run['seed']}"] if "seed" in run else [str(run["from"])] if "from" in run else []
         told = ", ".join([*(shapes or [f"{records.rows:,} {records.unit}"]), *source])
         return in_line(f"<embcli {self.verb}: {told}>")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # nothing that is computed of these
 
     @abstractmethod
     def records(self) -> Records:
