@@ -168,7 +168,7 @@ class Result(ABC):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         records = self.records()
-        shown = records.shown if records.shown is not None else (records.default,) if records.default else ()
+        shown = records.shown or records.one
         if len(shown) != 1:
             names = ", ".join(shown or records.matrices) or "none"
             raise OutputError(f"this result is not one matrix; name one: matrix(name), of {names}")
