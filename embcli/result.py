@@ -194,11 +194,12 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
     Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
     suffix without a default, and for a file that obviously cannot be written.
     """
-    if default and ALIASES.get(default, default) not in FORMATS:
+    default = ALIASES.get(default, default)
+    if default and default not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     known = able(kind)
-    file = None if path is None else Path(path)
-    suffix = file.suffix.lower() if file else ""
+    file = Path(path or "")
+    suffix = file.suffix.lower()
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
     if chosen is None:
         if suffix and not default:
@@ -206,7 +207,7 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
             if kind != "page":
                 cure = Sentence("{format} names one of {known}", known=", ".join(known))
             raise OutputError(Sentence("{output} {file!r} has no known extension; {cure}", file=str(file), cure=cure))
-        chosen = default if (default := ALIASES.get(default, default)) in known else "table"
+        chosen = default if default in known else "table"
     if chosen not in known:
         raise OutputError(f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}")
     found = FORMATS[chosen]
@@ -215,7 +216,7 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
             import_module(found.extra[0])
         except Exception as error:  # a package that is there can fail to load in any way
             raise OutputError(lacks(chosen, found.extra[1], error)) from None
-    if file is not None:
+    if path is not None:
         if str(path).endswith("/") and not found.folder:
             raise OutputError(f"{path!r} names a folder, and {chosen} is one file")
         try:
