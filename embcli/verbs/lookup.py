@@ -101,8 +101,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             terms += [*added, Term("input", "=", rows, places)]
         if "hidden" in names and "hidden" in self.matrices:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
-        wide = ((term, (len(index), term.values.shape[1])) for term in terms)
-        return [t._replace(values=np.broadcast_to(t.values, size)[:, self.columns_of(t.name)]) for t, size in wide]
+        return [term._replace(values=term.values[:, self.columns_of(term.name)]) for term in terms]
 
     def _hidden(self, index: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens with these input rows, (n, D) -> (n, H) float32."""

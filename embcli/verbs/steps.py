@@ -20,7 +20,7 @@ class Term(NamedTuple):
 
     name: str  # token, x 2, type, position; input, hidden
     sign: str  # before its name in a sum
-    values: np.ndarray  # (n, columns) float32, or (1, columns) if all are alike; of a scale the rows after it
+    values: np.ndarray  # (n, columns) float32; of a scale the rows after it
     numbers: np.ndarray | None = None  # of its rows in a layer, or the positions, (n,) int64
     factor: float | None = None  # of a scale
 
@@ -51,7 +51,7 @@ class StepValues(NamedTuple):
                 case AddPosition():
                     added = Term("position", "+", self.positions(at), at) if self.positions else None
                 case AddType(row=row):
-                    added = Term("type", "+", self.token_type, np.full(len(rows), row))
+                    added = Term("type", "+", np.broadcast_to(self.token_type, rows.shape), np.full(len(rows), row))
             if added is not None:
                 rows = rows + added.values
                 terms.append(added)
