@@ -262,24 +262,22 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
         tokens, index = self.tokens, self.index(np.arange(len(self)))
         picked = picked_rows(tokens.ids[index], rows_beside(self.layer.shape[0]))
-        each = [*zip(picked.rows.tolist(), picked.marks, strict=True)]
-        labels = [Label("ID", [f"{row} →" if mark else "" for row, mark in each]), Label("row", picked.rows)]
         targets = []
-        for row, mark in each:
-            places = zip(*(part.tolist() for part in tokens.places(index[tokens.ids[index] == row])), strict=True)
-            targets.append([f"{s}:{p}" if tokens.many else str(p) for s, p in places] if mark else [])
+        for row in picked.rows.tolist():
+            sequence, position = tokens.places(index[tokens.ids[index] == row])
+            places = map("{}:{}".format, sequence, position) if tokens.many else map(str, position)
+            targets.append([*places])
+        arrows = [f"{row} →" if to else "" for row, to in zip(picked.rows, targets, strict=True)]
+        labels = [Label("ID", arrows), Label("row", picked.rows)]
         values = self.layer.rows(picked.rows)[:, self.columns]
+        least = [*labels, Label("…", ["…"])], [Values(values[:, :1])], self.columns[:1]
         for most in range(_MOST_TARGETS, -1, -1):
-            more = [[f"{len(to) - most:,} {'more' if most else 'in all'}"] * (len(to) > most) for to in targets]
-            cells = [", ".join([*to[:most], *rest]) for to, rest in zip(targets, more, strict=True)]
-            arrows = [f"→ {cell}" if cell else "" for cell in cells]
-            goals = Label("to seq:pos" if tokens.many else "to pos", arrows, "left")
-            least = [*labels, Label("…", ["…"])], [Values(values[:, :1])], self.columns[:1]
+            goals = Label("to seq:pos" if tokens.many else "to pos", [_goal(to, most) for to in targets], "left")
             if Matrix(*least, after=[goals]).fits(width):
                 break
         if tokens.encoding is not None:
-            named = zip(tokens.bytes_of(picked.rows), picked.marks, strict=True)
-            labels.insert(0, token_label([word if mark else None for word, mark in named]))
+            named = zip(tokens.bytes_of(picked.rows), targets, strict=True)
+            labels.insert(0, token_label([word if to else None for word, to in named]))
         size, dim = counted(self.layer.shape[0], "token"), counted(self.layer.shape[1], "column")
         rows = labels, [Values(values)], self.columns, picked.gaps, [goals], self.style.precision
         table = Matrix(*rows, tones=picked.tones, heat=self.style.heat, column="")  # the table below names columns
@@ -493,6 +491,14 @@ def _planned(
     if recipe is not None and follows:
         return kind, recipe, recipe.sum
     return kind, None, (*([AddType()] if has_types else []), *([] if kind == NO_POSITIONS else [AddPosition()]))
+
+
+def _goal(places: list[str], most: int) -> str:
+    """Return the places that a row goes to, at most so many of them by name; nothing for a row that is not picked."""
+    named = places[:most]
+    if len(places) > most:
+        named.append(f"{len(places) - most:,} {'more' if most else 'in all'}")
+    return f"→ {', '.join(named)}" if named else ""
 
 
 def rows_beside(size: int) -> np.ndarray:

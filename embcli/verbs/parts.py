@@ -82,7 +82,6 @@ class PickedRows(NamedTuple):
     """The rows of a weight matrix in a drawing: rows that IDs pick, and some rows beside them."""
 
     rows: np.ndarray  # (n,) int64, in order
-    marks: list[bool]  # whether each is picked
     gaps: list[int]  # the places before which rows are not shown
     tones: list[str]  # the style of each row
     missing: str  # in words, picked rows that are not shown
@@ -93,7 +92,6 @@ def picked_rows(ids: np.ndarray, beside: np.ndarray) -> PickedRows:
     picked = np.unique(ids).astype(np.int64)
     excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
     rows = np.unique(np.concatenate([picked[excerpt.places], beside]))
-    marks = np.isin(rows, picked[excerpt.places]).tolist()
     gaps = (np.flatnonzero(np.diff(rows) > 1) + 1).tolist()
-    tones = ["strong" if mark else "dim" for mark in marks]
-    return PickedRows(rows, marks, gaps, tones, excerpt.missing("picked row", picked))
+    tones = np.where(np.isin(rows, picked), "strong", "dim").tolist()
+    return PickedRows(rows, gaps, tones, excerpt.missing("picked row", picked))
