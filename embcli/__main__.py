@@ -3,7 +3,9 @@
 import signal
 
 if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt of the imports below would leave a traceback
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # an interrupt of the imports below would leave a traceback
 
 import errno
 import gc
@@ -22,7 +24,9 @@ def run() -> NoReturn:
     That takes a fifth of the time of a lookup. The garbage collector is off, as a short process collects few cycles.
     """
     gc.disable()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's BLAS would start threads that no command needs
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy's BLAS would start threads that no command needs
     # numpy warns of NaN and infinity, on some processors more than on others; pages show them as they are.
     warnings.simplefilter("ignore", RuntimeWarning)
     try:
@@ -38,7 +42,9 @@ def run() -> NoReturn:
         status = stop.code if isinstance(stop.code, int) else 2
     except BaseException as error:
         status = 130
-        if not any(isinstance(each, KeyboardInterrupt) for each in (error, error.__cause__)):  # Python 3.11 wraps some
+        if not any(
+            isinstance(each, KeyboardInterrupt) for each in (error, error.__cause__)
+        ):  # Python 3.11 wraps some
             status = 2
             sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
@@ -65,7 +71,9 @@ def main() -> int:
             status = app.run(sys.argv[1:])
         if sys.stdout is not None:
             sys.stdout.flush()
-    except SystemExit as stop:  # Typer ends like this after a completion, and with 1 for a reader that has left
+    except (
+        SystemExit
+    ) as stop:  # Typer ends like this after a completion, and with 1 for a reader that has left
         status = 0 if isinstance(stop.__context__, BrokenPipeError) else stop.code
     except (KeyboardInterrupt, typer.Abort):
         status = 130
@@ -80,7 +88,9 @@ def main() -> int:
             say("memory ran out; choose fewer rows, or smaller layers")
         elif isinstance(error, OSError) and error.errno is not None:
             nameless = "write to standard output" if error.errno == errno.ENOSPC else "go on"
-            say(f"cannot {nameless if error.filename is None else f'open {error.filename!r}'}: {error.strerror}")
+            say(
+                f"cannot {nameless if error.filename is None else f'open {error.filename!r}'}: {error.strerror}"
+            )
         else:
             raise
         status = 2

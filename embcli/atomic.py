@@ -41,12 +41,18 @@ def destination(path: Path) -> Iterator[BinaryIO]:
     """
     if descriptor := _OPEN_DESCRIPTOR.fullmatch(str(path)):
         number = {"stdout": 1, "stderr": 2}.get(descriptor[1]) or int(descriptor[2])
-        with os.fdopen(os.dup(number), "wb") as file:  # a duplicate, as opening it anew would start at the beginning
+        with os.fdopen(
+            os.dup(number), "wb"
+        ) as file:  # a duplicate, as opening it anew would start at the beginning
             yield file
         return
     mode = _writable_mode(path)
     replaced = mode is None or stat.S_ISREG(mode)
-    with replacing(path.resolve(), mode and stat.S_IMODE(mode)) if replaced else path.open("wb") as file:
+    with (
+        replacing(path.resolve(), mode and stat.S_IMODE(mode))
+        if replaced
+        else path.open("wb") as file
+    ):
         yield file
 
 
@@ -71,7 +77,9 @@ def refuse_unwritable(path: Path, names: tuple[str, ...] = ()) -> None:
             path.parent.stat()
         elif names:
             if others := sorted({each.name for each in path.iterdir()} - {*names}):
-                raise OutputError(f"{str(path)!r} contains {others[0]!r}, which is not embcli's; name another folder")
+                raise OutputError(
+                    f"{str(path)!r} contains {others[0]!r}, which is not embcli's; name another folder"
+                )
         elif stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
@@ -85,7 +93,9 @@ def explaining_failure(path: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         place = "standard output" if path is None else repr(str(path))
-        said = str(error).partition("] ")[2] or str(error)  # with the file that failed, if it is another one
+        said = str(error).partition("] ")[2] or str(
+            error
+        )  # with the file that failed, if it is another one
         raise OutputError(f"cannot write to {place}: {PARTIAL.sub('', said)}") from None
 
 

@@ -56,7 +56,9 @@ class Binary:
                     count = self._file.readinto(rest[:length])
                 if count < length:
                     size = os.fstat(self._file.fileno()).st_size
-                    raise self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
+                    raise self.refused(
+                        f"it was cut off while it was read, from {self.size:,} to {size:,} bytes"
+                    )
                 rest = rest[length:]
         except OSError as error:
             raise self.refused(str(error.strerror)) from None
@@ -89,7 +91,9 @@ class Stream(io.RawIOBase):
 
 def refused(path: Path, reason: str | Sentence, hint: str = "") -> InputError:
     """Return the error that names a file and says why it cannot be read."""
-    return InputError(Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason), hint)
+    return InputError(
+        Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason), hint
+    )
 
 
 def quoted(name: str, longest: int = 80) -> str:
@@ -100,7 +104,9 @@ def quoted(name: str, longest: int = 80) -> str:
 def read_whole(binary: Binary, longest: int) -> bytes:
     """Return all bytes of a file; raises InputError for a file of more than `longest` bytes."""
     if binary.size > longest:
-        raise binary.refused(f"it is too long: {binary.size:,} bytes, and embcli reads up to {longest:,}")
+        raise binary.refused(
+            f"it is too long: {binary.size:,} bytes, and embcli reads up to {longest:,}"
+        )
     return binary.read(0, binary.size)
 
 
@@ -109,7 +115,9 @@ def read_object(binary: Binary, longest: int) -> dict[str, Any]:
     return parsed_object(binary, read_whole(binary, longest), "its JSON")
 
 
-def parsed_object(binary: Binary, data: bytes, what: str, whole_number: Callable[[str], int] = int) -> dict[str, Any]:
+def parsed_object(
+    binary: Binary, data: bytes, what: str, whole_number: Callable[[str], int] = int
+) -> dict[str, Any]:
     """Return a JSON object in a file; raises InputError, with a sentence about `what`, for anything else."""
     import json
 

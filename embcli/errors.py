@@ -86,7 +86,11 @@ def _reason(error: Exception) -> str:
 
 def memory_of_machine() -> int:
     """Return the memory of this machine, in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**40
+    return (
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if hasattr(os, "sysconf")
+        else 2**40
+    )
 
 
 def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:
@@ -121,13 +125,17 @@ def ran_out(error: Exception) -> bool:
     """Return whether an error says that memory ran out; Python, numpy, torch and the system say it differently."""
     if isinstance(error, (RuntimeError, ImportError)):
         return bool(re.search(_NO_MEMORY, str(error)))
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno == errno.ENOMEM
+    )
 
 
 class Watch(Protocol):
     """A function that shows how far a pass is."""
 
-    def __call__(self, items: Iterable[Item], total: int, size: Callable[[Item], int], /) -> Iterator[Item]:
+    def __call__(
+        self, items: Iterable[Item], total: int, size: Callable[[Item], int], /
+    ) -> Iterator[Item]:
         """Yield the items of a pass as they come; `total` is the sum of their sizes."""
 
 

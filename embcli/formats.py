@@ -25,7 +25,9 @@ class Format(NamedTuple):
     binary: bool = False
     one_matrix: bool = False  # whether it has room for one matrix only
     folder: tuple[str, ...] = ()  # the files of a format that is a folder
-    extra: tuple[str, str] | None = None  # the package that it requires, and embcli's extra that installs it
+    extra: tuple[str, str] | None = (
+        None  # the package that it requires, and embcli's extra that installs it
+    )
     picture: bool = False  # whether it is a page with colours for a file
 
 
@@ -41,10 +43,21 @@ ROWS = (
     Format("tsv", _ROWS, (".tsv",), one_matrix=True),
     Format("npy", _ARRAYS, (".npy",), binary=True, one_matrix=True),
     Format("safetensors", _ARRAYS, (".safetensors",), binary=True),
-    Format("parquet", ("ranking", "embeddings"), (".parquet",), (), True, True, extra=("pyarrow", "arrow")),
+    Format(
+        "parquet",
+        ("ranking", "embeddings"),
+        (".parquet",),
+        (),
+        True,
+        True,
+        extra=("pyarrow", "arrow"),
+    ),
     Format("ids", ("tokens",), (".ids",)),
     Format(
-        "projector", ("embeddings",), one_matrix=True, folder=("vectors.tsv", "metadata.tsv", "projector_config.pbtxt")
+        "projector",
+        ("embeddings",),
+        one_matrix=True,
+        folder=("vectors.tsv", "metadata.tsv", "projector_config.pbtxt"),
     ),
 )
 FORMATS: dict[str, Format] = {each.name: each for each in ROWS}

@@ -20,7 +20,9 @@ _TYPES = (
 )
 _LENGTH = struct.Struct("<Q")  # of a string, before its bytes
 _BUFFER = 1 << 20  # bytes
-_LONGEST = 1 << 28  # bytes, ten times those of any header; they bound the work that a header can cause
+_LONGEST = (
+    1 << 28
+)  # bytes, ten times those of any header; they bound the work that a header can cause
 
 
 class GgufTensor(NamedTuple):
@@ -42,7 +44,9 @@ def read_header(binary: Binary) -> GgufHeader:
     try:
         return _Reader(binary).header()
     except (EOFError, struct.error):
-        raise binary.refused(f"it is cut off: its header goes on after byte {min(binary.size, _LONGEST):,}") from None
+        raise binary.refused(
+            f"it is cut off: its header goes on after byte {min(binary.size, _LONGEST):,}"
+        ) from None
 
 
 class _Reader:
@@ -59,7 +63,11 @@ class _Reader:
             raise self.binary.refused(f"it begins with {magic!r}, and not with b'GGUF'")
         version = self.number("uint32")
         if version not in (2, 3):
-            what = "its numbers are big-endian" if version in (2 << 24, 3 << 24) else f"it has GGUF version {version}"
+            what = (
+                "its numbers are big-endian"
+                if version in (2 << 24, 3 << 24)
+                else f"it has GGUF version {version}"
+            )
             raise self.binary.refused(f"{what}; embcli reads little-endian versions 2 and 3")
         tensors = self.number("uint64")
         pairs = self.number("uint64")
@@ -84,9 +92,13 @@ class _Reader:
         name = self.text()
         dimensions = self.number("uint32")
         if dimensions > 4:
-            raise self.binary.refused(f"tensor {quoted(name)} has {dimensions:,} dimensions, more than 4")
+            raise self.binary.refused(
+                f"tensor {quoted(name)} has {dimensions:,} dimensions, more than 4"
+            )
         sizes = [self.number("uint64") for _ in range(dimensions)]
-        return GgufTensor(name, tuple(reversed(sizes)), self.number("uint32"), self.number("uint64"))
+        return GgufTensor(
+            name, tuple(reversed(sizes)), self.number("uint32"), self.number("uint64")
+        )
 
     def array(self, key: str) -> list[bytes] | np.ndarray:
         dtype = self.type_of(key)
@@ -108,7 +120,9 @@ class _Reader:
     def type_of(self, key: str) -> str:
         kind = self.number("uint32")
         if kind >= len(_TYPES):
-            raise self.binary.refused(f"{quoted(key)} of its metadata is of the unknown type {kind}")
+            raise self.binary.refused(
+                f"{quoted(key)} of its metadata is of the unknown type {kind}"
+            )
         return _TYPES[kind]
 
     def text(self) -> str:

@@ -17,7 +17,9 @@ from embcli.binary import Binary, quoted, read_object
 from embcli.errors import InputError, Notes
 
 _PART = r"\w[\w.-]{0,95}"  # of a name, at most as long as the hub allows
-_MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)
+_MODEL = re.compile(
+    rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII
+)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 # The files of a model's folder in order of preference: by name, or the only match of a pattern.
 _FILES = (
@@ -36,13 +38,23 @@ _FILES = (
     "*.npy",
     "*.vec",
 )
-_SUFFIXES = {Path(each).suffix for each in _FILES}  # of files, which nobody means as the name of a model
+_SUFFIXES = {
+    Path(each).suffix for each in _FILES
+}  # of files, which nobody means as the name of a model
 # The files of a tokenizer in order of preference.
-TOKENIZERS = ("tokenizer.json", "tekken.json", "tokenizer.model", "*.tiktoken", "vocab.json", "vocab.txt")
+TOKENIZERS = (
+    "tokenizer.json",
+    "tekken.json",
+    "tokenizer.model",
+    "*.tiktoken",
+    "vocab.json",
+    "vocab.txt",
+)
 
 OLLAMA = "ollama:"  # before the name of a model that Ollama holds
 _OLLAMAS_NAME = re.compile(
-    rf"(?:(?:(?P<host>{_PART}(?::\d+)?)/)?(?P<namespace>{_PART})/)?(?P<model>{_PART})(?::(?P<tag>{_PART}))?", re.ASCII
+    rf"(?:(?:(?P<host>{_PART}(?::\d+)?)/)?(?P<namespace>{_PART})/)?(?P<model>{_PART})(?::(?P<tag>{_PART}))?",
+    re.ASCII,
 )
 _HOSTS = ("ollama.com", "registry.ollama.ai")  # of names without a host
 _MANIFESTS = ("manifests-v2", "manifests")  # the newer one first
@@ -52,12 +64,16 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 def model_file(folder: Path) -> Path:
     """Return the file with a model's weights; raises InputError if there is none, or several are candidates."""
-    return _first(folder, _FILES, f"no file of weights, such as {', '.join(_FILES[:1] + _FILES[3:5])}")
+    return _first(
+        folder, _FILES, f"no file of weights, such as {', '.join(_FILES[:1] + _FILES[3:5])}"
+    )
 
 
 def tokenizer_file(folder: Path, names: tuple[str, ...] = (*TOKENIZERS, "*.gguf")) -> Path:
     """Return the first of these files of a folder; raises InputError if there is none, or several are candidates."""
-    return _first(folder, names, f"no tokenizer.json and no other vocabulary ({', '.join(names[1:])})")
+    return _first(
+        folder, names, f"no tokenizer.json and no other vocabulary ({', '.join(names[1:])})"
+    )
 
 
 def _first(folder: Path, patterns: tuple[str, ...], nothing: str) -> Path:
@@ -67,8 +83,12 @@ def _first(folder: Path, patterns: tuple[str, ...], nothing: str) -> Path:
         if len(files) == 1:
             return files[0]
         if files:
-            names = ", ".join(quoted(path.name) for path in files[:6]) + (", ..." if len(files) > 6 else "")
-            raise InputError(f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one")
+            names = ", ".join(quoted(path.name) for path in files[:6]) + (
+                ", ..." if len(files) > 6 else ""
+            )
+            raise InputError(
+                f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one"
+            )
     raise InputError(f"{str(folder)!r} has {nothing}")
 
 
@@ -81,7 +101,11 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
     try:
         path = Path(name).expanduser()
         exists = name != "" and path.exists()
-    except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, an unknown user's home
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ):  # too long a name, a NUL in it, an unknown user's home
         exists = False
     try:
         if not exists and name.startswith(OLLAMA):
@@ -93,7 +117,9 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
         path = path if exists else _snapshot(name)
         return of_folder(path) if path.is_dir() else path
     except OSError as error:
-        raise InputError(f"cannot read {quoted(name)}: {error.strerror} ({error.filename})") from None
+        raise InputError(
+            f"cannot read {quoted(name)}: {error.strerror} ({error.filename})"
+        ) from None
 
 
 # --- the Hugging Face cache ---------------------------------------------------------------------------------------
@@ -102,7 +128,9 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
 def cache_folder() -> Path:
     """Return the folder of the local Hugging Face cache, from the environment variables of huggingface_hub."""
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    home = os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    home = (
+        os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    )
     return _expanded(named or f"{home}/hub")
 
 
@@ -137,14 +165,18 @@ def _snapshot(name: str) -> Path:
         return _revision(folders[0], model, named["revision"] or "main")
     if folders:
         names = ", ".join(map(_name_of, folders[:6]))
-        raise InputError(f"the Hugging Face cache has {len(folders)} models {quoted(model)}: {names}; choose one")
+        raise InputError(
+            f"the Hugging Face cache has {len(folders)} models {quoted(model)}: {names}; choose one"
+        )
     if Path(model).suffix in _SUFFIXES:
         why = "not found as a file, and the Hugging Face cache has no model of this name"
         raise InputError(f"{quoted(model)} {why}")
     raise InputError(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
         f" downloads: run hf download {model}",
-        f"did you mean {OLLAMA}{model}?" if any(_manifests_of(model)) else f"nor in {ollama_places()}",
+        f"did you mean {OLLAMA}{model}?"
+        if any(_manifests_of(model))
+        else f"nor in {ollama_places()}",
     )
 
 
@@ -156,8 +188,12 @@ def _revision(folder: Path, name: str, revision: str) -> Path:
         matches = [each for each in commits if each.startswith(commit)]
         if len(matches) == 1:
             return folder / "snapshots" / matches[0]
-    there = ", ".join(f"@{quoted(each, 12).strip(chr(39))}" for each in commits[:4]) or "no revision"
-    raise InputError(f"the Hugging Face cache has {quoted(name)}, but not its revision {revision!r}; it has {there}")
+    there = (
+        ", ".join(f"@{quoted(each, 12).strip(chr(39))}" for each in commits[:4]) or "no revision"
+    )
+    raise InputError(
+        f"the Hugging Face cache has {quoted(name)}, but not its revision {revision!r}; it has {there}"
+    )
 
 
 # --- Ollama -------------------------------------------------------------------------------------------------------
@@ -184,7 +220,10 @@ def ollama_models(notes: Notes) -> Iterator[tuple[str, Path]]:
 
 def _ollamas_folders() -> list[Path]:
     named = os.environ.get("OLLAMA_MODELS")
-    both = [_expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]  # the second one: of a service
+    both = [
+        _expanded("~/.ollama/models"),
+        Path("/usr/share/ollama/.ollama/models"),
+    ]  # the second one: of a service
     return [_expanded(named)] if named else both
 
 
@@ -200,7 +239,9 @@ def _manifests_of(name: str) -> Iterator[tuple[Path, Path]]:
     for folder in _ollamas_folders():
         for manifests in _MANIFESTS:
             for host in hosts:
-                path = folder.joinpath(manifests, host, named["namespace"] or "library", named["model"])
+                path = folder.joinpath(
+                    manifests, host, named["namespace"] or "library", named["model"]
+                )
                 path /= named["tag"] or "latest"
                 with suppress(OSError):
                     if path.is_file():
@@ -212,7 +253,9 @@ def _blob_of(folder: Path, path: Path) -> Path:
 
     def objects(name: str) -> list[dict[str, Any]]:
         listed = manifest.get(name)
-        return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        return (
+            [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        )
 
     def blob(described: dict[str, Any]) -> Path:
         given = str(described.get("digest"))
@@ -225,8 +268,15 @@ def _blob_of(folder: Path, path: Path) -> Path:
 
     binary = Binary(path)
     manifest = read_object(binary, _LONGEST_MANIFEST)
-    if children := objects("manifests"):  # one for each program that can run it, of which two have a GGUF
-        ranked = [child for runner in ("ggml", "llamacpp") for child in children if child.get("runner") == runner]
+    if children := objects(
+        "manifests"
+    ):  # one for each program that can run it, of which two have a GGUF
+        ranked = [
+            child
+            for runner in ("ggml", "llamacpp")
+            for child in children
+            if child.get("runner") == runner
+        ]
         manifest = read_object(Binary(blob((ranked or children)[0])), _LONGEST_MANIFEST)
     for layer in objects("layers"):
         if layer.get("mediaType") == "application/vnd.ollama.image.model":

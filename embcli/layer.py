@@ -34,13 +34,19 @@ class Summary:
         values = piece.ravel().astype(np.float64)
         total = float(values.sum())
         values -= total / piece.size
-        self._squares += float(np.square(values, out=values).sum())  # np.dot would start threads that wait
+        self._squares += float(
+            np.square(values, out=values).sum()
+        )  # np.dot would start threads that wait
         if self._count:
-            between = np.square(np.float64(self._sum) / self._count - np.float64(total) / piece.size)
+            between = np.square(
+                np.float64(self._sum) / self._count - np.float64(total) / piece.size
+            )
             self._squares += float(between) * self._count * piece.size / (self._count + piece.size)
         self._count += piece.size
         self._sum += total
-        self.minimum = float(np.minimum(self.minimum, piece.min()))  # NaN if there is one, like torch
+        self.minimum = float(
+            np.minimum(self.minimum, piece.min())
+        )  # NaN if there is one, like torch
         self.maximum = float(np.maximum(self.maximum, piece.max()))
 
     @property
@@ -50,7 +56,9 @@ class Summary:
     @property
     def std(self) -> float:
         """The standard deviation, divided by n - 1, like torch; NaN for a single value."""
-        return float(np.sqrt(self._squares / (self._count - 1))) if self._count > 1 else float("nan")
+        return (
+            float(np.sqrt(self._squares / (self._count - 1))) if self._count > 1 else float("nan")
+        )
 
 
 class Layer(ABC):
@@ -58,7 +66,9 @@ class Layer(ABC):
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
-    place: tuple[Source, str]  # the source that opened it, and its name there; a copy is opened anew
+    place: tuple[
+        Source, str
+    ]  # the source that opened it, and its name there; a copy is opened anew
     rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,7 +109,9 @@ class Origin:
 
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     seed: int | None = None  # of seeded layers
-    build: Mapping[str, str] = field(default_factory=dict)  # the torch and the CPU capability that drew them
+    build: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the torch and the CPU capability that drew them
     path: str | None = None  # of a checkpoint, as the user named it; None for seeded layers
     tensors: Mapping[str, str] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +119,9 @@ class Origin:
     guesses: Mapping[str, str] = field(default_factory=dict)  # what was guessed -> why
     first_position: int = 0  # the row of the position matrix that position 0 picks
     unopened: int = 0  # other tensors of the file
-    is_other: bool = False  # whether `token` is another tensor than the token matrix, as the user wished
+    is_other: bool = (
+        False  # whether `token` is another tensor than the token matrix, as the user wished
+    )
 
     @property
     def is_seeded(self) -> bool:
@@ -122,8 +136,18 @@ class Origin:
         if self.is_seeded:
             return {"seed": self.seed, "shapes": shapes, **self.build}
         first = {"first_position": self.first_position} if self.first_position else {}
-        tensors = {"tensors": dict(self.tensors), "dtypes": dict(self.dtypes), "bytes": dict(self.sizes)}
-        return {"from": self.path, **tensors, "shapes": shapes, "guesses": dict(self.guesses), **first}
+        tensors = {
+            "tensors": dict(self.tensors),
+            "dtypes": dict(self.dtypes),
+            "bytes": dict(self.sizes),
+        }
+        return {
+            "from": self.path,
+            **tensors,
+            "shapes": shapes,
+            "guesses": dict(self.guesses),
+            **first,
+        }
 
 
 class Layers(dict[str, "Layer"]):
@@ -146,14 +170,24 @@ class Source(Protocol):
     def encoding(self) -> Encoding | None: ...  # whose tokens the rows of the token layer stand for
 
     @property
-    def recipe(self) -> Recipe | None: ...  # how token rows become what the first block reads, if something says so
+    def recipe(
+        self,
+    ) -> (
+        Recipe | None
+    ): ...  # how token rows become what the first block reads, if something says so
 
     @property
-    def unapplied(self) -> str: ...  # a norm beside the token matrix that nothing says how to apply, or nothing
+    def unapplied(
+        self,
+    ) -> str: ...  # a norm beside the token matrix that nothing says how to apply, or nothing
 
-    def resized(self, context_length: int) -> Source: ...  # with a longer or shorter position layer, if it is seeded
+    def resized(
+        self, context_length: int
+    ) -> Source: ...  # with a longer or shorter position layer, if it is seeded
 
-    def shape(self, name: str) -> tuple[int, int] | None: ...  # of the `token` or the `position` layer
+    def shape(
+        self, name: str
+    ) -> tuple[int, int] | None: ...  # of the `token` or the `position` layer
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         """Return the named layers; for each, the IDs that will be asked for, or None for any.

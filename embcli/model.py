@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
 
-_PADDED = 0.75  # the least share of rows that a named tokenizer has tokens for: models add some rows
+_PADDED = (
+    0.75  # the least share of rows that a named tokenizer has tokens for: models add some rows
+)
 
 
 def seeded(
@@ -64,7 +66,9 @@ def seeded(
     remarks = Notes() if notes is None else notes
     size = known.vocabulary_size if vocab is None else vocab
     store = None if no_cache else Store.from_environment(remarks)
-    source = SeededSource(Seeded(size, dim, context_length, seed), store, encodings.labels_rows(known, size))
+    source = SeededSource(
+        Seeded(size, dim, context_length, seed), store, encodings.labels_rows(known, size)
+    )
     return Model(source, known, remarks)
 
 
@@ -99,7 +103,11 @@ def seeded_for(
 
 
 def open(
-    path: str | Path, *, encoding: str | None = None, tensor: str | None = None, notes: Notes | None = None
+    path: str | Path,
+    *,
+    encoding: str | None = None,
+    tensor: str | None = None,
+    notes: Notes | None = None,
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
 
@@ -175,7 +183,9 @@ class Model(Opened):
             ids = self.encoding.encode(text) if isinstance(text, str) and self.encoding else ()
         return len(ids) == 1 and int(ids[0]) < len(self)
 
-    def __getitem__(self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray) -> np.ndarray:
+    def __getitem__(
+        self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray
+    ) -> np.ndarray:
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").token
         ids = np.arange(*key.indices(len(self))) if isinstance(key, slice) else np.asarray(key)
@@ -185,6 +195,8 @@ class Model(Opened):
         return np.asarray(rows if ids.ndim else rows[0])
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise InputError("rows of a model are asked for by ID: model[0:5], or model[:] for all of them")
+        raise InputError(
+            "rows of a model are asked for by ID: model[0:5], or model[:] for all of them"
+        )
 
     __iter__ = __array__ = _refuse

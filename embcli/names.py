@@ -8,7 +8,9 @@ PROGRAM = "embcli"
 __version__ = "0.2.0"  # the one place that names it
 
 Layer = Literal["token", "position"]
-Matrix = Literal["token", "position", "input", "hidden"]  # hidden: what the first block of a real model reads
+Matrix = Literal[
+    "token", "position", "input", "hidden"
+]  # hidden: what the first block of a real model reads
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]  # of a comparison
 Output = Literal["embedding", "linear"]  # of its last step
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions rotate
@@ -18,7 +20,9 @@ Metric = Literal["cosine", "dot", "l2"]
 Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the background of a picture
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
-Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]  # that an audit finds
+Fault = Literal[
+    "non-finite", "zero", "missing", "equal", "padding", "candidates"
+]  # that an audit finds
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 
@@ -28,9 +32,21 @@ OUTPUTS: tuple[Output, ...] = get_args(Output)
 PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
 PARTS: tuple[Part, ...] = get_args(Part)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # the faults that no model can use a matrix with
+BROKEN: tuple[Fault, ...] = (
+    "non-finite",
+    "zero",
+    "missing",
+)  # the faults that no model can use a matrix with
 
-ENCODINGS = ("gpt2", "r50k_base", "p50k_base", "p50k_edit", "cl100k_base", "o200k_base", "o200k_harmony")
+ENCODINGS = (
+    "gpt2",
+    "r50k_base",
+    "p50k_base",
+    "p50k_edit",
+    "cl100k_base",
+    "o200k_base",
+    "o200k_harmony",
+)
 DEFAULT_ENCODING = "gpt2"
 DEFAULT_SEED = 123
 DEFAULT_DIM = 256

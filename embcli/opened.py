@@ -70,7 +70,8 @@ class Opened:
         if sequences.texts is not None and encoding is None:
             missing = "and no tokenizer that can be read, such as tokenizer.json, is beside them"
             unknown = Sentence(
-                "these rows belong to no known encoding, {missing}: give {ids}, or {encoding}", missing=missing
+                "these rows belong to no known encoding, {missing}: give {ids}, or {encoding}",
+                missing=missing,
             )
             raise InputError(unknown)
         tokens = tokenize(sequences, encoding, special, has_added)
@@ -103,19 +104,29 @@ class Opened:
 def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: Notes) -> None:
     """Remark which special tokens the model reads around a text, and which stand in the texts as plain text."""
     texts = tokens.texts or ()
-    around = zip(encoding.around, ("before", "after"), strict=True) if has_added and tokens.texts is not None else ()
+    around = (
+        zip(encoding.around, ("before", "after"), strict=True)
+        if has_added and tokens.texts is not None
+        else ()
+    )
     read = []
     for ids, where in around:
         if ids:
             added = " ".join(shown(encoding.token_bytes(each)) for each in ids)
             read.append(f"{added} {where}")
     if read:
-        notes.add(Sentence("the model reads {read} a text; {special} adds them", read=" and ".join(read)))
+        notes.add(
+            Sentence("the model reads {read} a text; {special} adds them", read=" and ".join(read))
+        )
 
     written = {name for text in texts for name in _SPECIAL.findall(text)}
     plain = [name for name in sorted(written) if len(encoding.encode(name, special=True)) == 1]
     if plain:
-        notes.add(Sentence("{plain} is read as plain text; {special} makes it one token", plain=" ".join(plain)))
+        notes.add(
+            Sentence(
+                "{plain} is read as plain text; {special} makes it one token", plain=" ".join(plain)
+            )
+        )
 
 
 def remark_scaled(notes: Notes, *models: Opened) -> None:
@@ -124,7 +135,9 @@ def remark_scaled(notes: Notes, *models: Opened) -> None:
         with suppress(InputError):  # a config.json that does not fit is no matter here
             recipe = model.source.recipe
             if recipe is not None and recipe.scale != 1:
-                notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
+                notes.add(
+                    f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}"
+                )
 
 
 def sequences_of(given: Any, lines: bool = False) -> Sequences:

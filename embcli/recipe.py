@@ -63,7 +63,9 @@ class Project(NamedTuple):
     """Multiply the rows by a matrix."""
 
     name: str
-    is_optional: bool = False  # applied if there is such a tensor, and it changes the number of columns
+    is_optional: bool = (
+        False  # applied if there is such a tensor, and it changes the number of columns
+    )
     when: When | None = None
     weight: str = ""  # the tensors that were found
     bias: str = ""
@@ -113,7 +115,9 @@ class Recipe(NamedTuple):
     padding: int | None = None  # the ID of tokens that positions do not count
     blocks: str = ""  # what its blocks do with positions, in words; empty for nothing
     part: Part | None = None
-    quirks: tuple[tuple[int, str], ...] = ()  # IDs that the model treats in a way of its own, and which
+    quirks: tuple[
+        tuple[int, str], ...
+    ] = ()  # IDs that the model treats in a way of its own, and which
 
     @property
     def sum(self) -> tuple[Step, ...]:

@@ -110,6 +110,10 @@ def in_pieces(
             index = np.arange(start, min(start + step, rows))
             columns = values(index, fields if matrix_values else (*fields, *matrices))
             arrays = matrix_values(index, matrices) if matrix_values and matrices else columns
-            yield Piece(len(index), {name: columns[name] for name in fields}, {name: arrays[name] for name in matrices})
+            yield Piece(
+                len(index),
+                {name: columns[name] for name in fields},
+                {name: arrays[name] for name in matrices},
+            )
 
     return pieces

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
 from embcli.errors import InputError, Notes, OutputError, Watch, check_choice, lacks, unwatched
-from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, View, able
+from embcli.formats import (
+    ALIASES,
+    FORMATS,
+    PICTURES,
+    SUFFIXES,
+    VIEWS,
+    Data,
+    FormatName,
+    Kind,
+    View,
+    able,
+)
 from embcli.names import DEFAULT_PRECISION, Theme
 from embcli.words import Parameter, Sentence, in_line
 
@@ -37,7 +48,9 @@ class Style:
     bare: bool = False  # titles, tables, pictures and drawings alone
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "light"  # the background of a picture
-    suggest: Callable[[Sequence[Note | Hint]], str] | None = None  # makes a line of what notes say of parameters
+    suggest: Callable[[Sequence[Note | Hint]], str] | None = (
+        None  # makes a line of what notes say of parameters
+    )
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
@@ -45,7 +58,9 @@ class Style:
             given = getattr(self, name)
             if given is not None and not low <= given <= high:
                 wrong = "{name} {given} is out of range; it goes from {low} to {high}"
-                raise OutputError(Sentence(wrong, name=Parameter(name), given=given, low=low, high=high))
+                raise OutputError(
+                    Sentence(wrong, name=Parameter(name), given=given, low=low, high=high)
+                )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,8 +82,17 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         records = self.records()
-        run, shapes = records.run, [f"{name} {each.shape}" for name, each in records.matrices.items()]
-        source = [f"seed {run['seed']}"] if "seed" in run else [str(run["from"])] if "from" in run else []
+        run, shapes = (
+            records.run,
+            [f"{name} {each.shape}" for name, each in records.matrices.items()],
+        )
+        source = (
+            [f"seed {run['seed']}"]
+            if "seed" in run
+            else [str(run["from"])]
+            if "from" in run
+            else []
+        )
         told = ", ".join([*(shapes or [f"{records.rows:,} {records.unit}"]), *source])
         return in_line(f"<embcli {self.verb}: {told}>")
 
@@ -110,7 +134,9 @@ class Result(ABC):
         from embcli.page.export import exported
 
         chosen_format(self.content, format, None)
-        return exported(self.view(), cast("View", format), width_of(self.style.width, format), self.style.theme)
+        return exported(
+            self.view(), cast("View", format), width_of(self.style.width, format), self.style.theme
+        )
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")
@@ -121,7 +147,9 @@ class Result(ABC):
 
         return fragment(self.view(), width_of(self.style.width, "html"))
 
-    def save(self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched) -> None:
+    def save(
+        self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched
+    ) -> None:
         """Write the result to a file, in the format of its suffix unless another one is named; atomically.
 
         `watch` counts the rows of data. Raises OutputError for a format that cannot hold this result, and for a place
@@ -137,7 +165,10 @@ class Result(ABC):
             return
         records = self.records()
         refuse_many(records.shown, chosen)
-        with explaining_failure(file), replacing_folder(file) if FORMATS[chosen].folder else destination(file) as place:
+        with (
+            explaining_failure(file),
+            replacing_folder(file) if FORMATS[chosen].folder else destination(file) as place,
+        ):
             writers.write(records, cast("Data", chosen), place, self.notes, watch)
 
     def to_arrow(self) -> Any:
@@ -188,7 +219,9 @@ class MatrixOf:
             raise AttributeError(str(error)) from None
 
 
-def chosen_format(kind: Kind, format: str | None, path: str | Path | None, default: str = "") -> FormatName:
+def chosen_format(
+    kind: Kind, format: str | None, path: str | Path | None, default: str = ""
+) -> FormatName:
     """Return the format to write: as named, else by the suffix of the file, else the default if it can hold the result.
 
     Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
@@ -196,7 +229,9 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
     """
     default = ALIASES.get(default, default)
     if default and default not in FORMATS:
-        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
+        raise OutputError(
+            f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}"
+        )
     known = able(kind)
     file = Path(path or "")
     suffix = file.suffix.lower()
@@ -206,10 +241,16 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
             cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
             if kind != "page":
                 cure = Sentence("{format} names one of {known}", known=", ".join(known))
-            raise OutputError(Sentence("{output} {file!r} has no known extension; {cure}", file=str(file), cure=cure))
+            raise OutputError(
+                Sentence(
+                    "{output} {file!r} has no known extension; {cure}", file=str(file), cure=cure
+                )
+            )
         chosen = default if default in known else "table"
     if chosen not in known:
-        raise OutputError(f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}")
+        raise OutputError(
+            f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}"
+        )
     found = FORMATS[chosen]
     if found.extra is not None:
         try:
@@ -222,7 +263,9 @@ def chosen_format(kind: Kind, format: str | None, path: str | Path | None, defau
         try:
             refuse_unwritable(file, found.folder)
         except ValueError as error:  # a NUL, or half of a surrogate pair
-            wrong = Sentence("{output} {file!r} cannot name a file: {error}", file=str(file)[:60], error=error)
+            wrong = Sentence(
+                "{output} {file!r} cannot name a file: {error}", file=str(file)[:60], error=error
+            )
             raise InputError(wrong) from None
     return found.name
 

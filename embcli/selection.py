@@ -41,7 +41,9 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
         if start >= size or stop > size:
             raise InputError(f"{what} {max(start, stop - 1)} is out of range: {there_are}")
         if start >= stop:
-            raise InputError(f"{what}s {part} are empty: the stop is excluded, so it must be larger than the start")
+            raise InputError(
+                f"{what}s {part} are empty: the stop is excluded, so it must be larger than the start"
+            )
         ranges.append(range(start, stop))
     chosen = sum(map(len, ranges))
     if 2 * 8 * chosen > errors.memory_of_machine():  # the indices of each part, and of all
@@ -79,7 +81,9 @@ class Excerpt(NamedTuple):
     @classmethod
     def ends(cls, count: int, total: int) -> Excerpt:
         """Show at most `count` of `total`, half of them from each end."""
-        return cls(total, 0, total) if total <= count else cls(count - count // 2, count // 2, total)
+        return (
+            cls(total, 0, total) if total <= count else cls(count - count // 2, count // 2, total)
+        )
 
     def missing(self, what: str, numbers: np.ndarray | None = None, several: str = "") -> str:
         """Return in words what is not shown, `columns 3 to 252 (250 of 256)`, or an empty text.
@@ -91,7 +95,9 @@ class Excerpt(NamedTuple):
             return ""
         import numpy as np
 
-        hidden = (np.arange(self.total) if numbers is None else numbers)[self.head : self.total - self.tail]
+        hidden = (np.arange(self.total) if numbers is None else numbers)[
+            self.head : self.total - self.tail
+        ]
         of = f"({self.left_out:,} of {self.total:,})"
         if len(hidden) == 1:
             return f"{what} {hidden[0]} {of}"

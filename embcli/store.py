@@ -22,7 +22,9 @@ from embcli.atomic import PARTIAL, replacing
 from embcli.errors import Notes, OutputError
 
 LIMIT = 2 * 10**9  # bytes
-_NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")  # a partial file may be an abandoned one
+_NAME = re.compile(
+    rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}"
+)  # a partial file may be an abandoned one
 
 
 class Entry(NamedTuple):
@@ -46,7 +48,9 @@ class Store:
             with suppress(RuntimeError, LookupError):
                 folder = user_cache_path("embcli", appauthor=False)
             if not folder.is_absolute():  # it starts with "~" if the user's home is unknown
-                notes.add("nothing is cached: this user has no home folder; EMBCLI_CACHE_DIR can name another")
+                notes.add(
+                    "nothing is cached: this user has no home folder; EMBCLI_CACHE_DIR can name another"
+                )
                 return None
         return cls(folder)
 
@@ -65,7 +69,9 @@ class Store:
         is_known = matrix.shape == shape and matrix.dtype == np.float32
         return matrix if is_known else None
 
-    def write(self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray], notes: Notes) -> None:
+    def write(
+        self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray], notes: Notes
+    ) -> None:
         """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit.
 
         A folder that cannot be written adds a remark to the notes.
@@ -75,7 +81,9 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with replacing(self.folder / name) as file:
-                npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+                npy.write_array_header_1_0(
+                    file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+                )
                 for block in blocks:
                     file.write(block.reshape(-1).view(np.uint8).data)
         except OSError as error:

@@ -49,7 +49,9 @@ def parse_ids(text: str) -> np.ndarray:
     count = sum(map(len, ranges))
     if count > _MOST_IN_RANGES:
         raise InputError(f"the ranges have {count:,} IDs; at most {_MOST_IN_RANGES:,} are possible")
-    return np.concatenate([np.arange(each.start, each.stop, dtype=np.uint64).astype(np.int64) for each in ranges])
+    return np.concatenate(
+        [np.arange(each.start, each.stop, dtype=np.uint64).astype(np.int64) for each in ranges]
+    )
 
 
 def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
@@ -68,15 +70,21 @@ def _range(word: str, place: int) -> range:
     numbers = []
     for each in (start, end) if colon else (start,):
         if not (each.isascii() and each.removeprefix("-").isdigit()):
-            raise InputError(f"{each[:60]!r} at position {place:,} is not a token ID: IDs are whole numbers from 0")
+            raise InputError(
+                f"{each[:60]!r} at position {place:,} is not a token ID: IDs are whole numbers from 0"
+            )
         if each.startswith("-"):
-            raise InputError(f"ID {each[:60]} at position {place:,} is negative: IDs are whole numbers from 0")
+            raise InputError(
+                f"ID {each[:60]} at position {place:,} is negative: IDs are whole numbers from 0"
+            )
         if len(each) > 19 or int(each) > _LARGEST_ID:
             raise InputError(f"ID {each[:60]} at position {place:,} is beyond any vocabulary")
         numbers.append(int(each))
     ids = range(numbers[0], numbers[1] if colon else numbers[0] + 1)
     if not ids:
-        raise InputError(f"{word[:60]!r} at position {place:,} has no IDs: a range ends after its start, as in 0:5")
+        raise InputError(
+            f"{word[:60]!r} at position {place:,} has no IDs: a range ends after its start, as in 0:5"
+        )
     return ids
 
 

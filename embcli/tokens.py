@@ -100,7 +100,9 @@ class Tokens:
         return {name: fields[name] for name in names if name in fields}
 
 
-def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True) -> Tokens:
+def tokenize(
+    given: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True
+) -> Tokens:
     """Return the tokens of texts, which need an encoding, or of IDs.
 
     `special` tokens are recognised, and if `has_added`, those that a model reads before and after a text are added.
@@ -108,7 +110,9 @@ def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False,
     if given.texts is None or encoding is None:
         arrays = given.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
-        return Tokens(np.concatenate([np.empty(0, np.int64), *arrays]), starts, encoding, given.many)
+        return Tokens(
+            np.concatenate([np.empty(0, np.int64), *arrays]), starts, encoding, given.many
+        )
     ids, lengths = bytearray(), [0]  # as bytes: a million small arrays are many times slower
     added = encoding.around if special and has_added else ((), ())
     before, after = (np.array(each, np.uint32) for each in added)
@@ -123,12 +127,16 @@ def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False,
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     """Raise InputError for the first ID that the encoding does not have."""
-    unknown = [token_id for token_id in np.unique(ids).tolist() if encoding.token_bytes(token_id) is None]
+    unknown = [
+        token_id for token_id in np.unique(ids).tolist() if encoding.token_bytes(token_id) is None
+    ]
     if unknown:
         place = int(np.isin(ids, unknown).argmax())
         token_id, size = int(ids[place]), encoding.vocabulary_size
         why = "this ID is not used" if 0 <= token_id < size else f"IDs go from 0 to {size - 1}"
-        raise InputError(f"ID {token_id} at position {place:,} is not a token of {encoding.name}: {why}")
+        raise InputError(
+            f"ID {token_id} at position {place:,} is not a token of {encoding.name}: {why}"
+        )
 
 
 def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
@@ -138,12 +146,18 @@ def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
         return
     place = int(wrong[0])
     token_id = int(tokens.ids[place])
-    token = id_in_words(token_id, tokens.encoding.token_bytes(token_id) if tokens.encoding else None)
-    there_are = f"the token layer has V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
+    token = id_in_words(
+        token_id, tokens.encoding.token_bytes(token_id) if tokens.encoding else None
+    )
+    there_are = (
+        f"the token layer has V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
+    )
     reason = f"{token} at position {place:,} has no row: {there_are}"
     if grows and token_id >= 0:
         rows = int(tokens.ids.max()) + 1
-        raise InputError(Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=rows))
+        raise InputError(
+            Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=rows)
+        )
     raise InputError(reason)
 
 
@@ -189,7 +203,13 @@ def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]
 
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}
 # Characters that terminals join with their neighbours, or draw in different widths.
-_JOINING = {"\u200d", "\ufe0e", "\ufe0f", *map(chr, range(0x1F1E6, 0x1F200)), *map(chr, range(0x1F3FB, 0x1F400))}
+_JOINING = {
+    "\u200d",
+    "\ufe0e",
+    "\ufe0f",
+    *map(chr, range(0x1F1E6, 0x1F200)),
+    *map(chr, range(0x1F3FB, 0x1F400)),
+}
 _JOINING |= {"\U0001171e"}  # a spacing mark (Mc) since Unicode 16
 
 
@@ -219,8 +239,16 @@ def _shown_character(character: str, previous: str) -> str:
         return _SHOWN[character]
     category, code = unicodedata.category(character), ord(character)
     # Terminals disagree on the width of spacing marks (Mc) and of characters that a virama (9) joins.
-    varies_in_width = category == "Mc" or unicodedata.combining(character) == 9 or character in _JOINING
+    varies_in_width = (
+        category == "Mc" or unicodedata.combining(character) == 9 or character in _JOINING
+    )
     has_no_letter = category in ("Mn", "Me") and not previous.isalpha()
     if character.isprintable() and not varies_in_width and not has_no_letter:
         return character
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x80
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )

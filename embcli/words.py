@@ -6,7 +6,15 @@ import re
 from collections.abc import Callable
 from string import Formatter
 
-QUANTILES = {"least": 0.0, "1 %": 0.01, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "99 %": 0.99, "largest": 1.0}
+QUANTILES = {
+    "least": 0.0,
+    "1 %": 0.01,
+    "25 %": 0.25,
+    "median": 0.5,
+    "75 %": 0.75,
+    "99 %": 0.99,
+    "largest": 1.0,
+}
 # C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
 # surrogates, the two non-characters that XML does not allow either, and zero width joiners without anything to join.
 _UNSAFE = (

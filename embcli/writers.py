@@ -28,7 +28,11 @@ _ROW_GROUP = 1 << 24  # bytes
 
 
 def write(
-    records: Records, format: Data, place: BinaryIO | Path, notes: Notes | None = None, watch: Watch = unwatched
+    records: Records,
+    format: Data,
+    place: BinaryIO | Path,
+    notes: Notes | None = None,
+    watch: Watch = unwatched,
 ) -> None:
     """Write a result as data into an open file, or into an empty folder if the format is one."""
     writers: dict[Data, Callable[[_Job, Any], None]] = {
@@ -62,7 +66,9 @@ class _Job:
         return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
-        return self.watch(self.records.pieces((*fields,), matrices), self.records.rows, lambda piece: piece.rows)
+        return self.watch(
+            self.records.pieces((*fields,), matrices), self.records.rows, lambda piece: piece.rows
+        )
 
     def blocks(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
         """Yield pieces whose text takes little memory."""
@@ -91,7 +97,9 @@ class _Job:
         if not isinstance(values, np.ndarray):
             return values
         if not np.isfinite(values).all():
-            self.notes.add("JSON has no NaN and no infinity: they are written as null; other formats keep them")
+            self.notes.add(
+                "JSON has no NaN and no infinity: they are written as null; other formats keep them"
+            )
         return np.ascontiguousarray(values)
 
 
@@ -108,7 +116,10 @@ def _json(job: _Job, file: BinaryIO) -> None:
     for place, name in enumerate(names):
         file.write(b"," if place else b',\n"matrices":{')
         file.write(f'\n"{name}":'.encode())
-        _write_list(file, (row for piece in job.blocks((), (name,)) for row in job.finite(piece.matrices[name])))
+        _write_list(
+            file,
+            (row for piece in job.blocks((), (name,)) for row in job.finite(piece.matrices[name])),
+        )
     file.write(b"\n}}\n" if names else b"}\n")
 
 
@@ -122,7 +133,9 @@ def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:
 
 def _ndjson(job: _Job, file: BinaryIO) -> None:
     records = job.records
-    for row in records.lines(job.watch) if records.lines else job.rows(records.fields, records.several):
+    for row in (
+        records.lines(job.watch) if records.lines else job.rows(records.fields, records.several)
+    ):
         file.write(_document(row) + b"\n")
 
 
@@ -137,17 +150,26 @@ class _Dialect(NamedTuple):
         """Return a cell for each value; None is empty."""
         if isinstance(values, np.ndarray):
             return _numbers(values).split(b",")
-        return [b"" if value is None else in_data(self.quoted(str(value))).encode() for value in values]
+        return [
+            b"" if value is None else in_data(self.quoted(str(value))).encode() for value in values
+        ]
 
     def lines(self, piece: Piece) -> Iterator[bytes]:
         columns = [self.cells(values) for values in piece.fields.values()]
-        columns += [[_numbers(row).replace(b",", self.between) for row in rows] for rows in piece.matrices.values()]
+        columns += [
+            [_numbers(row).replace(b",", self.between) for row in rows]
+            for rows in piece.matrices.values()
+        ]
         return (self.between.join(cells) + self.end for cells in zip(*columns, strict=True))
 
     def write(self, job: _Job, file: BinaryIO) -> None:
         records, names = job.records, job.flat
         arrays = [records.matrices[name] for name in names]
-        columns = [column for array in arrays for column in array.columns or records.columns or range(array.shape[1])]
+        columns = [
+            column
+            for array in arrays
+            for column in array.columns or records.columns or range(array.shape[1])
+        ]
         file.write(self.between.join(self.cells([*records.fields, *columns])) + self.end)
         for piece in job.blocks(records.fields, names):
             file.writelines(self.lines(piece))
@@ -158,7 +180,10 @@ def _in_quotes(text: str) -> str:
 
 
 _TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-_CSV, _TSV = _Dialect(b",", b"\r\n", _in_quotes), _Dialect(b"\t", b"\n", lambda text: text.translate(_TSV_ESCAPES))
+_CSV, _TSV = (
+    _Dialect(b",", b"\r\n", _in_quotes),
+    _Dialect(b"\t", b"\n", lambda text: text.translate(_TSV_ESCAPES)),
+)
 _csv, _tsv = _CSV.write, _TSV.write
 
 # TensorBoard reads this file of its log folder (ProjectorConfig in tensorboard/plugins/projector).
@@ -169,7 +194,10 @@ def _projector(job: _Job, folder: Path) -> None:
     """Write what TensorFlow's embedding projector loads: rows of numbers, a line of fields for each, their names."""
     fields, names = job.records.fields, job.flat
     (folder / "projector_config.pbtxt").write_text(_PROJECTOR)
-    with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
+    with (
+        (folder / "vectors.tsv").open("wb") as vectors,
+        (folder / "metadata.tsv").open("wb") as metadata,
+    ):
         if len(fields) > 1:  # otherwise the projector takes the first line for a row
             metadata.write(b"\t".join(_TSV.cells(fields)) + b"\n")
         for piece in job.blocks(fields, names):
@@ -182,7 +210,12 @@ def _npy(job: _Job, file: BinaryIO) -> None:
     array = job.records.matrices[names[0]] if names else ArraySpec((job.records.rows,), "int64")
     dtype = np.dtype(array.dtype).newbyteorder("<")
     np.lib.format.write_array_header_1_0(
-        file, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": array.shape}
+        file,
+        {
+            "descr": np.lib.format.dtype_to_descr(dtype),
+            "fortran_order": False,
+            "shape": array.shape,
+        },
     )
     for piece in job.pieces(() if names else ("id",), names):
         _raw(file, piece.matrices[names[0]] if names else piece.fields["id"], dtype)
@@ -190,17 +223,24 @@ def _npy(job: _Job, file: BinaryIO) -> None:
 
 def _safetensors(job: _Job, file: BinaryIO) -> None:
     records = job.records
-    fields = {f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields}
+    fields = {
+        f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields
+    }
     arrays = {name: ArraySpec((records.rows,), "int64") for name in fields}
     arrays |= {name: records.matrices[name] for name in records.several}
     # Tensors with larger numbers come first, so that each is aligned for readers that map the file.
     names = sorted(arrays, key=lambda name: -np.dtype(arrays[name].dtype).itemsize)
-    metadata = {"run": _document(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}
+    metadata = {
+        "run": _document(records.run).decode(),
+        "columns": orjson.dumps(records.columns).decode(),
+    }
     file.write(header({name: (arrays[name].dtype, arrays[name].shape) for name in names}, metadata))
     for name in names:
         dtype = np.dtype(arrays[name].dtype).newbyteorder("<")
         for piece in job.pieces((fields[name],)) if name in fields else job.pieces((), (name,)):
-            _raw(file, piece.fields[fields[name]] if name in fields else piece.matrices[name], dtype)
+            _raw(
+                file, piece.fields[fields[name]] if name in fields else piece.matrices[name], dtype
+            )
 
 
 def _parquet(job: _Job, file: BinaryIO) -> None:
@@ -209,7 +249,11 @@ def _parquet(job: _Job, file: BinaryIO) -> None:
     from pyarrow import parquet
 
     schema, batches = _batches(job)
-    settings = {"compression": "none", "use_dictionary": ["token"], "write_statistics": [*job.records.fields]}
+    settings = {
+        "compression": "none",
+        "use_dictionary": ["token"],
+        "write_statistics": [*job.records.fields],
+    }
     with parquet.ParquetWriter(file, schema, **settings) as writer:
         group: list[Any] = []
         for batch in batches:
@@ -237,15 +281,24 @@ def _batches(job: _Job) -> tuple[Any, Iterator[Any]]:
     types: dict[Any, Any] = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     columns = [(name, types.get(kind, pyarrow.int64())) for name, kind in records.fields.items()]
     for array in map(records.matrices.__getitem__, names):
-        columns.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
-    schema = pyarrow.schema(columns, {"run": _document(records.run), "columns": orjson.dumps(records.columns)})
+        columns.append(
+            ("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1]))
+        )
+    schema = pyarrow.schema(
+        columns, {"run": _document(records.run), "columns": orjson.dumps(records.columns)}
+    )
 
     def batches() -> Iterator[Any]:
         for piece in job.pieces(records.fields, names):
-            arrays = [pyarrow.array(copy(values), schema.field(name).type) for name, values in piece.fields.items()]
+            arrays = [
+                pyarrow.array(copy(values), schema.field(name).type)
+                for name, values in piece.fields.items()
+            ]
             for matrix in piece.matrices.values():
                 values = pyarrow.array(matrix.flatten())
-                arrays.append(pyarrow.FixedSizeListArray.from_arrays(values, type=schema.field("vector").type))
+                arrays.append(
+                    pyarrow.FixedSizeListArray.from_arrays(values, type=schema.field("vector").type)
+                )
             yield pyarrow.record_batch(arrays, schema)
 
     return schema, batches()
@@ -257,7 +310,9 @@ def _ids(job: _Job, file: BinaryIO) -> None:
     for piece in job.pieces(("sequence", "id") if many else ("id",)):
         sequence = piece.fields["sequence"] if many else np.zeros(piece.rows, np.int64)
         borders = np.flatnonzero(np.diff(sequence)) + 1
-        for number, ids in zip(sequence[[0, *borders]].tolist(), np.split(piece.fields["id"], borders), strict=True):
+        for number, ids in zip(
+            sequence[[0, *borders]].tolist(), np.split(piece.fields["id"], borders), strict=True
+        ):
             if number != line:
                 file.write(b"\n" * (number - line))
                 line, between = number, b""

@@ -19,7 +19,9 @@ from hypothesis import HealthCheck, settings
 # Before numpy and torch are imported: the suite runs on all cores, and threads of one test would take those of others.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start find embcli compiled, as users do
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # processes that tests start find embcli compiled, as users do
 
 TIMEOUT = 120  # seconds after which a process that hangs is a failure
 _OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", "TERM")
@@ -34,7 +36,10 @@ settings.load_profile("suite")
 
 def pytest_configure() -> None:
     """Handle the signals that a shell's `&` and nohup ignore: children inherit an ignored signal, not a handled one."""
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, lambda *_: None),
+    ):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
 
@@ -100,20 +105,31 @@ class Embcli:
 
     command = (sys.executable, "-m", "embcli")
 
-    def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
+    def __call__(
+        self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str
+    ) -> Ran:
         """Run embcli; `stdin` is what is piped in, and environment variables are added to the test's."""
-        data, every = stdin.encode() if isinstance(stdin, str) else stdin, {**os.environ, **environment}
+        data, every = (
+            stdin.encode() if isinstance(stdin, str) else stdin,
+            {**os.environ, **environment},
+        )
         command = [*self.command, *arguments]
-        done = subprocess.run(command, input=data, capture_output=True, env=every, timeout=TIMEOUT, check=False)
+        done = subprocess.run(
+            command, input=data, capture_output=True, env=every, timeout=TIMEOUT, check=False
+        )
         return Ran(done.returncode, done.stdout, done.stderr.decode())
 
-    def ok(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
+    def ok(
+        self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str
+    ) -> Ran:
         """Run embcli and expect success, with nothing on standard error."""
         ran = self(*arguments, stdin=stdin, **environment)
         assert (ran.status, ran.err) == (0, ""), ran
         return ran
 
-    def refused(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> str:
+    def refused(
+        self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str
+    ) -> str:
         """Run embcli and expect an error of one or two lines with status 2; return it."""
         ran = self(*arguments, stdin=stdin, **environment)
         assert ran.status == 2, ran

@@ -20,7 +20,14 @@ from embcli.tokens import shown
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-CHARACTERS = {"comma": ",", "slash": "/", "colon": ":", "space": " ", "question_mark": "?", "dollar_sign": "$"}
+CHARACTERS = {
+    "comma": ",",
+    "slash": "/",
+    "colon": ":",
+    "space": " ",
+    "question_mark": "?",
+    "dollar_sign": "$",
+}
 NUMBER = r"-?\d+\.\d{4}(?:e[+-]\d+)?|-?inf|nan"
 
 
@@ -55,12 +62,16 @@ def same(written: str, value: float) -> bool:
     """Whether a number is written as Python writes it, with four decimals; a score may be off by rounding."""
     spec = ".4e" if "e" in written else ".4f"
     near = (float(value) * (1 + sign * 1e-12) for sign in (-1, 0, 1))
-    return written in {format(each, spec) for each in near} or (written == "nan" and np.isnan(value))
+    return written in {format(each, spec) for each in near} or (
+        written == "nan" and np.isnan(value)
+    )
 
 
 def held(app: Explorer, matrix: np.ndarray) -> int:
     """Hold the numbers on the screen against a matrix, (V, D) float32; return how many there are."""
-    check = {MatrixScreen: _matrix, RowScreen: _row, PairScreen: _pair, FindScreen: _find}[type(app.screen)]
+    check = {MatrixScreen: _matrix, RowScreen: _row, PairScreen: _pair, FindScreen: _find}[
+        type(app.screen)
+    ]
     return check(app, app.screen, lines(app), matrix)
 
 
@@ -98,7 +109,8 @@ def _matrix(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarr
             shares = np.clip(np.nan_to_num(row / (view.limit or 1)), -1, 1)
             marks = [".:-=+*#%@"[each] for each in np.rint(shares * 4).astype(int) + 4]
             marks = [
-                "?" if np.isnan(at) else "!" if np.isinf(at) else mark for at, mark in zip(row, marks, strict=True)
+                "?" if np.isnan(at) else "!" if np.isinf(at) else mark
+                for at, mark in zip(row, marks, strict=True)
             ]
             assert len(row) != 9 or values[0].strip()[::4][:9] == "".join(marks), (row, view.limit)
     return count
@@ -111,7 +123,9 @@ def scores(matrix: np.ndarray, row: int, metric: str) -> tuple[np.ndarray, np.nd
         if metric == "cosine":
             every = exact @ exact[row] / (lengths * lengths[row])
         else:
-            every = np.where(np.isnan(lengths), np.nan, np.sqrt(np.square(exact - exact[row]).sum(axis=1)))
+            every = np.where(
+                np.isnan(lengths), np.nan, np.sqrt(np.square(exact - exact[row]).sum(axis=1))
+            )
     known = np.flatnonzero(~np.isnan(every))
     known = known[known != row]
     return known[np.argsort((-1 if metric == "cosine" else 1) * every[known], kind="stable")], every
@@ -136,11 +150,16 @@ def _row(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray)
             for place in range(table.row_count):
                 *_, row_id, score = (str(cell) for cell in table.get_row_at(place))
                 assert same(score, every[int(row_id)]), (metric, row_id, score, every[int(row_id)])
-                assert np.isclose(every[int(row_id)], every[order[place]], rtol=1e-9, atol=1e-12), (metric, place)
+                assert np.isclose(every[int(row_id)], every[order[place]], rtol=1e-9, atol=1e-12), (
+                    metric,
+                    place,
+                )
                 count += 1
             region = table.region
             first = shown_lines[region.y + 1][region.x : region.right].rstrip(" ▁▂▃▄▅▆▇█").split()
-            assert first[-2:] == [*map(str, table.get_row_at(round(table.scroll_y))[-2:])], "an ID is whole"
+            assert first[-2:] == [*map(str, table.get_row_at(round(table.scroll_y))[-2:])], (
+                "an ID is whole"
+            )
     return count
 
 
@@ -153,19 +172,27 @@ def _pair(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray
         difference = one - other
     for name, value in expected.items():
         found = re.search(rf"{name} (\S+)", shown_lines[0])
-        assert found is None or (np.isnan(value) if found[1] == "none" else same(found[1], value)), shown_lines[0]
+        assert found is None or (
+            np.isnan(value) if found[1] == "none" else same(found[1], value)
+        ), shown_lines[0]
     count = 0
     for line in shown_lines[2:-2]:
         column, *values = line.rstrip(" ▁▂▃▄▅▆▇█").split() or [""]
         if column:
             at = int(column)
-            count += _values(" ".join(values), np.array([one[at], other[at], difference[at]][: len(values)]))
+            count += _values(
+                " ".join(values), np.array([one[at], other[at], difference[at]][: len(values)])
+            )
     assert "A - B" in shown_lines[1] or app.size.width < 60
     return count
 
 
 def _find(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray) -> int:
-    encoding, text, table = screen.source.model.encoding, screen.query_one(Input).value, screen.query_one(DataTable)
+    encoding, text, table = (
+        screen.source.model.encoding,
+        screen.query_one(Input).value,
+        screen.query_one(DataTable),
+    )
     for place in range(table.row_count):
         kind, row, token = map(str, table.get_row_at(place))
         if kind != "word":

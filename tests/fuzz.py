@@ -38,7 +38,24 @@ from embcli.files.checkpoint import Checkpoint
 from tests.files.made import npy_bytes, written, zipped
 
 SLOWEST = 1.0  # seconds of processor time
-EXTREMES = (0, 1, 2, 7, 8, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+EXTREMES = (
+    0,
+    1,
+    2,
+    7,
+    8,
+    255,
+    2**16,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**53,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
 TEXT = "abc ab, \u00e9<|end|> \U0001f99c"
 CONFIG = (
     b'{"model_type": "llama", "tie_word_embeddings": true, "rope_parameters": {"rope_theta": 10000.0}, '
@@ -80,12 +97,20 @@ def compare_with_library(kind: str, path: Path) -> None:
             held = {f"model.{name}": weight.float().numpy() for name, weight in state.items()}
         elif kind.startswith("gguf"):
             tensors = GGUFReader(path).tensors
-            held = {tensor.name: quants.dequantize(tensor.data, tensor.tensor_type) for tensor in tensors}
+            held = {
+                tensor.name: quants.dequantize(tensor.data, tensor.tensor_type)
+                for tensor in tensors
+            }
     except Exception:  # of any kind: a library has its own limits
         return
     found = open_tensors(path)
     for name, values in held.items():
-        if name in found and found[name].is_matrix and found[name].size < 1 << 20 and values.dtype.kind in "fiu":
+        if (
+            name in found
+            and found[name].is_matrix
+            and found[name].size < 1 << 20
+            and values.dtype.kind in "fiu"
+        ):
             try:
                 with np.errstate(all="ignore"):
                     wanted = values.astype(np.float32)
@@ -126,14 +151,22 @@ class Seed:
 def seeds() -> list[Seed]:
     """Return small files of every format."""
     rng = np.random.default_rng(0)
-    token, position = rng.standard_normal((6, 32)).astype(np.float32), rng.standard_normal((4, 32)).astype(np.float32)
+    token, position = (
+        rng.standard_normal((6, 32)).astype(np.float32),
+        rng.standard_normal((4, 32)).astype(np.float32),
+    )
     arrays = {"wte.weight": token, "wpe.weight": position, "bias": position[0]}
-    data = safetensors.numpy.save({**arrays, "half": token.astype(np.float16), "wide": token.astype(np.float64)})
+    data = safetensors.numpy.save(
+        {**arrays, "half": token.astype(np.float16), "wide": token.astype(np.float64)}
+    )
     length = 8 + int.from_bytes(data[:8], "little")
     text = b"".join(
-        b"w%d %s\n" % (row, b" ".join(b"%.3f" % value for value in values)) for row, values in enumerate(token)
+        b"w%d %s\n" % (row, b" ".join(b"%.3f" % value for value in values))
+        for row, values in enumerate(token)
     )
-    binary = b"6 32\n" + b"".join(b"w%d " % row + values.tobytes() for row, values in enumerate(token))
+    binary = b"6 32\n" + b"".join(
+        b"w%d " % row + values.tobytes() for row, values in enumerate(token)
+    )
     plain, packed, column = io.BytesIO(), io.BytesIO(), io.BytesIO()
     np.save(plain, token)
     np.save(column, np.asfortranarray(token))
@@ -141,26 +174,43 @@ def seeds() -> list[Seed]:
     whole = zipfile.ZipFile(packed)
     archive = {name: whole.read(name) for name in whole.namelist()}
     pickle = next(name for name in archive if name.endswith("data.pkl"))
-    index = json.dumps({"weight_map": {"wte.weight": "part.safetensors", "wpe.weight": "part.safetensors"}}).encode()
+    index = json.dumps(
+        {"weight_map": {"wte.weight": "part.safetensors", "wpe.weight": "part.safetensors"}}
+    ).encode()
     gguf = gguf_bytes(arrays)
     return [
         Seed("safetensors", data),
-        Seed("safetensors header", data[8:length], lambda part: struct.pack("<Q", len(part)) + part + data[length:]),
+        Seed(
+            "safetensors header",
+            data[8:length],
+            lambda part: struct.pack("<Q", len(part)) + part + data[length:],
+        ),
         Seed("index", index),
         Seed("gguf", gguf),
         Seed("gguf header", gguf[:700], lambda part: part + gguf[700:]),
         Seed("npy", plain.getvalue()),
         Seed("npy header", plain.getvalue()[10:128], lambda part: npy_bytes(part, token.tobytes())),
         Seed("npy in columns", column.getvalue()),
-        Seed("npz stored", plain.getvalue(), lambda part: zipped({"wte.npy": part, "b.npy": column.getvalue()})),
-        Seed("npz deflated", column.getvalue(), lambda part: zipped({"wte.npy": part}, zipfile.ZIP_DEFLATED)),
+        Seed(
+            "npz stored",
+            plain.getvalue(),
+            lambda part: zipped({"wte.npy": part, "b.npy": column.getvalue()}),
+        ),
+        Seed(
+            "npz deflated",
+            column.getvalue(),
+            lambda part: zipped({"wte.npy": part}, zipfile.ZIP_DEFLATED),
+        ),
         Seed("npz archive", zipped({"wte.npy": plain.getvalue()}, zipfile.ZIP_DEFLATED)),
         Seed("text", text),
         Seed("text with sizes", b"6 32\n" + text),
         Seed("binary", binary),
         Seed("pt", packed.getvalue()),
         Seed("pt pickle", archive[pickle], lambda part: zipped({**archive, pickle: part})),
-        *(Seed(f"tokenizer {name}", part, read=read_tokenizer) for name, part in tokenizer_files().items()),
+        *(
+            Seed(f"tokenizer {name}", part, read=read_tokenizer)
+            for name, part in tokenizer_files().items()
+        ),
         Seed("config", CONFIG, read=read_config, file="model/config.json"),
     ]
 
@@ -175,7 +225,10 @@ def gguf_bytes(arrays: dict[str, np.ndarray]) -> bytes:
 
 def tokenizer_files() -> dict[str, bytes]:
     """Return a small tokenizer.json of each kind."""
-    words = {word: number for number, word in enumerate(("a", "b", "c", "\u00c3", "\u0120", "ab", "\u0120a", "abc"))}
+    words = {
+        word: number
+        for number, word in enumerate(("a", "b", "c", "\u00c3", "\u0120", "ab", "\u0120a", "abc"))
+    }
     bytewise = Tokenizer(models.BPE(words, [("a", "b"), ("\u0120", "a"), ("ab", "c")]))
     bytewise.pre_tokenizer, bytewise.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
     bytewise.add_special_tokens([AddedToken("<|end|>", special=True)])
@@ -183,14 +236,23 @@ def tokenizer_files() -> dict[str, bytes]:
     bytewise.enable_padding(pad_id=1, pad_token="a", length=9)
     scores = [("<unk>", 0.0), ("<0xC3>", -1.0), ("\u2581", -2.0), ("\u2581ab", -3.5)]
     pieces = Tokenizer(models.Unigram(scores, 0, byte_fallback=True))
-    pieces.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
-    pieces.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    pieces.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+    )
+    pieces.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
     parts = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "##c": 3}, unk_token="[UNK]"))
-    parts.normalizer, parts.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    parts.normalizer, parts.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+    )
     parts.decoder = decoders.WordPiece()
     pattern = pre_tokenizers.Split(Regex(r"\p{L}+|\s+"), "isolated")
     whole = Tokenizer(models.WordLevel({"abc": 0, "<unk>": 1}, unk_token="<unk>"))
-    whole.pre_tokenizer = pre_tokenizers.Sequence([pattern, pre_tokenizers.Digits(), pre_tokenizers.Metaspace()])
+    whole.pre_tokenizer = pre_tokenizers.Sequence(
+        [pattern, pre_tokenizers.Digits(), pre_tokenizers.Metaspace()]
+    )
     made = {"BPE": bytewise, "Unigram": pieces, "WordPiece": parts, "WordLevel": whole}
     return {name: each.to_str().encode() for name, each in made.items()}
 
@@ -208,11 +270,26 @@ def mutated_json(data: bytes, rng: random.Random) -> bytes:
             del holder[key]
         elif kind == 1:
             other, name = rng.choice(places)
-            holder[key] = json.loads(json.dumps(other[name]))  # a copy, as a value may go into itself
+            holder[key] = json.loads(
+                json.dumps(other[name])
+            )  # a copy, as a value may go into itself
         elif kind == 2 and isinstance(holder[key], int | float):
             holder[key] += rng.choice((-1, 1, 8))
         else:
-            odd = (None, True, -1, 0.5, 1e308, "", "a", "\udc00", [], {}, [[]], json.loads("[" * 300 + "]" * 300))
+            odd = (
+                None,
+                True,
+                -1,
+                0.5,
+                1e308,
+                "",
+                "a",
+                "\udc00",
+                [],
+                {},
+                [[]],
+                json.loads("[" * 300 + "]" * 300),
+            )
             holder[key] = rng.choice((*EXTREMES, *odd))
     return json.dumps(document).encode()
 
@@ -241,15 +318,21 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
             found[place:place] = rng.randbytes(rng.choice((1, 2, 8, 40)))
         elif kind == 3:
             start = rng.randrange(len(found) + 1)
-            found[place:place] = found[start : start + rng.choice((1, 4, 16, 100))] * rng.choice((1, 1, 1, 50, 2000))
+            found[place:place] = found[start : start + rng.choice((1, 4, 16, 100))] * rng.choice(
+                (1, 1, 1, 50, 2000)
+            )
         elif kind == 4:
             size = rng.choice((1, 2, 4, 8))
-            found[place : place + size] = (rng.choice(EXTREMES) % (1 << 8 * size)).to_bytes(size, "little")
+            found[place : place + size] = (rng.choice(EXTREMES) % (1 << 8 * size)).to_bytes(
+                size, "little"
+            )
         elif kind in (5, 6):
             numbers = list(_NUMBER.finditer(found))
             if numbers:
                 one = rng.choice(numbers)
-                value = rng.choice((*EXTREMES, -1, 10**30, int(one[0][:18]) + 1, int(one[0][:18]) - 1))
+                value = rng.choice(
+                    (*EXTREMES, -1, 10**30, int(one[0][:18]) + 1, int(one[0][:18]) - 1)
+                )
                 found[one.start() : one.end()] = str(value).encode()
         elif kind == 7:
             names = list(_NAME.finditer(found))
@@ -270,7 +353,9 @@ def fuzz(count: int, seed: int, folder: Path) -> dict[str, list[int]]:
     done = {each.name: [0, 0] for each in known}
     for number in range(-len(known), count):
         each = known[number % len(known)]
-        path = folder / (each.file or f"m{number % 97}")  # torch may still map one that was accepted
+        path = folder / (
+            each.file or f"m{number % 97}"
+        )  # torch may still map one that was accepted
         path.unlink(missing_ok=True)
         path.write_bytes(each.whole(mutated(each.part, rng) if number >= 0 else each.part))
         begun, accepted, lines = time.process_time(), True, 0
@@ -292,5 +377,7 @@ def fuzz(count: int, seed: int, folder: Path) -> dict[str, list[int]]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as kept:
         warnings.simplefilter("error")
-        for name, (accepted, refused) in fuzz(int(sys.argv[1]), int((sys.argv[2:] or ["0"])[0]), Path(kept)).items():
+        for name, (accepted, refused) in fuzz(
+            int(sys.argv[1]), int((sys.argv[2:] or ["0"])[0]), Path(kept)
+        ).items():
             print(f"{name:20} {accepted:8,} accepted {refused:8,} refused")

@@ -28,7 +28,9 @@ _command_line = app.command_line
 
 
 @cache
-def _parser(words: tuple[str, ...] | None, finish: app.Finish = Command.write) -> typer.core.TyperGroup:
+def _parser(
+    words: tuple[str, ...] | None, finish: app.Finish = Command.write
+) -> typer.core.TyperGroup:
     """Return the parser of a command line, which takes longer to build than most runs take."""
     return typer.main.get_command(_command_line(words, finish))
 
@@ -57,16 +59,23 @@ class Inside(Embcli):
     Pages end without a line of suggestions unless `suggesting`.
     """
 
-    def __init__(self, terminal: bool = False, noisy: bool = False, suggesting: bool = False) -> None:
+    def __init__(
+        self, terminal: bool = False, noisy: bool = False, suggesting: bool = False
+    ) -> None:
         self.terminal = terminal
         self.noisy = noisy
         self.suggesting = suggesting
 
-    def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
+    def __call__(
+        self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str
+    ) -> Ran:
         data = stdin.encode() if isinstance(stdin, str) else stdin or b""
         out, err = Buffer(self.terminal), Buffer(self.noisy)
         buffers = {"stdin": io.BytesIO(data), "stdout": out, "stderr": err}
-        streams = {name: io.TextIOWrapper(each, "utf-8", write_through=True) for name, each in buffers.items()}
+        streams = {
+            name: io.TextIOWrapper(each, "utf-8", write_through=True)
+            for name, each in buffers.items()
+        }
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
@@ -88,11 +97,15 @@ def become(arguments: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python begins
     os.environ.update(environment)
     sys.argv = ["embcli", *arguments]
-    sys.stdin, sys.stdout, sys.stderr = map(partial(open, encoding="utf-8", closefd=False), range(3), "rww")
+    sys.stdin, sys.stdout, sys.stderr = map(
+        partial(open, encoding="utf-8", closefd=False), range(3), "rww"
+    )
     embcli.__main__.run()
 
 
-def forked(*arguments: str, environment: dict[str, str] | None = None, **streams: Any) -> subprocess.Popen[bytes]:
+def forked(
+    *arguments: str, environment: dict[str, str] | None = None, **streams: Any
+) -> subprocess.Popen[bytes]:
     """Start embcli as a process with real streams and signals, but without the time that imports take."""
     begin = partial(become, arguments, environment or {})
     return subprocess.Popen([sys.executable], preexec_fn=begin, **streams)  # noqa: PLW1509 (no thread holds a lock here)
@@ -108,22 +121,32 @@ def into(place: str | int, *arguments: str) -> Ran:
 
 def read_early(count: int, *arguments: str) -> Ran:
     """Run embcli into a pipe whose reader leaves when it has some bytes."""
-    with forked(*arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with forked(
+        *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         found = process.stdout.read(count)
         process.stdout.close()
         errors = process.stderr.read()
     return Ran(process.returncode, found, errors.decode())
 
 
-def in_terminal(*arguments: str, width: int = 80, height: int = 24, **environment: str) -> pexpect.spawn[str]:
+def in_terminal(
+    *arguments: str, width: int = 80, height: int = 24, **environment: str
+) -> pexpect.spawn[str]:
     """Start embcli with all streams on a terminal."""
     begin = partial(become, arguments, environment)
     return pexpect.spawn(
-        sys.executable, preexec_fn=begin, dimensions=(height, width), timeout=TIMEOUT, encoding="utf-8"
+        sys.executable,
+        preexec_fn=begin,
+        dimensions=(height, width),
+        timeout=TIMEOUT,
+        encoding="utf-8",
     )
 
 
-def shown(*arguments: str, width: int = 80, height: int = 24, **environment: str) -> tuple[int, str]:
+def shown(
+    *arguments: str, width: int = 80, height: int = 24, **environment: str
+) -> tuple[int, str]:
     """Run embcli on a terminal; return its status and what came out."""
     child = in_terminal(*arguments, width=width, height=height, **environment)
     text = child.read()

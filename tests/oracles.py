@@ -48,7 +48,10 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
 def of_ids(*sequences: list[int]) -> Tokens:
     """Return IDs as tokens that stand for no text."""
     return tokenize(
-        Sequences(ids=tuple(np.array(each, np.int64) for each in sequences), many=len(sequences) != 1), None
+        Sequences(
+            ids=tuple(np.array(each, np.int64) for each in sequences), many=len(sequences) != 1
+        ),
+        None,
     )
 
 

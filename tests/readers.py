@@ -24,7 +24,9 @@ def float32(values: Any) -> np.ndarray:
 
 def from_csv(data: bytes) -> list[list[str]]:
     text = data.decode()
-    nul = next(sign for sign in map(chr, range(0xE000, 0xF8FF)) if sign not in text)  # csv of Python 3.10 refuses NUL
+    nul = next(
+        sign for sign in map(chr, range(0xE000, 0xF8FF)) if sign not in text
+    )  # csv of Python 3.10 refuses NUL
     rows = csv.reader(io.StringIO(text.replace("\0", nul), newline=""), strict=True)
     return [[cell.replace(nul, "\0") for cell in row] for row in rows]
 
@@ -53,7 +55,9 @@ def from_json(data: bytes) -> dict[str, Any]:
 SEPARATED = {"csv": from_csv, "tsv": from_tsv}
 
 
-def written(records: Records, form: Data, show: tuple[str, ...] | None = None, notes: Notes | None = None) -> bytes:
+def written(
+    records: Records, form: Data, show: tuple[str, ...] | None = None, notes: Notes | None = None
+) -> bytes:
     file = io.BytesIO()
     write(replace(records, shown=show or records.shown), form, file, notes)
     return file.getvalue()

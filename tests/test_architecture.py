@@ -20,7 +20,11 @@ FILES = {
     for path in sorted((ROOT / "embcli").rglob("*.py"))
 }
 FOLDERS = sorted({name.rpartition(".")[0] for name in FILES} - {""})
-PORCH = ("embcli.cli", "embcli.explore", "embcli.__main__")  # who knows flags, terminals and standard streams
+PORCH = (
+    "embcli.cli",
+    "embcli.explore",
+    "embcli.__main__",
+)  # who knows flags, terminals and standard streams
 
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
@@ -33,7 +37,12 @@ ALLOWED = {
     "textual": ("embcli.explore",),
     "pyarrow": ("embcli.writers",),
     "torch": (
-        *("embcli.weights.drawing", "embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.steps"),
+        *(
+            "embcli.weights.drawing",
+            "embcli.verbs.batch",
+            "embcli.verbs.compare",
+            "embcli.verbs.steps",
+        ),
         "embcli.verbs.info",  # only for the table of its version
     ),
     "mmap": (),  # a file that is cut while it is mapped ends the process
@@ -43,8 +52,22 @@ ALLOWED = {
 
 # What computes knows nothing of how it is asked for, how it looks and where it is written.
 CORE = (
-    *("embcli.verbs", "embcli.weights", "embcli.files", "embcli.encodings", "embcli.positions", "embcli.verbs.search"),
-    *("embcli.model", "embcli.layer", "embcli.store", "embcli.tokens", "embcli.text", "embcli.selection"),
+    *(
+        "embcli.verbs",
+        "embcli.weights",
+        "embcli.files",
+        "embcli.encodings",
+        "embcli.positions",
+        "embcli.verbs.search",
+    ),
+    *(
+        "embcli.model",
+        "embcli.layer",
+        "embcli.store",
+        "embcli.tokens",
+        "embcli.text",
+        "embcli.selection",
+    ),
     *("embcli.records", "embcli.verbs.compare.pair", "embcli.errors", "embcli.words"),
 )
 AROUND = (*PORCH, "embcli.writers")
@@ -96,7 +119,9 @@ def imports_of_its_own(name: str) -> frozenset[str]:
 
     def is_run(node: ast.AST) -> bool:
         later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        return not later and not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        return not later and not (
+            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        )
 
     return frozenset[str]().union(*map(named, nodes(tree(name), is_run)))
 
@@ -130,7 +155,9 @@ def circle(graph: dict[str, set[str]]) -> str:
 
 
 def test_no_file_is_imported_by_what_it_imports() -> None:
-    assert not circle({name: {each for each in imports(name) if each in FILES} - {name} for name in FILES})
+    assert not circle(
+        {name: {each for each in imports(name) if each in FILES} - {name} for name in FILES}
+    )
 
 
 def child(name: str, folder: str) -> str:
@@ -147,7 +174,11 @@ def test_no_folder_is_imported_by_what_it_imports(folder: str) -> None:
     graph: dict[str, set[str]] = {}
     for name in FILES:
         if within(name, (folder,)):
-            others = {child(each, folder) for each in imports(name) if each in FILES and within(each, (folder,))}
+            others = {
+                child(each, folder)
+                for each in imports(name)
+                if each in FILES and within(each, (folder,))
+            }
             graph.setdefault(child(name, folder), set()).update(others - {child(name, folder)})
     assert not circle(graph)
 
@@ -170,7 +201,9 @@ def test_the_core_does_not_know_how_it_is_asked_shown_and_written() -> None:
 
 
 def test_import_embcli_loads_nothing_of_others() -> None:
-    assert not {each for each in reached("embcli", imports_of_its_own) if not within(each, ("embcli",))}
+    assert not {
+        each for each in reached("embcli", imports_of_its_own) if not within(each, ("embcli",))
+    }
 
 
 # --- who knows of flags, terminals and streams --------------------------------------------------------------------
@@ -187,7 +220,9 @@ def texts(name: str) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return
         if isinstance(node, ast.JoinedStr):
-            pieces = [str(each.value) if isinstance(each, ast.Constant) else "\0" for each in node.values]
+            pieces = [
+                str(each.value) if isinstance(each, ast.Constant) else "\0" for each in node.values
+            ]
             yield node.lineno, "".join(pieces)
             for each in node.values:
                 if isinstance(each, ast.FormattedValue):
@@ -203,7 +238,21 @@ def texts(name: str) -> Iterator[tuple[int, str]]:
 
 def test_a_flag_is_told_from_other_words() -> None:
     flags = "--dim", "-f", "(--top)", "add -o x.svg", "--only-ids; -k picks", "--\0"
-    others = "a-b", "x--y", "-1", "-inf", "---", "-->", "a - b", "grid-row", "/-/x", "%-d", "\0-a", "-\0", "a--\0"
+    others = (
+        "a-b",
+        "x--y",
+        "-1",
+        "-inf",
+        "---",
+        "-->",
+        "a - b",
+        "grid-row",
+        "/-/x",
+        "%-d",
+        "\0-a",
+        "-\0",
+        "a--\0",
+    )
     assert all(map(FLAG.search, flags))
     assert not any(map(FLAG.search, others))
 
@@ -211,7 +260,10 @@ def test_a_flag_is_told_from_other_words() -> None:
 def test_no_text_outside_the_command_names_a_flag() -> None:
     inside = [name for name in FILES if not within(name, PORCH)]
     assert not [
-        (place(name, line), flag[0]) for name in inside for line, text in texts(name) for flag in FLAG.finditer(text)
+        (place(name, line), flag[0])
+        for name in inside
+        for line, text in texts(name)
+        for flag in FLAG.finditer(text)
     ]
 
 
@@ -222,14 +274,26 @@ CALLS = {"print", "input", "get_terminal_size", "isatty"}
 def touched(name: str) -> Iterator[tuple[int, str]]:
     """Yield the standard streams, arguments and terminals that a module touches, with the lines."""
     for node in nodes(tree(name)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys":
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "sys"
+        ):
             if node.attr in STREAMS:
                 yield node.lineno, f"sys.{node.attr}"
         elif isinstance(node, ast.ImportFrom) and node.module == "sys":
-            yield from ((node.lineno, f"sys.{each.name}") for each in node.names if each.name in STREAMS)
+            yield from (
+                (node.lineno, f"sys.{each.name}") for each in node.names if each.name in STREAMS
+            )
         elif isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in CALLS and not (called in ("print", "input") and isinstance(node.func, ast.Attribute)):
+            called = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
+            if called in CALLS and not (
+                called in ("print", "input") and isinstance(node.func, ast.Attribute)
+            ):
                 yield node.lineno, f"{called}()"
 
 

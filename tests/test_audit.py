@@ -23,7 +23,12 @@ from tests.inside import Inside
 USED, RESERVED, PADDING, DIM = 200, 20, 12, 16
 TOKENS = USED + RESERVED
 UNUSED = np.arange(USED, TOKENS + PADDING)
-PLANTED = {"zero": [5], "non-finite": [7, 9], "equal": [(20, 30, 40), (21, 31)], "candidates": {50, 51, 52}}
+PLANTED = {
+    "zero": [5],
+    "non-finite": [7, 9],
+    "equal": [(20, 30, 40), (21, 31)],
+    "candidates": {50, 51, 52},
+}
 
 
 def vectors(rows: int, dim: int = DIM, seed: int = 1) -> np.ndarray:
@@ -34,7 +39,9 @@ def model(folder: Path, matrix: np.ndarray, tied: bool = False, **more: np.ndarr
     """Write a model with words w0, w1, ... and 20 reserved names behind them."""
     folder.mkdir(exist_ok=True)
     save_file({"wte.weight": matrix, **more}, folder / "model.safetensors")
-    words = [f"w{number}" for number in range(USED)] + [f"[unused{number}]" for number in range(RESERVED)]
+    words = [f"w{number}" for number in range(USED)] + [
+        f"[unused{number}]" for number in range(RESERVED)
+    ]
     Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, "w0")).save(
         str(folder / "tokenizer.json")
     )
@@ -64,7 +71,9 @@ def audited(folder: Path, **given: object) -> Audit:
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_planted_faults_are_all_found_and_nothing_else_is(inside: Inside, tmp_path: Path, tied: bool) -> None:
+def test_planted_faults_are_all_found_and_nothing_else_is(
+    inside: Inside, tmp_path: Path, tied: bool
+) -> None:
     folder = model(tmp_path / "model", planted(tied), tied)
     found = audited(folder)
     assert found.zero.tolist() == PLANTED["zero"]
@@ -76,7 +85,14 @@ def test_planted_faults_are_all_found_and_nothing_else_is(inside: Inside, tmp_pa
         "reserved": [*range(USED, TOKENS)],
         "padding": [*range(TOKENS, TOKENS + PADDING)],
     }
-    assert found.faults == {"non-finite": 2, "zero": 1, "missing": 0, "equal": 3, "padding": 12, "candidates": 3}
+    assert found.faults == {
+        "non-finite": 2,
+        "zero": 1,
+        "missing": 0,
+        "equal": 3,
+        "padding": 12,
+        "candidates": 3,
+    }
     assert found.broken == ("non-finite", "zero")
     ran = inside("audit", "--from", str(folder))
     assert ran.status == 1
@@ -92,16 +108,33 @@ def test_planted_faults_are_all_found_and_nothing_else_is(inside: Inside, tmp_pa
 def test_a_sound_matrix_has_no_faults(inside: Inside, tmp_path: Path, tied: bool) -> None:
     folder = model(tmp_path / "model", trained(tied), tied)
     found = audited(folder)
-    assert found.faults == {"non-finite": 0, "zero": 0, "missing": 0, "equal": 0, "padding": 12, "candidates": 0}
-    assert inside.ok("audit", "--from", str(folder)).text.endswith("Sound: no row is non-finite, zero or missing\n")
+    assert found.faults == {
+        "non-finite": 0,
+        "zero": 0,
+        "missing": 0,
+        "equal": 0,
+        "padding": 12,
+        "candidates": 0,
+    }
+    assert inside.ok("audit", "--from", str(folder)).text.endswith(
+        "Sound: no row is non-finite, zero or missing\n"
+    )
 
 
-def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(inside: Inside, tmp_path: Path) -> None:
+def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(
+    inside: Inside, tmp_path: Path
+) -> None:
     matrix = trained(False)
     matrix[50:70] = matrix[UNUSED[:20]] + 0.001 * vectors(20, seed=4)
     folder = model(tmp_path / "model", matrix)
     for top in (None, 3, 20):
-        text = inside.ok("audit", "--from", str(folder), *(() if top is None else ("-k", str(top))), COLUMNS="900").text
+        text = inside.ok(
+            "audit",
+            "--from",
+            str(folder),
+            *(() if top is None else ("-k", str(top))),
+            COLUMNS="900",
+        ).text
         shown = top or 3
         rows = text[text.index("candidates    20 like") :].splitlines()[3 : 3 + shown]
         assert len({row.split()[0] for row in rows} & {*map(str, range(50, 70))}) == shown
@@ -112,7 +145,9 @@ def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(insi
     assert "must be at least 1, not 0" in inside.refused("audit", "--from", str(folder), "-k", "0")
 
 
-def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fullest_page_fits_a_small_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With all that it can tell, below the command line and above the next."""
     monkeypatch.chdir(tmp_path)
     matrix = planted(False)
@@ -121,18 +156,34 @@ def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytes
     text = Inside(terminal=True)("audit", "./m", COLUMNS="80", LINES="24", NO_COLOR="1").text
     assert text.startswith("Audit of a token matrix")
     assert text.count("\n") <= 22
-    assert all(part in text for part in ("; 1 zero row", "groups:", "output head", "Left out:", "Broken: "))
-    assert "output head" not in Inside()("audit", "./m", "--tensor", "lm_head.weight").text, "it is no token matrix"
+    assert all(
+        part in text for part in ("; 1 zero row", "groups:", "output head", "Left out:", "Broken: ")
+    )
+    assert "output head" not in Inside()("audit", "./m", "--tensor", "lm_head.weight").text, (
+        "it is no token matrix"
+    )
 
 
 def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:
     folder = model(tmp_path / "model", planted(False))
-    rows = list(map(json.loads, inside("audit", "--from", str(folder), "-f", "ndjson").out.splitlines()))
+    rows = list(
+        map(json.loads, inside("audit", "--from", str(folder), "-f", "ndjson").out.splitlines())
+    )
     assert [row["id"] for row in rows] == [*range(TOKENS + PADDING)]
-    assert {row["id"]: row["fault"] for row in rows if row["fault"]} == {5: "zero", 7: "non-finite", 9: "non-finite"}
-    assert {row["id"]: row["equal_to"] for row in rows if row["equal_to"] is not None} == {30: 20, 40: 20, 31: 21}
+    assert {row["id"]: row["fault"] for row in rows if row["fault"]} == {
+        5: "zero",
+        7: "non-finite",
+        9: "non-finite",
+    }
+    assert {row["id"]: row["equal_to"] for row in rows if row["equal_to"] is not None} == {
+        30: 20,
+        40: 20,
+        31: 21,
+    }
     assert {row["id"] for row in rows if row["candidate"]} == {50, 51, 52}
-    assert [row["unused"] for row in rows] == [None] * USED + ["reserved"] * RESERVED + ["padding"] * PADDING
+    assert [row["unused"] for row in rows] == [None] * USED + ["reserved"] * RESERVED + [
+        "padding"
+    ] * PADDING
     assert [row["token"] for row in rows[198:202]] == ["w198", "w199", "[unused0]", "[unused1]"]
 
 
@@ -143,7 +194,9 @@ def cosine_distances(matrix: np.ndarray, other: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("padding", [0, 17_000])
 def test_the_indicators_are_those_of_plain_numpy(tmp_path: Path, padding: int) -> None:
     """All of it on the whole matrix at once, which is one block, or several; the component is that of an SVD."""
-    matrix = np.append(trained(True), trained(True)[-1] + vectors(padding) / 100, 0) + np.float32(0.3)
+    matrix = np.append(trained(True), trained(True)[-1] + vectors(padding) / 100, 0) + np.float32(
+        0.3
+    )
     others = np.arange(USED, len(matrix))
     found = audited(model(tmp_path / "model", matrix, True)).indicators
     wide = matrix.astype(np.float64)
@@ -207,9 +260,14 @@ def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path, fac
     matrix[UNUSED[4]] *= np.float32(factor)
     found = audited(model(tmp_path / "model", matrix, True))
     wide = matrix[UNUSED].astype(np.float64)
-    own = [cosine_distances(wide[[row]], np.delete(wide, row, axis=0).mean(axis=0))[0] for row in range(len(wide))]
+    own = [
+        cosine_distances(wide[[row]], np.delete(wide, row, axis=0).mean(axis=0))[0]
+        for row in range(len(wide))
+    ]
     middle = np.median(own)
-    assert found.threshold == pytest.approx(middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9)
+    assert found.threshold == pytest.approx(
+        middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9
+    )
 
 
 def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path) -> None:
@@ -220,7 +278,9 @@ def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path) -> None:
     found = audited(tmp_path)
     norms = np.linalg.norm(np.delete(matrix, 1200, axis=0).astype(np.float64), axis=1)
     assert len(found.measured) == 49_999
-    np.testing.assert_allclose(found.quantiles, np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)), rtol=1e-12)
+    np.testing.assert_allclose(
+        found.quantiles, np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)), rtol=1e-12
+    )
     assert [*found.histogram] == np.histogram(norms, 24)[0].tolist()
 
 
@@ -245,7 +305,9 @@ def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys() -> None
         np.full((4, 3), 1e-45, np.float32),
     ],
 )
-def test_odd_matrices_are_told_in_all_formats(inside: Inside, tmp_path: Path, matrix: np.ndarray) -> None:
+def test_odd_matrices_are_told_in_all_formats(
+    inside: Inside, tmp_path: Path, matrix: np.ndarray
+) -> None:
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
     for form in formats.able("ranking"):
         ran = inside("audit", "--from", str(tmp_path), "-f", form)
@@ -280,7 +342,9 @@ def test_what_breaks_a_matrix(
         matrix = matrix[: TOKENS - 3]
     elif change != "planted":
         matrix[UNUSED] = matrix[UNUSED[0]]
-        matrix[[] if change.startswith("unused") else [3] if change.startswith("one") else [3, 4]] = matrix[UNUSED[0]]
+        matrix[
+            [] if change.startswith("unused") else [3] if change.startswith("one") else [3, 4]
+        ] = matrix[UNUSED[0]]
     folder = model(tmp_path / "model", matrix)
     given = () if fail_on is None else ("--fail-on", fail_on)
     ran = inside("audit", "--from", str(folder), *given, "-f", "json")
@@ -293,11 +357,19 @@ def test_what_breaks_a_matrix(
     ("matrix", "reason"),
     [
         (vectors(TOKENS), "the unused rows resemble all others, as in an untrained matrix"),
-        (trained(False)[: USED + 1], "too few unused rows for comparison: 1 row known and not zero"),
-        (np.pad(vectors(USED), ((0, 20), (0, 0))), "too few unused rows for comparison: 0 rows known and not zero"),
+        (
+            trained(False)[: USED + 1],
+            "too few unused rows for comparison: 1 row known and not zero",
+        ),
+        (
+            np.pad(vectors(USED), ((0, 20), (0, 0))),
+            "too few unused rows for comparison: 0 rows known and not zero",
+        ),
     ],
 )
-def test_without_a_threshold_the_reason_is_told(tmp_path: Path, matrix: np.ndarray, reason: str) -> None:
+def test_without_a_threshold_the_reason_is_told(
+    tmp_path: Path, matrix: np.ndarray, reason: str
+) -> None:
     found = audited(model(tmp_path / "model", matrix))
     assert (found.threshold, found.reason, len(found.candidates)) == (None, reason, 0)
     assert f"candidates    none: {reason}" in str(found)
@@ -312,7 +384,11 @@ def test_without_a_threshold_the_reason_is_told(tmp_path: Path, matrix: np.ndarr
             "the token matrix itself (tied); config.json names",
         ),
         ({"tie_word_embeddings": False}, "norm", "none in the file; config.json says"),
-        ({"tie_word_embeddings": True, "architectures": ["BertModel"]}, "norm", "none in the file; config.json names"),
+        (
+            {"tie_word_embeddings": True, "architectures": ["BertModel"]},
+            "norm",
+            "none in the file; config.json names",
+        ),
     ],
 )
 def test_which_head_was_taken_as_the_token_matrix_is_told(
@@ -344,15 +420,22 @@ def test_a_zero_row_that_config_json_names_padding_breaks_nothing(
     (folder / "config.json").write_text(json.dumps({"pad_token_id": padding}))
     ran = inside("audit", "--from", str(folder))
     assert ran.status == int(padding != 0)
-    assert ("broken        none; row 0 is zero, and padding by config.json\n" in ran.text) == (padding == 0)
+    assert ("broken        none; row 0 is zero, and padding by config.json\n" in ran.text) == (
+        padding == 0
+    )
 
 
 def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
-    assert "--fail-on 'odd' is not known; choose from non-finite, zero" in inside.refused("audit", "--fail-on", "odd")
+    assert "--fail-on 'odd' is not known; choose from non-finite, zero" in inside.refused(
+        "audit", "--fail-on", "odd"
+    )
     assert "--tensor goes with --from" in inside.refused("audit", "--tensor", "x")
     error = inside.refused("audit", "--from", str(tmp_path / "none"))
     assert "not found as a file" in error
-    assert "are too many for a terminal" in Inside(terminal=True)("audit", "--dim", "4", "-f", "json").err
+    assert (
+        "are too many for a terminal"
+        in Inside(terminal=True)("audit", "--dim", "4", "-f", "json").err
+    )
     matrix = embcli.seeded(vocab=6, dim=3)
     with pytest.raises(InputError, match="fail_on names no fault; choose from non-finite, zero"):
         matrix.audit(fail_on=[])
@@ -376,16 +459,43 @@ def test_unused_tokens_are_gaps_impossible_bytes_and_reserved_names(name: str) -
         elif b"reserved_" in token and token.startswith(b"<|"):
             wanted[token_id] = "reserved"
     assert unused(known, known.vocabulary_size) == wanted
-    assert unused(known, 300) == {token_id: why for token_id, why in wanted.items() if token_id < 300}
+    assert unused(known, 300) == {
+        token_id: why for token_id, why in wanted.items() if token_id < 300
+    }
     beyond = known.vocabulary_size + 2
-    assert unused(known, beyond) == wanted | dict.fromkeys(range(known.vocabulary_size, beyond), "padding")
+    assert unused(known, beyond) == wanted | dict.fromkeys(
+        range(known.vocabulary_size, beyond), "padding"
+    )
 
 
 NAMED_RESERVED = [
-    *("<|reserved_special_token_7|>", "<|reserved_200000|>", "[unused12]", "<unused5>", "<|extra_3|>", "<|dummy_4|>"),
-    *("<SPECIAL_20>", "<|placeholder1|>", "<｜place▁holder▁no▁8｜>", "madeupword0001", "<reserved_1>"),
+    *(
+        "<|reserved_special_token_7|>",
+        "<|reserved_200000|>",
+        "[unused12]",
+        "<unused5>",
+        "<|extra_3|>",
+        "<|dummy_4|>",
+    ),
+    *(
+        "<SPECIAL_20>",
+        "<|placeholder1|>",
+        "<｜place▁holder▁no▁8｜>",
+        "madeupword0001",
+        "<reserved_1>",
+    ),
 ]
-PLAIN = ["<|endoftext|>", "[MASK]", "[12]", "unused12", "<unused>", "<s>", "<extra_id_0>", "reserved", "<|im_start|>"]
+PLAIN = [
+    "<|endoftext|>",
+    "[MASK]",
+    "[12]",
+    "unused12",
+    "<unused>",
+    "<s>",
+    "<extra_id_0>",
+    "reserved",
+    "<|im_start|>",
+]
 PLAIN += ["see [unused1]", "[unused1] and", "madeupword0001s"]
 
 

@@ -45,26 +45,40 @@ def plain(ids: list[int], seeded: Seeded, split: dict[str, Any]) -> list[list[to
     torch.manual_seed(seeded.seed)
     token = torch.nn.Embedding(seeded.vocab, seeded.dim)
     samples = [
-        (torch.tensor(ids[start : start + length]), torch.tensor(ids[start + 1 : start + length + 1]))
+        (
+            torch.tensor(ids[start : start + length]),
+            torch.tensor(ids[start + 1 : start + length + 1]),
+        )
         for start in range(0, len(ids) - length, stride)
     ]
     last = not split["keep_last"]
-    loader = DataLoader(samples, batch_size=split["batch_size"], shuffle=split["shuffle"], drop_last=last)  # type: ignore[arg-type]
+    loader = DataLoader(
+        samples, batch_size=split["batch_size"], shuffle=split["shuffle"], drop_last=last
+    )  # type: ignore[arg-type]
     iterator = iter(loader)
     batches = [next(iterator)]
     position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     batches += list(iterator)
     with torch.no_grad():
-        return [[inputs, targets, token(inputs) + position(torch.arange(length))] for inputs, targets in batches]
+        return [
+            [inputs, targets, token(inputs) + position(torch.arange(length))]
+            for inputs, targets in batches
+        ]
 
 
 def everything(result: Batches) -> dict[str, np.ndarray]:
     """Return the arrays of a result, which are those of its records."""
     records = result.records()
     pieces = list(records.pieces(records.fields, tuple(records.matrices)))
-    found = {name: np.concatenate([piece.matrices[name] for piece in pieces]) for name in records.matrices}
+    found = {
+        name: np.concatenate([piece.matrices[name] for piece in pieces])
+        for name in records.matrices
+    }
     for name, values in found.items():
-        assert (values.shape, values.dtype) == (records.matrices[name].shape, records.matrices[name].dtype)
+        assert (values.shape, values.dtype) == (
+            records.matrices[name].shape,
+            records.matrices[name].dtype,
+        )
         assert getattr(result, name).tobytes() == values.tobytes()
     return found
 
@@ -72,7 +86,9 @@ def everything(result: Batches) -> dict[str, np.ndarray]:
 def assert_equal(result: Batches, expected: list[list[torch.Tensor]]) -> None:
     found = everything(result)
     for place, name in enumerate(("inputs", "targets", "input")):
-        assert found[name].tobytes() == torch.cat([each[place] for each in expected]).numpy().tobytes()
+        assert (
+            found[name].tobytes() == torch.cat([each[place] for each in expected]).numpy().tobytes()
+        )
 
 
 SPLITS = st.fixed_dictionaries(
@@ -91,7 +107,11 @@ def test_batches_are_those_of_a_plain_script(
     data: st.DataObject, split: dict[str, Any], size: int, dim: int, seed: int
 ) -> None:
     length = split["max_length"]
-    least = length + 1 if split["keep_last"] else length + (split["batch_size"] - 1) * split["stride"] + 1
+    least = (
+        length + 1
+        if split["keep_last"]
+        else length + (split["batch_size"] - 1) * split["stride"] + 1
+    )
     ids = data.draw(st.lists(st.integers(0, size - 1), min_size=least, max_size=least + 60))
     seeded = Seeded(size, dim, length + data.draw(st.integers(0, 3)), seed)
     expected, source = plain(ids, seeded, split), SeededSource(seeded)
@@ -102,7 +122,9 @@ def test_batches_are_those_of_a_plain_script(
     assert result.count == len(expected)
     assert_equal(result, expected)
     index = data.draw(st.integers(0, len(expected) - 1))
-    assert_equal(Model(source).batch(of_ids(ids), **split, index=index), expected[index : index + 1])
+    assert_equal(
+        Model(source).batch(of_ids(ids), **split, index=index), expected[index : index + 1]
+    )
 
 
 def test_threads_take_turns_with_torchs_generator() -> None:
@@ -118,7 +140,11 @@ def test_threads_take_turns_with_torchs_generator() -> None:
     wanted = {(work, number): work(number) for work in (batched, compared) for number in range(4)}
     state = torch.get_rng_state()
     with ThreadPoolExecutor(8) as threads:
-        results = [(work, n % 4, threads.submit(work, n)) for n in range(24) for work in (batched, compared)]
+        results = [
+            (work, n % 4, threads.submit(work, n))
+            for n in range(24)
+            for work in (batched, compared)
+        ]
     assert all((done.result() == wanted[work, number]).all() for work, number, done in results)
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -130,23 +156,49 @@ def test_the_first_batch_of_the_verdict_is_the_books() -> None:
     assert np.shape(found["matrices"]["input"]) == (8, 4, 2)
     assert found["samples"] == [{"batch": 0, "sample": sample} for sample in range(8)]
     assert found["columns"] == [0, 1]
-    split = {"batches": 2, "batch_size": 8, "max_length": 4, "stride": 4, "shuffle": False, "keep_last": False}
+    split = {
+        "batches": 2,
+        "batch_size": 8,
+        "max_length": 4,
+        "stride": 4,
+        "shuffle": False,
+        "keep_last": False,
+    }
     assert split.items() <= found["run"].items()
     assert found["run"]["shapes"] == {"token": [50257, 2], "position": [4, 2]}
 
 
 def test_a_line_of_ndjson_is_a_batch_and_the_formats_agree(tmp_path: Path) -> None:
-    arguments = ("batch", "-", "--dim", "3", "--all", "--keep-last", "--batch-size", "7", "--stride", "3")
-    lines = [json.loads(line) for line in run.ok(*arguments, "-f", "ndjson", stdin=OPENING).text.splitlines()]
+    arguments = (
+        "batch",
+        "-",
+        "--dim",
+        "3",
+        "--all",
+        "--keep-last",
+        "--batch-size",
+        "7",
+        "--stride",
+        "3",
+    )
+    lines = [
+        json.loads(line)
+        for line in run.ok(*arguments, "-f", "ndjson", stdin=OPENING).text.splitlines()
+    ]
     whole = json.loads(run.ok(*arguments, "-f", "json", stdin=OPENING).out)["matrices"]
     run.ok(*arguments, "-o", str(tmp_path / "all.safetensors"), stdin=OPENING)
     tensors = load_file(tmp_path / "all.safetensors")
-    assert run.ok(*arguments, "-f", "npy", stdin=OPENING).out[-tensors["input"].nbytes :] == tensors["input"].tobytes()
+    assert (
+        run.ok(*arguments, "-f", "npy", stdin=OPENING).out[-tensors["input"].nbytes :]
+        == tensors["input"].tobytes()
+    )
     assert [line["batch"] for line in lines] == [*range(len(lines))]
     assert [len(line["inputs"]) for line in lines[:-1]] == [7] * (len(lines) - 1)
     assert 0 < len(lines[-1]["inputs"]) < 7
     for name in ("inputs", "targets", "input"):
-        joined = [row for line in lines for row in (line["vectors"] if name == "input" else line)[name]]
+        joined = [
+            row for line in lines for row in (line["vectors"] if name == "input" else line)[name]
+        ]
         assert joined == whole[name]
         assert tensors[name].dtype == (np.float32 if name == "input" else np.int64)
         assert tensors[name].tolist() == np.array(whole[name], tensors[name].dtype).tolist()
@@ -165,8 +217,14 @@ def test_chosen_columns_are_those_of_the_whole() -> None:
     ("arguments", "message"),
     [
         (("--ids", "1,2,3,4"), "need at least 5 tokens (--max-length 4 and one more), got 4"),
-        (("--ids", "1,2,3,4,5"), "1 sample of --max-length 4, too few for a batch of 8; --keep-last keeps"),
-        (("--ids", "1,2,3,4,5", "--stride", "0"), "--stride must be at least 1 and below 2**31, not 0"),
+        (
+            ("--ids", "1,2,3,4,5"),
+            "1 sample of --max-length 4, too few for a batch of 8; --keep-last keeps",
+        ),
+        (
+            ("--ids", "1,2,3,4,5", "--stride", "0"),
+            "--stride must be at least 1 and below 2**31, not 0",
+        ),
         (("--ids", "1,2,3,4,5", "--batch-size", "0"), "--batch-size must be at least 1"),
         (("--ids", "1,2,3,4,5", "--max-length", "-1"), "--max-length must be at least 1"),
         (
@@ -174,11 +232,17 @@ def test_chosen_columns_are_those_of_the_whole() -> None:
             "--index 1 is not a batch: there is 1, counted from 0",
         ),
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "--index", "-1"), "--index -1"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "1", "--context-length", "3"), "--context-length 3"),
+        (
+            ("--ids", "1,2,3,4,5", "--batch-size", "1", "--context-length", "3"),
+            "--context-length 3",
+        ),
         (("--ids", "1,2,3,4,50257", "--batch-size", "1"), "ID 50257"),
         (("--all", "--index", "1", "--ids", "1"), "--all and --index"),
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "csv"), "cannot be written as csv"),
-        (("Every effort moves you",), "need at least 5 tokens (--max-length 4 and one more), got 4"),
+        (
+            ("Every effort moves you",),
+            "need at least 5 tokens (--max-length 4 and one more), got 4",
+        ),
     ],
 )
 def test_what_makes_no_batch_is_refused(arguments: tuple[str, ...], message: str) -> None:
@@ -195,7 +259,19 @@ def test_the_name_of_a_file_is_no_text(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_chosen_columns_show_the_numbers_of_a_batch() -> None:
-    words = ("batch", "--ids", "1,2,3,4,5", "--vocab", "9", "--dim", "4", "--batch-size", "1", "--columns", "3,0")
+    words = (
+        "batch",
+        "--ids",
+        "1,2,3,4,5",
+        "--vocab",
+        "9",
+        "--dim",
+        "4",
+        "--batch-size",
+        "1",
+        "--columns",
+        "3,0",
+    )
     table, drawn = (run.ok(*words, *more).text for more in ((), ("--draw",)))
     numbers = re.findall(r"-?\d\.\d{4}", table)
     assert len(numbers) == 4 * 2
@@ -203,8 +279,24 @@ def test_chosen_columns_show_the_numbers_of_a_batch() -> None:
 
 
 def test_samples_follow_one_another_unless_a_stride_is_given() -> None:
-    words = ("batch", "--ids", "0:40", "--max-length", "6", "--vocab", "50", "--dim", "2", "--batch-size", "3")
-    assert run.ok(*words).out == run.ok(*words, "--stride", "6").out != run.ok(*words, "--stride", "4").out
+    words = (
+        "batch",
+        "--ids",
+        "0:40",
+        "--max-length",
+        "6",
+        "--vocab",
+        "50",
+        "--dim",
+        "2",
+        "--batch-size",
+        "3",
+    )
+    assert (
+        run.ok(*words).out
+        == run.ok(*words, "--stride", "6").out
+        != run.ok(*words, "--stride", "4").out
+    )
 
 
 # --- on a page ------------------------------------------------------------------------------------------------------
@@ -262,7 +354,13 @@ def shuffled() -> Batches:
 def drawn() -> Batches:
     source = SeededSource(Seeded(50, 3, 7))
     return Model(source).batch(
-        of_ids([*range(50)]), batch_size=1, max_length=7, stride=3, index=3, draw=True, columns="2,0"
+        of_ids([*range(50)]),
+        batch_size=1,
+        max_length=7,
+        stride=3,
+        index=3,
+        draw=True,
+        columns="2,0",
     )
 
 
@@ -272,23 +370,31 @@ def test_the_whole_page(make: Any, width: int, page: str) -> None:
     values = (layers["token"][[9, 10, 11, 14, 15]] + layers["position"][[0, 1, 2, 5, 6]])[:, [2, 0]]
     lines = [f"{left:7.4f}  {right:7.4f}" for left, right in values]
     assert export.text(make(), width) == page.format(*lines)
-    head = next(line for line in export.markdown(make(), width).splitlines() if line.startswith("|"))
+    head = next(
+        line for line in export.markdown(make(), width).splitlines() if line.startswith("|")
+    )
     assert (" inputs 0 | " in head, " targets 3 |" in head, " input 0 |" in head) == (
         *[make is shuffled] * 2,
         make is drawn,
     )
 
 
-@pytest.mark.parametrize("more", [{}, {"shuffle": True, "all": True}, {"index": 1}, {"max_length": 64, "stride": 1}])
+@pytest.mark.parametrize(
+    "more", [{}, {"shuffle": True, "all": True}, {"index": 1}, {"max_length": 64, "stride": 1}]
+)
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_page_fits_its_width_and_names_the_positions_that_do_not(more: dict[str, Any], width: int) -> None:
+def test_a_page_fits_its_width_and_names_the_positions_that_do_not(
+    more: dict[str, Any], width: int
+) -> None:
     result = embcli.seeded(dim=4).batch(OPENING, **more)
     text = export.text(result, width)
     assert max(map(len, text.splitlines())) <= width
     assert text.count("\n") <= (22 if width >= 80 else 30)
     first, last = result.ids(result.order[[0, -1]])
     for sample, ids in ((result.order[0], first), (result.order[-1], last)):
-        row = next(line for line in text.splitlines() if f" {sample}  " in line.split("│")[0]).split("│")
+        row = next(
+            line for line in text.splitlines() if f" {sample}  " in line.split("│")[0]
+        ).split("│")
         assert (row[1].split()[0], row[2].split()[0]) == (str(ids[0]), str(ids[1]))
     header = next(line for line in text.splitlines() if "sample " in line).split("│")[1]
     left_out = re.search(r"Left out: .*?\.", text.replace("\n", " "))
@@ -298,7 +404,9 @@ def test_a_page_fits_its_width_and_names_the_positions_that_do_not(more: dict[st
 def test_a_drawing_has_the_targets_and_their_tokens_whole() -> None:
     page = run.ok("batch", OPENING, "--draw", "--batch-size", "2", COLUMNS="80").text
     rows = [line.rpartition("│")[0].split()[-4:] for line in page.splitlines()[4:9]]
-    assert [row[::2] for row in rows] == [*map(list, pairwise(["I", "␣H", "AD", "␣always", "␣thought", "␣Jack"]))]
+    assert [row[::2] for row in rows] == [
+        *map(list, pairwise(["I", "␣H", "AD", "␣always", "␣thought", "␣Jack"]))
+    ]
     assert [row[1::2] for row in rows] == [*map(list, pairwise(FIRST_BATCH.split()[:6]))]
     for columns, more in (("120", ()), ("80", ("--draw",)), ("80", ())):
         hinting = Inside(suggesting=True).ok("batch", OPENING, *more, COLUMNS=columns).text
@@ -308,4 +416,13 @@ def test_a_drawing_has_the_targets_and_their_tokens_whole() -> None:
 def test_strips_have_a_vector_for_each_token() -> None:
     text = str(embcli.seeded(9, 30).batch([1, 2, 3, 4, 5], batch_size=1).styled(heat=True))
     assert text.count("│  input\n") == 1
-    assert len([line for line in text.splitlines() if line.count("│") >= 1 and len(line.split()[-1]) >= 60]) == 4
+    assert (
+        len(
+            [
+                line
+                for line in text.splitlines()
+                if line.count("│") >= 1 and len(line.split()[-1]) >= 60
+            ]
+        )
+        == 4
+    )

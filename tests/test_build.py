@@ -29,7 +29,9 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     this_build.cache_clear()
 
 
-def torch_of(folder: Path, version: str | None = VERSION, code: str | None = "raise OSError('cut off')") -> Path:
+def torch_of(
+    folder: Path, version: str | None = VERSION, code: str | None = "raise OSError('cut off')"
+) -> Path:
     """Put a package named torch into a folder, without which files are None."""
     package = folder / "torch"
     package.mkdir(parents=True, exist_ok=True)
@@ -50,14 +52,20 @@ def with_torch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 # --- the key ------------------------------------------------------------------------------------------------------
 
 CHANGES: dict[str, Callable[[pytest.MonkeyPatch, Path], object]] = {
-    "torch's version": lambda patch, path: with_torch(patch, torch_of(path, VERSION.replace("2.12", "2.13"))),
-    "torch's commit": lambda patch, path: with_torch(patch, torch_of(path, VERSION.replace("aa", "bb"))),
+    "torch's version": lambda patch, path: with_torch(
+        patch, torch_of(path, VERSION.replace("2.12", "2.13"))
+    ),
+    "torch's commit": lambda patch, path: with_torch(
+        patch, torch_of(path, VERSION.replace("aa", "bb"))
+    ),
     "no torch": lambda patch, path: with_torch(patch, path / "nowhere"),
     "no version": lambda patch, path: with_torch(patch, torch_of(path, None)),
     "the machine": lambda patch, _: patch.setattr(platform, "machine", lambda: "pdp11"),
     "the CPU's flags": lambda patch, path: patch.setattr(build, "CPU_FLAGS", str(path / "more")),
     "no CPU flags": lambda patch, path: patch.setattr(build, "CPU_FLAGS", str(path / "none")),
-    "what torch is told of the CPU": lambda patch, _: patch.setenv("ATEN_CPU_CAPABILITY", "default"),
+    "what torch is told of the CPU": lambda patch, _: patch.setenv(
+        "ATEN_CPU_CAPABILITY", "default"
+    ),
     "the C library": lambda patch, _: patch.setattr(os, "confstr", lambda _: "glibc 2.99"),
 }
 
@@ -96,7 +104,11 @@ def test_whatever_can_change_a_bit_of_a_layer_changes_its_key_and_its_file(
     ],
 )
 def test_torch_is_known_by_its_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None, code: str | None, told: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    version: str | None,
+    code: str | None,
+    told: str,
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, version, code))
     assert this_build().torch == told
@@ -104,7 +116,9 @@ def test_torch_is_known_by_its_files(
 
 def test_the_build_is_told_without_torch() -> None:
     code = "import sys; from embcli.weights.build import *; print(this_build()); assert 'torch' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True, text=True
+    )
     assert done.stdout.strip() == str(this_build())
 
 
@@ -133,7 +147,9 @@ def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.Monke
         if forced != "None":
             monkeypatch.setenv("ATEN_CPU_CAPABILITY", forced)
         assert cpu_capability() in (capability, None)
-        assert (cpu_capability() is None) == (platform.machine() not in ("x86_64", "AMD64") or sys.platform != "linux")
+        assert (cpu_capability() is None) == (
+            platform.machine() not in ("x86_64", "AMD64") or sys.platform != "linux"
+        )
 
 
 # --- loading torch ------------------------------------------------------------------------------------------------
@@ -142,7 +158,10 @@ def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("raise ImportError('libtorch_cpu.so:\\n cannot open shared object file')", "libtorch_cpu.so: cannot open"),
+        (
+            "raise ImportError('libtorch_cpu.so:\\n cannot open shared object file')",
+            "libtorch_cpu.so: cannot open",
+        ),
         ("raise OSError('cut off')", "cut off"),
         ("raise ValueError", "ValueError"),
         ("import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
@@ -154,7 +173,9 @@ def test_a_torch_that_does_not_load_is_told_in_a_sentence(
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, VERSION, code))
     with (
-        pytest.raises(LayerError, match=rf"^torch does not load \(.*{told}.*\); .*pip install") as error,
+        pytest.raises(
+            LayerError, match=rf"^torch does not load \(.*{told}.*\); .*pip install"
+        ) as error,
         loading_torch(),
     ):
         pytest.fail("it is loaded")
@@ -181,11 +202,16 @@ def test_a_torch_that_is_missing_is_told_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, version, None))
-    with pytest.raises(LayerError, match=r"^torch is not installed, .*; pip install torch$"), loading_torch():
+    with (
+        pytest.raises(LayerError, match=r"^torch is not installed, .*; pip install torch$"),
+        loading_torch(),
+    ):
         pytest.fail("not to be tried")
 
 
-@pytest.mark.parametrize(("patience", "told"), [(0.0, ["loading torch"]), (60.0, [])], ids=["short", "long"])
+@pytest.mark.parametrize(
+    ("patience", "told"), [(0.0, ["loading torch"]), (60.0, [])], ids=["short", "long"]
+)
 def test_loading_that_takes_longer_than_patience_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patience: float, told: list[str]
 ) -> None:

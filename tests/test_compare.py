@@ -47,7 +47,12 @@ def given_weight(ids: list[int], weight: np.ndarray, **more: Any) -> Comparison:
 
 
 def plain(
-    ids: list[int], size: int, dim: int = 5, seed: int = 123, weight: np.ndarray | None = None, rate: float = 0
+    ids: list[int],
+    size: int,
+    dim: int = 5,
+    seed: int = 123,
+    weight: np.ndarray | None = None,
+    rate: float = 0,
 ) -> dict[str, np.ndarray]:
     """Return what torch gives where nothing but torch is used; all by rows of the embedding layer but `first`."""
     torch.manual_seed(seed)
@@ -56,7 +61,10 @@ def plain(
         embedding.weight = torch.nn.Parameter(torch.tensor(weight))
     torch.manual_seed(seed)
     linear = torch.nn.Linear(size, dim, bias=False)
-    found = {"first": linear.weight.detach().numpy(), "weight": embedding.weight.detach().numpy().copy()}
+    found = {
+        "first": linear.weight.detach().numpy(),
+        "weight": embedding.weight.detach().numpy().copy(),
+    }
     linear.weight = torch.nn.Parameter(embedding.weight.T.detach().clone())
     index = torch.tensor(ids, dtype=torch.int64)
     for layer, inputs in ((embedding, index), (linear, one_hot(index, size).float())):
@@ -106,11 +114,15 @@ def test_outputs_gradients_and_a_step_are_those_of_a_plain_script(
     assert gradient.times.tolist() == [ids.count(each) for each in touched]
     assert bits(training.before) == bits(wanted["weight"][touched])
     assert bits(training.embedding) == bits(wanted["embedding after"][touched])
-    np.testing.assert_allclose(training.linear, wanted["linear after"][touched], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        training.linear, wanted["linear after"][touched], rtol=1e-5, atol=1e-5
+    )
     for name in OUTPUTS:
         assert bits(getattr(gradient, name)) == bits(wanted[f"{name} gradient"][touched])
         assert gradient.rows[name] == int(wanted[f"{name} gradient"].any(axis=1).sum())
-        assert training.rows[name] == int((wanted[f"{name} after"] != wanted["weight"]).any(axis=1).sum())
+        assert training.rows[name] == int(
+            (wanted[f"{name} after"] != wanted["weight"]).any(axis=1).sum()
+        )
     assert gradient.verdict.identical == (bits(gradient.embedding) == bits(gradient.linear))
 
 
@@ -122,7 +134,9 @@ def test_slices_of_tokens_give_the_bits_of_the_whole(monkeypatch: pytest.MonkeyP
         return one_hot(ids, size)
 
     monkeypatch.setattr(layers, "one_hot", counted)
-    ids = np.random.default_rng(1).permutation(50257)[:45].tolist()  # each ID once: no sum to be rounded
+    ids = (
+        np.random.default_rng(1).permutation(50257)[:45].tolist()
+    )  # each ID once: no sum to be rounded
     monkeypatch.setattr(layers, "GRADIENT_SLICE", 10 * 50257)
     found, wanted = seeded(ids, 50257, 7, gradient=True), plain(ids, 50257, 7)
     assert (found.cost["slices"], found.gradient.slices) == (3, 5)
@@ -149,7 +163,9 @@ def test_cost_is_that_of_torchs_own_tensors(ids: list[int]) -> None:
     assert (cost["threads"], cost["slices"]) == (1, min(len(ids), 1))
 
 
-def test_both_ways_are_timed_on_one_thread_that_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_are_timed_on_one_thread_that_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each run takes as long as the list says; the first is a warm-up, unless it is long."""
     seen: set[int] = set()
 
@@ -174,7 +190,10 @@ def test_both_ways_are_timed_on_one_thread_that_is_given_back(monkeypatch: pytes
     assert cost["seconds"] == {"embedding": 2.5, "linear": 6}
     assert cost["least_seconds"] == {"embedding": 1, "linear": 4}
     assert cost["runs"] == {"embedding": 5, "linear": 5}
-    assert (long["seconds"], long["runs"]) == ({"embedding": 9, "linear": 4}, {"embedding": 1, "linear": 1})
+    assert (long["seconds"], long["runs"]) == (
+        {"embedding": 9, "linear": 4},
+        {"embedding": 1, "linear": 1},
+    )
 
 
 def test_the_time_that_a_process_waits_for_the_processor_does_not_count() -> None:
@@ -244,13 +263,20 @@ def test_the_page_of_a_difference_and_of_its_cost() -> None:
     weight[0, 2] = np.inf
     result = given_weight([1, 0], weight, show=("one-hot", "linear"))
     seconds, least = {"embedding": 1e-5, "linear": 6e-4}, {"embedding": 9e-6, "linear": 5e-4}
-    times = {"seconds": seconds, "least_seconds": least, "runs": {"embedding": 8, "linear": 2}, "ratio": 60.0}
+    times = {
+        "seconds": seconds,
+        "least_seconds": least,
+        "runs": {"embedding": 8, "linear": 2},
+        "ratio": 60.0,
+    }
     result = replace(result, cost=result.cost | times)
     assert export.text(result, 48) == ODD
     result = replace(result, show=("cost",))
     assert export.text(result, 48).endswith(NARROW_COST)
     assert export.text(result, 100).endswith(WIDE_COST)
-    long = replace(result, cost=result.cost | {"runs": {"embedding": 8, "linear": 1}, "ratio": 9.96})
+    long = replace(
+        result, cost=result.cost | {"runs": {"embedding": 8, "linear": 1}, "ratio": 9.96}
+    )
     assert "median of 8 runs; one run, as it is long\n" in export.text(long, 100)
     assert "linear: 10.0x the time" in str(long)
 
@@ -261,13 +287,23 @@ def test_the_page_of_a_difference_and_of_its_cost() -> None:
         ([1, 2, 4], {(2, 3): np.inf}, "nan", (0, 3), "Row 2 of the weight has inf in column 3"),
         ([1, 2, 4], {(2, 3): -np.inf}, "nan", (0, 3), "0 · -inf = NaN"),
         ([1, 2, 4], {(2, 3): np.nan}, "nan", (0, 3), "0 · NaN = NaN"),
-        ([0], {(0, 1): np.inf, (5, 1): np.inf}, "nan", (0, 1), "Row 5 of the weight has inf"),  # not the token's own
+        (
+            [0],
+            {(0, 1): np.inf, (5, 1): np.inf},
+            "nan",
+            (0, 1),
+            "Row 5 of the weight has inf",
+        ),  # not the token's own
         ([2, 2], {(2, 3): np.inf}, "identical", None, "Bit-identical"),
         ([1, 4], {(4, 0): -0.0}, "zero sign", (1, 0), "only the sign of a zero differs"),
     ],
 )
 def test_a_weight_that_makes_a_difference_is_named(
-    ids: list[int], odd: dict[tuple[int, int], float], kind: str, place: tuple[int, int] | None, said: str
+    ids: list[int],
+    odd: dict[tuple[int, int], float],
+    kind: str,
+    place: tuple[int, int] | None,
+    said: str,
 ) -> None:
     weight = normal(6, 4)
     for cell, value in odd.items():
@@ -322,9 +358,14 @@ def test_csv_holds_the_outputs_and_large_weights_are_told_if_they_are_named() ->
     found, outputs = seeded([2, 3, 1, 3], 300, 17), bits(plain([2, 3, 1, 3], 300, 17)["linear"])
     rows = [line.split(",") for line in written(found, "csv").decode().splitlines()]
     assert rows[0] == ["position", "id", "difference", *map(str, range(17))]
-    assert [row[:3] for row in rows[1:]] == [[str(p), str(i), "0.0"] for p, i in enumerate([2, 3, 1, 3])]
+    assert [row[:3] for row in rows[1:]] == [
+        [str(p), str(i), "0.0"] for p, i in enumerate([2, 3, 1, 3])
+    ]
     assert bits([row[3:] for row in rows[1:]]) == outputs
-    assert json.loads(written(found, "json"))["weights"] == {"first": None, "shared": None}  # 5,100 numbers
+    assert json.loads(written(found, "json"))["weights"] == {
+        "first": None,
+        "shared": None,
+    }  # 5,100 numbers
     named = json.loads(written(replace(found, show=("first", "linear")), "json"))
     assert bits(named["weights"]["first"]) == bits(plain([], 300, 17)["first"])
     assert (named["weights"]["shared"], [*named["matrices"]]) == (None, ["linear"])
@@ -351,7 +392,13 @@ def test_the_json_document_holds_what_torch_gives() -> None:
 
 def shown_steps(text: str) -> list[str]:
     """Return the steps on a page, which are numbered as they stand there if there are several."""
-    titles = ("The token IDs", "The one-hot matrix", "The linear layer's own", "The shared weight", "The outputs")
+    titles = (
+        "The token IDs",
+        "The one-hot matrix",
+        "The linear layer's own",
+        "The shared weight",
+        "The outputs",
+    )
     found = re.findall(rf"^(?:(\d)\. )?({'|'.join(titles)})", text, re.MULTILINE)
     assert [number for number, _ in found] == (
         ["1", "2", "3", "4", "5"][: len(found)] if len(found) > 1 else [""] * len(found)
@@ -361,7 +408,9 @@ def shown_steps(text: str) -> list[str]:
 
 @pytest.mark.parametrize("ids", [[2, 3, 1], [3], [*range(9)], [5, 30_000, 7, 49_999], [*range(60)]])
 @pytest.mark.parametrize("dim", [5, 40])
-def test_a_screen_has_the_ids_the_outputs_the_verdict_the_reason_and_one_line_of_cost(ids: list[int], dim: int) -> None:
+def test_a_screen_has_the_ids_the_outputs_the_verdict_the_reason_and_one_line_of_cost(
+    ids: list[int], dim: int
+) -> None:
     text = export.text(seeded(ids, max(ids) + 1, dim), 80, 24)
     assert shown_steps(text) == ["ids", "outputs"]
     for told in ("\nBit-identical", "\nA one-hot row times the weight is 1", "\nlinear: "):
@@ -378,7 +427,10 @@ def test_steps_are_there_by_their_names() -> None:
     assert shown_steps(everything) == [*STEPS]
     assert "multiply-adds " in everything
     for more in ((), ("--color", "always")):
-        assert shown_steps(re.sub("\x1b.*?m", "", run.ok("compare", *more).text)) == ["ids", "outputs"]
+        assert shown_steps(re.sub("\x1b.*?m", "", run.ok("compare", *more).text)) == [
+            "ids",
+            "outputs",
+        ]
 
 
 @pytest.mark.parametrize("ids", [[2, 3, 1], [*range(9)], [5, 30_000, 7, 49_999]])
@@ -411,11 +463,19 @@ def test_a_picture_has_no_costs_unless_they_are_named() -> None:
 
 
 def test_long_tables_name_what_they_leave_out() -> None:
-    text = export.text(seeded([*range(60)], 60, trace=True, gradient=True, show=("ids", "outputs")), 80)
-    for each in ("… 48 more …", "Left out: rows 20 to 39 (20 of 60)", "Left out: tokens 4 to 55 (52 of 60)"):
+    text = export.text(
+        seeded([*range(60)], 60, trace=True, gradient=True, show=("ids", "outputs")), 80
+    )
+    for each in (
+        "… 48 more …",
+        "Left out: rows 20 to 39 (20 of 60)",
+        "Left out: tokens 4 to 55 (52 of 60)",
+    ):
         assert each in text
     assert [*map(int, re.findall("token (\\d+), ID", text))] == [*range(4), *range(56, 60)]
-    assert "diff" not in export.text(seeded([2], 4, 40, show=("outputs",)), 80).split("Bit")[0]  # where it is known
+    assert (
+        "diff" not in export.text(seeded([2], 4, 40, show=("outputs",)), 80).split("Bit")[0]
+    )  # where it is known
     assert "Rows with a non-zero gradient: 60 in the embedding, 60 in the linear layer." in text
 
 
@@ -436,11 +496,15 @@ def test_both_ways_are_strips_of_colours() -> None:
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("more", "copies"), [({}, 2), ({"gradient": True}, 4), ({"learning_rate": 0}, 5)])
+@pytest.mark.parametrize(
+    ("more", "copies"), [({}, 2), ({"gradient": True}, 4), ({"learning_rate": 0}, 5)]
+)
 def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], copies: int
 ) -> None:
-    need = copies * 10**6 * 3 * 4 + 10**6 * (8 + 4)  # two weights, their gradients and what a step leaves; a row
+    need = copies * 10**6 * 3 * 4 + 10**6 * (
+        8 + 4
+    )  # two weights, their gradients and what a step leaves; a row
     monkeypatch.setattr(layers, "compare", lambda *_: 1 / 0)
     monkeypatch.setattr(errors, "memory_of_machine", lambda: need)
     with pytest.raises(ZeroDivisionError):  # nothing refuses it before

@@ -39,7 +39,9 @@ ENCODINGS = tiktoken.list_encoding_names()
 
 def flags(command: str) -> set[str]:
     """Return all options of a command."""
-    return {flag for option in COMMANDS[command].params for flag in option.opts if flag[0] == "-"} | {"-h", "--help"}
+    return {
+        flag for option in COMMANDS[command].params for flag in option.opts if flag[0] == "-"
+    } | {"-h", "--help"}
 
 
 # What is typed, and all that the last word of it may become.
@@ -54,9 +56,13 @@ CASES = {
     "embcli lookup --encoding gp": {"gpt2", "gpt-own/", "gpt.json"},
     "embcli lookup --encoding no": {"notes.txt"},
     "embcli decode 1 2 --encoding o": {name for name in ENCODINGS if name.startswith("o")},
-    "embcli tokenize x --encoding gpt2,o": {f"gpt2,{name}" for name in ENCODINGS if name.startswith("o")},
+    "embcli tokenize x --encoding gpt2,o": {
+        f"gpt2,{name}" for name in ENCODINGS if name.startswith("o")
+    },
     "embcli weights --rows 0:5 --format ": set(formats.FORMATS),
-    "embcli lookup 'it''s = a \"test\"' -f n": {name for name in formats.FORMATS if name.startswith("n")},
+    "embcli lookup 'it''s = a \"test\"' -f n": {
+        name for name in formats.FORMATS if name.startswith("n")
+    },
     "embcli weights --layer ": set(get_args(names.Layer)),
     "embcli lookup --show ": set(names.MATRICES),
     "embcli lookup --show input,token,": {"input,token,position", "input,token,hidden"},
@@ -98,7 +104,11 @@ SETUP = {
         """,
 }
 START = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}
-ALL, SHOW, CLEAR = "\x18a", "\x18p", "\x15"  # keys: insert all candidates; show the line and clear it; clear it
+ALL, SHOW, CLEAR = (
+    "\x18a",
+    "\x18p",
+    "\x15",
+)  # keys: insert all candidates; show the line and clear it; clear it
 
 
 class Terminal:
@@ -115,7 +125,12 @@ class Terminal:
             timeout=TIMEOUT,
             dimensions=(50, 1000),
         )
-        for line in (*SETUP[shell].splitlines(), f"source {shlex.quote(str(SCRIPTS[shell]))}", "PS1=", "echo rea''dy"):
+        for line in (
+            *SETUP[shell].splitlines(),
+            f"source {shlex.quote(str(SCRIPTS[shell]))}",
+            "PS1=",
+            "echo rea''dy",
+        ):
             self.shell.sendline(line.strip())
         self.shell.expect_exact("ready")
 
@@ -138,7 +153,9 @@ class Terminal:
 
 
 @pytest.fixture(scope="module", params=["bash", "zsh"])
-def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def shell(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Terminal]:
     """Yield a shell in a folder with some files; its program embcli asks this process, which needs no start."""
     name = request.param
     if shutil.which(name) is None:
@@ -155,7 +172,11 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     for pipe in ("asked", "answer"):
         os.mkfifo(programs / pipe)
     threading.Thread(target=_answer, args=(programs,), daemon=True).start()
-    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder)}
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+    }
     opened = Terminal(name, folder, environment)
     yield opened
     opened.close()
@@ -164,10 +185,16 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def _answer(folder: Path) -> None:
     """Answer each request of a shell's script by what it has in its environment."""
     while True:
-        told = dict(each.split("=", 1) for each in (folder / "asked").read_bytes().decode().split("\0") if each)
+        told = dict(
+            each.split("=", 1)
+            for each in (folder / "asked").read_bytes().decode().split("\0")
+            if each
+        )
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(told["PWD"])
-            ran = Inside()(**{name: value for name, value in told.items() if name.startswith(("_", "COMP_"))})
+            ran = Inside()(
+                **{name: value for name, value in told.items() if name.startswith(("_", "COMP_"))}
+            )
         error = f"Error: {ran.err}" if ran.err else ""
         (folder / "answer").write_text(f"{ran.status}\n{ran.text}{error}")
 
@@ -197,7 +224,8 @@ def test_the_empty_request_that_powershell_leaves_behind_is_none(inside: Embcli)
 
 
 @pytest.mark.parametrize(
-    "asked", ["x", "complete", "complete_", "complete_tcsh", "show_bash", "bash_complete", "a b\x1b"]
+    "asked",
+    ["x", "complete", "complete_", "complete_tcsh", "show_bash", "bash_complete", "a b\x1b"],
 )
 def test_a_request_that_nobody_knows_is_refused_in_a_sentence(asked: str) -> None:
     told = Inside().refused(_EMBCLI_COMPLETE=asked)
@@ -211,7 +239,9 @@ FILES = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/completions/e
 
 @pytest.mark.parametrize("shell", FILES)
 @pytest.mark.parametrize("odd", ["a home that is a file", "no home", "a folder in its place"])
-def test_completion_that_cannot_be_installed_is_refused(tmp_path: Path, shell: str, odd: str) -> None:
+def test_completion_that_cannot_be_installed_is_refused(
+    tmp_path: Path, shell: str, odd: str
+) -> None:
     home = Path("/proc/none") if odd == "no home" else tmp_path / "home"
     if odd == "a home that is a file":
         home.touch()
@@ -251,4 +281,8 @@ def test_a_disk_that_fills_up_leaves_the_start_file_as_it_was(tmp_path: Path, sh
 
 
 def test_powershell_is_told_how_to_install_it() -> None:
-    assert Inside().refused("--install-completion", "pwsh").endswith("add it to the file that $PROFILE names\n")
+    assert (
+        Inside()
+        .refused("--install-completion", "pwsh")
+        .endswith("add it to the file that $PROFILE names\n")
+    )

@@ -32,7 +32,10 @@ from tests.test_vocabularies import (
 )
 
 RANKS = {bytes([byte]): byte for byte in range(256)}
-RANKS |= {word: 256 + place for place, word in enumerate([b"ab", b" a", b"aa", b"aab", b"\n\n", "é".encode(), b" ab"])}
+RANKS |= {
+    word: 256 + place
+    for place, word in enumerate([b"ab", b" a", b"aa", b"aab", b"\n\n", "é".encode(), b" ab"])
+}
 TEXTS = texts(200)
 
 
@@ -46,7 +49,9 @@ def same_as(oracle: tiktoken.Encoding, path: Path, special: bool = False) -> Non
     encoding = encodings.get(str(path))
     for text in TEXTS:
         ids = encoding.encode(text, special)
-        wanted = oracle.encode(text, allowed_special="all" if special else set(), disallowed_special=())
+        wanted = oracle.encode(
+            text, allowed_special="all" if special else set(), disallowed_special=()
+        )
         assert ids.tolist() == wanted, text
         assert encoding.decode(ids) == text.encode()
     assert encoding.vocabulary_size == oracle.n_vocab
@@ -58,18 +63,24 @@ def same_as(oracle: tiktoken.Encoding, path: Path, special: bool = False) -> Non
 def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(inside: Embcli, tmp_path: Path) -> None:
     path, known = listed(tmp_path / "cl100k_base.tiktoken"), DEFINITIONS["cl100k_base"]
     special = known.special_tokens
-    oracle = tiktoken.Encoding("own", pat_str=known.pattern, mergeable_ranks=RANKS, special_tokens=special)
+    oracle = tiktoken.Encoding(
+        "own", pat_str=known.pattern, mergeable_ranks=RANKS, special_tokens=special
+    )
     same_as(oracle, path)
     same_as(oracle, path, True)
     assert encodings.get(str(path)).encode("<|endoftext|>", True).tolist() == [100257]
     other = str(listed(tmp_path / "own.tiktoken"))
-    assert "nothing else tells how it splits a text" in inside.refused("tokenize", "a", "--encoding", other)
+    assert "nothing else tells how it splits a text" in inside.refused(
+        "tokenize", "a", "--encoding", other
+    )
 
 
 def tekken(path: Path, **changed: object) -> str:
     """Write a tekken.json of all bytes."""
     config = {"pattern": ".", "default_vocab_size": 258, "default_num_special_tokens": 2} | changed
-    vocab = [{"rank": byte, "token_bytes": b64encode(bytes([byte])).decode()} for byte in range(256)]
+    vocab = [
+        {"rank": byte, "token_bytes": b64encode(bytes([byte])).decode()} for byte in range(256)
+    ]
     path.write_text(json.dumps({"config": config, "vocab": vocab}).replace("Infinity", "1e999"))
     return str(path)
 
@@ -91,7 +102,9 @@ def test_a_hostile_tekken_is_refused_in_a_sentence(
         assert told in inside.refused("tokenize", "a" * 40 + "!", *merges, "--encoding", path)
 
 
-def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(embcli: Embcli, tmp_path: Path) -> None:
+def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(
+    embcli: Embcli, tmp_path: Path
+) -> None:
     path = tekken(tmp_path / "tekken.json", default_vocab_size=100)
     told = embcli.refused(
         "tokenize", "é", "--encoding", path, RUST_BACKTRACE="1"
@@ -102,7 +115,9 @@ def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(embcli: Embcli, tm
 
 def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
     config = {"pattern": CUTS, "default_vocab_size": 263, "default_num_special_tokens": 3}
-    vocab = [{"rank": rank, "token_bytes": b64encode(word).decode()} for word, rank in RANKS.items()]
+    vocab = [
+        {"rank": rank, "token_bytes": b64encode(word).decode()} for word, rank in RANKS.items()
+    ]
     special = [{"rank": 1, "token_str": "<s>", "is_control": True}]
     path = tmp_path / "tekken.json"
     path.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}))
@@ -111,7 +126,11 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
     for special_too in (False, True):
         oracle = tiktoken.Encoding("own", pat_str=CUTS, mergeable_ranks=kept, special_tokens=names)
         same_as(oracle, path, special_too)
-    assert encodings.get(str(path)).encode("a<s>b", True).tolist() == [ord("a") + 3, 1, ord("b") + 3]
+    assert encodings.get(str(path)).encode("a<s>b", True).tolist() == [
+        ord("a") + 3,
+        1,
+        ord("b") + 3,
+    ]
 
 
 @pytest.mark.parametrize("count", [2, 4_000_000])
@@ -130,7 +149,9 @@ def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, cou
 
 
 def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) -> None:
-    (tmp_path / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(WORDS)}))
+    (tmp_path / "vocab.json").write_text(
+        json.dumps({word: place for place, word in enumerate(WORDS)})
+    )
     (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))
     told = inside.refused("tokenize", "a", "--encoding", str(tmp_path / "vocab.json"))
     assert "names a tokenizer that embcli knows, so it cannot split a text" in told
@@ -149,14 +170,39 @@ def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) 
 
 @pytest.mark.parametrize("lowers", [True, False])
 def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ab", "##b", "##a", "a", "b", "!", "'", "A", "日", "1", "##1", "##é"]
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "ab",
+        "##b",
+        "##a",
+        "a",
+        "b",
+        "!",
+        "'",
+        "A",
+        "日",
+        "1",
+        "##1",
+        "##é",
+    ]
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowers}))
     encoding = encodings.get(f"{tmp_path}/vocab.txt")
-    oracle = BertWordPieceTokenizer({word: place for place, word in enumerate(words)}, lowercase=lowers)
+    oracle = BertWordPieceTokenizer(
+        {word: place for place, word in enumerate(words)}, lowercase=lowers
+    )
     for text in TEXTS:
-        assert encoding.encode(text).tolist() == oracle.encode(text, add_special_tokens=False).ids, text
-    assert (encoding.vocabulary_size, encoding.token_bytes(5), encoding.entry(5)) == (16, b"b", b"##b")
+        assert (
+            encoding.encode(text).tolist() == oracle.encode(text, add_special_tokens=False).ids
+        ), text
+    assert (encoding.vocabulary_size, encoding.token_bytes(5), encoding.entry(5)) == (
+        16,
+        b"b",
+        b"##b",
+    )
     assert encoding.around == ((2,), (3,))
 
 
@@ -188,17 +234,27 @@ def sentencepiece(
     *normalizer: tuple[int, int | bytes],
     by_bytes: bool = False,
 ) -> str:
-    pieces = [(1, message((1, word.encode()), (2, score), (3, each))) for word, score, each in scored]
+    pieces = [
+        (1, message((1, word.encode()), (2, score), (3, each))) for word, score, each in scored
+    ]
     trainer = message((3, kind), (35, int(by_bytes)))
     path.write_bytes(message(*pieces, (2, trainer), (3, message(*normalizer))))
     return str(path)
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path: Path, joins: bool) -> None:
+def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(
+    tmp_path: Path, joins: bool
+) -> None:
     scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
     path = sentencepiece(
-        *(tmp_path / "tokenizer.model", 2, scored, (4, int(joins)), (2, trie({"A": "a", "e\u0301": "é"}))),
+        *(
+            tmp_path / "tokenizer.model",
+            2,
+            scored,
+            (4, int(joins)),
+            (2, trie({"A": "a", "e\u0301": "é"})),
+        ),
         by_bytes=True,
     )
     encoding, scores = encodings.get(path), dict(zip(PIECES, SCORES, strict=True))
@@ -211,11 +267,17 @@ def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path: Path,
         words = normal.split(" ") if not joins else [word for word in normal.split(" ") if word]
         spelled = "▁" + "▁".join(words) if normal and words else ""
         parts = merged(list(spelled), lowness)
-        assert encoding.encode(text).tolist() == [each for part in parts for each in ids_of(part, PIECES)], text
+        assert encoding.encode(text).tolist() == [
+            each for part in parts for each in ids_of(part, PIECES)
+        ], text
         spans = encoding.spans(text)
         within = {place for start, end in spans.tolist() for place in range(start, end)}
-        assert {text[place] for place in {*range(len(text))} - within} <= ({" "} if joins else {*""}), text
-    assert encoding.encode("a<tool>b", True).tolist() == [PIECES.index(each) for each in ("▁a", "<tool>", "b")]
+        assert {text[place] for place in {*range(len(text))} - within} <= (
+            {" "} if joins else {*""}
+        ), text
+    assert encoding.encode("a<tool>b", True).tolist() == [
+        PIECES.index(each) for each in ("▁a", "<tool>", "b")
+    ]
     assert encoding.decode(encoding.encode("ab a")) == b"ab a"
     assert encoding.token_bytes(len(PIECES)) is encoding.token_bytes(-1) is None
 
@@ -230,7 +292,11 @@ def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path: Path,
     ],
 )
 def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
-    inside: Embcli, tmp_path: Path, kind: int, config: dict[str, object], around: tuple[tuple[int, ...], ...]
+    inside: Embcli,
+    tmp_path: Path,
+    kind: int,
+    config: dict[str, object],
+    around: tuple[tuple[int, ...], ...],
 ) -> None:
     scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
     path = sentencepiece(tmp_path / "tokenizer.model", kind, scored, by_bytes=True)
@@ -243,7 +309,9 @@ def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
 
 
 def test_bos_and_eos_of_a_sentencepiece_model_can_have_the_id_0(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text('{"add_bos_token": true, "add_eos_token": true}')
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"add_bos_token": true, "add_eos_token": true}'
+    )
     scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
     for name, ids in (("<s>", ((0,), (2,))), ("</s>", ((2,), (0,)))):
         ordered = sorted(scored, key=lambda each: each[0] != name)
@@ -252,11 +320,20 @@ def test_bos_and_eos_of_a_sentencepiece_model_can_have_the_id_0(tmp_path: Path) 
 
 
 def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: Path) -> None:
-    words = [("<unk>", 0.0, 2), ("▁", -2.0, 1), ("▁a", -1.5, 1), ("a", -2.5, 1), ("b", -2.25, 1), ("ab", -3.0, 1)]
+    words = [
+        ("<unk>", 0.0, 2),
+        ("▁", -2.0, 1),
+        ("▁a", -1.5, 1),
+        ("a", -2.5, 1),
+        ("b", -2.25, 1),
+        ("ab", -3.0, 1),
+    ]
     words += [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]
     path = sentencepiece(tmp_path / "tokenizer.model", 1, words, by_bytes=True)
     encoding = encodings.get(path)
-    oracle = Tokenizer(models.Unigram([(word, score) for word, score, _ in words], unk_id=0, byte_fallback=True))
+    oracle = Tokenizer(
+        models.Unigram([(word, score) for word, score, _ in words], unk_id=0, byte_fallback=True)
+    )
     for text in texts(200, "aabbéé 日\n"):
         spelled = "".join(f"▁{word}" for word in text.split(" ") if word)
         ids = encoding.encode(text)
@@ -282,7 +359,10 @@ def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: P
         ("vocab.json", '{"a": 1}', "nor config.json|or config.json"),
         ("vocab.txt", "\udcff", "it is not a vocab.txt"),
         ("tokenizer.model", "x", "it is not a SentencePiece model"),
-        *(("tokenizer.model", each, "it is not a SentencePiece model") for each in ("", "\x0a\x7fa", "\x0b\x01a")),
+        *(
+            ("tokenizer.model", each, "it is not a SentencePiece model")
+            for each in ("", "\x0a\x7fa", "\x0b\x01a")
+        ),
         ("tokenizer.model", "\x0a\x03\x0a\x01a", "it has no unknown token"),
         ("tokenizer.model", "\x0a\x03\x0a\x01a\x12\x02\x18\x04", "a kind of SentencePiece model"),
     ],

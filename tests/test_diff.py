@@ -25,7 +25,14 @@ from tests.oracles import live
 
 ROWS, DIM = 300, 24
 EDITED = [0, 7, 8, 150, 299]
-FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
+FLOATS = [
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+]
 
 
 def vectors(rows: int = ROWS, dim: int = DIM, seed: int = 1) -> np.ndarray:
@@ -45,16 +52,26 @@ def states(found: Diff) -> list[str]:
     return ["equal" if equal else "changed" for equal in found.equal.tolist()]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn])
-def test_planted_edits_are_found_exactly(inside: Inside, tmp_path: Path, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn]
+)
+def test_planted_edits_are_found_exactly(
+    inside: Inside, tmp_path: Path, dtype: torch.dtype
+) -> None:
     """In one value each, in the first and the last row too."""
     matrix = vectors()
     edited = matrix.copy()
     edited[EDITED, [0, 3, 23, 11, 23]] += 1
-    base, tuned = saved(tmp_path / "base.safetensors", matrix, dtype), saved(tmp_path / "t.safetensors", edited, dtype)
+    base, tuned = (
+        saved(tmp_path / "base.safetensors", matrix, dtype),
+        saved(tmp_path / "t.safetensors", edited, dtype),
+    )
     found = compared(base, tuned)
     assert np.flatnonzero(~found.equal).tolist() == EDITED
-    assert {state: count for state, count in found.counts.items() if count} == {"equal": 295, "changed": 5}
+    assert {state: count for state, count in found.counts.items() if count} == {
+        "equal": 295,
+        "changed": 5,
+    }
     left, right = (torch.from_numpy(each).to(dtype).double().numpy() for each in (matrix, edited))
     np.testing.assert_allclose(found.distances, np.linalg.norm(left - right, axis=1), rtol=1e-12)
     assert {*found.changed.tolist()} == {*EDITED}
@@ -65,7 +82,10 @@ def test_planted_edits_are_found_exactly(inside: Inside, tmp_path: Path, dtype: 
 def turn(left: list[float], right: list[float]) -> float:
     """Return 1 - cos, computed in 120 digits."""
     rows = [[Fraction(value) for value in row] for row in (left, right)]
-    sums = [sum(x * y for x, y in zip(*pair, strict=True)) for pair in combinations_with_replacement(rows, 2)]
+    sums = [
+        sum(x * y for x, y in zip(*pair, strict=True))
+        for pair in combinations_with_replacement(rows, 2)
+    ]
     with localcontext() as context:
         context.prec = 120
         aa, ab, bb = (Decimal(each.numerator) / each.denominator for each in sums)
@@ -78,15 +98,26 @@ def test_small_moves_do_not_cancel_out(tmp_path: Path, dtype: type[np.floating])
     matrix = vectors(20, 7).astype(dtype)
     last_bit = matrix.copy()
     last_bit[:, 1] = np.nextafter(matrix[:, 1], dtype(9))
-    moves = [matrix + (size * vectors(20, 7, seed=2)).astype(dtype) for size in (1e-15, 1e-9, 1e-4, 1)]
+    moves = [
+        matrix + (size * vectors(20, 7, seed=2)).astype(dtype) for size in (1e-15, 1e-9, 1e-4, 1)
+    ]
     moves += [np.roll(matrix, 1, axis=1) * dtype(times) for times in (1.5, 3, 1e5, 1e9, 1e16, 1e30)]
-    for tuned in (last_bit, np.nextafter(matrix, dtype(9)), matrix * dtype(1.1), 3 * moves[0], *moves, -2 * matrix):
+    for tuned in (
+        last_bit,
+        np.nextafter(matrix, dtype(9)),
+        matrix * dtype(1.1),
+        3 * moves[0],
+        *moves,
+        -2 * matrix,
+    ):
         for name, each in (("base.npy", matrix), ("tuned.npy", tuned)):
             np.save(tmp_path / name, each)
         found = compared(tmp_path / "base.npy", tmp_path / "tuned.npy")
         wanted = [turn(*pair) for pair in zip(matrix.tolist(), tuned.tolist(), strict=True)]
         rounding = 1e-15 * np.sqrt(wanted) + 1e-31  # of rows scaled to length 1
-        assert (np.abs(found.cosine_distances - wanted) <= rounding + 1e-11 * np.array(wanted)).all()
+        assert (
+            np.abs(found.cosine_distances - wanted) <= rounding + 1e-11 * np.array(wanted)
+        ).all()
         moved = np.linalg.norm(matrix.astype(np.float64) - tuned, axis=1)
         np.testing.assert_allclose(found.distances, moved, rtol=1e-12)
 
@@ -115,7 +146,9 @@ def test_zeros_and_nan_that_differ_in_bits_alone_are_equal(tmp_path: Path) -> No
     other[1, 1], other[3, 3], other[5, 5] = -0.0, 1, np.inf
     other[2, 2] = np.array([0x7FC00001], np.uint32).view(np.float32)[0]
     other[4, 0] = 3
-    found = compared(saved(tmp_path / "base.safetensors", matrix), saved(tmp_path / "t.safetensors", other))
+    found = compared(
+        saved(tmp_path / "base.safetensors", matrix), saved(tmp_path / "t.safetensors", other)
+    )
     assert states(found) == ["equal", "equal", "equal", "changed", "changed", "changed"]
     assert found.changed.tolist() == [3, 5, 4], "non-finite rows come first"
     assert np.isnan(found.cosine_distances[[3, 4, 5]]).all()
@@ -124,7 +157,9 @@ def test_zeros_and_nan_that_differ_in_bits_alone_are_equal(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("left", "right"), list(permutations(FLOATS, 2)))
-def test_two_dtypes_are_compared_by_value(tmp_path: Path, left: torch.dtype, right: torch.dtype) -> None:
+def test_two_dtypes_are_compared_by_value(
+    tmp_path: Path, left: torch.dtype, right: torch.dtype
+) -> None:
     """What the other dtype rounds has changed, by as much as torch's own rounding."""
     matrix = np.concatenate([vectors(), vectors(seed=2) * 1e-3, vectors(40, seed=3) * 1e-8]) / 2
     matrix[EDITED] = np.float32([[0, 0.5, -1.75, 2.0] * 6])  # which all of them hold
@@ -155,30 +190,51 @@ def test_tokens_of_one_model_only_are_named(inside: Inside, tmp_path: Path, top:
 
 
 @pytest.mark.parametrize("top", [None, 2])
-def test_a_page_shows_the_rows_that_changed_most_and_least(inside: Inside, tmp_path: Path, top: int | None) -> None:
-    base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors(seed=3))
+def test_a_page_shows_the_rows_that_changed_most_and_least(
+    inside: Inside, tmp_path: Path, top: int | None
+) -> None:
+    base, tuned = (
+        saved(tmp_path / "base.safetensors", vectors()),
+        saved(tmp_path / "t.safetensors", vectors(seed=3)),
+    )
     text = inside("diff", str(base), str(tuned), *(() if top is None else ("-k", str(top)))).text
-    shown = [row.split()[0] for row in text[text.index("Changed most, and least") :].splitlines()[3:]]
+    shown = [
+        row.split()[0] for row in text[text.index("Changed most, and least") :].splitlines()[3:]
+    ]
     result = compared(base, tuned)
     found, count = result.changed.tolist(), top or 3
     medians = [f"{np.median(values):.4f}" for values in (result.cosine_distances, result.distances)]
-    assert f"Changed most, and least; medians: cosine distance {medians[0]}, L2 distance {medians[1]}\n" in text
+    assert (
+        f"Changed most, and least; medians: cosine distance {medians[0]}, L2 distance {medians[1]}\n"
+        in text
+    )
     assert shown[: 2 * count + 1] == [*map(str, found[:count]), "⋮", *map(str, found[-count:])]
-    assert f"Left out: changed rows {count + 1} to {300 - count} ({300 - 2 * count} of 300).\n" in text
+    assert (
+        f"Left out: changed rows {count + 1} to {300 - count} ({300 - 2 * count} of 300).\n" in text
+    )
 
 
-def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fullest_page_fits_a_small_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With all that it can tell, below the command line and above the next."""
     monkeypatch.chdir(tmp_path)
     words(tmp_path / "base", [f"w{number}" for number in range(90)], vectors(90))
     words(tmp_path / "tuned", [f"w{number}" for number in range(10, 99)], vectors(89, seed=2))
-    text = Inside(terminal=True)("diff", "./base", "./tuned", COLUMNS="80", LINES="24", NO_COLOR="1").text
+    text = Inside(terminal=True)(
+        "diff", "./base", "./tuned", COLUMNS="80", LINES="24", NO_COLOR="1"
+    ).text
     assert text.startswith("Token matrices")
     assert text.count("\n") <= 22
-    assert all(part in text for part in ("The vocabularies differ", "only in BASE:", "only in TUNED:", "Left out:"))
+    assert all(
+        part in text
+        for part in ("The vocabularies differ", "only in BASE:", "only in TUNED:", "Left out:")
+    )
 
 
-def test_a_page_in_a_file_leaves_its_answer_on_standard_error(inside: Inside, tmp_path: Path) -> None:
+def test_a_page_in_a_file_leaves_its_answer_on_standard_error(
+    inside: Inside, tmp_path: Path
+) -> None:
     base, other = str(saved(tmp_path / "a.safetensors", vectors())), vectors(ROWS + 2)
     other[0], other[3, 1] = 0, np.inf
     tuned, page = str(saved(tmp_path / "b.safetensors", other)), str(tmp_path / "page.txt")
@@ -196,14 +252,16 @@ def test_a_page_in_a_file_leaves_its_answer_on_standard_error(inside: Inside, tm
 def words(folder: Path, tokens: list[str], matrix: np.ndarray) -> Path:
     folder.mkdir()
     saved(folder / "model.safetensors", matrix)
-    Tokenizer(models.WordLevel({token: place for place, token in enumerate(tokens)}, tokens[0])).save(
-        str(folder / "tokenizer.json")
-    )
+    Tokenizer(
+        models.WordLevel({token: place for place, token in enumerate(tokens)}, tokens[0])
+    ).save(str(folder / "tokenizer.json"))
     return folder
 
 
 @pytest.mark.parametrize("lies", ["by columns", "at an odd place"])
-def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(tmp_path: Path, lies: str) -> None:
+def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(
+    tmp_path: Path, lies: str
+) -> None:
     """4.8 million values, the last bit of one of them in each edited row."""
     matrix = vectors(200_000)
     edited, rows = matrix.copy(), [0, 7, 99_999, 174_763, 199_999]
@@ -217,10 +275,14 @@ def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(tmp_path:
     for pair in ((base, tuned), (tuned, base)):
         found = compared(*pair)
         assert np.flatnonzero(~found.equal).tolist() == rows
-        np.testing.assert_allclose(found.distances, np.linalg.norm(matrix.astype(float) - edited, axis=1), rtol=1e-12)
+        np.testing.assert_allclose(
+            found.distances, np.linalg.norm(matrix.astype(float) - edited, axis=1), rtol=1e-12
+        )
 
 
-def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(inside: Inside, tmp_path: Path) -> None:
+def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(
+    inside: Inside, tmp_path: Path
+) -> None:
     matrix = vectors(6)
     base = words(tmp_path / "base", ["a", "b", "c", "d"], matrix[:5])  # and a row of padding
     moved = matrix[[3, 5, 0, 1]]
@@ -275,13 +337,20 @@ NEAR = [[2**61, 5, 2**60], [3, 2**62, 2**63 - 2]], [[2**61, 5, 2**60 + 1], [3, 2
 @pytest.mark.parametrize(
     ("dtypes", "base", "tuned", "distances"),
     [
-        *((pair, *NEAR, [0, 0]) for pair in (("i8", "i8"), ("u8", "u8"), (">i8", "u8"), ("u8", ">i8"))),
+        *(
+            (pair, *NEAR, [0, 0])
+            for pair in (("i8", "i8"), ("u8", "u8"), (">i8", "u8"), ("u8", ">i8"))
+        ),
         (("i4", "f8"), [[1 << 24, 5]], [[(1 << 24) + 1, 5]], [1]),
         (("i8", "f8"), [[(1 << 60) + 1, 5]], [[1 << 24, 5]], [2**60 - 2**24]),
     ],
 )
 def test_whole_numbers_are_compared_as_they_are_stored(
-    tmp_path: Path, dtypes: tuple[str, str], base: list[list[float]], tuned: list[list[float]], distances: list[float]
+    tmp_path: Path,
+    dtypes: tuple[str, str],
+    base: list[list[float]],
+    tuned: list[list[float]],
+    distances: list[float],
 ) -> None:
     """Neighbours that float64 does not tell apart have changed, by 0; only the first row is the same in both."""
     names = tmp_path / "base.npy", tmp_path / "tuned.npy"
@@ -291,13 +360,17 @@ def test_whole_numbers_are_compared_as_they_are_stored(
         found = compared(*pair)
         assert states(found) == ["equal", *["changed"] * len(base)]
         assert found.distances.tolist() == [0, *distances]
-        assert found.cosine_distances == pytest.approx([0, *map(turn, base, tuned)], rel=1e-11, abs=1e-31)
+        assert found.cosine_distances == pytest.approx(
+            [0, *map(turn, base, tuned)], rel=1e-11, abs=1e-31
+        )
 
 
 def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
     base = str(saved(tmp_path / "base.safetensors", vectors()))
     narrow = str(saved(tmp_path / "narrow.safetensors", vectors(dim=3)))
-    assert f"rows have different lengths: 24 in {base!r}, 3 in {narrow!r}" in inside.refused("diff", base, narrow)
+    assert f"rows have different lengths: 24 in {base!r}, 3 in {narrow!r}" in inside.refused(
+        "diff", base, narrow
+    )
     assert "Missing argument 'TUNED'" in inside.refused("diff", base)
     assert "not found as a file" in inside.refused("diff", base, "none")
     assert "it has no tensor 'x'" in inside.refused("diff", base, base, "--tensor", "x")
@@ -307,7 +380,9 @@ def test_seeded_models_are_compared_too() -> None:
     base, tuned = embcli.seeded(vocab=7, dim=3), embcli.seeded(vocab=9, dim=3, seed=4)
     result = base.diff(tuned)
     left, right = (live(Seeded(size, 3, 1024, seed))["token"] for size, seed in ((7, 123), (9, 4)))
-    np.testing.assert_allclose(result.distances, np.linalg.norm(left.astype(float) - right[:7], axis=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        result.distances, np.linalg.norm(left.astype(float) - right[:7], axis=1), rtol=1e-12
+    )
     assert result.counts == {"equal": 0, "changed": 7, "removed": 0, "added": 2}
     assert "BASE   (7, 3) float32: seed 123\nTUNED  (9, 3) float32: seed 4\n" in str(result)
     assert not base.diff(base).different

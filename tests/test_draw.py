@@ -65,7 +65,9 @@ def test_the_whole_picture_of_a_lookup() -> None:
     assert run.ok("lookup", *toy, "--draw", COLUMNS="80").text == TOY
     rest = run.ok("lookup", *toy, COLUMNS="80").text
     whole = run.ok("lookup", *toy, "--draw", "--show", "token,position,input", COLUMNS="80").text
-    assert whole == TOY.partition("Token emb")[0] + re.sub("(?m)^token: .*; position", "position", rest)
+    assert whole == TOY.partition("Token emb")[0] + re.sub(
+        "(?m)^token: .*; position", "position", rest
+    )
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -105,12 +107,16 @@ def test_a_picture_of_four_tokens_fits_a_screen() -> None:
 
 
 def test_sequences_are_named_where_there_are_several() -> None:
-    printed = run.ok("lookup", "--lines", "--ids", "-", "--vocab", "6", "--dim", "2", "--draw", stdin="1 2\n2 5").text
+    printed = run.ok(
+        "lookup", "--lines", "--ids", "-", "--vocab", "6", "--dim", "2", "--draw", stdin="1 2\n2 5"
+    ).text
     assert re.findall(r"(\d) →.*→ (.*)", printed) == [("1", "0:0"), ("2", "0:1, 1:0"), ("5", "1:1")]
 
 
 def test_more_rows_than_a_picture_has_room_for_are_said_to_be_missing() -> None:
-    printed = run.ok("lookup", "--ids", ",".join(map(str, range(10, 50))), "--dim", "2", "--draw").text
+    printed = run.ok(
+        "lookup", "--ids", ",".join(map(str, range(10, 50))), "--dim", "2", "--draw"
+    ).text
     assert "Left out: picked rows 16 to 43 (28 of 40).\n" in printed
     rows = [0, *range(10, 16), *range(44, 50), 50256]
     held(parted(printed)[0], 120, live(Seeded(50257, 2))["token"][rows])
@@ -118,7 +124,10 @@ def test_more_rows_than_a_picture_has_room_for_are_said_to_be_missing() -> None:
 
 def test_pictures_of_all_pages_have_the_same_numbers_and_only_pages_have_them() -> None:
     case = ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6", "--draw")
-    table, markdown = (re.findall(r"-?\d+\.\d{4}\b", run.ok(*case, "-f", each).text) for each in ("table", "markdown"))
+    table, markdown = (
+        re.findall(r"-?\d+\.\d{4}\b", run.ok(*case, "-f", each).text)
+        for each in ("table", "markdown")
+    )
     assert len(table) >= 12
     assert table == markdown
     for format in {*able("batches")} - {*VIEWS}:

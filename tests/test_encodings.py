@@ -42,7 +42,9 @@ def unpacked(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
     """Stand in for tiktoken's loader: read the packaged file of that name and hold it against the hash."""
     data = gzip.decompress((DATA / f"{url.rsplit('/', 1)[1]}.gz").read_bytes())
     assert hashlib.sha256(data).hexdigest() == expected_hash
-    return {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, data.splitlines())}
+    return {
+        base64.b64decode(token): int(rank) for token, rank in map(bytes.split, data.splitlines())
+    }
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,9 @@ def theirs() -> dict[str, dict[str, Any]]:
             "data_gym_to_mergeable_bpe_ranks",
             lambda **_: openai_public.r50k_base()["mergeable_ranks"],
         )
-        return {name: construct() for name, construct in openai_public.ENCODING_CONSTRUCTORS.items()}
+        return {
+            name: construct() for name, construct in openai_public.ENCODING_CONSTRUCTORS.items()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +73,9 @@ def test_every_encoding_of_tiktoken_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_definition(name: str, theirs: dict[str, dict[str, Any]], built: dict[str, tiktoken.Encoding]) -> None:
+def test_definition(
+    name: str, theirs: dict[str, dict[str, Any]], built: dict[str, tiktoken.Encoding]
+) -> None:
     ours = encodings.get(name)
     assert ours.definition.pattern == theirs[name]["pat_str"]
     assert ours.definition.special_tokens == theirs[name]["special_tokens"]
@@ -81,15 +87,21 @@ def test_definition(name: str, theirs: dict[str, dict[str, Any]], built: dict[st
 def test_bytes_of_every_id(name: str, theirs: dict[str, dict[str, Any]]) -> None:
     ours = encodings.get(name)
     # Of two names for one ID, the one that tells more is shown: the first.
-    special = {rank: token.encode() for token, rank in reversed(theirs[name]["special_tokens"].items())}
+    special = {
+        rank: token.encode() for token, rank in reversed(theirs[name]["special_tokens"].items())
+    }
     expected = {rank: token for token, rank in theirs[name]["mergeable_ranks"].items()} | special
     beyond = range(-2, ours.vocabulary_size + 3)
-    assert [ours.token_bytes(token_id) for token_id in beyond] == [expected.get(token_id) for token_id in beyond]
+    assert [ours.token_bytes(token_id) for token_id in beyond] == [
+        expected.get(token_id) for token_id in beyond
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("special", [False, True])
-def test_texts_become_the_same_ids(name: str, special: bool, built: dict[str, tiktoken.Encoding]) -> None:
+def test_texts_become_the_same_ids(
+    name: str, special: bool, built: dict[str, tiktoken.Encoding]
+) -> None:
     for text in TEXTS:
         allowed: Any = "all" if special else set()
         expected = built[name].encode(text, allowed_special=allowed, disallowed_special=())
@@ -98,7 +110,9 @@ def test_texts_become_the_same_ids(name: str, special: bool, built: dict[str, ti
 
 @given(text=st.text(max_size=80), name=st.sampled_from(NAMES))
 @example(text="\ud7ff\ue000 \U0001f916", name="gpt2")
-def test_any_text_becomes_the_same_ids(text: str, name: str, built: dict[str, tiktoken.Encoding]) -> None:
+def test_any_text_becomes_the_same_ids(
+    text: str, name: str, built: dict[str, tiktoken.Encoding]
+) -> None:
     assert encodings.get(name).encode(text).tolist() == built[name].encode_ordinary(text)
 
 

@@ -39,8 +39,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "base.npy", rows)
     np.save(folder / "tuned.npy", rows + (np.arange(50257) == 262)[:, None] * np.float32(0.1))
     (folder / "gpt2").mkdir()
-    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, folder / "gpt2" / "model.safetensors")
-    (folder / "the-verdict.txt").write_text("I HAD always thought Jack Gisburn rather a cheap genius. " * 8)
+    safetensors.numpy.save_file(
+        {"wte.weight": rows, "wpe.weight": rows[:64]}, folder / "gpt2" / "model.safetensors"
+    )
+    (folder / "the-verdict.txt").write_text(
+        "I HAD always thought Jack Gisburn rather a cheap genius. " * 8
+    )
     return folder
 
 
@@ -64,7 +68,9 @@ def test_each_example_runs(models: Path) -> None:
 def test_each_term_has_an_example_and_takes_few_lines() -> None:
     for entry in TERMS:
         assert entry.examples, entry.word
-        assert len(run.ok("explain", entry.word, "--width", "80").text.splitlines()) <= 12, entry.word
+        assert len(run.ok("explain", entry.word, "--width", "80").text.splitlines()) <= 12, (
+            entry.word
+        )
 
 
 def test_each_name_leads_to_its_entry_so_none_is_explained_twice() -> None:
@@ -79,7 +85,9 @@ def test_an_item_is_a_word_that_leads_to_the_entry() -> None:
         "npy\none matrix, (rows, columns) float32; of tokenize the IDs, int64\n  embcli explain formats\n"
     )
     assert glossary.explain("html").entries[0].word == "svg, html, png"
-    assert glossary.explain("cosine").entries[0].part == "What is in a matrix", "a word goes before an item of its name"
+    assert glossary.explain("cosine").entries[0].part == "What is in a matrix", (
+        "a word goes before an item of its name"
+    )
 
 
 def test_marks_of_a_question_do_not_count() -> None:
@@ -88,7 +96,9 @@ def test_marks_of_a_question_do_not_count() -> None:
 
 def test_the_questions_have_a_command_each() -> None:
     blocks = glossary.explain("questions").entries[0].blocks
-    asked = [place for place, each in enumerate(blocks) if each.kind == "prose" and "?" in each.text]
+    asked = [
+        place for place, each in enumerate(blocks) if each.kind == "prose" and "?" in each.text
+    ]
     assert len(asked) >= 10
     assert all(blocks[place + 1].kind == "command" for place in asked)
 
@@ -133,7 +143,9 @@ def test_words_after_each_other_are_one_word() -> None:
     assert run.ok("explain", "input", "embedding").text == run.ok("explain", "input embedding").text
 
 
-@pytest.mark.parametrize(("word", "near"), [("one-hott", "one-hot"), ("posistion", "position"), ("strides!", "stride")])
+@pytest.mark.parametrize(
+    ("word", "near"), [("one-hott", "one-hot"), ("posistion", "position"), ("strides!", "stride")]
+)
 def test_an_unknown_word_is_refused_with_the_nearest(word: str, near: str) -> None:
     message = run.refused("explain", word)
     assert message.startswith(f"embcli: WORD {word!r} is not explained; the nearest: ")
@@ -143,7 +155,9 @@ def test_an_unknown_word_is_refused_with_the_nearest(word: str, near: str) -> No
 @pytest.mark.parametrize("word", ["xyzzy", "", "\x1b[31m", "x" * 100_000])
 def test_a_word_without_a_near_one_is_refused(word: str) -> None:
     message = run.refused("explain", word)
-    assert re.fullmatch("embcli: WORD '.*' is not explained; explain without one lists all\n", message)
+    assert re.fullmatch(
+        "embcli: WORD '.*' is not explained; explain without one lists all\n", message
+    )
     assert len(message) < 200
     assert "\x1b" not in message
 
@@ -176,7 +190,15 @@ def headings(line: str) -> set[str]:
     """Return the title of a page, and the headings of its tables, which have a rule below them."""
     lines = run(*shlex.split(line), COLUMNS="160").text.splitlines()
     heads = [above for above, below in pairwise(lines) if below.strip("─") == "" and below]
-    return {lines[0], *(word for head in heads for word in re.split(r"\s{2,}|│", head) if re.search("[A-Za-z]", word))}
+    return {
+        lines[0],
+        *(
+            word
+            for head in heads
+            for word in re.split(r"\s{2,}|│", head)
+            if re.search("[A-Za-z]", word)
+        ),
+    }
 
 
 @pytest.mark.parametrize("line", PAGES)
@@ -203,9 +225,15 @@ def test_each_field_of_a_row_is_explained(line: str, models: Path) -> None:
     data = [word for word in shlex.split(line) if word not in ("--trace", "0", "--gradient")]
     row = json.loads(run(*data, "-f", "ndjson").text.splitlines()[0])
     text = glossary.explain("fields").entries[0].text
-    assert {name for name in row if name != "vectors" and not re.search(rf"\b{name}\b", text)} == set()
-    matrices = glossary.explain("matrices").entries[0].text + glossary.explain("neighbors").entries[0].text
-    assert {name for name in row.get("vectors", ()) if not re.search(rf"\b{name}s?\b", matrices)} == set()
+    assert {
+        name for name in row if name != "vectors" and not re.search(rf"\b{name}\b", text)
+    } == set()
+    matrices = (
+        glossary.explain("matrices").entries[0].text + glossary.explain("neighbors").entries[0].text
+    )
+    assert {
+        name for name in row.get("vectors", ()) if not re.search(rf"\b{name}s?\b", matrices)
+    } == set()
 
 
 def test_completion_offers_the_words() -> None:
@@ -217,19 +245,73 @@ def test_completion_offers_the_words() -> None:
     ("asked", "word"),
     [
         *(("positional embedding", "position"), ("absolute positional embeddings", "position")),
-        *(("positional encoding", "position"), ("mean norm", "norm"), ("shared weight", "weight matrix")),
-        *(("SGD", "gradient"), ("model_type", "recipe"), ("RoPE", "rotary"), ("input-target pairs", "sample")),
-        *(("<|endoftext|>", "special token"), ("[UNK]", "unknown token"), ("one-hot encoding", "one-hot")),
-        *(("1 thread", "multiply-adds"), ("drop_last", "incomplete batch"), ("max_length", "T"), ("loss", "loss")),
-        *(("padding_idx", "padding token"), ("LoRA merged", "LoRA"), ("tie_word_embeddings", "tied")),
-        *(("encoder", "encoder"), ("decoder", "encoder"), ("corpus", "corpus"), ("bare", "pictures")),
-        *(("emoji", "bytes"), ("temperature", "later chapters"), ("semantic similarity", "neighbors")),
-        *(("models", "checkpoint"), ("explain models", "checkpoint"), ("out of vocabulary", "unknown token")),
-        *(("vector", "row"), ("feature", "D"), ("weights tying", "tied"), ("attention", "block"), ("dimension", "D")),
+        *(
+            ("positional encoding", "position"),
+            ("mean norm", "norm"),
+            ("shared weight", "weight matrix"),
+        ),
+        *(
+            ("SGD", "gradient"),
+            ("model_type", "recipe"),
+            ("RoPE", "rotary"),
+            ("input-target pairs", "sample"),
+        ),
+        *(
+            ("<|endoftext|>", "special token"),
+            ("[UNK]", "unknown token"),
+            ("one-hot encoding", "one-hot"),
+        ),
+        *(
+            ("1 thread", "multiply-adds"),
+            ("drop_last", "incomplete batch"),
+            ("max_length", "T"),
+            ("loss", "loss"),
+        ),
+        *(
+            ("padding_idx", "padding token"),
+            ("LoRA merged", "LoRA"),
+            ("tie_word_embeddings", "tied"),
+        ),
+        *(
+            ("encoder", "encoder"),
+            ("decoder", "encoder"),
+            ("corpus", "corpus"),
+            ("bare", "pictures"),
+        ),
+        *(
+            ("emoji", "bytes"),
+            ("temperature", "later chapters"),
+            ("semantic similarity", "neighbors"),
+        ),
+        *(
+            ("models", "checkpoint"),
+            ("explain models", "checkpoint"),
+            ("out of vocabulary", "unknown token"),
+        ),
+        *(
+            ("vector", "row"),
+            ("feature", "D"),
+            ("weights tying", "tied"),
+            ("attention", "block"),
+            ("dimension", "D"),
+        ),
         *(("dim", "D"), ("shared", "compare"), ("first", "compare"), ("absolute", "learned")),
-        *(("bag", "bag of tokens"), ("shift", "target"), ("why does a word split", "byte pair encoding")),
-        *(("word order", "position"), ("king - man + woman", "analogy"), ("unit length", "analogy")),
-        *(("transformer", "block"), ("tensor", "tensor"), ("batch size", "B"), ("context window", "C")),
+        *(
+            ("bag", "bag of tokens"),
+            ("shift", "target"),
+            ("why does a word split", "byte pair encoding"),
+        ),
+        *(
+            ("word order", "position"),
+            ("king - man + woman", "analogy"),
+            ("unit length", "analogy"),
+        ),
+        *(
+            ("transformer", "block"),
+            ("tensor", "tensor"),
+            ("batch size", "B"),
+            ("context window", "C"),
+        ),
     ],
 )
 def test_words_that_readers_ask_for_find_their_entry(asked: str, word: str) -> None:
@@ -239,14 +321,29 @@ def test_words_that_readers_ask_for_find_their_entry(asked: str, word: str) -> N
 @pytest.mark.parametrize(
     ("word", "fact"),
     [
-        ("gradient", "SGD leaves them as they are; AdamW moves them by weight decay and by earlier gradients, and a"),
-        ("changed", "SGD changes only the rows of the tokens that its texts contain; AdamW and an output head"),
+        (
+            "gradient",
+            "SGD leaves them as they are; AdamW moves them by weight decay and by earlier gradients, and a",
+        ),
+        (
+            "changed",
+            "SGD changes only the rows of the tokens that its texts contain; AdamW and an output head",
+        ),
         ("compare", "a lookup shows it only for the token of that row"),
-        ("pairing", "Meta's own files of Llama and GGUF files of it have the first, files for transformers the second"),
+        (
+            "pairing",
+            "Meta's own files of Llama and GGUF files of it have the first, files for transformers the second",
+        ),
         ("WordPiece", "If any rest of a word has no known piece, the whole word becomes [UNK]"),
         ("hidden", "except of mamba, falcon_mamba and rwkv"),
-        ("recipe", "bit for bit what transformers 5.23 computes (a projection of a single row: to about 5e-7)"),
-        ("Python", "of `styled`; the others, of the method: help(model.lookup) lists them. batch and positions take"),
+        (
+            "recipe",
+            "bit for bit what transformers 5.23 computes (a projection of a single row: to about 5e-7)",
+        ),
+        (
+            "Python",
+            "of `styled`; the others, of the method: help(model.lookup) lists them. batch and positions take",
+        ),
         ("BOS", "tiktoken's encodings add none."),
     ],
 )
@@ -256,7 +353,9 @@ def test_an_entry_says_what_is_true(word: str, fact: str) -> None:
     assert fact in f"{entry.text} {entry.source}"
 
 
-def test_the_examples_of_the_chapter_run_without_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_chapter_run_without_any_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (entry,) = glossary.explain("chapter").entries
     assert "embcli" not in entry.text, "a command in a sentence is not run here"
@@ -266,6 +365,10 @@ def test_the_examples_of_the_chapter_run_without_any_file(tmp_path: Path, monkey
 
 def test_each_field_that_is_explained_is_there(models: Path) -> None:
     """The fields that the entry names for the cache are those of its rows."""
-    fields = next(each.name for each in glossary.explain("fields").entries[0].blocks if "of cache" in each.text)
+    fields = next(
+        each.name
+        for each in glossary.explain("fields").entries[0].blocks
+        if "of cache" in each.text
+    )
     run.ok("weights", "--vocab", "6", "--dim", "3")
     assert fields.split(", ") == [*json.loads(run.ok("cache", "-f", "ndjson").text.splitlines()[0])]

@@ -44,12 +44,17 @@ COLORS = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 @asynccontextmanager
 async def walk(
-    path: Path | None = None, size: tuple[int, int] = (80, 24), model: embcli.Model | None = None, **begun: Any
+    path: Path | None = None,
+    size: tuple[int, int] = (80, 24),
+    model: embcli.Model | None = None,
+    **begun: Any,
 ) -> AsyncIterator[Any]:
     """Begin the full screen of a file, of a model, or of a small seeded one, without a terminal."""
     given, named = {} if path else SMALL, str(path) if path else None
     app = Explorer(Source(model or opened(given, named), speller(named, given)), **begun)
-    app.NOTIFICATION_TIMEOUT = 600  # seconds: on a busy machine a walk takes longer than a note stays
+    app.NOTIFICATION_TIMEOUT = (
+        600  # seconds: on a busy machine a walk takes longer than a note stays
+    )
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         yield app, pilot
@@ -58,7 +63,12 @@ async def walk(
 def broken(folder: Path) -> Path:
     """Write a matrix with rows of NaN and of zeros, infinities, and numbers of all sizes."""
     matrix = np.random.default_rng(1).standard_normal((500, 9)).astype(np.float32)
-    matrix[[3, 499]], matrix[[7, 100]], matrix[9, 2], matrix[11:14] = np.nan, 0, np.inf, [[1e30], [-1e-30], [12345.5]]
+    matrix[[3, 499]], matrix[[7, 100]], matrix[9, 2], matrix[11:14] = (
+        np.nan,
+        0,
+        np.inf,
+        [[1e30], [-1e-30], [12345.5]],
+    )
     np.save(folder / "broken.npy", matrix)
     return folder / "broken.npy"
 
@@ -66,8 +76,37 @@ def broken(folder: Path) -> Path:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-KEYS = [*("down", "up", "pagedown", "pageup", "right", "left", "shift+right", "home", "end", "0", "dollar_sign") * 2]
-KEYS += [*"jkGshc", "s", "h", "space", "c", "enter", "enter", "n", "tab", "escape", "escape", "slash", "colon"]
+KEYS = [
+    *(
+        "down",
+        "up",
+        "pagedown",
+        "pageup",
+        "right",
+        "left",
+        "shift+right",
+        "home",
+        "end",
+        "0",
+        "dollar_sign",
+    )
+    * 2
+]
+KEYS += [
+    *"jkGshc",
+    "s",
+    "h",
+    "space",
+    "c",
+    "enter",
+    "enter",
+    "n",
+    "tab",
+    "escape",
+    "escape",
+    "slash",
+    "colon",
+]
 SIZES = ((80, 24), (120, 40), (200, 60), (40, 12), (61, 17))
 
 
@@ -81,7 +120,9 @@ async def test_the_first_screen_has_tokens_in_all_rows() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy(tmp_path: Path, seed: int) -> None:
+async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy(
+    tmp_path: Path, seed: int
+) -> None:
     path, chance, count = broken(tmp_path), random.Random(seed), 0
     async with walk(path) as (app, pilot):
         for _ in range(12):
@@ -89,9 +130,13 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
                 await press(pilot, key)
                 if key == "colon":
                     typed = chance.choice([str(chance.randrange(500)), "7,3", "x", "9999999", ""])
-                    await press(pilot, *("comma" if each == "," else each for each in typed), "enter")
+                    await press(
+                        pilot, *("comma" if each == "," else each for each in typed), "enter"
+                    )
                 elif key == "slash" and app.focused is not None and app.focused.id is None:
-                    await press(pilot, *chance.choices("abe1", k=2), chance.choice(["enter", "escape"]))
+                    await press(
+                        pilot, *chance.choices("abe1", k=2), chance.choice(["enter", "escape"])
+                    )
             if chance.random() < 0.1:
                 await pilot.resize_terminal(*chance.choice(SIZES))
             await settle(pilot)
@@ -99,7 +144,9 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
     assert count > 300
 
 
-async def test_colours_beyond_the_scale_are_those_of_its_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_colours_beyond_the_scale_are_those_of_its_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     matrix = np.linspace(-1, 1, 900, dtype=np.float32).reshape(100, 9) ** 3
     np.save(tmp_path / "grows.npy", matrix)
@@ -110,13 +157,19 @@ async def test_colours_beyond_the_scale_are_those_of_its_ends(monkeypatch: pytes
         assert lines(app)[2].split("│")[1].strip() == "." * 36
 
 
-async def test_a_terminal_of_16_colours_has_five_for_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_terminal_of_16_colours_has_five_for_numbers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     np.save(tmp_path / "five.npy", np.linspace(-1, 1, 5, dtype=np.float32)[None])
     async with walk(tmp_path / "five.npy") as (app, pilot):
         await press(pilot, "h")
-        cells = [each.style for each in app.screen._compositor.render_strips(app.size)[2] if each.style]
-        colors = [cell.bgcolor.downgrade(ColorSystem.STANDARD).number for cell in cells if cell.bgcolor]
+        cells = [
+            each.style for each in app.screen._compositor.render_strips(app.size)[2] if each.style
+        ]
+        colors = [
+            cell.bgcolor.downgrade(ColorSystem.STANDARD).number for cell in cells if cell.bgcolor
+        ]
         assert colors[-6:-1] == [4, 6, 7, 3, 1], "blue, cyan, white, yellow, red"
 
 
@@ -127,14 +180,30 @@ async def test_every_screen_names_commands_that_print_its_numbers(
     path = tmp_path / "words.vec"
     rows = np.random.default_rng(3).standard_normal((40, 12)).astype(np.float32)
     words = ["Hi", *(f"word{place}" for place in range(1, 40))]
-    path.write_text("\n".join(" ".join([word, *map(str, row)]) for word, row in zip(words, rows, strict=True)))
+    path.write_text(
+        "\n".join(" ".join([word, *map(str, row)]) for word, row in zip(words, rows, strict=True))
+    )
     async with walk(path if is_file else None) as (app, pilot):
-        for keys in (["j", "right"], ["s"], ["enter"], ["space", "escape", "j", "c"], ["escape", "slash", *"Hi"]):
+        for keys in (
+            ["j", "right"],
+            ["s"],
+            ["enter"],
+            ["space", "escape", "j", "c"],
+            ["escape", "slash", *"Hi"],
+        ):
             await press(pilot, *keys)
-            printed = "\n".join(inside(*shlex.split(each)[1:], "-f", "ndjson").text for each in app.screen.commands())
-            exact = {format(float(each), ".4f") for each in re.findall(r"-?\d+\.\d+(?:e[+-]\d+)?", printed)}
+            printed = "\n".join(
+                inside(*shlex.split(each)[1:], "-f", "ndjson").text
+                for each in app.screen.commands()
+            )
+            exact = {
+                format(float(each), ".4f")
+                for each in re.findall(r"-?\d+\.\d+(?:e[+-]\d+)?", printed)
+            }
             numbers = re.findall(r"-?\d+\.\d{4}\b", "\n".join(lines(app)[:-2]))
-            last = {*re.findall(r"(\S+)[ ▁-█]*$", "\n".join(lines(app)), re.M)}  # differences of two rows
+            last = {
+                *re.findall(r"(\S+)[ ▁-█]*$", "\n".join(lines(app)), re.M)
+            }  # differences of two rows
             assert {*numbers} - exact <= (last if "rows" in lines(app)[0] else set()), keys
             assert numbers or "Find" in lines(app)[0]
 
@@ -181,15 +250,23 @@ async def test_keys_lead_through_rows_and_back() -> None:
 
 
 async def test_columns_clicks_and_names_lead_to_rows() -> None:
-    model = embcli.seeded(vocab=1169, dim=300)  # "the" is the first token of GPT-2 without a row, " the" is 262
+    model = embcli.seeded(
+        vocab=1169, dim=300
+    )  # "the" is the first token of GPT-2 without a row, " the" is 262
     matrix = model[0:1169]
     async with walk(model=model, text="the") as (app, pilot):
         await press(pilot, "enter")
-        assert "ID 1169 has no row: there are 1,169, from ID 0 on" in {each.message for each in app._notifications}
+        assert "ID 1169 has no row: there are 1,169, from ID 0 on" in {
+            each.message for each in app._notifications
+        }
         await press(pilot, "escape", "colon", *"the", "enter")
         assert app.screen.matrix.row == 262
         first = lines(app)[1].split("│")[1].split()
-        for key, place, column in ("shift+right", 0, int(first[-1]) + 1), ("dollar_sign", -1, 299), ("0", 0, 0):
+        for key, place, column in (
+            ("shift+right", 0, int(first[-1]) + 1),
+            ("dollar_sign", -1, 299),
+            ("0", 0, 0),
+        ):
             await press(pilot, key)
             assert int(lines(app)[1].split("│")[1].split()[place]) == column
             assert held(app, matrix)
@@ -237,11 +314,21 @@ async def test_a_prompt_that_is_left_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [(40, 12), (80, 24)])
-async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path: Path, size: tuple[int, int]) -> None:
-    matrix = np.random.default_rng(1).standard_normal((70, 300)).astype(np.float32) * np.float32(-1e30)
+async def test_numbers_with_exponents_are_whole_on_every_screen(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    matrix = np.random.default_rng(1).standard_normal((70, 300)).astype(np.float32) * np.float32(
+        -1e30
+    )
     np.save(tmp_path / "large.npy", matrix)
     async with walk(tmp_path / "large.npy", size=size) as (app, pilot):
-        for keys in (["space", "j"], ["right", "enter"], ["escape", "c"], ["down"], ["escape", "s"]):
+        for keys in (
+            ["space", "j"],
+            ["right", "enter"],
+            ["escape", "c"],
+            ["down"],
+            ["escape", "s"],
+        ):
             await press(pilot, *keys)
             assert held(app, matrix) >= 4, keys
             assert app.size.width < 80 or "? Keys q Quit" in lines(app)[-1], keys
@@ -255,13 +342,18 @@ async def test_ctrl_c_ends_every_screen(keys: list[str]) -> None:
         assert "embcli weights" in app.return_value[0]
 
 
-async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path: Path) -> None:
+async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "words.vec").write_text("queen 1 2\nking 2 3\nthinking 3 4\n")
     async with walk(tmp_path / "words.vec", size=(200, 40)) as (app, pilot):
         await press(pilot, "slash", *"kin")
         assert "Find" not in lines(app)[-1]
         assert "has no row for 'kin'" in lines(app)[0]
-        assert [line.split()[:3] for line in lines(app)[3:5]] == [["word", "1", "king"], ["word", "2", "thinking"]]
+        assert [line.split()[:3] for line in lines(app)[3:5]] == [
+            ["word", "1", "king"],
+            ["word", "2", "thinking"],
+        ]
         await press(pilot, "slash", "colon")
         assert lines(app)[1].strip() == "kin/:", "a slash and a colon are typed"
         await press(pilot, "backspace", "backspace", "down", "enter")
@@ -270,7 +362,10 @@ async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp
 
 async def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((500, 8), np.float32))
-    async with walk(tmp_path / "rows.npy", size=(120, 40)) as (app, pilot):  # on 24 lines, notes cover rows
+    async with walk(tmp_path / "rows.npy", size=(120, 40)) as (
+        app,
+        pilot,
+    ):  # on 24 lines, notes cover rows
         await press(pilot, "slash", "c", "escape")
         said = [each.message for each in app._notifications]
         assert said[0] == "no tokenizer: name one with --encoding (: goes to a row by its ID)"
@@ -291,7 +386,9 @@ async def test_words_that_are_read_as_the_app_ends_reach_no_list() -> None:
         assert app.words is not None
 
 
-def test_a_text_to_begin_at_needs_tokens(inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_to_begin_at_needs_tokens(
+    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.save(tmp_path / "rows.npy", np.ones((300, 4), np.float32))
     monkeypatch.setattr("embcli.cli.explore.is_terminal", lambda _: True)
     monkeypatch.setattr("embcli.explore.app.run", lambda _: 0)
@@ -305,15 +402,34 @@ async def test_notes_of_a_model_are_told(tmp_path: Path) -> None:
     model.notes.add("[a] note")
     async with walk(model=model) as (app, _):
         said = [each.message for each in app._notifications]
-        assert said == ["gpt2 has 50,257 tokens, this matrix 300 rows: probably not its tokenizer", "[a] note"]
+        assert said == [
+            "gpt2 has 50,257 tokens, this matrix 300 rows: probably not its tokenizer",
+            "[a] note",
+        ]
 
 
 async def test_hostile_words_and_names_are_shown_escaped(tmp_path: Path) -> None:
     words = ["\x1b[2J", "\u202eevil", "[bold]", "x" * 3000, "\\xff", "中文" * 30]
     path = tmp_path / "a\x1b]0;[red]b.vec"
-    path.write_text("\n".join(["6 2", *(f"{word} {place} 1" for place, word in enumerate(words))]) + "\n")
+    path.write_text(
+        "\n".join(["6 2", *(f"{word} {place} 1" for place, word in enumerate(words))]) + "\n"
+    )
     async with walk(path, size=(80, 20)) as (app, pilot):
-        for key in ["j", "h", "s", "enter", "space", "escape", "j", "c", "escape", "slash", "x", "d", "escape"]:
+        for key in [
+            "j",
+            "h",
+            "s",
+            "enter",
+            "space",
+            "escape",
+            "j",
+            "c",
+            "escape",
+            "slash",
+            "x",
+            "d",
+            "escape",
+        ]:
             await press(pilot, key)
             assert not re.search("[\x00-\x1f\x7f-\x9f\u202e]", "".join(lines(app)))
 
@@ -343,10 +459,15 @@ async def test_a_terminal_of_any_size_is_drawn(size: tuple[int, int]) -> None:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.text("aAbB␣é中\\x", max_size=8), max_size=30), st.text("aAbB é中\\x\n\ud800", max_size=5))
+@given(
+    st.lists(st.text("aAbB␣é中\\x", max_size=8), max_size=30),
+    st.text("aAbB é中\\x\n\ud800", max_size=5),
+)
 @example(["aab" * 1000], "abababababababab")
 @example(["ab" * 200], "bbaab" * 5)
-def test_words_have_the_letters_in_order_and_the_word_itself_is_first(words: list[str], typed: str) -> None:
+def test_words_have_the_letters_in_order_and_the_word_itself_is_first(
+    words: list[str], typed: str
+) -> None:
     query = typed.replace("\n", " ").replace("\ud800", "?").replace(" ", "␣").strip("␣")
     keep = str if query != query.lower() else str.lower
     bare = [word.lstrip("␣") or word for word in words]
@@ -385,7 +506,11 @@ def spawned(without: int | None = None, **environment: str) -> Any:
 
 @pytest.mark.parametrize(
     ("key", "number", "status"),
-    [("qj", 0, 0), ("\x03", 0, 130), *(("", number, 128 + number) for number in (1, 2, 15))],  # SIGHUP, SIGINT, SIGTERM
+    [
+        ("qj", 0, 0),
+        ("\x03", 0, 130),
+        *(("", number, 128 + number) for number in (1, 2, 15)),
+    ],  # SIGHUP, SIGINT, SIGTERM
 )
 def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> None:
     child = spawned()
@@ -412,13 +537,19 @@ def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> N
     assert b"Traceback" not in rest
     pyte.ByteStream(screen).feed(rest.rpartition(b"\x1b[?1049l")[2])
     left = "".join(screen.display).strip()
-    assert re.fullmatch(r"embcli weights --vocab 300 --dim 20 --rows 2\d\d:300 --columns 0:\d", left) or status
+    assert (
+        re.fullmatch(r"embcli weights --vocab 300 --dim 20 --rows 2\d\d:300 --columns 0:\d", left)
+        or status
+    )
 
 
 @pytest.mark.parametrize(
     ("without", "term", "log", "said"),
     [
-        *((stream, "xterm", None, "explore is a full screen and needs a terminal") for stream in (0, 1)),
+        *(
+            (stream, "xterm", None, "explore is a full screen and needs a terminal")
+            for stream in (0, 1)
+        ),
         (None, "dumb", None, "explore is a full screen and needs a terminal"),
         (None, "xterm", "/nowhere/log", "cannot open '/nowhere/log': No such file"),
     ],
@@ -435,4 +566,7 @@ def test_what_no_screen_can_be_shown_on_is_said(
 
 def test_a_command_line_is_quoted_for_a_shell() -> None:
     assert speller("a b", {})("weights", "--rows", "1") == "embcli weights 'a b' --rows 1"
-    assert speller(None, {"encoding": "gpt2"})("tokenize", text="-a b") == "embcli tokenize --encoding gpt2 -- '-a b'"
+    assert (
+        speller(None, {"encoding": "gpt2"})("tokenize", text="-a b")
+        == "embcli tokenize --encoding gpt2 -- '-a b'"
+    )

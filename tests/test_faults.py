@@ -42,11 +42,17 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
         "has no library": "import ctypes; ctypes.CDLL('libtorch_none.so')",
     }
     (package / "__init__.py").write_text(code[request.param])
-    return {"PYTHONPATH": os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", ""), str(Path.cwd())])}
+    return {
+        "PYTHONPATH": os.pathsep.join(
+            [str(package.parent), os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
+        )
+    }
 
 
 @pytest.mark.parametrize("broken", ["raises"], indirect=True)
-def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(embcli: Embcli, broken: dict[str, str]) -> None:
+def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(
+    embcli: Embcli, broken: dict[str, str]
+) -> None:
     kept = Inside(suggesting=True).ok("lookup", "--ids", "2,3", *TOY).out
     assert embcli.ok("lookup", "--ids", "2,3", *TOY, **broken).out == kept
     assert embcli.ok("info", "-f", "json", **broken).out == Inside().ok("info", "-f", "json").out
@@ -78,9 +84,17 @@ def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
     [
         ("tiktoken", "tokenize hi", "tiktoken does not load ("),
         ("tiktoken", "tokenize hi --encoding gpt-4o", "tiktoken does not load ("),
-        ("tokenizers", "tokenize hi --encoding ./tokenizer.json", "a tokenizer.json needs a package that does "),
+        (
+            "tokenizers",
+            "tokenize hi --encoding ./tokenizer.json",
+            "a tokenizer.json needs a package that does ",
+        ),
         ("resvg_py", "compare -o a.png", "png needs a package that does not load ("),
-        ("pyarrow", "weights --vocab 6 --dim 3 -f parquet -o a", "parquet needs a package that does not load ("),
+        (
+            "pyarrow",
+            "weights --vocab 6 --dim 3 -f parquet -o a",
+            "parquet needs a package that does not load (",
+        ),
     ],
     ids=lambda each: each.split()[0],
 )
@@ -89,7 +103,9 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
 ) -> None:
     encodings.get.cache_clear()
     (tmp_path / package).mkdir()
-    (tmp_path / package / "__init__.py").write_text("raise OSError('a\\nlibrary is\\x1b[2J broken')")
+    (tmp_path / package / "__init__.py").write_text(
+        "raise OSError('a\\nlibrary is\\x1b[2J broken')"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
@@ -114,7 +130,9 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
 )
 def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(command: str) -> None:
     limited = ["sh", "-c", 'ulimit -v 1074000; exec "$@"', "sh", *Embcli.command, *command.split()]
-    ran = subprocess.run(limited, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False)
+    ran = subprocess.run(
+        limited, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False
+    )
     assert (ran.returncode, ran.stdout) == (2, b"")
     assert re.fullmatch("embcli: .*memory.*\n", ran.stderr.decode())
 
@@ -126,7 +144,13 @@ def test_a_signal_while_a_layer_is_kept_leaves_no_wrong_row(tmp_path: Path) -> N
     layer, here = ("--vocab", "40000", "--dim", "64"), {"EMBCLI_CACHE_DIR": str(tmp_path)}
     chance, statuses = random.Random(0), Counter[int]()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL) * 3:
-        process = forked("weights", *layer, environment=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = forked(
+            "weights",
+            *layer,
+            environment=here,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         with suppress(subprocess.TimeoutExpired):
             process.wait(chance.uniform(0, 0.25))
         process.send_signal(number)
@@ -136,7 +160,15 @@ def test_a_signal_while_a_layer_is_kept_leaves_no_wrong_row(tmp_path: Path) -> N
         assert Inside().ok(*lookup, **here).out == Inside().ok(*lookup, "--no-cache").out
         Inside().ok("cache", "clear", **here)
         assert not [*tmp_path.iterdir()]
-    assert {*statuses} <= {0, 130, 143, 255, -2, -9, -15}  # 255: the signal came before embcli began
+    assert {*statuses} <= {
+        0,
+        130,
+        143,
+        255,
+        -2,
+        -9,
+        -15,
+    }  # 255: the signal came before embcli began
 
 
 INTERRUPTED = """
@@ -157,7 +189,9 @@ else:
 
 @pytest.mark.parametrize("module", ["__future__", "embcli.names", "typer"])
 @pytest.mark.parametrize("start", ["-m", "run"])
-def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str, start: str) -> None:
+def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(
+    module: str, start: str
+) -> None:
     command = [sys.executable, "-c", INTERRUPTED, module, start]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
@@ -170,7 +204,11 @@ def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str,
     "command",
     [
         *("diff m.npy m.npy -f json -o m.npy", "diff m.npy n.npy -f json -o ./n.npy"),
-        *("weights --from m.npy -o link.npy", "weights --from . -o tokenizer.json", "weights m.npy -o m.npy"),
+        *(
+            "weights --from m.npy -o link.npy",
+            "weights --from . -o tokenizer.json",
+            "weights m.npy -o m.npy",
+        ),
         *("tokenize --file m.npy -f npy -o m.npy", "batch --file m.npy -o m.npy"),
         "neighbors --vector m.npy -f json -o m.npy",
         "tokenize x --encoding gpt2,tokenizer.json -f json -o tokenizer.json",
@@ -185,7 +223,9 @@ def test_an_output_does_not_replace_what_the_command_reads(
         Path(name).write_bytes((tmp_path / "m.npy").read_bytes())
     Path("link.npy").symlink_to("m.npy")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert "is read by this command; name another file with --output" in Inside().refused(*command.split())
+    assert "is read by this command; name another file with --output" in Inside().refused(
+        *command.split()
+    )
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -201,31 +241,82 @@ def test_standard_output_as_a_file_goes_on_where_it_stands(tmp_path: Path) -> No
     )
     subprocess.run(["sh", "-c", f"{first} >> {log}"], check=True, timeout=TIMEOUT)
     assert log.read_text() == "held\n5303\n"
-    subprocess.run(["sh", "-c", f"(echo one; {second}; {third}; echo two) > {log}"], check=True, timeout=TIMEOUT)
+    subprocess.run(
+        ["sh", "-c", f"(echo one; {second}; {third}; echo two) > {log}"],
+        check=True,
+        timeout=TIMEOUT,
+    )
     assert log.read_text() == "one\n5303\n5303\ntwo\n"
 
 
 # --- any words --------------------------------------------------------------------------------------------------------
 
-ODD = ["", "-", "--", "[bold]", "\x1b[2J", "\udcff", "\ud800", "\u202eab", "漢字", "9" * 5000, "=", "%s", "-1", "1e3"]
-GOOD = ["1", "2", "0:2", "hi", "2,3,1", "text.txt", "none", ".", "out.json", "token,input", "json", "gpt2", "cosine"]
+ODD = [
+    "",
+    "-",
+    "--",
+    "[bold]",
+    "\x1b[2J",
+    "\udcff",
+    "\ud800",
+    "\u202eab",
+    "漢字",
+    "9" * 5000,
+    "=",
+    "%s",
+    "-1",
+    "1e3",
+]
+GOOD = [
+    "1",
+    "2",
+    "0:2",
+    "hi",
+    "2,3,1",
+    "text.txt",
+    "none",
+    ".",
+    "out.json",
+    "token,input",
+    "json",
+    "gpt2",
+    "cosine",
+]
 
 
-def test_any_words_are_answered_or_refused_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_words_are_answered_or_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    commands, chance, statuses = typer.main.get_command(command_line()).commands, random.Random(0), Counter[int]()
+    commands, chance, statuses = (
+        typer.main.get_command(command_line()).commands,
+        random.Random(0),
+        Counter[int](),
+    )
     for _ in range(100):
         Path("text.txt").write_text("Every effort\nmoves you\n")
         name = chance.choice([*sorted({*commands} - {"tour"}), "lookpu"])
         words = [
             name,
-            *(["--vocab", "100", "--dim", "3"] if name in ("weights", "audit", "lookup", "neighbors") else ()),
+            *(
+                ["--vocab", "100", "--dim", "3"]
+                if name in ("weights", "audit", "lookup", "neighbors")
+                else ()
+            ),
         ]
-        for option in chance.choices(commands.get(name, commands["lookup"]).params, k=chance.choice([0, 1, 1, 2, 4])):
+        for option in chance.choices(
+            commands.get(name, commands["lookup"]).params, k=chance.choice([0, 1, 1, 2, 4])
+        ):
             flag = [chance.choice(option.opts)] if option.opts[0].startswith("-") else []
-            value = [] if getattr(option, "is_flag", False) else [chance.choice(chance.choice([GOOD, GOOD, ODD]))]
+            value = (
+                []
+                if getattr(option, "is_flag", False)
+                else [chance.choice(chance.choice([GOOD, GOOD, ODD]))]
+            )
             words += flag + value
-        ran = Inside(terminal=chance.random() < 0.3)(*words, stdin=chance.choice(["", "hi", "1 2", "\x00\ufeff"]))
+        ran = Inside(terminal=chance.random() < 0.3)(
+            *words, stdin=chance.choice(["", "hi", "1 2", "\x00\ufeff"])
+        )
         statuses[ran.status] += 1
         assert ran.status in (0, 1, 2), words
         assert "Traceback" not in ran.err, words

@@ -45,7 +45,11 @@ def expected(text: str) -> tuple[list[int], dict[str, np.ndarray]]:
     """Return the IDs of a text and its three matrices, as torch gives them."""
     ids = gpt2().encode_ordinary(text)
     token, position = live(GPT2)["token"][ids], live(GPT2)["position"][: len(ids)]
-    return ids, {"token": token, "position": position, "input": (torch.tensor(token) + torch.tensor(position)).numpy()}
+    return ids, {
+        "token": token,
+        "position": position,
+        "input": (torch.tensor(token) + torch.tensor(position)).numpy(),
+    }
 
 
 def as_token(token_id: int) -> str:
@@ -56,7 +60,9 @@ def as_token(token_id: int) -> str:
         return "".join(f"\\x{byte:02x}" for byte in data)
 
 
-def taken_apart(data: bytes, form: str, name: str, fields: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+def taken_apart(
+    data: bytes, form: str, name: str, fields: int
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """Return the fields of each row and the matrices of a file; `name` is the matrix of a format that holds one."""
     if form == "json":
         document = from_json(data)
@@ -71,15 +77,22 @@ def taken_apart(data: bytes, form: str, name: str, fields: int) -> tuple[list[di
         assert header[fields:] == [*map(str, range(256))]
         numbers = float32([list(map(float, row[fields:])) for row in cells])
         rows = [dict(zip(header, row[:fields], strict=False)) for row in cells]
-        return [{key: each if key == "token" else int(each) for key, each in row.items()} for row in rows], {
-            name: numbers
-        }
+        return [
+            {key: each if key == "token" else int(each) for key, each in row.items()}
+            for row in rows
+        ], {name: numbers}
     if form == "npy":
         return [], {name: np.load(io.BytesIO(data))}
     if form == "safetensors":
         tensors = safetensors.numpy.load(data)
-        named = {field: tensors.pop(f"{field}s").tolist() for field in ("position", "id") if f"{field}s" in tensors}
-        return [dict(zip(named, each, strict=True)) for each in zip(*named.values(), strict=True)], tensors
+        named = {
+            field: tensors.pop(f"{field}s").tolist()
+            for field in ("position", "id")
+            if f"{field}s" in tensors
+        }
+        return [
+            dict(zip(named, each, strict=True)) for each in zip(*named.values(), strict=True)
+        ], tensors
     table = parquet.read_table(io.BytesIO(data))
     numbers = table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, 256)
     return table.drop_columns("vector").to_pylist(), {name: numbers}
@@ -102,9 +115,16 @@ def test_lookup_in_every_format_holds_the_tokens_and_the_matrices_of_torch(
     assert {*found} == ({name or "input"} if form in ONE or name else {*MATRICES})
     for each, numbers in found.items():
         assert_same_bits(numbers, matrices[each])
-    told = {"position": lambda place: place, "id": ids.__getitem__, "token": lambda place: as_token(ids[place])}
+    told = {
+        "position": lambda place: place,
+        "id": ids.__getitem__,
+        "token": lambda place: as_token(ids[place]),
+    }
     fields = {"npy": [], "safetensors": ["position", "id"]}.get(form, [*told])
-    assert rows == [{field: told[field](place) for field in fields} for place in range(len(ids) if fields else 0)]
+    assert rows == [
+        {field: told[field](place) for field in fields}
+        for place in range(len(ids) if fields else 0)
+    ]
     if form == "npy":
         file = io.BytesIO()
         np.save(file, matrices[name or "input"])
@@ -134,11 +154,17 @@ def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) ->
     ids = ROWS if layer == "token" else [*range(5), 1023, 7]
     spec = ",".join(["0:5", *map(str, ids[5:])])
     data = written(
-        Model(SeededSource(GPT2, None, encodings.get("gpt2"))).weights(layer=layer, rows=spec).records(), form
+        Model(SeededSource(GPT2, None, encodings.get("gpt2")))
+        .weights(layer=layer, rows=spec)
+        .records(),
+        form,
     )
     rows, found = taken_apart(data, form, layer, 2 if layer == "token" else 1)
     tokens = layer == "token" and form != "safetensors"
-    assert rows in ([], [{"id": each, **({"token": as_token(each)} if tokens else {})} for each in ids])
+    assert rows in (
+        [],
+        [{"id": each, **({"token": as_token(each)} if tokens else {})} for each in ids],
+    )
     assert (rows == []) == (form == "npy")
     assert [*found] == [layer]
     assert_same_bits(found[layer], live(GPT2)[layer][ids])
@@ -166,6 +192,10 @@ def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
     assert wrote.status == ("status 1: " in wrote.err), wrote
     lines = from_ndjson(inside(*words, "-f", "ndjson").out)
     rows = parquet.read_table("rows.parquet").to_pylist()
-    told = [{name: None if value != value else value for name, value in row.items()} for row in rows]
-    assert told == [{name: value for name, value in line.items() if name != "vectors"} for line in lines]
+    told = [
+        {name: None if value != value else value for name, value in row.items()} for row in rows
+    ]
+    assert told == [
+        {name: value for name, value in line.items() if name != "vectors"} for line in lines
+    ]
     assert len(told) > 2

@@ -48,15 +48,22 @@ def test_lookup_gives_the_rows_of_the_file_and_their_sum(inside: Embcli, gpt2: G
     token = tensors["transformer.wte.weight"].float().numpy()[IDS]
     position = tensors["transformer.wpe.weight"].numpy()[: len(IDS)]
     for name, wanted in (("token", token), ("position", position), ("input", token + position)):
-        assert_same_bits(np.array(document["matrices"][name], np.float64).astype(np.float32), wanted)
+        assert_same_bits(
+            np.array(document["matrices"][name], np.float64).astype(np.float32), wanted
+        )
     assert [row["id"] for row in document["tokens"]] == IDS
-    assert document["run"]["tensors"] == {"token": "transformer.wte.weight", "position": "transformer.wpe.weight"}
+    assert document["run"]["tensors"] == {
+        "token": "transformer.wte.weight",
+        "position": "transformer.wpe.weight",
+    }
     assert document["run"]["dtypes"] == {"token": "bfloat16", "position": "float32"}
     assert document["run"]["encoding"] == "gpt2"
     assert "encoding" in document["run"]["guesses"]
 
 
-def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(inside: Embcli, gpt2: Gpt2) -> None:
+def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(
+    inside: Embcli, gpt2: Gpt2
+) -> None:
     page = inside.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2").text
     assert "transformer.wte.weight, 251,285 parameters (bfloat16), 502.6 kB\n" in page
     assert "A guess: gpt2, by the number of rows\n" in page
@@ -69,24 +76,37 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
 ) -> None:
     words = ["[UNK]", "every", "effort", "moves", "you"]
     vocabulary = {word: place for place, word in enumerate(words)}
-    Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
+    Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]")).save(
+        str(tmp_path / "tokenizer.json")
+    )
     path = tmp_path / "model.safetensors"
     shapes = {"wte.weight": (5, 2), "h.0.mlp.weight": (3, 4), "lm_head.weight": (5, 2)}
     save_file({name: torch.randn(shape) for name, shape in shapes.items()}, path)
     heads = {}
     for name in shapes:
-        page = inside.ok("weights", "--from", str(path), "--tensor", name, "--rows", "0:3").text.splitlines()
+        page = inside.ok(
+            "weights", "--from", str(path), "--tensor", name, "--rows", "0:3"
+        ).text.splitlines()
         heads[name] = page[0], [line.partition("│")[0].split() for line in (page[1], *page[3:6])]
     tokens = [["ID", "token"], ["0", "[UNK]"], ["1", "every"], ["2", "effort"]]
     assert heads == {
         "wte.weight": ("Token weight matrix: V = 5 tokens, one row each, D = 2 columns", tokens),
         "lm_head.weight": ("Tensor lm_head.weight: 5 rows, 2 columns", tokens),
-        "h.0.mlp.weight": ("Tensor h.0.mlp.weight: 3 rows, 4 columns", [["row"], ["0"], ["1"], ["2"]]),
+        "h.0.mlp.weight": (
+            "Tensor h.0.mlp.weight: 3 rows, 4 columns",
+            [["row"], ["0"], ["1"], ["2"]],
+        ),
     }
     mlp = ("--from", str(path), "--tensor", "h.0.mlp.weight")
-    assert "ID of tensor h.0.mlp.weight," in inside.ok("lookup", "--ids", "1", *mlp, "--position", "none").text
+    assert (
+        "ID of tensor h.0.mlp.weight,"
+        in inside.ok("lookup", "--ids", "1", *mlp, "--position", "none").text
+    )
     told = inside.refused("lookup", TEXT, *mlp)
-    assert "no known encoding, and no tokenizer that can be read, such as tokenizer.json, is beside them: give" in told
+    assert (
+        "no known encoding, and no tokenizer that can be read, such as tokenizer.json, is beside them: give"
+        in told
+    )
 
 
 def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -> None:
@@ -101,29 +121,59 @@ def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -
     )
 
 
-SEEDED = [("--vocab 6", "--vocab"), ("--dim 3", "--dim"), ("--context-length 9", "--context-length")]
+SEEDED = [
+    ("--vocab 6", "--vocab"),
+    ("--dim 3", "--dim"),
+    ("--context-length 9", "--context-length"),
+]
 SEEDED += [("--seed 0", "--seed"), ("--no-cache", "--no-cache")]
-WRONG = [("lookup --ids 0 --from {} " + given, f"{flag} is for seeded layers; --from") for given, flag in SEEDED]
-WRONG += [("positions --from {} " + given, f"{flag} is for seeded layers; --from") for given, flag in SEEDED]
-WRONG += [("compare --from {} " + given, f"{flag} is for seeded layers; --from") for given, flag in SEEDED[:2]]
+WRONG = [
+    ("lookup --ids 0 --from {} " + given, f"{flag} is for seeded layers; --from")
+    for given, flag in SEEDED
+]
+WRONG += [
+    ("positions --from {} " + given, f"{flag} is for seeded layers; --from")
+    for given, flag in SEEDED
+]
+WRONG += [
+    ("compare --from {} " + given, f"{flag} is for seeded layers; --from")
+    for given, flag in SEEDED[:2]
+]
 WRONG += [
     ("lookup --ids 0 --tensor token", "--tensor goes with --from, which names the file"),
     ("compare --ids 0 --tensor token", "--tensor goes with --from, which names the file"),
     ("lookup --ids 0 --from {} --tensor nope", "it has no tensor 'nope'; choose one with "),
     ("lookup --ids 0 --from {}x", "not found as a file or a folder, and not a name like"),
-    ("lookup --ids 9 --from {}", "ID 9 at position 0 has no row: the token layer has V = 2 rows, for IDs"),
+    (
+        "lookup --ids 9 --from {}",
+        "ID 9 at position 0 has no row: the token layer has V = 2 rows, for IDs",
+    ),
     ("lookup hi --from {}", "give --ids, or --encoding"),
     ("compare hi --from {}", "give --ids, or --encoding"),
-    ("compare --from {} --ids 5", "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"),
-    ("compare --from {} --seed -9223372036854775809", "seed must be from -2**63 to 2**64 - 1, as in torch"),
-    ("positions --from {} --kind sinusoidal", "--kind sinusoidal is computed, not read from a file"),
+    (
+        "compare --from {} --ids 5",
+        "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n",
+    ),
+    (
+        "compare --from {} --seed -9223372036854775809",
+        "seed must be from -2**63 to 2**64 - 1, as in torch",
+    ),
+    (
+        "positions --from {} --kind sinusoidal",
+        "--kind sinusoidal is computed, not read from a file",
+    ),
     ("positions --from {} --kind rotary", "--kind rotary is computed, not read from a file"),
-    ("positions --from {} --ids 1", "--ids is an option of relative and rotary positions, not of learned ones"),
+    (
+        "positions --from {} --ids 1",
+        "--ids is an option of relative and rotary positions, not of learned ones",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_what_does_not_go_together_is_refused(inside: Embcli, own: Path, arguments: str, message: str) -> None:
+def test_what_does_not_go_together_is_refused(
+    inside: Embcli, own: Path, arguments: str, message: str
+) -> None:
     assert message in inside.refused(*arguments.format(own).split())
 
 
@@ -135,15 +185,25 @@ def test_compare_runs_both_layers_on_the_matrix_of_the_file(inside: Embcli, gpt2
     weight = tensors["transformer.wte.weight"].float()
     torch.manual_seed(7)
     first = torch.nn.Linear(50257, 5, bias=False).weight.detach()
-    words = f"compare|{TEXT}|--from|{path}|--seed|7|--show|first,shared|--gradient|-f|json".split("|")
+    words = f"compare|{TEXT}|--from|{path}|--seed|7|--show|first,shared|--gradient|-f|json".split(
+        "|"
+    )
     document = json.loads(inside.ok(*words).out)
     for name in ("embedding", "linear"):
-        assert_same_bits(np.array(document["matrices"][name]).astype(np.float32), weight[IDS].numpy())
+        assert_same_bits(
+            np.array(document["matrices"][name]).astype(np.float32), weight[IDS].numpy()
+        )
     assert_same_bits(np.array(document["weights"]["shared"]).astype(np.float32), weight.T.numpy())
     assert_same_bits(np.array(document["weights"]["first"]).astype(np.float32), first.numpy())
-    assert_same_bits(np.array(document["gradient"]["linear"]).astype(np.float32), weight[sorted(IDS)].numpy())
+    assert_same_bits(
+        np.array(document["gradient"]["linear"]).astype(np.float32), weight[sorted(IDS)].numpy()
+    )
     run = document["run"]
-    assert (run["from"], run["tensors"], run["seed"]) == (str(path), {"token": "transformer.wte.weight"}, 7)
+    assert (run["from"], run["tensors"], run["seed"]) == (
+        str(path),
+        {"token": "transformer.wte.weight"},
+        7,
+    )
     assert (run["encoding"], [*run["guesses"]]) == ("gpt2", ["encoding"])
     page = inside.ok("compare", "--from", str(path), "--ids", "5").text
     assert "V = 50,257 (rows), D = 5 (columns), transformer.wte.weight (bfloat16)\n" in page
@@ -167,15 +227,30 @@ def roberta(folder: Path) -> tuple[str, np.ndarray]:
     return str(folder), tensors["roberta.embeddings.position_embeddings.weight"].numpy()
 
 
-def test_positions_are_the_rows_of_the_file_and_their_dot_products(inside: Embcli, gpt2: Gpt2, tmp_path: Path) -> None:
+def test_positions_are_the_rows_of_the_file_and_their_dot_products(
+    inside: Embcli, gpt2: Gpt2, tmp_path: Path
+) -> None:
     path, tensors = gpt2
     rows = tensors["transformer.wpe.weight"].numpy()
     inside.ok("positions", "--from", str(path), "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows)
-    inside.ok("positions", "--from", str(path), "--similarity", "--rows", "3:9", "-o", str(tmp_path / "dots.npy"))
+    inside.ok(
+        "positions",
+        "--from",
+        str(path),
+        "--similarity",
+        "--rows",
+        "3:9",
+        "-o",
+        str(tmp_path / "dots.npy"),
+    )
     wide = rows.astype(np.float64)
-    np.testing.assert_allclose(np.load(tmp_path / "dots.npy"), wide[3:9] @ wide.T, rtol=1e-6, atol=1e-6)
-    document = json.loads(inside.ok("positions", "--from", str(path), "--rows", "0", "-f", "json").out)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "dots.npy"), wide[3:9] @ wide.T, rtol=1e-6, atol=1e-6
+    )
+    document = json.loads(
+        inside.ok("positions", "--from", str(path), "--rows", "0", "-f", "json").out
+    )
     assert document["run"]["tensors"] == {"position": "transformer.wpe.weight"}
     assert (document["run"]["kind"], document["run"]["guesses"]) == ("learned", {})
     page = inside.ok("positions", "--from", str(path)).text
@@ -186,12 +261,24 @@ def test_positions_are_the_rows_of_the_file_and_their_dot_products(inside: Embcl
 # --- token types, and positions behind padding ------------------------------------------------------------------------
 
 
-def test_the_row_of_token_type_0_is_added_first_as_bert_does(inside: Embcli, tmp_path: Path) -> None:
-    sizes, path = {"word": 500, "position": 40, "token_type": 2}, str(tmp_path / "model.safetensors")
+def test_the_row_of_token_type_0_is_added_first_as_bert_does(
+    inside: Embcli, tmp_path: Path
+) -> None:
+    sizes, path = (
+        {"word": 500, "position": 40, "token_type": 2},
+        str(tmp_path / "model.safetensors"),
+    )
     tensors = {name: torch.randn(size, 64) for name, size in sizes.items()}
-    save_file({f"bert.embeddings.{name}_embeddings.weight": tensor for name, tensor in tensors.items()}, path)
+    save_file(
+        {f"bert.embeddings.{name}_embeddings.weight": tensor for name, tensor in tensors.items()},
+        path,
+    )
     ids = torch.arange(0, 500, 13)
-    token, position, kind = tensors["word"][ids], tensors["position"][: len(ids)], tensors["token_type"][0]
+    token, position, kind = (
+        tensors["word"][ids],
+        tensors["position"][: len(ids)],
+        tensors["token_type"][0],
+    )
     words = ("lookup", "--ids", ",".join(map(str, ids.tolist())), "--from", path)
     found = inside(*words, "-f", "json")
     said = "no file says so, but a model with token types adds the row of one: here that of type 0"
@@ -207,7 +294,9 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(inside: Embcli, tmp
         found = json.loads(inside.ok(*words, "--position", name, "-f", "json").out)
         assert "token_type" not in found["run"]
         position = torch.tensor(found["matrices"].get("position", 0.0))
-        assert_same_bits(np.array(found["matrices"]["input"], np.float32), (token + position).numpy())
+        assert_same_bits(
+            np.array(found["matrices"]["input"], np.float32), (token + position).numpy()
+        )
 
 
 def test_position_rows_begin_behind_those_of_padding(inside: Embcli, tmp_path: Path) -> None:
@@ -222,16 +311,28 @@ def test_position_rows_begin_behind_those_of_padding(inside: Embcli, tmp_path: P
     long = inside.refused("lookup", "--ids", ",".join("1" * 11), "--from", folder)
     info = json.loads(inside.ok("info", "--from", folder, "-f", "json").out)["run"]
     assert (info["first_position"], info["guesses"]) == (2, {})
-    assert "\nposition 0: row 2 of the position matrix\n" in inside.ok("info", "--from", folder).text
-    assert long.endswith("11 tokens are more than the context length of 10: pass --window for several of 10\n")
+    assert (
+        "\nposition 0: row 2 of the position matrix\n" in inside.ok("info", "--from", folder).text
+    )
+    assert long.endswith(
+        "11 tokens are more than the context length of 10: pass --window for several of 10\n"
+    )
 
 
 def test_positions_count_the_tokens_that_a_tokenizer_adds(inside: Embcli, tmp_path: Path) -> None:
     folder, rows = roberta(tmp_path)
-    made = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 2, "hi": 4, "<unk>": 3}, unk_token="<unk>"))
-    made.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    made = Tokenizer(
+        models.WordLevel({"<s>": 0, "</s>": 2, "hi": 4, "<unk>": 3}, unk_token="<unk>")
+    )
+    made.post_processor = processors.TemplateProcessing(
+        "<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
     made.save(str(tmp_path / "tokenizer.json"))
     for words, places in (((), [2]), (("--special",), [2, 3, 4])):
         found = inside("lookup", "hi", "--from", folder, *words, "-f", "json")
-        assert_same_bits(np.array(json.loads(found.out)["matrices"]["position"], np.float32), rows[places])
-        assert ("the model reads <s> before and </s> after a text; --special adds them" in found.err) != bool(words)
+        assert_same_bits(
+            np.array(json.loads(found.out)["matrices"]["position"], np.float32), rows[places]
+        )
+        assert (
+            "the model reads <s> before and </s> after a text; --special adds them" in found.err
+        ) != bool(words)

@@ -18,7 +18,14 @@ from tests.inside import Inside
 COMMANDS = typer.main.get_command(command_line()).commands
 EXAMPLES = [line for each in COMMANDS.values() for line in each.epilog.split("\n\n")[1::2]]
 EXAMPLES.remove("embcli tour")  # test_tour reads all of it
-MOST_OPTIONS = {"lookup": 29, "neighbors": 28, "batch": 27, "positions": 25, "compare": 24, "weights": 23}
+MOST_OPTIONS = {
+    "lookup": 29,
+    "neighbors": 28,
+    "batch": 27,
+    "positions": 25,
+    "compare": 24,
+    "weights": 23,
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -40,16 +47,23 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     for name in ("book.txt", "the-verdict.txt"):
         (folder / name).write_text("Every effort moves you, and so on.\n" * 400)
-    token = np.random.default_rng(1).standard_normal((50257, 8), np.float32)  # as many rows as GPT-2 has tokens
+    token = np.random.default_rng(1).standard_normal(
+        (50257, 8), np.float32
+    )  # as many rows as GPT-2 has tokens
     (folder / "gpt2").mkdir()
     for name in ("model.safetensors", "tuned.safetensors", "gpt2/model.safetensors"):
-        tensors = {"wte.weight": token[:200] if name[0] != "g" else token, "wpe.weight": np.eye(8, dtype=np.float32)}
+        tensors = {
+            "wte.weight": token[:200] if name[0] != "g" else token,
+            "wpe.weight": np.eye(8, dtype=np.float32),
+        }
         safetensors.numpy.save_file(tensors, folder / name)
     return folder
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_each_example_runs(example: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_example_runs(
+    example: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Files are made up; a pipe is one run after the other."""
     monkeypatch.chdir(tmp_path)
     if "cache" in example:

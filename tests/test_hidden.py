@@ -41,18 +41,32 @@ SIZES = {
     "late_gain": (H,),
     "late_bias": (H,),
 }
-WEIGHTS = {name: torch.randn(size, generator=torch.Generator().manual_seed(4)) for name, size in SIZES.items()}
-BERT = {"token": "word_embeddings", "positions": "position_embeddings", "types": "token_type_embeddings"}
+WEIGHTS = {
+    name: torch.randn(size, generator=torch.Generator().manual_seed(4))
+    for name, size in SIZES.items()
+}
+BERT = {
+    "token": "word_embeddings",
+    "positions": "position_embeddings",
+    "types": "token_type_embeddings",
+}
 BERT_NORM = {"gain": "LayerNorm.gamma", "bias": "LayerNorm.beta"}  # as the first BERTs name them
 BERT_LIKE = {**BERT, "gain": "LayerNorm.weight", "bias": "LayerNorm.bias"}
 
 
-def model(folder: Path, config: dict[str, Any] | None, names: dict[str, str], prefix: str = "bert.embeddings.") -> Path:
+def model(
+    folder: Path,
+    config: dict[str, Any] | None,
+    names: dict[str, str],
+    prefix: str = "bert.embeddings.",
+) -> Path:
     """Save the weights with these names; a name with a dot has its own suffix, and one with a slash no prefix."""
     tensors = {}
     for weight, name in names.items():
         name = name if "." in name else f"{name}.weight"
-        tensors[name.removeprefix("/") if name[0] == "/" else prefix + name] = WEIGHTS[weight].clone()
+        tensors[name.removeprefix("/") if name[0] == "/" else prefix + name] = WEIGHTS[
+            weight
+        ].clone()
     save_file(tensors, folder / "model.safetensors")
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
@@ -66,7 +80,9 @@ def waves(first: int) -> torch.Tensor:
     return torch.cat([angles.sin(), angles.cos()], 1)
 
 
-def spelled_norm(rows: torch.Tensor, epsilon: float, gain: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def spelled_norm(
+    rows: torch.Tensor, epsilon: float, gain: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
     centred = rows - rows.mean(-1, keepdim=True)
     return gain * (centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + epsilon)) + bias
 
@@ -75,23 +91,35 @@ def spelled_norm(rows: torch.Tensor, epsilon: float, gain: torch.Tensor, bias: t
 Formula = Callable[[Weights, torch.Tensor], torch.Tensor]
 CASES: dict[str, tuple[dict[str, Any], dict[str, str], Formula]] = {
     "gemma": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token * D**0.5),
-    "granite": ({"embedding_multiplier": 12}, {"token": "/model.embed_tokens"}, lambda w, token: token * 12.0),
+    "granite": (
+        {"embedding_multiplier": 12},
+        {"token": "/model.embed_tokens"},
+        lambda w, token: token * 12.0,
+    ),
     "llama": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token),
     "bert": (
         {"layer_norm_eps": 0.1},
         {**BERT, **BERT_NORM},
-        lambda w, token: norm(token + w["types"][0] + w["positions"][:T], (D,), w["gain"], w["bias"], 0.1),
+        lambda w, token: norm(
+            token + w["types"][0] + w["positions"][:T], (D,), w["gain"], w["bias"], 0.1
+        ),
     ),
     "roberta": (
         {},
         BERT_LIKE,
-        lambda w, token: norm(token + w["types"][0] + w["positions"][2 : T + 2], (D,), w["gain"], w["bias"], 1e-12),
+        lambda w, token: norm(
+            token + w["types"][0] + w["positions"][2 : T + 2], (D,), w["gain"], w["bias"], 1e-12
+        ),
     ),
     "luke": (
         {"pad_token_id": 0},
         BERT_LIKE,
         lambda w, token: norm(
-            token + w["positions"][[1, 2, 3, 0, 4]] + w["types"][0], (D,), w["gain"], w["bias"], 1e-12
+            token + w["positions"][[1, 2, 3, 0, 4]] + w["types"][0],
+            (D,),
+            w["gain"],
+            w["bias"],
+            1e-12,
         ),
     ),
     "deberta": (
@@ -107,7 +135,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], Formula]] = {
             "offset": "/encoder.embedding_hidden_mapping_in.bias",
         },
         lambda w, token: linear(
-            norm(token + w["types"][0] + w["positions"][:T], (D,), w["gain"], w["bias"], 1e-12)[None],
+            norm(token + w["types"][0] + w["positions"][:T], (D,), w["gain"], w["bias"], 1e-12)[
+                None
+            ],
             w["matrix"],
             w["offset"],
         )[0],
@@ -134,7 +164,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], Formula]] = {
         lambda w, token: (
             token
             + torch.tensor(
-                [[f(p / 10000 ** (2 * i / D)) for f in (math.sin, math.cos) for i in range(D // 2)] for p in range(T)]
+                [
+                    [
+                        f(p / 10000 ** (2 * i / D))
+                        for f in (math.sin, math.cos)
+                        for i in range(D // 2)
+                    ]
+                    for p in range(T)
+                ]
             ).float()
         ),
     ),
@@ -149,7 +186,9 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(kind: str, tmp_path: 
     result = embcli.open(path).lookup(IDS)
     assert_same_bits(result.matrix(result.matrices[-1]), wanted)
     assert (result.matrices[-1] == "hidden") == bool(result.recipe.rest)
-    other = "none" if "learned" in str(result.kind) else "sinusoidal"  # other positions than the model's
+    other = (
+        "none" if "learned" in str(result.kind) else "sinusoidal"
+    )  # other positions than the model's
     assert embcli.open(path).lookup(IDS, position=other).matrices[-1] == "input"
     several = Sequences(ids=(np.array(IDS), np.array(IDS[:2])), many=True)
     assert_same_bits(embcli.open(path).lookup(several, show="hidden").hidden[: len(IDS)], wanted)
@@ -171,7 +210,9 @@ def gguf(folder: Path, architecture: str, tensors: dict[str, Any], **metadata: A
     folder.mkdir(exist_ok=True)
     writer = GGUFWriter(folder / "m.gguf", architecture)
     for name, value in metadata.items():
-        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)]
+        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[
+            type(value)
+        ]
         add(f"{architecture}.{name.replace('__', '.')}", value)
     for name, values in tensors.items():
         writer.add_tensor(name if "." in name else f"{name}.weight", np.asarray(values, np.float32))
@@ -201,29 +242,69 @@ run = Inside()
 @pytest.mark.parametrize(
     ("config", "names", "said"),
     [
-        ({"hidden_size": 7}, BERT_LIKE, "config.json says hidden_size 7; rows of its token matrix have 6 columns"),
-        ({"layer_norm_eps": math.nan}, BERT_LIKE, "config.json has 'nan' as layer_norm_eps, which must be a finite"),
-        ({"layer_norm_eps": -1}, BERT_LIKE, "as layer_norm_eps, which must be a finite number of at least 0"),
-        ({"layer_norm_eps": "1e-12"}, BERT_LIKE, "as layer_norm_eps, which must be a finite number"),
-        ({"layer_norm_eps": 10**400}, BERT_LIKE, "as layer_norm_eps, which must be a finite number"),
+        (
+            {"hidden_size": 7},
+            BERT_LIKE,
+            "config.json says hidden_size 7; rows of its token matrix have 6 columns",
+        ),
+        (
+            {"layer_norm_eps": math.nan},
+            BERT_LIKE,
+            "config.json has 'nan' as layer_norm_eps, which must be a finite",
+        ),
+        (
+            {"layer_norm_eps": -1},
+            BERT_LIKE,
+            "as layer_norm_eps, which must be a finite number of at least 0",
+        ),
+        (
+            {"layer_norm_eps": "1e-12"},
+            BERT_LIKE,
+            "as layer_norm_eps, which must be a finite number",
+        ),
+        (
+            {"layer_norm_eps": 10**400},
+            BERT_LIKE,
+            "as layer_norm_eps, which must be a finite number",
+        ),
         ({}, BERT, "config.json says that it is a 'bert' model, and it has no LayerNorm"),
         ({}, {**BERT_LIKE, "late_gain": "LayerNorm.weight"}, "does not fit rows of 6 columns"),
-        ({"type_vocab_size": 2}, {"token": "word_embeddings"}, "and it has no token_type_embeddings"),
+        (
+            {"type_vocab_size": 2},
+            {"token": "word_embeddings"},
+            "and it has no token_type_embeddings",
+        ),
         ({}, {"token": "word_embeddings", **BERT_NORM}, "and it has no position matrix"),
-        ({"model_type": "roberta", "pad_token_id": "0"}, BERT_LIKE, "as pad_token_id, which must be a whole number"),
-        ({"model_type": "bart", "scale_embedding": 1}, BERT_LIKE, "as scale_embedding, which must be true or false"),
+        (
+            {"model_type": "roberta", "pad_token_id": "0"},
+            BERT_LIKE,
+            "as pad_token_id, which must be a whole number",
+        ),
+        (
+            {"model_type": "bart", "scale_embedding": 1},
+            BERT_LIKE,
+            "as scale_embedding, which must be true or false",
+        ),
         (
             {"model_type": "granite", "embedding_multiplier": True},
             BERT,
             "as embedding_multiplier, which must be a finite number\n",
         ),
-        ({"model_type": "granite", "embedding_multiplier": -1e300}, BERT, "must be a number that float32 holds"),
+        (
+            {"model_type": "granite", "embedding_multiplier": -1e300},
+            BERT,
+            "must be a number that float32 holds",
+        ),
         (
             {"model_type": "opt"},
             {**BERT, "positions": "x", "late": "embed_positions", "wide": "project_in"},
             "does not project rows of 6 columns",
         ),
-        ({"model_type": "esm", "position_embedding_type": 3}, BERT, "as position_embedding_type, which must be a word"),
+        (
+            {"model_type": "esm", "position_embedding_type": 3},
+            BERT,
+            "as position_embedding_type, which must be a word",
+        ),
     ],
 )
 def test_a_config_that_contradicts_the_tensors_is_refused_in_a_sentence(
@@ -233,7 +314,10 @@ def test_a_config_that_contradicts_the_tensors_is_refused_in_a_sentence(
     assert said in run.refused("lookup", "--ids", "1", "--from", path)
     assert run.ok("lookup", "--ids", "1", "--from", path, "--show", "token").text
     if "no LayerNorm" in said:
-        assert f"hidden = not known: cannot read '{path}" in run.ok("info", "--from", path, COLUMNS="300").text
+        assert (
+            f"hidden = not known: cannot read '{path}"
+            in run.ok("info", "--from", path, COLUMNS="300").text
+        )
 
 
 PAGE = """\
@@ -288,7 +372,10 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Pa
 
 def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
     names = {"token": "/model.shared", "positions": "/model.encoder.embed_positions"}
-    norms = {"gain": "/model.encoder.layernorm_embedding.weight", "bias": "/model.encoder.layernorm_embedding.bias"}
+    norms = {
+        "gain": "/model.encoder.layernorm_embedding.weight",
+        "bias": "/model.encoder.layernorm_embedding.bias",
+    }
     path = str(model(tmp_path, {"model_type": "bart", "scale_embedding": True}, {**names, **norms}))
     found = json.loads(run.ok("lookup", "--ids", "1,2", "--from", path, "-f", "json").out)
     assert [*found["matrices"]] == ["token", "position", "input", "hidden"]
@@ -302,29 +389,60 @@ def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
 
 def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path) -> None:
     bart = {"model_type": "mbart", "scale_embedding": True}
-    names = {"token": "/decoder.model.decoder.embed_tokens", "positions": "/decoder.model.decoder.embed_positions"}
+    names = {
+        "token": "/decoder.model.decoder.embed_tokens",
+        "positions": "/decoder.model.decoder.embed_positions",
+    }
     names |= {"gain": "/decoder.layernorm_embedding.weight", "types": "/encoder.embed_tokens"}
-    seeing = {"model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit"}, "decoder": bart}
+    seeing = {
+        "model_type": "vision-encoder-decoder",
+        "encoder": {"model_type": "vit"},
+        "decoder": bart,
+    }
     path = str(model(tmp_path, seeing, names))
     run_of = json.loads(run.ok("lookup", "--ids", "1,2", "--from", path, "-f", "json").out)["run"]
-    assert (run_of["recipe"], run_of["first_position"]) == ("token x 2.44949 + position, then LayerNorm", 2)
+    assert (run_of["recipe"], run_of["first_position"]) == (
+        "token x 2.44949 + position, then LayerNorm",
+        2,
+    )
     assert "part" not in run_of
     # The names of a decoder of another family come first.
-    names = {"token": "/encoder.word_embeddings", "positions": "/encoder.position_embeddings", "late": "/decoder.wpe"}
-    names |= {"gain": "/encoder.LayerNorm.gamma", "bias": "/encoder.LayerNorm.beta", "matrix": "/decoder.wte"}
+    names = {
+        "token": "/encoder.word_embeddings",
+        "positions": "/encoder.position_embeddings",
+        "late": "/decoder.wpe",
+    }
+    names |= {
+        "gain": "/encoder.LayerNorm.gamma",
+        "bias": "/encoder.LayerNorm.beta",
+        "matrix": "/decoder.wte",
+    }
     halves = {"encoder": {"model_type": "bert"}, "decoder": {"model_type": "gpt2"}}
     opened = embcli.open(model(tmp_path, {"model_type": "encoder-decoder", **halves}, names))
     assert opened.lookup(IDS).recipe.words == "token + position, then LayerNorm"
     assert_same_bits(opened.lookup(IDS).position, WEIGHTS["positions"][:T].numpy())
-    several = {"model_type": "bark", "semantic_config": {"model_type": "semantic"}, "fine_acoustics_config": {}}
-    names = {"token": "/semantic.input_embeds_layer", "positions": "/semantic.position_embeds_layer"}
+    several = {
+        "model_type": "bark",
+        "semantic_config": {"model_type": "semantic"},
+        "fine_acoustics_config": {},
+    }
+    names = {
+        "token": "/semantic.input_embeds_layer",
+        "positions": "/semantic.position_embeds_layer",
+    }
     names |= {"types": "/fine_acoustics.input_embeds_layer"}
-    assert embcli.open(model(tmp_path, several, names)).lookup(IDS).recipe.words == "token + position"
+    assert (
+        embcli.open(model(tmp_path, several, names)).lookup(IDS).recipe.words == "token + position"
+    )
     halves = {"encoder": {"model_type": "gemma"}, "decoder": {"model_type": "llama"}}
     both = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
     path = str(model(tmp_path, {"model_type": "encoder-decoder", **halves}, both))
     found = embcli.open(path).lookup([1])
-    assert (found.recipe.words, found.recipe.part, found.layer.shape[0]) == ("token x 2.44949", "encoder", V)
+    assert (found.recipe.words, found.recipe.part, found.layer.shape[0]) == (
+        "token x 2.44949",
+        "encoder",
+        V,
+    )
 
 
 def test_what_no_text_tells_is_named_with_its_reason(tmp_path: Path) -> None:
@@ -332,18 +450,31 @@ def test_what_no_text_tells_is_named_with_its_reason(tmp_path: Path) -> None:
     path = str(model(tmp_path, {"model_type": "markuplm"}, names))
     why = "not known{}: it adds a row for the place of each token in a page of HTML, which no text tells"
     assert why.format("") in run("lookup", "--ids", "1", "--from", path).err
-    assert why.format(" for 'markuplm' models") in " ".join(run.ok("info", "--from", path).text.split())
-    path = str(model(tmp_path, {"model_type": "musicgen_decoder"}, {"token": "/a.0.weight", "types": "/a.1.weight"}))
+    assert why.format(" for 'markuplm' models") in " ".join(
+        run.ok("info", "--from", path).text.split()
+    )
+    path = str(
+        model(
+            tmp_path,
+            {"model_type": "musicgen_decoder"},
+            {"token": "/a.0.weight", "types": "/a.1.weight"},
+        )
+    )
     said = "no tensor has the name of a token matrix of a musicgen_decoder model: it adds up rows of several token "
     assert said in run.refused("lookup", "--ids", "1", "--from", path)
-    assert "it adds up rows" in run("lookup", "--ids", "1", "--from", path, "--tensor", "a.0.weight").err
+    assert (
+        "it adds up rows"
+        in run("lookup", "--ids", "1", "--from", path, "--tensor", "a.0.weight").err
+    )
 
 
 @pytest.mark.parametrize("names", [BERT_LIKE, {**BERT, **BERT_NORM}, BERT])
 def test_a_norm_that_no_file_tells_of_is_named(names: dict[str, str], tmp_path: Path) -> None:
     err = run("lookup", "--ids", "1", "--from", str(model(tmp_path, None, names))).err
     name = names.get("gain", "LayerNorm")
-    said = f"no file says how the model applies 'bert.embeddings.{name}': these rows are before it\n"
+    said = (
+        f"no file says how the model applies 'bert.embeddings.{name}': these rows are before it\n"
+    )
     assert (said in err) == ("gain" in names)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     assert "no file says" not in run("lookup", "--ids", "1", "--from", str(tmp_path)).err
@@ -364,16 +495,25 @@ def test_what_joins_no_positions_is_told(tmp_path: Path) -> None:
         assert note in ran.err
         learned = run("lookup", "--ids", "1", "--from", path, "--position", "learned")
         assert learned.text.startswith("Input embeddings, input = token: ")
-        nothing = run.refused("lookup", "--ids", "1", "--from", path, "--show", "position", "-f", "csv")
+        nothing = run.refused(
+            "lookup", "--ids", "1", "--from", path, "--show", "position", "-f", "csv"
+        )
         assert nothing.endswith("--position none has no rows that --show could name\n")
         if kind == "nobody's":
             assert "not known for" in run.ok("info", "--from", path).text
             refused = run.refused("lookup", "--ids", "1", "--from", path, "--show", "hidden")
-            assert refused.endswith("--show hidden, what the first block reads, is not known for this model\n")
+            assert refused.endswith(
+                "--show hidden, what the first block reads, is not known for this model\n"
+            )
     path = str(model(tmp_path, {"model_type": "opt"}, CASES["opt"][1]))
     assert "positions" not in run("lookup", "--ids", "1", "--from", path).err
-    own = run.ok("lookup", "--ids", "1", "--from", path, "-f", "json").out  # its positions follow a projection
-    assert run.ok("lookup", "--ids", "1", "--from", path, "-f", "json", "--position", "learned").out == own
+    own = run.ok(
+        "lookup", "--ids", "1", "--from", path, "-f", "json"
+    ).out  # its positions follow a projection
+    assert (
+        run.ok("lookup", "--ids", "1", "--from", path, "-f", "json", "--position", "learned").out
+        == own
+    )
 
 
 def test_a_decoder_alone_follows_the_decoder(tmp_path: Path) -> None:
@@ -406,8 +546,14 @@ def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -
 # --- what is told of positions, and what it costs ---------------------------------------------------------------------
 
 TOKEN = {"token": "/model.embed_tokens"}
-ROPE, NONE = "its blocks rotate queries and keys: RoPE", "no position rows are added, so there is nothing to show"
-BY_LAYER = {"full_attention": {"rope_theta": 1e6, "rope_type": "linear"}, "sliding_attention": {"rope_theta": 1e4}}
+ROPE, NONE = (
+    "its blocks rotate queries and keys: RoPE",
+    "no position rows are added, so there is nothing to show",
+)
+BY_LAYER = {
+    "full_attention": {"rope_theta": 1e6, "rope_type": "linear"},
+    "sliding_attention": {"rope_theta": 1e4},
+}
 
 
 @pytest.mark.parametrize(
@@ -415,7 +561,11 @@ BY_LAYER = {"full_attention": {"rope_theta": 1e6, "rope_type": "linear"}, "slidi
     [
         ({"model_type": "llama"}, TOKEN, f"{ROPE}; {NONE}"),
         (
-            {"model_type": "llama", "rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 8}},
+            {
+                "model_type": "llama",
+                "rope_theta": 5e5,
+                "rope_scaling": {"rope_type": "llama3", "factor": 8},
+            },
             TOKEN,
             f"{ROPE}, theta 500,000, scaled: llama3; {NONE}",
         ),
@@ -430,16 +580,28 @@ BY_LAYER = {"full_attention": {"rope_theta": 1e6, "rope_type": "linear"}, "slidi
             ", theta 1,000,000 and 10,000, scaled: linear;",
         ),
         (
-            {"model_type": "llama", "rope_theta": "x", "rope_scaling": {"type": ["\x1b[31m"], "rope_theta": True}},
+            {
+                "model_type": "llama",
+                "rope_theta": "x",
+                "rope_scaling": {"type": ["\x1b[31m"], "rope_theta": True},
+            },
             TOKEN,
             f"{ROPE}; {NONE}",
         ),
-        ({"model_type": "llama", "rope_theta": 10**400, "rope_parameters": [1]}, TOKEN, f"{ROPE}; {NONE}"),
+        (
+            {"model_type": "llama", "rope_theta": 10**400, "rope_parameters": [1]},
+            TOKEN,
+            f"{ROPE}; {NONE}",
+        ),
         ({"model_type": "mpt"}, TOKEN, "mpt: its blocks add a bias per distance: ALiBi;"),
         ({"model_type": "xlnet"}, TOKEN, "xlnet: its blocks use relative positions;"),
         ({"model_type": "mamba"}, TOKEN, f"mamba: it has no positions; {NONE}"),
         ({"model_type": "xglm"}, TOKEN, "xglm: it adds sinusoidal positions"),
-        ({"model_type": "mpnet"}, BERT_LIKE, "mpnet: it adds learned positions; its blocks use relative positions"),
+        (
+            {"model_type": "mpnet"},
+            BERT_LIKE,
+            "mpnet: it adds learned positions; its blocks use relative positions",
+        ),
         ({"model_type": "nobody's"}, TOKEN, 'which positions a "nobody\'s" model has is not known'),
         ({"model_type": "nobody's"}, BERT, ""),
         (None, BERT, ""),
@@ -460,9 +622,14 @@ def test_positions_shows_those_that_a_model_adds_and_says_what_its_blocks_do(
         assert_same_bits(found.position, embcli.open(path).lookup(IDS).position)
         products = embcli.open(path).positions(context_length=T, similarity=True).similarity
         np.testing.assert_allclose(products, found.position @ found.position.T, rtol=1e-5)
-        assert "The model's own formula: sines in the first half of the columns, cosines in the second;" in told
+        assert (
+            "The model's own formula: sines in the first half of the columns, cosines in the second;"
+            in told
+        )
     for kind in ("rotary", "relative", *(() if "sinusoidal" in said else ("sinusoidal",))):
-        assert f"--kind {kind} is computed, not read from a file" in run.refused("positions", kind, "--from", path)
+        assert f"--kind {kind} is computed, not read from a file" in run.refused(
+            "positions", kind, "--from", path
+        )
 
 
 def test_a_gguf_file_says_theta_and_scaling(tmp_path: Path) -> None:
@@ -477,20 +644,36 @@ def test_where_the_model_scales_by_another_number_is_told(tmp_path: Path) -> Non
     save_file(wide, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text('{"model_type": "gemma"}')
     words = ("lookup", "--ids", "1", "--from", str(tmp_path))
-    assert "the scale is 55.4256 in float32; the model in bfloat16 rounds it to 55.5 first\n" in run(*words).err
+    assert (
+        "the scale is 55.4256 in float32; the model in bfloat16 rounds it to 55.5 first\n"
+        in run(*words).err
+    )
     for verb in (("audit",), ("neighbors", "--ids", "1")):
-        assert "the rows are as stored; the model multiplies them by 55.4256\n" in run(*verb, *words[-2:]).err
+        assert (
+            "the rows are as stored; the model multiplies them by 55.4256\n"
+            in run(*verb, *words[-2:]).err
+        )
     (tmp_path / "plain").mkdir()
     save_file(wide, tmp_path / "plain" / "model.safetensors")
     for both in ((tmp_path, tmp_path), (tmp_path / "plain", tmp_path)):
         assert run("diff", *map(str, both)).err.count("multiplies them by 55.4256\n") == 1
-    esm = {"model_type": "esm", "token_dropout": True, "mask_token_id": 7, "position_embedding_type": "rotary"}
+    esm = {
+        "model_type": "esm",
+        "token_dropout": True,
+        "mask_token_id": 7,
+        "position_embedding_type": "rotary",
+    }
     path = str(model(tmp_path, {**esm, "emb_layer_norm_before": False}, BERT))
-    assert "ID 7: the model sets its row to 0 and scales" in run("lookup", "--ids", "3,7", "--from", path).err
+    assert (
+        "ID 7: the model sets its row to 0 and scales"
+        in run("lookup", "--ids", "3,7", "--from", path).err
+    )
     assert "ID" not in run("lookup", "--ids", "3,6", "--from", path).err
 
 
-def test_torch_is_imported_for_norms_and_projections_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_is_imported_for_norms_and_projections_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needs_torch = {"gemma": False, "marian": False, "bert": True}
     paths = []
     for kind in needs_torch:

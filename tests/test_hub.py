@@ -77,13 +77,17 @@ def test_what_is_neither_path_nor_model_is_refused(cache: Path, name: str, reaso
         located(name)
 
 
-def test_a_cache_whose_name_is_too_long_is_a_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_whose_name_is_too_long_is_a_sentence(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", "/x" * 2500)
     with pytest.raises(InputError, match=r"cannot read 'org/name': File name too long"):
         located("org/name")
 
 
-def test_a_short_revision_that_two_share_and_a_ref_that_leads_out_of_the_cache_are_refused(cache: Path) -> None:
+def test_a_short_revision_that_two_share_and_a_ref_that_leads_out_of_the_cache_are_refused(
+    cache: Path,
+) -> None:
     (cache / "models--org--name/snapshots" / ("0" * 40)).mkdir()
     (cache / "models--org--name/refs/main").write_text("../../../../etc")
     for revision in ("0000000", "main"):
@@ -123,9 +127,16 @@ def test_the_folder_of_the_cache_is_that_of_its_own_variables(
 @pytest.mark.parametrize(
     ("files", "chosen"),
     [
-        (["model.safetensors", "pytorch_model.bin", "model.fp16.safetensors", "tf_model.h5"], "model.safetensors"),
         (
-            ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"],
+            ["model.safetensors", "pytorch_model.bin", "model.fp16.safetensors", "tf_model.h5"],
+            "model.safetensors",
+        ),
+        (
+            [
+                "model-00001-of-00002.safetensors",
+                "model-00002-of-00002.safetensors",
+                "model.safetensors.index.json",
+            ],
             "model.safetensors.index.json",
         ),
         (["pytorch_model.bin", "training_args.bin", "optimizer.pt"], "pytorch_model.bin"),
@@ -146,7 +157,9 @@ def test_a_folder_with_several_models_or_none_is_refused(tmp_path: Path) -> None
         model_file(tmp_path)
     for number in range(8):
         (tmp_path / f"{number}\x1b.gguf").touch()
-    with pytest.raises(InputError, match=r"8 candidate files: '0\\x1b.gguf', .*, \.\.\.; choose one"):
+    with pytest.raises(
+        InputError, match=r"8 candidate files: '0\\x1b.gguf', .*, \.\.\.; choose one"
+    ):
         model_file(tmp_path)
 
 
@@ -172,15 +185,24 @@ def put(path: Path, content: object = None) -> Path:
     return path
 
 
-def of_ollama(folder: Path, name: str = "registry.ollama.ai/library/llama3.2/latest", **manifest: object) -> Path:
+def of_ollama(
+    folder: Path, name: str = "registry.ollama.ai/library/llama3.2/latest", **manifest: object
+) -> Path:
     put(folder / "manifests" / name, {"layers": [{"mediaType": "x"}, LAYER], **manifest})
     blob = folder / f"blobs/sha256-{DIGEST}"
     return blob if blob.exists() else put(blob)
 
 
-def test_a_model_of_ollama_is_found_by_its_manifest(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_ollama_is_found_by_its_manifest(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blob = of_ollama(home / ".ollama/models")
-    for name in ("llama3.2", "llama3.2:latest", "library/llama3.2", "registry.ollama.ai/library/llama3.2:latest"):
+    for name in (
+        "llama3.2",
+        "llama3.2:latest",
+        "library/llama3.2",
+        "registry.ollama.ai/library/llama3.2:latest",
+    ):
         assert located(f"ollama:{name}") == blob
     of_ollama(home / ".ollama/models", "hf.co/org/name/Q4_K_M")
     assert located("ollama:hf.co/org/name:Q4_K_M") == blob
@@ -188,26 +210,35 @@ def test_a_model_of_ollama_is_found_by_its_manifest(home: Path, monkeypatch: pyt
     newer = home / "elsewhere/manifests-v2/ollama.com/library/qwen/1b"
     child = {"digest": f"sha256:{OTHER_DIGEST}", "runner": "ggml"}
     put(home / f"elsewhere/blobs/sha256-{OTHER_DIGEST}", {"layers": [LAYER]})
-    listed = put(home / "elsewhere/blobs/list", {"manifests": [{"digest": "x", "runner": "mlx"}, child]})
+    listed = put(
+        home / "elsewhere/blobs/list", {"manifests": [{"digest": "x", "runner": "mlx"}, child]}
+    )
     newer.parent.mkdir(parents=True)
     newer.symlink_to(listed)
     blob = put(home / f"elsewhere/blobs/sha256-{DIGEST}")
     assert located("ollama:qwen:1b") == blob
-    with pytest.raises(InputError, match=r"'llama3.2' not found in Ollama's .*elsewhere.*run ollama pull llama3.2"):
+    with pytest.raises(
+        InputError, match=r"'llama3.2' not found in Ollama's .*elsewhere.*run ollama pull llama3.2"
+    ):
         located("ollama:llama3.2")
 
 
 @pytest.mark.parametrize(
     ("manifest", "told"),
     [
-        ({"layers": [{**LAYER, "digest": "sha256:../../../etc/passwd"}]}, "is not sha256 and 64 digits"),
+        (
+            {"layers": [{**LAYER, "digest": "sha256:../../../etc/passwd"}]},
+            "is not sha256 and 64 digits",
+        ),
         ({"layers": [{**LAYER, "digest": f"sha256:{OTHER_DIGEST}"}]}, "is missing"),
         ({"layers": [{"mediaType": "application/vnd.ollama.image.tensor"}]}, "it leads to no GGUF"),
         ({"layers": 7}, "it leads to no GGUF"),
         ({"manifests": [{"digest": 5}]}, "is not sha256"),
     ],
 )
-def test_a_manifest_that_lies_is_refused(inside: Embcli, home: Path, manifest: dict[str, object], told: str) -> None:
+def test_a_manifest_that_lies_is_refused(
+    inside: Embcli, home: Path, manifest: dict[str, object], told: str
+) -> None:
     of_ollama(home / ".ollama/models", **manifest)
     assert told in inside.refused("lookup", "a", "--from", "ollama:llama3.2")
     listed = inside("info", "--models")
@@ -215,7 +246,9 @@ def test_a_manifest_that_lies_is_refused(inside: Embcli, home: Path, manifest: d
     assert "0 models in the Hugging Face cache" in listed.text
 
 
-@pytest.mark.parametrize("name", ["../x", "x:../../y", "a/b/c/d", "", ":", "x\0", "\x1b[2J", "x" * 999])
+@pytest.mark.parametrize(
+    "name", ["../x", "x:../../y", "a/b/c/d", "", ":", "x\0", "\x1b[2J", "x" * 999]
+)
 def test_names_that_leave_a_store_are_refused(inside: Embcli, home: Path, name: str) -> None:
     (home / "x").write_text("secret")
     with pytest.raises(InputError, match="not found in"):
@@ -236,7 +269,9 @@ def test_a_name_that_is_nowhere_says_where_it_was_looked_for(inside: Embcli, hom
 def test_the_models_that_a_machine_holds_are_listed(inside: Embcli, home: Path) -> None:
     blob = of_ollama(home / ".ollama/models")
     of_ollama(home / ".ollama/models", "registry.ollama.ai/library/.hidden/x y")
-    (home / ".ollama/models/manifests/registry.ollama.ai/library/llama3.2/gone").symlink_to("nowhere")
+    (home / ".ollama/models/manifests/registry.ollama.ai/library/llama3.2/gone").symlink_to(
+        "nowhere"
+    )
     snapshot = home / f".cache/huggingface/hub/models--org--name/snapshots/{'0' * 40}"
     snapshot.mkdir(parents=True)
     (snapshot.parents[1] / "refs").mkdir()

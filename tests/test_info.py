@@ -24,14 +24,22 @@ from tests.inside import Inside
 def bert(tmp_path: Path) -> Path:
     """Return a small file of BERT's kind with a head that is a copy of the token matrix."""
     weight = np.arange(28, dtype=np.float32).reshape(7, 4)
-    names = {"word_embeddings": weight, "position_embeddings": weight[:5], "token_type_embeddings": weight[:2]}
+    names = {
+        "word_embeddings": weight,
+        "position_embeddings": weight[:5],
+        "token_type_embeddings": weight[:2],
+    }
     tensors = {f"bert.embeddings.{name}.weight": rows for name, rows in names.items()}
-    np.savez(tmp_path / "m.npz", **tensors, **{"lm_head.weight": weight, "bert.pooler.bias": weight[0]})
+    np.savez(
+        tmp_path / "m.npz", **tensors, **{"lm_head.weight": weight, "bert.pooler.bias": weight[0]}
+    )
     (tmp_path / "config.json").write_text('{"model_type": "bert", "max_position_embeddings": 5}')
     return tmp_path / "m.npz"
 
 
-def test_the_page_shows_versions_capability_cache_and_encodings(inside: Embcli, shared_cache: Path) -> None:
+def test_the_page_shows_versions_capability_cache_and_encodings(
+    inside: Embcli, shared_cache: Path
+) -> None:
     head, table = inside.ok("info").text.split("\n\n")
     assert dict(re.split(" {2,}", line) for line in head.split("\n")) == {
         "embcli": package.__version__,
@@ -60,7 +68,10 @@ def test_torch_itself_is_asked_if_nothing_else_names_its_capability(
     build.this_build.cache_clear()
     run = json.loads(inside.ok("info", "-f", "json").out)["run"]
     build.this_build.cache_clear()
-    assert (run["torch"].startswith("torch is not installed"), run["cpu_capability"]) == (True, None)
+    assert (run["torch"].startswith("torch is not installed"), run["cpu_capability"]) == (
+        True,
+        None,
+    )
 
 
 def test_the_page_of_a_model(inside: Embcli, bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,11 +105,18 @@ def test_the_data_of_a_model(inside: Embcli, bert: Path) -> None:
     document = json.loads(inside.ok("info", "--from", str(bert), "-f", "json").out)
     first = {"role": "token", "tensor": "bert.embeddings.word_embeddings.weight", "shape": [7, 4]}
     assert document["tensors"][0] == {**first, "dtype": "float32", "bytes": 112}
-    assert [each["role"] for each in document["tensors"]] == ["token", "position", "token_type", "head"]
+    assert [each["role"] for each in document["tensors"]] == [
+        "token",
+        "position",
+        "token_type",
+        "head",
+    ]
     head = {"tensor": "lm_head.weight", "relation": "equal", "rows_compared": 7}
     assert head.items() <= document["run"]["head"].items()
     assert document["run"]["positions"] == {"model_type": "bert", "max_position_embeddings": 5}
-    assert len(inside.ok("info", "--from", str(bert), "--tensors", "-f", "csv").text.splitlines()) == 6
+    assert (
+        len(inside.ok("info", "--from", str(bert), "--tensors", "-f", "csv").text.splitlines()) == 6
+    )
     position = "bert.embeddings.position_embeddings.weight"
     chosen = ("info", "--from", str(bert), "--tensor", position, "-f", "json")
     tensors = json.loads(inside.ok(*chosen).out)["tensors"]

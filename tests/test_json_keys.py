@@ -38,8 +38,12 @@ def seeded(*layers: str) -> str:
 def stored(*layers: str, shapes: str = "") -> str:
     """Return the outline of what a run says of these layers of a file."""
     kinds = {"tensors": ":str", "dtypes": ":str", "bytes": ":int", "shapes": "[:int]"}
-    told = {what: f"{what}({' '.join(name + kind for name in layers)})" for what, kind in kinds.items()}
-    return " ".join(["from:str", *(told | ({"shapes": shapes} if shapes else {})).values(), "guesses()"])
+    told = {
+        what: f"{what}({' '.join(name + kind for name in layers)})" for what, kind in kinds.items()
+    }
+    return " ".join(
+        ["from:str", *(told | ({"shapes": shapes} if shapes else {})).values(), "guesses()"]
+    )
 
 
 NONE, NAMED = "embcli:str encoding:null", "embcli:str encoding:str"
@@ -59,7 +63,9 @@ BY_SEED = "sequences:int seed:int torch:str cpu_capability:str"
 WEIGHTS = f"weights(first[[:float]] shared[[:float]]) {COST}"
 COMPARED = f"run({NONE} {BY_SEED} {SIZES}) verdict{SAME} {WEIGHTS}"
 DIFFERENCES = f"columns[:int] tokens[({PLACE} difference:float)] matrices({PAIR})"
-GRADIENT = f"loss:str rows_with_gradient({BOTH}) slices:int verdict{SAME} ids[:int] times[:int] {PAIR}"
+GRADIENT = (
+    f"loss:str rows_with_gradient({BOTH}) slices:int verdict{SAME} ids[:int] times[:int] {PAIR}"
+)
 LOOKED_UP = f"run({NAMED} sequences:int {seeded('token', 'position')}) columns[:int] tokens[({TOKEN})] {MATRICES}"
 TOY = "--vocab 6 --dim 3"
 SMALL = "--vocab 6 --dim 4 --context-length 3"
@@ -194,7 +200,10 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
     np.savez("own.npz", **dict.fromkeys(layers, np.ones((2, 3), np.float32)))
     rows = np.random.default_rng(1).standard_normal((200, 3), np.float32)
     save_file({"wte.weight": rows, "lm_head.weight": -rows}, "model.safetensors")
-    save_file({"wte.weight": np.append(rows[:150] * np.float32(2), [[np.inf] * 3], 0)}, "tuned.safetensors")
+    save_file(
+        {"wte.weight": np.append(rows[:150] * np.float32(2), [[np.inf] * 3], 0)},
+        "tuned.safetensors",
+    )
     snapshot = Path(f"hub/models--o--m/snapshots/{'0' * 40}")
     snapshot.mkdir(parents=True)
     (snapshot.parents[1] / "refs").mkdir()
@@ -220,14 +229,26 @@ def test_a_json_document_has_these_keys_and_no_others(inside: Inside, command: s
 
 
 @pytest.mark.parametrize(
-    "command", [each for each in DOCUMENTS if each not in (BATCH, "cache") and not each.startswith("compare --")]
+    "command",
+    [
+        each
+        for each in DOCUMENTS
+        if each not in (BATCH, "cache") and not each.startswith("compare --")
+    ],
 )
-def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(inside: Inside, command: str) -> None:
-    lines = [json.loads(line, parse_constant=pytest.fail) for line in told(inside, command, "ndjson").splitlines()]
+def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(
+    inside: Inside, command: str
+) -> None:
+    lines = [
+        json.loads(line, parse_constant=pytest.fail)
+        for line in told(inside, command, "ndjson").splitlines()
+    ]
     document = json.loads(told(inside, command, "json"))
     matrices = document.pop("matrices", {})
     rows = document["tokens" if "tokens" in document else [*document][-1]]
-    vectors = [dict(zip(matrices, each, strict=True)) for each in zip(*matrices.values(), strict=True)]
+    vectors = [
+        dict(zip(matrices, each, strict=True)) for each in zip(*matrices.values(), strict=True)
+    ]
     assert lines
     assert [line.pop("vectors", None) for line in lines] == (vectors or [None] * len(rows))
     assert lines == rows
@@ -235,12 +256,20 @@ def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(inside: Insi
 
 def test_a_line_of_ndjson_is_a_whole_batch(inside: Inside) -> None:
     (line,) = told(inside, BATCH, "ndjson").splitlines()
-    assert outline(json.loads(line)) == "(batch:int inputs[[:int]] targets[[:int]] vectors(input[[[:float]]]))"
+    assert (
+        outline(json.loads(line))
+        == "(batch:int inputs[[:int]] targets[[:int]] vectors(input[[[:float]]]))"
+    )
 
 
 def test_every_verb_that_has_a_document_is_here() -> None:
     commands = typer.main.get_command(command_line()).commands
-    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode", "tour", "help", "explore"}
+    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {
+        "decode",
+        "tour",
+        "help",
+        "explore",
+    }
 
 
 @pytest.mark.parametrize(("value", "causes"), [(1, 0), (np.inf, 0), (np.nan, 1), (-0.0, 0)])

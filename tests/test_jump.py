@@ -19,7 +19,9 @@ def window(seed: int, steps: int) -> np.ndarray:
     bits._legacy_seeding(seed)
     bits.random_raw(steps, output=False)
     state = bits.state["state"]
-    return np.concatenate([state["key"], _next_block(state["key"])])[state["pos"] :][:WORDS].astype(np.uint32)
+    return np.concatenate([state["key"], _next_block(state["key"])])[state["pos"] :][:WORDS].astype(
+        np.uint32
+    )
 
 
 def _next_block(key: np.ndarray) -> np.ndarray:
@@ -32,7 +34,8 @@ def _next_block(key: np.ndarray) -> np.ndarray:
 
 
 @given(
-    st.integers(0, 2**32 - 1), st.one_of(st.integers(0, 2000), st.integers(19_000, 21_000), st.integers(0, 3 * 10**6))
+    st.integers(0, 2**32 - 1),
+    st.one_of(st.integers(0, 2000), st.integers(19_000, 21_000), st.integers(0, 3 * 10**6)),
 )
 @settings(max_examples=25, deadline=None)
 def test_a_jump_is_as_many_steps(seed: int, steps: int) -> None:

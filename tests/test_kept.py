@@ -41,7 +41,11 @@ def _asked_anew() -> Iterator[None]:
 
 
 def opened(
-    store: Store | None, seeded: Seeded = SMALL, name: str = "token", ids: Any = None, notes: Notes | None = None
+    store: Store | None,
+    seeded: Seeded = SMALL,
+    name: str = "token",
+    ids: Any = None,
+    notes: Notes | None = None,
 ) -> Layer:
     return SeededSource(seeded, store).open({name: ids}, notes)[name]
 
@@ -58,8 +62,12 @@ def assert_right(layer: Layer, seeded: Seeded = SMALL, name: str = "token") -> N
 
 
 @pytest.mark.parametrize("name", ["token", "position"])
-@pytest.mark.parametrize("seeded", [SMALL, Seeded(4, 1, 4), Seeded(1000, 300, 50, 7), Seeded(9, 70_000, 4, 2**64 - 1)])
-def test_a_layer_is_the_same_drawn_kept_and_read_again(store: Store, seeded: Seeded, name: str) -> None:
+@pytest.mark.parametrize(
+    "seeded", [SMALL, Seeded(4, 1, 4), Seeded(1000, 300, 50, 7), Seeded(9, 70_000, 4, 2**64 - 1)]
+)
+def test_a_layer_is_the_same_drawn_kept_and_read_again(
+    store: Store, seeded: Seeded, name: str
+) -> None:
     assert_right(opened(None, seeded, name), seeded, name)
     for _ in range(2):
         layer = opened(store, seeded, name)
@@ -154,7 +162,9 @@ def test_the_oldest_go_and_the_newest_stays(store: Store, monkeypatch: pytest.Mo
     store.write("token-d.npy", rows.shape, [rows], Notes())
     names = {entry.path.name for entry in store.entries()}
     assert names == {"position-b.npy", "token-a.npy", "token-d.npy", ".embcli-ba9876543210.part"}
-    store.write("token-e.npy", (188, 1), (pytest.fail("it is too large") for _ in range(1)), Notes())
+    store.write(
+        "token-e.npy", (188, 1), (pytest.fail("it is too large") for _ in range(1)), Notes()
+    )
     assert {each.path.name for each in store.clear()} == names
     assert [each.name for each in store.folder.iterdir()] == ["mine.npy"]
 
@@ -174,7 +184,9 @@ def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/proc/none", "a file"])
-def test_a_folder_that_cannot_be_written_is_noted_and_done_without(tmp_path: Path, folder: str) -> None:
+def test_a_folder_that_cannot_be_written_is_noted_and_done_without(
+    tmp_path: Path, folder: str
+) -> None:
     (tmp_path / "a file").touch()
     notes = Notes()
     layers = SeededSource(SMALL, Store(tmp_path / folder)).open({"token": np.array([1])}, notes)
@@ -183,7 +195,9 @@ def test_a_folder_that_cannot_be_written_is_noted_and_done_without(tmp_path: Pat
     assert note.startswith(f"nothing is cached: cannot write to {tmp_path / folder} (")
 
 
-def test_a_full_disk_is_noted_and_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_noted_and_leaves_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
@@ -195,8 +209,14 @@ def test_a_full_disk_is_noted_and_leaves_nothing(store: Store, monkeypatch: pyte
 
 
 def test_processes_at_once_are_right_and_leave_one_file(store: Store) -> None:
-    words, here = ("weights", "--vocab", "6", "--dim", "3", "-f", "csv"), {"EMBCLI_CACHE_DIR": str(store.folder)}
-    running = [forked(*words, environment=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
+    words, here = (
+        ("weights", "--vocab", "6", "--dim", "3", "-f", "csv"),
+        {"EMBCLI_CACHE_DIR": str(store.folder)},
+    )
+    running = [
+        forked(*words, environment=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
     outputs = [each.communicate(timeout=TIMEOUT) for each in running]
     assert len({*outputs}) == 1, outputs
     assert [entry.path for entry in store.entries()] == [path(store)] == [*store.folder.iterdir()]
@@ -212,19 +232,30 @@ def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
 def test_the_origin_says_what_drew_the_layers(store: Store) -> None:
     import torch
 
-    wanted = {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+    wanted = {
+        "torch": str(torch.__version__),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    }
     for _ in range(2):
         origin = SeededSource(SMALL, store).open({"token": None, "position": None}).origin
-        assert origin.document() == {"seed": 123, "shapes": {"token": [6, 3], "position": [5, 3]}, **wanted}
+        assert origin.document() == {
+            "seed": 123,
+            "shapes": {"token": [6, 3], "position": [5, 3]},
+            **wanted,
+        }
 
 
 def test_without_torch_a_sentence_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "find_spec", lambda _: None)
-    with pytest.raises(LayerError, match="torch is not installed, and is needed here; pip install torch"):
+    with pytest.raises(
+        LayerError, match="torch is not installed, and is needed here; pip install torch"
+    ):
         opened(store)
 
 
-def test_without_a_home_there_is_no_cache_and_a_note(monkeypatch: pytest.MonkeyPatch, inside: Embcli) -> None:
+def test_without_a_home_there_is_no_cache_and_a_note(
+    monkeypatch: pytest.MonkeyPatch, inside: Embcli
+) -> None:
     def unknown(*_: object, **__: object) -> Path:
         raise RuntimeError("no home")
 
@@ -233,22 +264,35 @@ def test_without_a_home_there_is_no_cache_and_a_note(monkeypatch: pytest.MonkeyP
     notes = Notes()
     assert Store.from_environment(notes) is None
     assert "EMBCLI_CACHE_DIR can name another" in "".join(notes)
-    assert "there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME" in inside.refused("cache")
+    assert "there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME" in inside.refused(
+        "cache"
+    )
 
 
 def test_the_cache_is_listed_and_cleared(inside: Embcli, store: Store) -> None:
     here = {"EMBCLI_CACHE_DIR": str(store.folder)}
-    assert inside.ok("cache", **here).text == f"{store.folder}\n0 layers, 0 bytes of at most 2.0 GB\n"
+    assert (
+        inside.ok("cache", **here).text == f"{store.folder}\n0 layers, 0 bytes of at most 2.0 GB\n"
+    )
     opened(store)
     opened(store, name="position")
     size = sum(each.stat().st_size for each in store.folder.iterdir())
     page = inside.ok("cache", **here).text.splitlines()
     assert page[1] == f"2 layers, {size} bytes of at most 2.0 GB"
-    assert [line.split()[-1] for line in page[5:]] == ["token-6x3-seed123", "position-5x3-after-6x3-seed123"]
+    assert [line.split()[-1] for line in page[5:]] == [
+        "token-6x3-seed123",
+        "position-5x3-after-6x3-seed123",
+    ]
     document = json.loads(inside.ok("cache", "-f", "json", **here).out)
     assert (document["run"]["bytes"], document["run"]["limit"]) == (size, 2 * 10**9)
-    assert [each["file"] for each in document["layers"]] == [path(store).name, path(store, name="position").name]
-    assert inside.ok("cache", "clear", **here).text == f"2 files removed, {size} bytes, from {store.folder}\n"
+    assert [each["file"] for each in document["layers"]] == [
+        path(store).name,
+        path(store, name="position").name,
+    ]
+    assert (
+        inside.ok("cache", "clear", **here).text
+        == f"2 files removed, {size} bytes, from {store.folder}\n"
+    )
     assert [*store.folder.iterdir()] == []
     assert "verify" in inside.refused("cache", "verify", **here)
 

@@ -50,7 +50,9 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     moved = MATRIX.copy()
     moved[3] += 0.5
     for name, token in (("model", MATRIX), ("tuned", moved)):
-        safetensors.numpy.save_file({**tensors, "wte.weight": token}, tmp_path / f"{name}.safetensors")
+        safetensors.numpy.save_file(
+            {**tensors, "wte.weight": token}, tmp_path / f"{name}.safetensors"
+        )
     (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
     return tmp_path / "model.safetensors", tmp_path / "tuned.safetensors"
 
@@ -61,7 +63,9 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     "lookup": (f"lookup,{TEXT},--dim,4", lambda *_: embcli.seeded(dim=4).lookup(TEXT)),
     "lookup ids": (
         "lookup,--ids,2 3,--vocab,6,--dim,4,--position,sinusoidal,--show,token",
-        lambda *_: embcli.seeded(vocab=6, dim=4).lookup([2, 3], position="sinusoidal", show="token"),
+        lambda *_: embcli.seeded(vocab=6, dim=4).lookup(
+            [2, 3], position="sinusoidal", show="token"
+        ),
     ),
     "weights": ("weights,--vocab,6,--dim,3", lambda *_: embcli.seeded(vocab=6, dim=3).weights()),
     "positions": (
@@ -70,7 +74,9 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     ),
     "batch": (
         "batch,--file,{book},--batch-size,2,--dim,3,--shuffle",
-        lambda *_: embcli.seeded(dim=3).batch("Every effort moves you, and so on. " * 9, batch_size=2, shuffle=True),
+        lambda *_: embcli.seeded(dim=3).batch(
+            "Every effort moves you, and so on. " * 9, batch_size=2, shuffle=True
+        ),
     ),
     "neighbors": (
         "neighbors,--ids,2,--vocab,60,--dim,3,-k,4",
@@ -87,12 +93,17 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     "info": ("info", lambda *_: this_machine()),
     "cache": ("cache", lambda *_: kept_files(Store.from_environment(Notes()))),
     "model": ("info,--from,{0}", lambda path, _: embcli.open(path).info()),
-    "lookup file": ("lookup,--ids,2 3,--from,{0}", lambda path, _: embcli.open(path).lookup([2, 3])),
+    "lookup file": (
+        "lookup,--ids,2 3,--from,{0}",
+        lambda path, _: embcli.open(path).lookup([2, 3]),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_save_writes_what_the_command_writes(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_save_writes_what_the_command_writes(
+    case: str, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     line, make = SAME[case]
     words = [word.format(*files, book=files[0].parent / "book.txt") for word in line.split(",")]
     result = make(*files)
@@ -104,11 +115,17 @@ def test_save_writes_what_the_command_writes(case: str, files: tuple[Path, Path]
         assert ran.status in (0, 1), ran
         result.save(ours, format=format)
         written = [sorted(each.iterdir()) if each.is_dir() else [each] for each in (ours, theirs)]
-        assert [each.read_bytes() for each in written[0]] == [each.read_bytes() for each in written[1]], format
+        assert [each.read_bytes() for each in written[0]] == [
+            each.read_bytes() for each in written[1]
+        ], format
 
 
 def test_every_verb_with_a_page_is_among_these() -> None:
-    verbs = {each.stem for each in (Path(embcli.__file__).parent / "verbs").iterdir() if "_" not in each.stem}
+    verbs = {
+        each.stem
+        for each in (Path(embcli.__file__).parent / "verbs").iterdir()
+        if "_" not in each.stem
+    }
     shared = {"decode", "parts", "search", "statistics", "steps"}
     assert {case.split()[0] for case in SAME} - {"model"} | {"compare"} == verbs - shared
 
@@ -118,7 +135,9 @@ def test_rich_prints_a_result_as_the_command_does_but_for_the_line_of_suggestion
     case: str, files: tuple[Path, Path]
 ) -> None:
     line, make = SAME[case]
-    ran = Inside(suggesting=True)(*(word.format(*files, book=files[0].parent / "book.txt") for word in line.split(",")))
+    ran = Inside(suggesting=True)(
+        *(word.format(*files, book=files[0].parent / "book.txt") for word in line.split(","))
+    )
     result = make(*files)
     html = result._repr_html_()  # a fragment for a notebook
     assert not {"<script", "http"} & {*re.findall("<script|http(?!://www.w3.org/)", html)}
@@ -156,7 +175,9 @@ def test_a_comparison_is_that_of_the_command(
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_a_result_is_told_in_a_line_and_can_be_pickled_and_copied(case: str, files: tuple[Path, Path]) -> None:
+def test_a_result_is_told_in_a_line_and_can_be_pickled_and_copied(
+    case: str, files: tuple[Path, Path]
+) -> None:
     result = SAME[case][1](*files)
     page, line = str(result), repr(result)  # what a page computes is not pickled
     assert line.startswith(f"<embcli {result.verb}: ")
@@ -177,9 +198,17 @@ def test_what_the_first_block_reads_is_pickled_with_its_norm(tmp_path: Path) -> 
         assert np.array_equal(other.hidden, result.hidden)
 
 
-def test_a_line_has_the_shapes_of_matrices_and_where_they_are_from(model: Model, files: tuple[Path, Path]) -> None:
-    assert repr(model.lookup(TEXT)) == "<embcli lookup: token (4, 4), position (4, 4), input (4, 4), seed 123>"
-    assert repr(model.lookup(TEXT, position="none")) == "<embcli lookup: token (4, 4), input (4, 4), seed 123>"
+def test_a_line_has_the_shapes_of_matrices_and_where_they_are_from(
+    model: Model, files: tuple[Path, Path]
+) -> None:
+    assert (
+        repr(model.lookup(TEXT))
+        == "<embcli lookup: token (4, 4), position (4, 4), input (4, 4), seed 123>"
+    )
+    assert (
+        repr(model.lookup(TEXT, position="none"))
+        == "<embcli lookup: token (4, 4), input (4, 4), seed 123>"
+    )
     assert repr(embcli.open(files[0]).audit()) == f"<embcli audit: 40 rows, {files[0]}>"
     assert repr(model.tokenize(TEXT)) == "<embcli tokenize: 4 tokens>"
 
@@ -201,20 +230,38 @@ def test_a_copy_of_a_model_reads_its_file_anew(model: Model, files: tuple[Path, 
     assert again.source.path == str(files[0])
 
 
-def test_a_result_has_the_notes_of_opening_and_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_has_the_notes_of_opening_and_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.save(path := tmp_path / "rows.npy", np.full((40, 6), 0.1))  # which float32 does not hold
     model = embcli.open(path, encoding="gpt2")
     (opening,) = model.notes
-    results = [model.tokenize("<|endoftext|>"), model.tokenize(""), model.weights(rows="3"), model.weights(rows="3:9")]
+    results = [
+        model.tokenize("<|endoftext|>"),
+        model.tokenize(""),
+        model.weights(rows="3"),
+        model.weights(rows="3:9"),
+    ]
     assert all(map(str, results))
-    for result, begin in zip(results, ("<|endoftext|> is read", "the input is", "6 values", "36 values"), strict=True):
+    for result, begin in zip(
+        results, ("<|endoftext|> is read", "the input is", "6 values", "36 values"), strict=True
+    ):
         first, own = result.notes
         assert (first, own.startswith(begin)) == (opening, True)
-        assert [*copy.deepcopy(result).notes] == [*pickle.loads(pickle.dumps(result)).notes] == [first, own]
-    assert [*model.diff(embcli.open(path, encoding="o200k_base")).notes][1].startswith("o200k_base has")
+        assert (
+            [*copy.deepcopy(result).notes]
+            == [*pickle.loads(pickle.dumps(result)).notes]
+            == [first, own]
+        )
+    assert [*model.diff(embcli.open(path, encoding="o200k_base")).notes][1].startswith(
+        "o200k_base has"
+    )
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(path))  # a file
     drawn = embcli.seeded(vocab=6, dim=3)
-    assert [[note[:17] for note in each.notes] for each in (drawn.lookup([1]), drawn)] == [["nothing is cached"], []]
+    assert [[note[:17] for note in each.notes] for each in (drawn.lookup([1]), drawn)] == [
+        ["nothing is cached"],
+        [],
+    ]
 
 
 def test_the_library_is_quiet_and_touches_no_signal(
@@ -234,7 +281,11 @@ def test_all_that_is_public_is_there_and_explains_itself() -> None:
         assert inspect.getdoc(getattr(embcli, name)), name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         embcli.nothing  # noqa: B018
-    methods = [each for name, each in inspect.getmembers(Model, inspect.isfunction) if not name.startswith("_")]
+    methods = [
+        each
+        for name, each in inspect.getmembers(Model, inspect.isfunction)
+        if not name.startswith("_")
+    ]
     assert len(methods) > 12
     for method in methods:
         assert method.__doc__, method
@@ -303,7 +354,10 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
     result = model.lookup(TEXT)
     assert np.array_equal(result.token + result.position, result.input)
     assert np.array_equal(np.asarray(result), result.input)
-    assert [np.asarray(result).dtype, np.asarray(result, np.float64).dtype] == [np.float32, np.float64]
+    assert [np.asarray(result).dtype, np.asarray(result, np.float64).dtype] == [
+        np.float32,
+        np.float64,
+    ]
     assert np.array_equal(np.asarray(model.lookup(TEXT, show=("token",))), result.token)
     with pytest.raises(embcli.OutputError, match="not one matrix"):
         np.asarray(model.lookup(TEXT, show=("token", "input")))
@@ -331,31 +385,64 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
             "ID 11 at position 1 has no row: the token layer has V = 9 rows, for IDs from 0 to 8; pass vocab 13 or mor",
         ),
         (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], trace=3), "trace 3"),
-        (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], top=0), "top must be at least 1, not 0"),
-        (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], vector=[[1.0] * 3]), "give text or vector, one of them"),
-        (lambda: embcli.seeded(vocab=6, dim=3).neighbors(vector=[[1.0, 2.0]]), "not the shape (1, 2)"),
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], top=0),
+            "top must be at least 1, not 0",
+        ),
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], vector=[[1.0] * 3]),
+            "give text or vector, one of them",
+        ),
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).neighbors(vector=[[1.0, 2.0]]),
+            "not the shape (1, 2)",
+        ),
         (lambda: embcli.seeded(vocab=6, dim=3).merges([1]), "only a text has merges"),
         (lambda: embcli.seeded(vocab=6, dim=3).info(), "a seeded model has no file"),
-        (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(precision=99), "precision 99 is out of range"),
-        (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(theme="red"), "theme 'red' is not known"),
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).weights().styled(precision=99),
+            "precision 99 is out of range",
+        ),
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).weights().styled(theme="red"),
+            "theme 'red' is not known",
+        ),
         (lambda: embcli.seeded(vocab=6, dim=3).weights(layer="x"), "layer 'x' is not known"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).weights(layer=None), "layer 'None' is not known"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3)[-1], "V = 6 rows, for IDs from 0 to 5$"),
         (lambda: embcli.seeded(vocab=6, dim=3)[6], "from 0 to 5; pass vocab 7 or more$"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().save("\ud800"), "cannot name a file"),
-        (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], metric="x"), "metric 'x' is not known"),  # type: ignore[arg-type]
-        (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], position="x"), "position 'x' is not known"),  # type: ignore[arg-type]
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], metric="x"),
+            "metric 'x' is not known",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).lookup([1], position="x"),
+            "position 'x' is not known",
+        ),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).positions("x"), "kind 'x' is not known"),  # type: ignore[arg-type]
-        (lambda: embcli.seeded(vocab=6, dim=2).positions("rotary", pairing="x"), "pairing 'x' is not known"),  # type: ignore[arg-type]
+        (
+            lambda: embcli.seeded(vocab=6, dim=2).positions("rotary", pairing="x"),
+            "pairing 'x' is not known",
+        ),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).audit(fail_on=["x"]), "fail_on 'x' is not known"),  # type: ignore[list-item]
         (lambda: embcli.seeded(vocab=6, dim=3).audit(fail_on="x"), "fail_on 'x' is not known"),  # type: ignore[arg-type]
-        (lambda: embcli.seeded().weights(rows=[1, 2]), "rows must be a text such as '0:5,100', not [1, 2]"),  # type: ignore[arg-type]
+        (
+            lambda: embcli.seeded().weights(rows=[1, 2]),
+            "rows must be a text such as '0:5,100', not [1, 2]",
+        ),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], only=[1]), "only must be a text"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).diff("tuned"), "other must be a Model"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.docx"), "has no known extension"),
-        (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.csv/"), "names a folder, and csv is one file"),
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.csv/"),
+            "names a folder, and csv is one file",
+        ),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.ids"), "cannot be written as ids"),
-        (lambda: embcli.seeded(vocab=6, dim=3).positions("relative").save("x.csv"), "format npy holds it all"),
+        (
+            lambda: embcli.seeded(vocab=6, dim=3).positions("relative").save("x.csv"),
+            "format npy holds it all",
+        ),
     ],
 )
 def test_errors_are_in_the_words_of_the_library(ask: Callable[[], Any], said: str) -> None:
@@ -382,7 +469,9 @@ def test_a_style_changes_the_page_and_nothing_else(model: Model) -> None:
     assert max(map(len, table)) <= 60
     assert f"{result.input[0, 0]:.1f} " in table[3]
     assert np.array_equal(narrow.input, result.input)
-    assert "each character" in str(embcli.seeded(vocab=6, dim=80).weights().styled(heat=True, width=60))
+    assert "each character" in str(
+        embcli.seeded(vocab=6, dim=80).weights().styled(heat=True, width=60)
+    )
 
 
 def test_one_model_serves_several_threads(files: tuple[Path, Path]) -> None:

@@ -48,12 +48,20 @@ def page_of(result: Lookup, precision: int = 4) -> str:
     return str(result.styled(width=100, precision=precision))
 
 
-@pytest.mark.parametrize(("more", "lines"), [("", 3), ("--heat", 3), ("--show input", 1), ("--show token,input", 2)])
+@pytest.mark.parametrize(
+    ("more", "lines"), [("", 3), ("--heat", 3), ("--show input", 1), ("--show token,input", 2)]
+)
 @pytest.mark.parametrize(("length", "height"), [(3, 24), (7, 12), (7, 24), (60, 24), (60, 50)])
 def test_a_screen_has_as_many_tokens_as_leave_room_for_the_page(
     more: str, lines: int, height: int, length: int
 ) -> None:
-    words = ("lookup", " the cat" * (length // 2) + " the" * (length % 2), "--dim", "40", *more.split())
+    words = (
+        "lookup",
+        " the cat" * (length // 2) + " the" * (length % 2),
+        "--dim",
+        "40",
+        *more.split(),
+    )
     screen = Inside(terminal=True).ok(*words, COLUMNS="80", LINES=str(height), NO_COLOR="1").text
     shown = max(max(height - 12, 6) // lines, 2)
     found = re.search(r"Left out: tokens? [\d to]*\((\d+) of (\d+)\)", screen)
@@ -61,8 +69,12 @@ def test_a_screen_has_as_many_tokens_as_leave_room_for_the_page(
     assert screen.count("\n") < max(height, 18)
 
 
-@given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**64 - 1))
-def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: int, length: int, seed: int) -> None:
+@given(
+    st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**64 - 1)
+)
+def test_rows_are_those_of_torchs_layers(
+    data: st.DataObject, size: int, dim: int, length: int, seed: int
+) -> None:
     spec = Seeded(size, dim, length, seed)
     sequences = data.draw(st.lists(st.lists(st.integers(0, size - 1), max_size=length), max_size=4))
     columns = data.draw(st.lists(st.integers(0, dim - 1), max_size=4))
@@ -71,15 +83,21 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
     ids = [token_id for each in sequences for token_id in each]
     places = [place for each in sequences for place in range(len(each))]
     expected = {"token": token[ids][:, chosen], "position": position[places][:, chosen]}
-    expected["input"] = (torch.tensor(token[ids]) + torch.tensor(position[places])).numpy()[:, chosen]
+    expected["input"] = (torch.tensor(token[ids]) + torch.tensor(position[places])).numpy()[
+        :, chosen
+    ]
 
-    result = Model(SeededSource(spec)).lookup(of_ids(*sequences), columns=",".join(map(str, columns)) or None)
+    result = Model(SeededSource(spec)).lookup(
+        of_ids(*sequences), columns=",".join(map(str, columns)) or None
+    )
     found = everything(result)
     assert [*result.records().columns] == chosen
     for name in ("token", "position", "input"):
         assert_same_bits(found[name], expected[name])
         pieces = [piece.matrices[name].copy() for piece in result.records().pieces((), (name,))]
-        assert_same_bits(np.concatenate([np.empty((0, len(chosen)), np.float32), *pieces]), expected[name])
+        assert_same_bits(
+            np.concatenate([np.empty((0, len(chosen)), np.float32), *pieces]), expected[name]
+        )
 
 
 @pytest.mark.parametrize("dim", [1, 40, 41, 300])
@@ -90,15 +108,25 @@ def test_traced_lines_add_up(dim: int) -> None:
     assert "Trace of token 3: token row 49 + position row 1 = input row 3" in shown
     lines = TRACED.findall(shown)
     columns = [int(column) for column, *_ in lines]
-    left_out = re.findall(rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\)", shown.partition("Trace")[2])
-    hidden = [*range(int(left_out[0][0]), int(left_out[0][1] or left_out[0][0]) + 1)] if left_out else []
+    left_out = re.findall(
+        rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\)", shown.partition("Trace")[2]
+    )
+    hidden = (
+        [*range(int(left_out[0][0]), int(left_out[0][1] or left_out[0][0]) + 1)] if left_out else []
+    )
     assert sorted(columns + hidden) == [*range(dim)]
     assert len(hidden) == (int(left_out[0][2]) if left_out else 0)
     assert sum("⋮" in line for line in shown.splitlines()) == bool(hidden)
     for column, *terms in lines:
-        values = token[49, int(column)], position[1, int(column)], token[49, int(column)] + position[1, int(column)]
+        values = (
+            token[49, int(column)],
+            position[1, int(column)],
+            token[49, int(column)] + position[1, int(column)],
+        )
         assert terms == [f"{value:.4f}" for value in values]
-        assert float(terms[0]) + float(terms[1]) == pytest.approx(float(terms[2]), abs=1.6e-4)  # each is rounded
+        assert float(terms[0]) + float(terms[1]) == pytest.approx(
+            float(terms[2]), abs=1.6e-4
+        )  # each is rounded
 
 
 # --- what a source is asked for ---------------------------------------------------------------------------------------
@@ -113,12 +141,16 @@ def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
     result = Model(StubSource({"token": Stub(np.eye(2))})).lookup(of_ids([1, 0]))
     assert result.input.tolist() == [[0, 1], [1, 0]]
     (note,) = result.notes
-    assert note.startswith("no file says what the model adds to the token rows: the input rows are the token rows")
+    assert note.startswith(
+        "no file says what the model adds to the token rows: the input rows are the token rows"
+    )
 
 
 @pytest.mark.parametrize("trace", [-1, 2, 10**30])
 def test_a_token_that_is_not_there_cannot_be_traced(trace: int) -> None:
-    with pytest.raises(InputError, match=rf"^trace {trace} is not a token: there are 2 tokens, counted from 0"):
+    with pytest.raises(
+        InputError, match=rf"^trace {trace} is not a token: there are 2 tokens, counted from 0"
+    ):
         Model(stub(np.eye(2), np.eye(2))).lookup(of_ids([0, 1]), trace=trace)
 
 
@@ -131,20 +163,32 @@ def looked_up(*arguments: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("only", "places"),
-    [([], [0, 1, 2, 3, 4]), (["--only", " the the"], [3]), (["--only", "262,1169"], [0, 3]), (["--only", "262"], [3])],
+    [
+        ([], [0, 1, 2, 3, 4]),
+        (["--only", " the the"], [3]),
+        (["--only", "262,1169"], [0, 3]),
+        (["--only", "262"], [3]),
+    ],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_joins_the_token_rows_as_its_formula_says(kind: str, only: list[str], places: list[int]) -> None:
+def test_each_kind_joins_the_token_rows_as_its_formula_says(
+    kind: str, only: list[str], places: list[int]
+) -> None:
     found = looked_up("--position", kind, *only)
     layers = live(Seeded(V, D))
-    assert [(row["position"], row["id"]) for row in found["tokens"]] == [(place, IDS[place]) for place in places]
+    assert [(row["position"], row["id"]) for row in found["tokens"]] == [
+        (place, IDS[place]) for place in places
+    ]
     matrices = {name: np.array(values, np.float32) for name, values in found["matrices"].items()}
     token = layers["token"][IDS][places]
     assert_same_bits(matrices["token"], token)
     if kind == "learned":
         assert_same_bits(matrices["position"], layers["position"][places])
     elif kind == "sinusoidal":
-        rows = [[(math.cos if c % 2 else math.sin)(p / 10000 ** (c // 2 * 2 / D)) for c in range(D)] for p in places]
+        rows = [
+            [(math.cos if c % 2 else math.sin)(p / 10000 ** (c // 2 * 2 / D)) for c in range(D)]
+            for p in places
+        ]
         np.testing.assert_allclose(matrices["position"], rows, rtol=0, atol=1e-6)
     else:
         assert "position" not in matrices
@@ -167,7 +211,13 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
     else:
         assert len(json.loads(run.ok(*arguments, "-f", "json").out)["tokens"]) == 5
     windows = json.loads(run.ok(*arguments, "--window", "-f", "json").out)["tokens"]
-    assert [(row["sequence"], row["position"]) for row in windows] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    assert [(row["sequence"], row["position"]) for row in windows] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+    ]
 
 
 def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
@@ -207,12 +257,21 @@ Untrained: random rows of seed 123.
 def test_the_whole_page_of_one_token_at_two_positions(kind: str, page: str) -> None:
     layers = live(Seeded(V, 2))
     token = layers["token"][262]
-    rows = {"learned": layers["position"][[0, 4]], "sinusoidal": np.array([[0, 1], [math.sin(4), math.cos(4)]])}.get(
-        kind, np.zeros((2, 2))
-    )
-    values = {"t": token, "p0": rows[0], "p4": rows[1], "i0": token + rows[0], "i4": token + rows[1]}
+    rows = {
+        "learned": layers["position"][[0, 4]],
+        "sinusoidal": np.array([[0, 1], [math.sin(4), math.cos(4)]]),
+    }.get(kind, np.zeros((2, 2)))
+    values = {
+        "t": token,
+        "p0": rows[0],
+        "p4": rows[1],
+        "i0": token + rows[0],
+        "i4": token + rows[1],
+    }
     written = {name: "  ".join(f"{value:7.4f}" for value in row) for name, row in values.items()}
-    found = run.ok("lookup", " the cat saw on the dog", "--only", " the", "--dim", "2", "--position", kind).text
+    found = run.ok(
+        "lookup", " the cat saw on the dog", "--only", " the", "--dim", "2", "--position", kind
+    ).text
     assert found == page.format(**written, position=LEARNED if kind == "learned" else SINES)
 
 
@@ -229,7 +288,12 @@ def test_a_trace_that_is_too_wide_continues_in_further_tables() -> None:
         ("sinusoidal", None, None, "even or odd columns"),
         ("sinusoidal", ",".join(map(str, range(0, 160, 2))), None, "columns"),
         ("learned", None, None, "columns"),
-        (None, None, "xglm", "columns"),  # its own sinusoids: sines in one half, cosines in the other
+        (
+            None,
+            None,
+            "xglm",
+            "columns",
+        ),  # its own sinusoids: sines in one half, cosines in the other
     ],
 )
 def test_a_strip_takes_no_mean_of_sines_and_cosines(
@@ -255,7 +319,13 @@ def test_no_row_is_read_after_a_page_is_begun(verb: str) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "same"),
-    [((CAT, DOG), True), ((CAT, CAT), False), ((CAT, f"{DOG}."), False), ((CAT, DOG, DOG), False), ((CAT,), False)],
+    [
+        ((CAT, DOG), True),
+        ((CAT, CAT), False),
+        ((CAT, f"{DOG}."), False),
+        ((CAT, DOG, DOG), False),
+        ((CAT,), False),
+    ],
 )
 def test_two_orders_of_one_bag_of_tokens_are_called_so(lines: tuple[str, ...], same: bool) -> None:
     said = "\nBoth sequences are the same bag of tokens in different orders:\n"
@@ -264,4 +334,6 @@ def test_two_orders_of_one_bag_of_tokens_are_called_so(lines: tuple[str, ...], s
     assert (f"{said}equal token rows, different input embeddings.\n" in printed) == same
     unordered = run.ok(*words, "--position", "none", stdin="\n".join(lines)).text
     assert (f"{said}equal input embeddings: the order is lost.\n" in unordered) == same
-    assert (": B = 2 sequences, T = 5 tokens, D = 2 columns\n" in printed) == (lines in ((CAT, DOG), (CAT, CAT)))
+    assert (": B = 2 sequences, T = 5 tokens, D = 2 columns\n" in printed) == (
+        lines in ((CAT, DOG), (CAT, CAT))
+    )

@@ -24,12 +24,18 @@ def test_the_version_has_a_short_name(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("verb", ["tokenize hi", "lookup --ids 2,3 --vocab 6 --dim 3", "cache"])
-def test_jsonl_is_ndjson_as_option_variable_and_suffix(inside: Inside, tmp_path: Path, verb: str) -> None:
+def test_jsonl_is_ndjson_as_option_variable_and_suffix(
+    inside: Inside, tmp_path: Path, verb: str
+) -> None:
     wanted = inside.ok(*verb.split(), "-f", "ndjson").out
     assert inside.ok(*verb.split(), "-f", "jsonl").out == wanted
     assert inside.ok(*verb.split(), EMBCLI_FORMAT="jsonl").out == wanted
-    assert "EMBCLI_FORMAT 'x' is not a format; choose" in inside.refused(*verb.split(), EMBCLI_FORMAT="x")
-    assert inside.ok(*verb.split(), "-f", "md").out == inside.ok(*verb.split(), "-f", "markdown").out
+    assert "EMBCLI_FORMAT 'x' is not a format; choose" in inside.refused(
+        *verb.split(), EMBCLI_FORMAT="x"
+    )
+    assert (
+        inside.ok(*verb.split(), "-f", "md").out == inside.ok(*verb.split(), "-f", "markdown").out
+    )
     inside.ok(*verb.split(), "-o", str(tmp_path / "a.jsonl"))
     assert (tmp_path / "a.jsonl").read_bytes() == wanted
 
@@ -37,7 +43,9 @@ def test_jsonl_is_ndjson_as_option_variable_and_suffix(inside: Inside, tmp_path:
 def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(inside: Inside) -> None:
     for ids, text in (("6109 3626", "Every effort"), ("198", "\n"), ("15496 198", "Hello\n")):
         assert inside.ok("decode", *ids.split()).text == text
-        assert Inside(terminal=True).ok("decode", *ids.split()).text == text.removesuffix("\n") + "\n"
+        assert (
+            Inside(terminal=True).ok("decode", *ids.split()).text == text.removesuffix("\n") + "\n"
+        )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,9 @@ def test_json_on_a_terminal_is_coloured_and_the_same_document(
         ("1 2\n\n", "2 sequences, 2 tokens, D = 3 columns"),
     ],
 )
-def test_sequences_of_one_length_have_a_shape_and_others_are_counted(inside: Inside, lines: str, told: str) -> None:
+def test_sequences_of_one_length_have_a_shape_and_others_are_counted(
+    inside: Inside, lines: str, told: str
+) -> None:
     title, *_ = inside("lookup", "--lines", "--ids", "-", *TOY, stdin=lines).text.splitlines()
     assert title.endswith(f": {told}")
 
@@ -101,7 +111,10 @@ def test_sequences_of_one_length_have_a_shape_and_others_are_counted(inside: Ins
 def test_more_than_100_000_numbers_are_refused_on_a_terminal(command: str, numbers: int) -> None:
     ids = ",".join(["1"] * 1000)
     told = Inside(terminal=True).refused(*command.replace("IDS", ids).split())
-    assert told == f"embcli: {numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe\n"
+    assert (
+        told
+        == f"embcli: {numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe\n"
+    )
 
 
 def test_a_warning_of_numpy_stays_off_standard_error() -> None:
@@ -111,5 +124,7 @@ def test_a_warning_of_numpy_stays_off_standard_error() -> None:
         "app.run = lambda *_: numpy.float32([0]) / numpy.float32([0])\n"
         "from embcli.__main__ import run; run()"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=TIMEOUT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=TIMEOUT, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")

@@ -27,6 +27,10 @@ def test_memory_that_runs_out_anywhere_is_one_sentence(
 
 
 def test_other_words_for_it_are_known_and_other_faults_are_no_shortage() -> None:
-    full = RuntimeError("can't start new thread"), OSError(12, ""), ImportError("libtorch.so: failed to map segment")
+    full = (
+        RuntimeError("can't start new thread"),
+        OSError(12, ""),
+        ImportError("libtorch.so: failed to map segment"),
+    )
     other = RuntimeError("size mismatch"), OSError(28, "No space left"), KeyError("a")
     assert [ran_out(fault) for fault in (*full, *other)] == [True] * 3 + [False] * 3

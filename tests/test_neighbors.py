@@ -59,7 +59,9 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
-def test_a_row_the_mean_of_rows_and_an_analogy(inside: Embcli, model: str, matrix: np.ndarray, metric: str) -> None:
+def test_a_row_the_mean_of_rows_and_an_analogy(
+    inside: Embcli, model: str, matrix: np.ndarray, metric: str
+) -> None:
     wide = matrix.astype(np.float64)
     form = unit if metric == "cosine" else np.asarray
     asked = {
@@ -79,7 +81,9 @@ def test_a_row_the_mean_of_rows_and_an_analogy(inside: Embcli, model: str, matri
 
 def test_each_line_is_a_query(inside: Embcli, model: str, matrix: np.ndarray) -> None:
     found = answers(inside, "--ids", "-", "--lines", "--from", model, "-k", "3", stdin="7\n9,11\n")
-    assert ids(found) == first(reference(matrix, matrix[7].astype(float), "cosine"), "cosine", 3, (7,))
+    assert ids(found) == first(
+        reference(matrix, matrix[7].astype(float), "cosine"), "cosine", 3, (7,)
+    )
     both = matrix[[9, 11]].astype(float).mean(axis=0)
     assert ids(found, 1) == first(reference(matrix, both, "cosine"), "cosine", 3, (9, 11))
 
@@ -90,19 +94,26 @@ def test_rows_of_a_seeded_layer_and_the_tokens_they_stand_for(inside: Embcli) ->
     scores = reference(weight, weight[token[0]].astype(float), "cosine")
     found = answers(inside, " Paris", "--dim", "4")
     assert ids(found) == first(scores, "cosine", 10, tuple(token))
-    assert [each["token"] for each in found] == [(gpt2.token_bytes(row) or b"").decode() for row in ids(found)]
+    assert [each["token"] for each in found] == [
+        (gpt2.token_bytes(row) or b"").decode() for row in ids(found)
+    ]
     ranked = first(scores, "cosine", 50257, tuple(token))
     wanted = [row for row in ranked if re.search("^ [A-Z]", repr(gpt2.token_bytes(row))[2:-1])]
     found = answers(inside, " Paris", "--dim", "4", "--match", "^ [A-Z]")
     assert ids(found) == wanted[:10]
-    several = inside.ok("neighbors", " king", "--minus", " man", "--plus", " woman", "--dim", "4").text
+    several = inside.ok(
+        "neighbors", " king", "--minus", " man", "--plus", " woman", "--dim", "4"
+    ).text
     assert several.startswith(
         "Nearest to ␣king (5822) - ␣man (582) + ␣woman (2415) by cosine\nEach term is scaled to length 1 first.\n"
     )
     assert str(embcli.seeded(dim=4).neighbors(" king", minus=" man", plus=" woman")) in several
     typed = inside("neighbors", " king - man + woman", "--dim", "4")
     assert typed.err == "embcli: a text is no rule: --minus and --plus subtract and add rows\n"
-    assert "The query is the mean of 4 rows." in inside.ok("neighbors", "Every effort moves you", "--dim", "4").text
+    assert (
+        "The query is the mean of 4 rows."
+        in inside.ok("neighbors", "Every effort moves you", "--dim", "4").text
+    )
 
 
 def test_rows_choose_the_answers(inside: Embcli, model: str, matrix: np.ndarray) -> None:
@@ -110,8 +121,13 @@ def test_rows_choose_the_answers(inside: Embcli, model: str, matrix: np.ndarray)
     ranked = [row for row in first(scores, "l2", ROWS, (7,)) if 5 <= row < 100]
     found = answers(inside, "--ids", "7", "--from", model, "--metric", "l2", "--rows", "5:100,6")
     assert ids(found) == ranked[:10]
-    assert len(answers(inside, "--ids", "7", "--from", model, "--rows", "50:100", "-k", "200")) == 50
-    assert "No other rows." in inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "7").text
+    assert (
+        len(answers(inside, "--ids", "7", "--from", model, "--rows", "50:100", "-k", "200")) == 50
+    )
+    assert (
+        "No other rows."
+        in inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "7").text
+    )
 
 
 def test_what_lookup_writes_is_what_vector_reads(inside: Embcli, tmp_path: Path) -> None:
@@ -121,17 +137,25 @@ def test_what_lookup_writes_is_what_vector_reads(inside: Embcli, tmp_path: Path)
         found = answers(inside, "--vector", "-", "--dim", "6", "--metric", "l2", stdin=piped)
         layers = live(Seeded(50257, 6, 1024, 123))
         for number, (token, position) in enumerate(((6109, 0), (3626, 1))):
-            query = layers["token"][token] + (layers["position"][position] if show == "input" else np.float32(0))
+            query = layers["token"][token] + (
+                layers["position"][position] if show == "input" else np.float32(0)
+            )
             scores = reference(layers["token"], query.astype(float), "l2")
             assert ids(found, number) == first(scores, "l2", 10)
             assert (found[10 * number]["score"] == 0) == (show == "token")
     array = json.dumps(json.loads(piped.splitlines()[0])["vectors"]["token"])
-    assert ids(answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"\n{array}\n \n")) == [6109]
+    assert ids(
+        answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"\n{array}\n \n")
+    ) == [6109]
     for vector in (np.array(json.loads(array)), np.array([json.loads(array)], np.float16)):
         np.save(tmp_path / "v.npy", vector)
-        assert ids(answers(inside, "--vector", str(tmp_path / "v.npy"), "--dim", "6", "-k", "1")) == [6109]
+        assert ids(
+            answers(inside, "--vector", str(tmp_path / "v.npy"), "--dim", "6", "-k", "1")
+        ) == [6109]
     np.save(tmp_path / "v.npy", np.array("six numbers"))
-    assert "cannot read" in inside.refused("neighbors", "--vector", str(tmp_path / "v.npy"), "--dim", "6")
+    assert "cannot read" in inside.refused(
+        "neighbors", "--vector", str(tmp_path / "v.npy"), "--dim", "6"
+    )
 
 
 def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
@@ -139,10 +163,14 @@ def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
     assert re.search(r"^Searched 300 rows\.$", page, re.MULTILINE)
     assert "\nNot ranked: 2 rows with NaN or infinity: 21, 22\n" in page
     assert "\nNot ranked: 1 row of zeros, without a direction: 20\n" in page
-    assert "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
+    assert (
+        "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
+    )
     many = inside.ok("neighbors", "--ids", "7", "--from", model, "-k", "300").text
     assert "\nLeft out: ranks 101 to 196 (96 of 296).\n" in many
-    drawn = inside.ok("neighbors", "--ids", "7", "--from", model, "-k", "300", "--heat").text.splitlines()
+    drawn = inside.ok(
+        "neighbors", "--ids", "7", "--from", model, "-k", "300", "--heat"
+    ).text.splitlines()
     gap = next(place for place, line in enumerate(drawn) if "⋮" in line)
     assert [drawn[place].split()[0] for place in (gap - 1, gap + 1)] == ["100", "197"]
     assert re.fullmatch(r"[ ⋮]+│ +⋮ *", drawn[gap])
@@ -156,15 +184,23 @@ def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
 def test_lines_and_queries_are_counted_from_1(inside: Embcli, model: str) -> None:
     page = inside.ok("neighbors", "--ids", "-", "--lines", "--from", model, stdin="5\n" * 25).text
     assert "\nLeft out: queries 11 to 15 (5 of 25).\n" in page
-    page = inside.ok("neighbors", "--vector", "-", "--from", model, stdin=json.dumps([1] * DIM)).text
+    page = inside.ok(
+        "neighbors", "--vector", "-", "--from", model, stdin=json.dumps([1] * DIM)
+    ).text
     assert page.startswith("Nearest to vector 1 by cosine\n")
 
 
 @pytest.mark.parametrize(
     ("metric", "told"),
     [
-        ("cosine", ["score  0          1", "2  1.0000  ████████████", "1  0.7071  ████████▌", "3  0.0000"]),
-        ("dot", ["score  0         20", "2  20.0000  ████████████", "1   2.0000  █▎", "3   0.0000"]),
+        (
+            "cosine",
+            ["score  0          1", "2  1.0000  ████████████", "1  0.7071  ████████▌", "3  0.0000"],
+        ),
+        (
+            "dot",
+            ["score  0         20", "2  20.0000  ████████████", "1   2.0000  █▎", "3   0.0000"],
+        ),
         ("l2", ["distance  2.83       0", "1    1.4142  ██████", "3    2.8284", "2    8.0000"]),
     ],
 )
@@ -179,7 +215,9 @@ def test_a_bar_is_on_the_scale_of_its_metric(metric: Metric, told: list[str]) ->
 
 
 def test_colours_show_the_rows_under_that_of_the_query(inside: Embcli, model: str) -> None:
-    page = inside.ok("neighbors", "--ids", "7", "--from", model, "-k", "2", "--heat").text.splitlines()
+    page = inside.ok(
+        "neighbors", "--ids", "7", "--from", model, "-k", "2", "--heat"
+    ).text.splitlines()
     assert [line.split()[0] for line in page[3:6]] == ["query", "1", "2"]
     assert all("│" in line for line in page[3:6])
 
@@ -212,7 +250,9 @@ def test_bad_input_is_refused_by_name(inside: Embcli, model: str, case: tuple[st
         assert part in error
 
 
-NO_VECTOR = "is not an array of D = 12 finite float32 numbers, nor an object with one as vectors.input"
+NO_VECTOR = (
+    "is not an array of D = 12 finite float32 numbers, nor an object with one as vectors.input"
+)
 NO_VECTORS = (
     "[1, 2]",
     "[NaN]",
@@ -224,24 +264,42 @@ NO_VECTORS = (
 
 
 @pytest.mark.parametrize("line", NO_VECTORS)
-def test_a_line_that_is_no_vector_is_refused_by_its_number(inside: Embcli, model: str, line: str) -> None:
+def test_a_line_that_is_no_vector_is_refused_by_its_number(
+    inside: Embcli, model: str, line: str
+) -> None:
     stdin = f"{[1] * DIM}\n{line}"
     told = inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
     assert f"line 2 of --vector, {line[:40]!r}, {NO_VECTOR}" in told
 
 
-@pytest.mark.parametrize(("stdin", "told"), [("", "has no vectors"), (f"{[0] * DIM}", "query 1 is zero and has no")])
-def test_vectors_without_a_direction_are_refused(inside: Embcli, model: str, stdin: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("stdin", "told"), [("", "has no vectors"), (f"{[0] * DIM}", "query 1 is zero and has no")]
+)
+def test_vectors_without_a_direction_are_refused(
+    inside: Embcli, model: str, stdin: str, told: str
+) -> None:
     assert told in inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
 
 
-def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(inside: Embcli, tmp_path: Path) -> None:
-    made = Tokenizer(models.Unigram([("<unk>", 0), ("▁", -1), ("▁Paris", -1), ("▁Rome", -1)], unk_id=0))
-    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(
+    inside: Embcli, tmp_path: Path
+) -> None:
+    made = Tokenizer(
+        models.Unigram([("<unk>", 0), ("▁", -1), ("▁Paris", -1), ("▁Rome", -1)], unk_id=0)
+    )
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
     made.decoder = decoders.Replace("▁", " ")
     made.save(str(tmp_path / "tokenizer.json"))
-    safetensors.numpy.save_file({"wte.weight": np.eye(4, dtype=np.float32)}, tmp_path / "model.safetensors")
-    for texts, hinted in (([" Paris"], " Paris"), (["Paris", "--plus", " Rome"], " Rome"), (["Paris"], "")):
+    safetensors.numpy.save_file(
+        {"wte.weight": np.eye(4, dtype=np.float32)}, tmp_path / "model.safetensors"
+    )
+    for texts, hinted in (
+        ([" Paris"], " Paris"),
+        (["Paris", "--plus", " Rome"], " Rome"),
+        (["Paris"], ""),
+    ):
         ran = inside("neighbors", *texts, "--from", str(tmp_path))
         hint = f"embcli: the tokenizer itself puts a space before a text: leave out the one in {hinted!r}\n"
         assert (ran.status, ran.err) == (0, hint if hinted else "")
@@ -249,7 +307,9 @@ def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(inside: Embcl
         assert not [*embcli.seeded(dim=4).neighbors(text).notes]
 
 
-@pytest.mark.parametrize("verb", ["lookup hi --from", "neighbors --ids 5 --from", "audit --fail-on zero", "diff"])
+@pytest.mark.parametrize(
+    "verb", ["lookup hi --from", "neighbors --ids 5 --from", "audit --fail-on zero", "diff"]
+)
 def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(
     inside: Embcli, model: str, tmp_path: Path, verb: str
 ) -> None:
@@ -258,13 +318,21 @@ def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(
     assert doubt in inside(*command, "--encoding", "gpt2").err
     assert "probably" not in inside(*command).err
     (tmp_path / "vocab.txt").write_text("[UNK]\nhello\nworld\n")
-    assert "3 tokens, this matrix 300 rows: probably" in inside(*command, "--encoding", str(tmp_path / "vocab.txt")).err
+    assert (
+        "3 tokens, this matrix 300 rows: probably"
+        in inside(*command, "--encoding", str(tmp_path / "vocab.txt")).err
+    )
 
 
 def test_a_tokenizer_beside_the_weights_is_doubted_too(inside: Embcli, tmp_path: Path) -> None:
-    safetensors.numpy.save_file({"wte.weight": np.eye(2, dtype=np.float32)}, tmp_path / "model.safetensors")
+    safetensors.numpy.save_file(
+        {"wte.weight": np.eye(2, dtype=np.float32)}, tmp_path / "model.safetensors"
+    )
     (tmp_path / "vocab.txt").write_text("[UNK]\nhello\nworld\n")
-    assert "has 3 tokens, this matrix 2 rows: probably" in inside("weights", "--from", str(tmp_path)).err
+    assert (
+        "has 3 tokens, this matrix 2 rows: probably"
+        in inside("weights", "--from", str(tmp_path)).err
+    )
 
 
 def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:
@@ -280,7 +348,9 @@ WORDS = "king 0.9 0.8 0.1\nqueen 0.9 0.1 0.8\nman 0.1 0.9 0\nwoman 0.1 0.1 0.9\n
 def test_words_of_word_vectors(inside: Embcli, tmp_path: Path) -> None:
     file = tmp_path / "words.txt"
     file.write_text(WORDS)
-    found = answers(inside, "king", "--minus", "man", "--plus", "woman", "--from", str(file), "-k", "1")
+    found = answers(
+        inside, "king", "--minus", "man", "--plus", "woman", "--from", str(file), "-k", "1"
+    )
     assert [each["token"] for each in found] == ["queen"]
     for words in (["kimg"], ["king", "--plus", "kimg"]):
         error = inside.refused("neighbors", *words, "--from", str(file))
@@ -301,7 +371,20 @@ def test_a_file_above_the_limit_on_address_space_is_searched(tmp_path: Path) -> 
         made.truncate(len(head) + rows * dim * 8)
     limit = 230 * 10**6
     assert file.stat().st_size > limit
-    command = ["prlimit", f"--as={limit}", *Embcli.command, "neighbors", "--ids", "5", "--from", str(file), "-f", "csv"]
+    command = [
+        "prlimit",
+        f"--as={limit}",
+        *Embcli.command,
+        "neighbors",
+        "--ids",
+        "5",
+        "--from",
+        str(file),
+        "-f",
+        "csv",
+    ]
     command += ["--metric", "dot", "-k", "1"]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
-    assert (done.returncode, done.stdout) == (0, b"query,rank,id,score\r\n0,1,7000,4096.0\r\n"), done
+    assert (done.returncode, done.stdout) == (0, b"query,rank,id,score\r\n0,1,7000,4096.0\r\n"), (
+        done
+    )

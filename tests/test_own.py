@@ -22,7 +22,10 @@ VALUES = np.random.default_rng(2).standard_normal((len(WORDS), 4), np.float32)
 
 @pytest.fixture
 def glove(tmp_path: Path) -> Path:
-    lines = [f"{word} {' '.join(map(repr, row.tolist()))}\n" for word, row in zip(WORDS, VALUES, strict=True)]
+    lines = [
+        f"{word} {' '.join(map(repr, row.tolist()))}\n"
+        for word, row in zip(WORDS, VALUES, strict=True)
+    ]
     (tmp_path / "glove.txt").write_text("".join(lines))
     return tmp_path / "glove.txt"
 
@@ -35,7 +38,9 @@ def tokens(inside: Embcli, *arguments: str) -> list[str | None]:
 
 
 def test_a_text_is_the_words_of_the_file_between_blanks(inside: Embcli, glove: Path) -> None:
-    ran = inside("lookup", " queen the\tking\nnaïve", "--from", str(glove), "--show", "token", "-f", "json")
+    ran = inside(
+        "lookup", " queen the\tking\nnaïve", "--from", str(glove), "--show", "token", "-f", "json"
+    )
     document = json.loads(ran.out)
     assert [(row["id"], row["token"]) for row in document["tokens"]] == [
         *((2, "queen"), (0, "the"), (1, "king"), (4, "naïve"))
@@ -46,27 +51,39 @@ def test_a_text_is_the_words_of_the_file_between_blanks(inside: Embcli, glove: P
     assert compared["tokens"][0]["token"] == "king"
 
 
-def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(inside: Embcli, glove: Path) -> None:
+def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(
+    inside: Embcli, glove: Path
+) -> None:
     told = inside.refused("lookup", "King the boo KING boo QUEEN", "--from", str(glove))
     assert told == (
         f"embcli: {str(glove)!r} has no row for 'King', 'boo', 'KING', 'QUEEN'\nin lower case it has 'king', 'queen'\n"
     )
-    many = inside.refused("lookup", " ".join(f"x{place}" for place in range(2000)), "--from", str(glove))
-    assert many.endswith("has no row for 'x0', 'x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'x7' and 1,992 more\n")
+    many = inside.refused(
+        "lookup", " ".join(f"x{place}" for place in range(2000)), "--from", str(glove)
+    )
+    assert many.endswith(
+        "has no row for 'x0', 'x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'x7' and 1,992 more\n"
+    )
     evil = inside.refused("lookup", "\x1b[2J\u202e", "--from", str(glove))
     assert "\x1b" not in evil + inside.ok("weights", "--from", str(glove)).text
 
 
 def test_the_words_of_the_rows_are_shown(inside: Embcli, glove: Path) -> None:
     assert tokens(inside, "weights", "--from", str(glove)) == WORDS
-    assert "this model has no learned positions" in inside.refused("positions", "--from", str(glove))
+    assert "this model has no learned positions" in inside.refused(
+        "positions", "--from", str(glove)
+    )
     page = inside.ok("weights", "--from", str(glove), "--rows", "5:7").text
     assert " 5  two␣words  │" in page
     assert " 6  \\x1b[2J    │" in page
 
 
-def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(inside: Embcli, glove: Path) -> None:
-    other = Tokenizer(models.WordLevel({"other": 0, **{str(place): place for place in range(1, 8)}}, "other"))
+def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(
+    inside: Embcli, glove: Path
+) -> None:
+    other = Tokenizer(
+        models.WordLevel({"other": 0, **{str(place): place for place in range(1, 8)}}, "other")
+    )
     other.save(str(glove.parent / "tokenizer.json"))
     assert tokens(inside, "weights", "--from", str(glove), "--rows", "0") == ["the"]
     named = ("--encoding", str(glove.parent / "tokenizer.json"))
@@ -107,17 +124,28 @@ def test_the_tokens_of_a_gguf_stand_beside_its_rows(inside: Embcli, tmp_path: Pa
     assert tokens(inside, "weights", "--from", pieces) == ["<s>", " the", "\n"]
 
 
-def test_control_tokens_and_those_that_were_added_stand_for_themselves(inside: Embcli, tmp_path: Path) -> None:
+def test_control_tokens_and_those_that_were_added_stand_for_themselves(
+    inside: Embcli, tmp_path: Path
+) -> None:
     words, kinds = ["éĠ"] * 3 + ["<|end|>"], [NORMAL, CONTROL, ADDED, CONTROL]
     own = encodings.get(written(tmp_path / "m.gguf", "gpt2", words, kinds=kinds))
-    assert [own.token_bytes(place) for place in range(4)] == [b"\xe9 ", "éĠ".encode(), "éĠ".encode(), b"<|end|>"]
-    few = encodings.get(written(tmp_path / "f.gguf", "gpt2", ["Ġ", "Ġ"], kinds=[CONTROL]))  # which tells nothing
+    assert [own.token_bytes(place) for place in range(4)] == [
+        b"\xe9 ",
+        "éĠ".encode(),
+        "éĠ".encode(),
+        b"<|end|>",
+    ]
+    few = encodings.get(
+        written(tmp_path / "f.gguf", "gpt2", ["Ġ", "Ġ"], kinds=[CONTROL])
+    )  # which tells nothing
     assert (few.token_bytes(0), few.token_bytes(1)) == (b" ", b" ")
     pieces = written(tmp_path / "p.gguf", "llama", ["▁▁"] * 3, kinds=[NORMAL, CONTROL, ADDED])
     assert tokens(inside, "weights", "--from", pieces) == ["  ", "▁▁", "  "]
 
 
-def test_a_tokenizer_beside_a_gguf_comes_before_tokens_that_cannot_split_a_text(inside: Embcli, tmp_path: Path) -> None:
+def test_a_tokenizer_beside_a_gguf_comes_before_tokens_that_cannot_split_a_text(
+    inside: Embcli, tmp_path: Path
+) -> None:
     path = written(tmp_path / "m.gguf", "gpt2", ["a", "b"])
     Tokenizer(models.WordLevel({"x": 0, "y": 1}, "x")).save(str(tmp_path / "tokenizer.json"))
     assert tokens(inside, "weights", "--from", path) == ["x", "y"]

@@ -52,9 +52,25 @@ from tests.inside import Inside
 
 VALUES = np.array([[0.5, -0.25, 1.0], [0.0, 2.0, -3.125]], np.float32)
 PLAIN = Matrix(
-    [Label("token", ["Every", "␣effort"], "left", short=True), Label("ID", [7, 8])], [Values(VALUES)], np.arange(3)
+    [Label("token", ["Every", "␣effort"], "left", short=True), Label("ID", [7, 8])],
+    [Values(VALUES)],
+    np.arange(3),
 )
-ODD = [1e30, -1e30, 1e-30, -1e-30, 3.4e38, 1e-45, math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -999999.94]
+ODD = [
+    1e30,
+    -1e30,
+    1e-30,
+    -1e-30,
+    3.4e38,
+    1e-45,
+    math.nan,
+    math.inf,
+    -math.inf,
+    0.0,
+    -0.0,
+    1.5,
+    -999999.94,
+]
 FLOATS = arrays.arrays(
     np.float32,
     st.tuples(st.integers(1, 5), st.integers(1, 40)),
@@ -64,7 +80,9 @@ TRUECOLOR = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
 def console(width: int = 80, system: str | None = "truecolor", height: int = 24) -> Console:
-    return Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=system)  # type: ignore[arg-type]
+    return Console(
+        file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=system
+    )  # type: ignore[arg-type]
 
 
 def on_terminal(page: object, width: int = 80, height: int = 24) -> str:
@@ -76,13 +94,24 @@ def on_terminal(page: object, width: int = 80, height: int = 24) -> str:
 
 def one_row(values: list[float], precision: int = 4) -> list[str]:
     """Return the cells of a matrix of one row, all of whose columns fit."""
-    matrix = Matrix([Label("ID", [0])], [Values(np.float32([values]))], np.arange(len(values)), precision=precision)
+    matrix = Matrix(
+        [Label("ID", [0])],
+        [Values(np.float32([values]))],
+        np.arange(len(values)),
+        precision=precision,
+    )
     return export.text(matrix, 400).splitlines()[2].split("│")[1].split()
 
 
 def test_columns_and_rows_in_the_middle_are_left_out_and_named() -> None:
     values = np.arange(18, dtype=np.float32).reshape(2, 9)
-    page = Matrix([Label("ID", [0, 9])], [Values(values)], np.arange(10, 19), gaps=[1], rows_left_out="rows 1 to 8")
+    page = Matrix(
+        [Label("ID", [0, 9])],
+        [Values(values)],
+        np.arange(10, 19),
+        gaps=[1],
+        rows_left_out="rows 1 to 8",
+    )
     assert export.text(page, 46) == (
         "ID  │       10       11  …       17       18\n"
         "────────────────────────────────────────────\n"
@@ -100,12 +129,23 @@ def test_tables_of_labels_and_drawings() -> None:
     assert export.text(Drawing([Text("╭─╮"), Text("│ │" * 40)]), 40).splitlines()[0] == "╭─╮"
 
 
-@given(values=FLOATS, width=st.integers(40, 200), precision=st.integers(0, 12), blocks=st.integers(1, 2))
+@given(
+    values=FLOATS,
+    width=st.integers(40, 200),
+    precision=st.integers(0, 12),
+    blocks=st.integers(1, 2),
+)
 @example(np.float32([ODD]), 40, 4, 1)
 @example(np.float32([[0.0, *[-0.0] * 12]]), 46, 1, 1)  # numpy may take either zero to be the least
-def test_no_number_is_cut_at_any_width(values: np.ndarray, width: int, precision: int, blocks: int) -> None:
-    labels = [Label("token", [f"␣token{row}" * 3 for row in range(len(values))], "left", short=True)]
-    page = Matrix(labels, [Values(values)] * blocks, np.arange(values.shape[1]), precision=precision)
+def test_no_number_is_cut_at_any_width(
+    values: np.ndarray, width: int, precision: int, blocks: int
+) -> None:
+    labels = [
+        Label("token", [f"␣token{row}" * 3 for row in range(len(values))], "left", short=True)
+    ]
+    page = Matrix(
+        labels, [Values(values)] * blocks, np.arange(values.shape[1]), precision=precision
+    )
     lines = export.text(page, width).splitlines()
     if max(map(cell_len, lines)) > width:
         assert precision > 8  # two blocks of one very long number need more than the narrowest page
@@ -113,19 +153,32 @@ def test_no_number_is_cut_at_any_width(values: np.ndarray, width: int, precision
     shown = [int(each) for each in lines[0].partition("│")[2].split("│")[0].split() if each != "…"]
     for line, row in zip(lines[2 : 2 + len(values)], values.astype(float), strict=True):
         for block in line.split("│")[1:]:
-            for cell, column in zip([each for each in block.split() if each != "…"], shown, strict=True):
+            for cell, column in zip(
+                [each for each in block.split() if each != "…"], shown, strict=True
+            ):
                 assert cell in (f"{row[column]:.{precision}f}", f"{row[column]:.{precision}e}")
                 limit = 0.5000001 * 10.0**-precision
                 assert float(cell) == pytest.approx(row[column], rel=limit, abs=limit, nan_ok=True)
 
 
-@given(values=FLOATS, width=st.integers(40, 120), precision=st.integers(1, 4), step=st.sampled_from([1, 10**9]))
-def test_chosen_columns_continue_in_further_tables(values: np.ndarray, width: int, precision: int, step: int) -> None:
+@given(
+    values=FLOATS,
+    width=st.integers(40, 120),
+    precision=st.integers(1, 4),
+    step=st.sampled_from([1, 10**9]),
+)
+def test_chosen_columns_continue_in_further_tables(
+    values: np.ndarray, width: int, precision: int, step: int
+) -> None:
     numbers = np.arange(values.shape[1]) * step
     labels = [Label("ID", range(len(values)))]
     page = Matrix(labels, [Values(values)], numbers, precision=precision, every=True)
     lines = export.text(page, width).splitlines()
-    headers = [line.partition("│")[2].split() for line, rule in pairwise(lines) if rule and {*rule} == {"─"}]
+    headers = [
+        line.partition("│")[2].split()
+        for line, rule in pairwise(lines)
+        if rule and {*rule} == {"─"}
+    ]
     assert [int(each) for header in headers for each in header] == numbers.tolist()
     assert (len(headers) == 1) == page.fits(width)
     cells = [cell for line in lines for cell in line.partition("│")[2].split() if "." in cell]
@@ -201,10 +254,13 @@ def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(verb: str, 
 
 
 @given(
-    st.text(st.sampled_from("ab日本語é🤖\\\x1b\x00\u202e\U0001f1e6\n "), min_size=1, max_size=30), st.integers(6, 30)
+    st.text(st.sampled_from("ab日本語é🤖\\\x1b\x00\u202e\U0001f1e6\n "), min_size=1, max_size=30),
+    st.integers(6, 30),
 )
 @example("日" * 30, 24)
-def test_a_long_token_is_shortened_in_its_middle_and_an_escape_is_whole_or_left_out(token: str, most: int) -> None:
+def test_a_long_token_is_shortened_in_its_middle_and_an_escape_is_whole_or_left_out(
+    token: str, most: int
+) -> None:
     characters = [shown(character.encode()) for character in token]
     whole, widest = "".join(characters), max(map(cell_len, characters))
     head, dots, tail = (short := shorten(whole, most)).partition("…")
@@ -212,19 +268,32 @@ def test_a_long_token_is_shortened_in_its_middle_and_an_escape_is_whole_or_left_
     assert head in {"".join(characters[:count]) for count in range(len(characters) + 1)}
     assert not dots or tail in {"".join(characters[count:]) for count in range(len(characters) + 1)}
     assert not dots or cell_len(short) <= most
-    assert not dots or widest > 2 or (cell_len(short) >= most - 1 and abs(cell_len(head) - cell_len(tail)) <= 2)
+    assert (
+        not dots
+        or widest > 2
+        or (cell_len(short) >= most - 1 and abs(cell_len(head) - cell_len(tail)) <= 2)
+    )
 
 
 # --- colours ----------------------------------------------------------------------------------------------------------
 
-GROUNDS = {"black": (0, 0, 0), "white": (255, 255, 255), "Solarized dark": (0, 43, 54), "light": (253, 246, 227)}
-COLORS = {each.color for each in (*STYLES.values(), *map(token_style, range(4))) if each.color is not None}
+GROUNDS = {
+    "black": (0, 0, 0),
+    "white": (255, 255, 255),
+    "Solarized dark": (0, 43, 54),
+    "light": (253, 246, 227),
+}
+COLORS = {
+    each.color for each in (*STYLES.values(), *map(token_style, range(4))) if each.color is not None
+}
 
 
 def luminance(color: tuple[int, ...]) -> float:
     """Return the relative luminance of a colour, as WCAG 2 defines it."""
     shares = [part / 255 for part in color]
-    red, green, blue = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    red, green, blue = [
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
+    ]
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -249,7 +318,11 @@ def test_sixteen_colours_have_no_white_and_no_grey() -> None:
 def test_signs_have_colours_and_dim_rows_have_none() -> None:
     page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), tones=["", "dim"])
     drawn = console(80)
-    colors = [(each.text, str(each.style.color)) for each in drawn.render(page) if each.style and each.style.color]
+    colors = [
+        (each.text, str(each.style.color))
+        for each in drawn.render(page)
+        if each.style and each.style.color
+    ]
     named = [(text, "#0087d7" in name or "#d75f00" in name) for text, name in colors]
     assert named == [("0.5000", True), ("-0.2500", True), ("1.0000", True)]
     assert ["#0087d7" in name for _, name in colors] == [False, True, False]
@@ -276,7 +349,11 @@ def test_signs_have_colours_and_dim_rows_have_none() -> None:
 )
 @pytest.mark.parametrize("verb", ["weights", "weights --heat"])
 def test_colour_is_a_choice_and_changes_nothing_else(
-    terminal: bool, arguments: tuple[str, ...], environment: dict[str, str], colored: bool, verb: str
+    terminal: bool,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    colored: bool,
+    verb: str,
 ) -> None:
     run, line = Inside(terminal), [*verb.split(), "--vocab", "6", "--dim", "3"]
     printed = run.ok(*line, *arguments, **{"TERM": "xterm-256color", **environment}).text
@@ -288,13 +365,19 @@ def test_colour_is_a_choice_and_changes_nothing_else(
 # --- strips and pictures ----------------------------------------------------------------------------------------------
 
 
-@given(arrays.arrays(np.float32, 12, elements=st.floats(width=32)), st.sampled_from([5, 9, 13, 97]), st.booleans())
+@given(
+    arrays.arrays(np.float32, 12, elements=st.floats(width=32)),
+    st.sampled_from([5, 9, 13, 97]),
+    st.booleans(),
+)
 def test_a_step_of_the_scale_is_the_nearest_one_and_symmetric_about_zero(
     values: np.ndarray, count: int, signed: bool
 ) -> None:
     values = values if signed else np.abs(values)
     scale = Scale.of([values])
-    assert scale.limit == max((abs(float(each)) for each in values if math.isfinite(each)), default=0)
+    assert scale.limit == max(
+        (abs(float(each)) for each in values if math.isfinite(each)), default=0
+    )
     places, steps = np.linspace(-1 if scale.signed else 0, 1, count), scale.steps(values, count)
     for value, step in zip(values.tolist(), steps.tolist(), strict=True):
         if math.isfinite(value):
@@ -314,7 +397,13 @@ def test_colours_grow_darker_from_zero_on_and_blue_and_red_tell_the_sign() -> No
     assert all(one > other for one, other in pairwise(light[half:]))
     assert all(blue > red for red, _, blue in shades[:half])
     assert all(red > blue for red, _, blue in shades[half + 1 :])
-    assert [color.name for color in colors_of(console(system="standard"))] == ["blue", "cyan", "white", "yellow", "red"]
+    assert [color.name for color in colors_of(console(system="standard"))] == [
+        "blue",
+        "cyan",
+        "white",
+        "yellow",
+        "red",
+    ]
 
 
 def cells_of(text: Text, drawn: Console) -> list[tuple[str, Color | None, Color | None]]:
@@ -326,35 +415,57 @@ def cells_of(text: Text, drawn: Console) -> list[tuple[str, Color | None, Color 
     return found
 
 
-@given(arrays.arrays(np.float32, st.tuples(st.just(2), st.integers(1, 30)), elements=st.floats(width=32)))
+@given(
+    arrays.arrays(
+        np.float32, st.tuples(st.just(2), st.integers(1, 30)), elements=st.floats(width=32)
+    )
+)
 @example(np.float32([[1, math.nan, 1], [math.inf, 1, -1]]))
 @pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
-def test_the_colours_of_strips_are_the_steps_of_their_numbers(system: str, values: np.ndarray) -> None:
+def test_the_colours_of_strips_are_the_steps_of_their_numbers(
+    system: str, values: np.ndarray
+) -> None:
     drawn = console(400, system)
     colors, scale = colors_of(drawn), Scale.of([values])
-    zero = 0 if scale.signed else len(colors) // 2  # a matrix without negative numbers has the upper half
+    zero = (
+        0 if scale.signed else len(colors) // 2
+    )  # a matrix without negative numbers has the upper half
     assert scale.signed == bool((values < 0).any())
     steps = scale.steps(values, len(colors) - zero)
     steps[steps >= 0] += zero
 
     def expected(*pair: int) -> object:
-        return "?" if NAN in pair else "!" if INFINITE in pair else tuple(colors[step] for step in pair)
+        return (
+            "?"
+            if NAN in pair
+            else "!"
+            if INFINITE in pair
+            else tuple(colors[step] for step in pair)
+        )
 
     def seen(cell: tuple[str, Color | None, Color | None]) -> object:
         return cell[0] if cell[0] in "?!" else (cell[2], cell[2]) if cell[0] == " " else cell[1:]
 
     one, halves, rows = (strip(values, scale, drawn, 1, glyph) for glyph in ("", "▌", "▀"))
-    assert [seen(cell) for cell in cells_of(rows, drawn)] == [expected(*pair) for pair in steps.T.tolist()]
+    assert [seen(cell) for cell in cells_of(rows, drawn)] == [
+        expected(*pair) for pair in steps.T.tolist()
+    ]
     upper = cells_of(strip(values[:1], scale, drawn), drawn)
     assert [seen(cell) for cell in upper] == [expected(step, step) for step in steps[0].tolist()]
     even = steps[0, : len(steps[0]) // 2 * 2].reshape(-1, 2).tolist()
-    assert [seen(cell) for cell in cells_of(halves, drawn)][: len(even)] == [expected(*pair) for pair in even]
+    assert [seen(cell) for cell in cells_of(halves, drawn)][: len(even)] == [
+        expected(*pair) for pair in even
+    ]
     assert one.cell_len == values.shape[1]
 
 
-@given(arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 40))), st.integers(1, 12))
+@given(
+    arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 40))), st.integers(1, 12)
+)
 @example(np.float32([[math.inf, -math.inf, math.inf, math.nan]]), 2)
-def test_a_bin_is_the_mean_of_its_columns_and_shows_what_is_no_number(values: np.ndarray, size: int) -> None:
+def test_a_bin_is_the_mean_of_its_columns_and_shows_what_is_no_number(
+    values: np.ndarray, size: int
+) -> None:
     for row, bins in zip(values, means(values, size), strict=True):
         parts = [row[at : at + size] for at in range(0, len(row), size)]
         for part, mean in zip(parts, bins, strict=True):
@@ -366,16 +477,22 @@ def test_a_bin_is_the_mean_of_its_columns_and_shows_what_is_no_number(values: np
 
 
 def test_means_of_kinds_of_columns_that_alternate() -> None:
-    assert means(np.array([[0.0, 10, 2, 12, 4, 14]]), 2, apart=2).tolist() == [[1.0, 11.0, 4.0, 14.0]]
+    assert means(np.array([[0.0, 10, 2, 12, 4, 14]]), 2, apart=2).tolist() == [
+        [1.0, 11.0, 4.0, 14.0]
+    ]
 
 
 @given(st.integers(1, 5000), st.integers(1, 300), st.booleans())
-def test_columns_are_in_bins_only_where_they_have_no_room(columns: int, room: int, halves: bool) -> None:
+def test_columns_are_in_bins_only_where_they_have_no_room(
+    columns: int, room: int, halves: bool
+) -> None:
     fit = Fit.of(columns, room, halves)
     assert fit.width <= room
     assert fit.bins == -(-columns // fit.per)
     assert (fit.per == 1) == (columns <= room * (1 + halves))
-    assert fit.per == 1 or -(-columns // (fit.per - 1)) > room * (1 + halves)  # and no more of them than need be
+    assert fit.per == 1 or -(-columns // (fit.per - 1)) > room * (
+        1 + halves
+    )  # and no more of them than need be
 
 
 def test_without_colour_heat_is_characters_and_marks_stand_for_what_is_no_number() -> None:
@@ -395,9 +512,17 @@ def test_without_colour_heat_is_characters_and_marks_stand_for_what_is_no_number
 @pytest.mark.parametrize("square", [False, True])
 @pytest.mark.parametrize("size", [5, 64, 301])
 @pytest.mark.parametrize("height", [24, 40])
-def test_a_picture_fits_a_screen_and_averages_rows_and_columns(square: bool, size: int, height: int) -> None:
+def test_a_picture_fits_a_screen_and_averages_rows_and_columns(
+    square: bool, size: int, height: int
+) -> None:
     values = np.arange(size * size, dtype=np.float32).reshape(size, size)
-    page = Strips([Label("pos", np.arange(size))], [Values(values)], np.arange(size), lines=height, square=square)
+    page = Strips(
+        [Label("pos", np.arange(size))],
+        [Values(values)],
+        np.arange(size),
+        lines=height,
+        square=square,
+    )
     lines = ESCAPE.sub("", on_terminal(page, height=height)).splitlines()
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
@@ -407,7 +532,9 @@ def test_a_picture_fits_a_screen_and_averages_rows_and_columns(square: bool, siz
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_picture_without_its_package_or_a_font_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_without_its_package_or_a_font_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import resvg_py
 
     with monkeypatch.context() as patch:
@@ -418,7 +545,9 @@ def test_a_picture_without_its_package_or_a_font_is_refused(monkeypatch: pytest.
     with pytest.raises(OutputError, match="png needs a package that is missing"):
         package.explain("one-hot").page("png")
     refused = Inside().refused("tokenize", "hi", "-f", "png")
-    assert refused == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
+    assert (
+        refused == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
+    )
     Inside().ok("tokenize", "hi", "-f", "svg")
 
 
@@ -427,7 +556,11 @@ def test_a_png_shows_text_and_colours(tmp_path: Path) -> None:
     drawn, blank = export.png(svg), export.png(re.sub("<text.*?</text>", "", svg, flags=re.DOTALL))
     assert Inside().ok(*PAGES["lookup --heat"], "-f", "png").out[:4] == drawn[:4] == b"\x89PNG"
     assert len(drawn) > 2 * len(blank)
-    assert drawn != export.exported(PLAIN, "png", 60, "light", color=False) != export.exported(PLAIN, "png", 60, "dark")
+    assert (
+        drawn
+        != export.exported(PLAIN, "png", 60, "light", color=False)
+        != export.exported(PLAIN, "png", 60, "dark")
+    )
 
 
 @pytest.mark.parametrize("heat", [False, True])
@@ -435,7 +568,11 @@ def test_a_picture_without_colour_has_shades_of_grey_only(heat: bool) -> None:
     page = Matrix(PLAIN.labels, PLAIN.blocks, PLAIN.numbers, heat=heat)
     for color in (False, True):
         svg = export.exported(page, "svg", 60, "light", color).decode()
-        hues = {each for each in re.findall("#([0-9a-f]{6})", svg) if int(each[4:], 16) - int(each[:2], 16) > 20}
+        hues = {
+            each
+            for each in re.findall("#([0-9a-f]{6})", svg)
+            if int(each[4:], 16) - int(each[:2], 16) > 20
+        }
         assert bool(hues) == color
 
 
@@ -443,7 +580,9 @@ def test_a_notebook_gets_a_fragment_without_a_background_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell = type("ZMQInteractiveShell", (), {})
-    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)  # by which rich knows a notebook
+    monkeypatch.setattr(
+        builtins, "get_ipython", shell, raising=False
+    )  # by which rich knows a notebook
     result = package.seeded(6, 3).weights()
     fragment = ET.fromstring(result._repr_html_())
     assert fragment.tag == "pre"
@@ -470,38 +609,82 @@ a|b \| \\| \ \\ _a_ a_b_c **a** *a $a$ $$ `a` `` ``` ~~a~~ \$ &amp; &#36; &nbsp;
 """
 
 
-@given(st.lists(st.text(st.sampled_from(MARKS), max_size=12) | st.text(max_size=12), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.text(st.sampled_from(MARKS), max_size=12) | st.text(max_size=12), min_size=1, max_size=5
+    )
+)
 @example(HOSTILE.split())
-@example(["- x", "+ x", "> x", "# x", "1. x", "12) x", "- - -", "    x", " a  b ", "│", "a\nb", "e\u0301", "\x1b]0;x"])
+@example(
+    [
+        "- x",
+        "+ x",
+        "> x",
+        "# x",
+        "1. x",
+        "12) x",
+        "- - -",
+        "    x",
+        " a  b ",
+        "│",
+        "a\nb",
+        "e\u0301",
+        "\x1b]0;x",
+    ]
+)
 def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
-    page = Group(ruled([Label("a", texts, "left"), Label("b", [words(each, "strong") for each in texts])]))
+    page = Group(
+        ruled([Label("a", texts, "left"), Label("b", [words(each, "strong") for each in texts])])
+    )
     lines = Group(*(words(each) for each in texts))
     found: list[str] = []
     document = export.markdown(page, 80) + "\n" + export.markdown(lines, 80)
-    assert all(len(match[1]) % 2 for match in re.finditer(r"(\\*)\$", document)), "GitHub would look for math"
+    assert all(len(match[1]) % 2 for match in re.finditer(r"(\\*)\$", document)), (
+        "GitHub would look for math"
+    )
     assert not re.search(r"\w://|www\.|\w@", document), "GitHub would make a link"
     for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(document):
         if token.type == "inline":
-            assert {each.type for each in token.children or []} <= {"text", "strong_open", "strong_close"}
+            assert {each.type for each in token.children or []} <= {
+                "text",
+                "strong_open",
+                "strong_close",
+            }
             found.append("".join(each.content for each in token.children or []))
         else:
-            assert re.fullmatch("(paragraph|table|thead|tbody|tr|th|td)_(open|close)", token.type), token
+            assert re.fullmatch(
+                "(paragraph|table|thead|tbody|tr|th|td)_(open|close)", token.type
+            ), token
     expected = [words(each).plain.strip(" ") for each in texts]
-    assert found == ["a", "b", *(each for each in expected for _ in range(2)), *filter(None, expected)]
+    assert found == [
+        "a",
+        "b",
+        *(each for each in expected for _ in range(2)),
+        *filter(None, expected),
+    ]
 
 
-@pytest.mark.parametrize(("columns", "rows", "averaged"), [(512, 128, ""), (513, 128, "2 "), (512, 129, "2 rows")])
+@pytest.mark.parametrize(
+    ("columns", "rows", "averaged"), [(512, 128, ""), (513, 128, "2 "), (512, 129, "2 rows")]
+)
 def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
     columns: int, rows: int, averaged: str
 ) -> None:
     values = np.sin(np.arange(rows * columns, dtype=np.float32).reshape(rows, columns))
     page = Strips([Label("pos", np.arange(rows))], [Values(values)], np.arange(columns), lines=40)
-    pre = "".join(ET.fromstring(export.exported(page, "html", 100, "light", color=False)).find(".//{*}pre").itertext())  # type: ignore[union-attr]
+    pre = "".join(
+        ET.fromstring(export.exported(page, "html", 100, "light", color=False))
+        .find(".//{*}pre")
+        .itertext()
+    )  # type: ignore[union-attr]
     lines = [line for line in pre.splitlines()[2:] if "│" in line]
     assert ("the mean of" in pre) == bool(averaged)
     assert averaged in pre
     if not averaged:
-        assert (len(lines), {len(line.split("│ ")[1].strip()) for line in lines}) == (rows, {columns})
+        assert (len(lines), {len(line.split("│ ")[1].strip()) for line in lines}) == (
+            rows,
+            {columns},
+        )
 
 
 @pytest.mark.parametrize(
@@ -517,20 +700,32 @@ def test_bare_has_titles_and_tables_or_pictures_alone(verb: str) -> None:
 
 
 def test_zero_is_a_middle_grey_on_a_dark_ground_and_colours_grow_lighter_from_it() -> None:
-    page = Matrix([Label("ID", [0])], [Values(np.float32([[-1, -0.5, 0, 0.5, 1]]))], np.arange(5), heat=True)
+    page = Matrix(
+        [Label("ID", [0])], [Values(np.float32([[-1, -0.5, 0, 0.5, 1]]))], np.arange(5), heat=True
+    )
     dark, light = (export.exported(page, "html", 60, theme).decode() for theme in ("dark", "light"))
     found = [re.findall("background-color: #(\\w{6})", each)[:5] for each in (dark, light)]
-    dark_values, light_values = ([sum(bytes.fromhex(each)) / 3 for each in colors] for colors in found)
+    dark_values, light_values = (
+        [sum(bytes.fromhex(each)) / 3 for each in colors] for colors in found
+    )
     assert 80 <= dark_values[2] <= 160 < 200 <= light_values[2]
     assert dark_values[2] == min(dark_values)
     assert light_values[2] == max(light_values)
-    low, high = (np.frombuffer(bytes.fromhex(found[0][place]), np.uint8).astype(int) for place in (0, 4))
-    assert np.abs(low - high).sum() >= 300  # the ends are as far apart as blue and orange, not two tints of white
+    low, high = (
+        np.frombuffer(bytes.fromhex(found[0][place]), np.uint8).astype(int) for place in (0, 4)
+    )
+    assert (
+        np.abs(low - high).sum() >= 300
+    )  # the ends are as far apart as blue and orange, not two tints of white
 
 
 @pytest.mark.parametrize(("theme", "least"), [("dark", 4.5), ("light", 3.8)])
-def test_words_of_a_picture_stand_out_from_its_background(theme: Literal["dark", "light"], least: float) -> None:
-    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1], tones=["", "dim"], column="")
+def test_words_of_a_picture_stand_out_from_its_background(
+    theme: Literal["dark", "light"], least: float
+) -> None:
+    page = Matrix(
+        [Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1], tones=["", "dim"], column=""
+    )
     html = export.exported(Group(page, Text("Same", STYLES["good"])), "html", 60, theme).decode()
     assert INKS[theme]["dim"] in html
     found = [tuple(bytes.fromhex(each)) for each in re.findall("(?:ground|color): #(\\w{6})", html)]
@@ -542,7 +737,11 @@ def test_words_of_a_picture_stand_out_from_its_background(theme: Literal["dark",
 def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the_font() -> None:
     page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1])
     for html in (export.exported(page, "html", 60, "light").decode(), export.fragment(page, 60)):
-        assert html.count("⋮") == html.count('<span style="display: inline-block; width: 1ch">⋮</span>') == 4
+        assert (
+            html.count("⋮")
+            == html.count('<span style="display: inline-block; width: 1ch">⋮</span>')
+            == 4
+        )
 
 
 # --- verbs ------------------------------------------------------------------------------------------------------------
@@ -587,8 +786,12 @@ def test_each_page_in_each_format_says_what_the_table_says(view: str) -> None:
         assert not re.search(rb"font-face|<script|https?://(?!www\.w3\.org)", document)
         lines: dict[float, str] = {}
         for text in root.iter("{http://www.w3.org/2000/svg}text"):
-            lines[float(text.get("y", ""))] = lines.get(float(text.get("y", "")), "") + "".join(text.itertext())
-        said = "\n".join(lines[y] for y in sorted(lines)) or "".join(root.find(".//{*}pre").itertext())  # type: ignore[union-attr]
+            lines[float(text.get("y", ""))] = lines.get(float(text.get("y", "")), "") + "".join(
+                text.itertext()
+            )
+        said = "\n".join(lines[y] for y in sorted(lines)) or "".join(
+            root.find(".//{*}pre").itertext()
+        )  # type: ignore[union-attr]
         assert said_in(said) == said_in(table)
     markdown = run.ok(*verb, "-f", "markdown").text
     numbers = set(re.findall(r"-?\d+\.\d{4}\b", MEASURED.sub("", table)))

@@ -66,7 +66,9 @@ def assert_as_it_was(old: Path) -> None:
 # --- in -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", ["", "--lines", "--window --context-length 3", "--lines --window"])
+@pytest.mark.parametrize(
+    "options", ["", "--lines", "--window --context-length 3", "--lines --window"]
+)
 def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, options: str) -> None:
     lookup = ("lookup", "--dim", "8", *options.split(), "-f", "json")
     ids = inside.ok("tokenize", *["--lines"] * ("--lines" in options), "-f", "ids", stdin=TEXT).out
@@ -93,7 +95,9 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, optio
         ("tokenize -f csv", b"position,id,token,bytes,start,end"),
     ],
 )
-def test_a_reader_that_leaves_early_ends_it_quietly(long_file: Path, command: str, wanted: bytes) -> None:
+def test_a_reader_that_leaves_early_ends_it_quietly(
+    long_file: Path, command: str, wanted: bytes
+) -> None:
     ran = read_early(8 + len(wanted), *command.split(), "--file", str(long_file))
     assert (ran.status, ran.err) == (0, "")
     assert wanted in ran.out
@@ -104,7 +108,10 @@ def test_a_reader_that_leaves_early_changes_no_answer(tmp_path: Path) -> None:
         np.save(tmp_path / name, np.full((60_000, 1), value, np.float32))
     ran = read_early(8, "diff", f"{tmp_path}/base.npy", f"{tmp_path}/tuned.npy", "-f", "ndjson")
     assert ran.status == 1
-    assert ran.err == "embcli: JSON has no NaN and no infinity: they are written as null; other formats keep them\n"
+    assert (
+        ran.err
+        == "embcli: JSON has no NaN and no infinity: they are written as null; other formats keep them\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +127,10 @@ def test_a_reader_that_leaves_early_changes_no_answer(tmp_path: Path) -> None:
 )
 def test_a_full_disk_is_an_error(command: str) -> None:
     ran = into("/dev/full", *command.split())
-    assert (ran.status, ran.err) == (2, "embcli: cannot write to standard output: No space left on device\n")
+    assert (ran.status, ran.err) == (
+        2,
+        "embcli: cannot write to standard output: No space left on device\n",
+    )
 
 
 def test_a_full_disk_behind_output_is_an_error(inside: Embcli) -> None:
@@ -135,13 +145,17 @@ SUFFIXES = """.json json|.ndjson ndjson|.jsonl ndjson|.csv csv|.tsv tsv|.npy npy
 .parquet parquet|.txt table|.md markdown|.svg svg|.html html|.CSV csv|x table"""
 
 
-@pytest.mark.parametrize(("suffix", "form"), [each.split() for each in re.split(r"[|\n]", SUFFIXES)])
+@pytest.mark.parametrize(
+    ("suffix", "form"), [each.split() for each in re.split(r"[|\n]", SUFFIXES)]
+)
 def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
     assert format_of("embeddings", None, f"out{suffix}") == form
     assert format_of("embeddings", "tsv", f"out{suffix}") == "tsv"
 
 
-def test_the_environment_sets_another_default_where_the_result_has_that_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_another_default_where_the_result_has_that_form(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("EMBCLI_FORMAT", "npy")
     assert format_of("embeddings", None, None) == "npy"
     assert format_of("embeddings", None, "out.csv") == "csv"
@@ -166,7 +180,9 @@ def test_a_new_file_is_written_with_the_permissions_of_the_umask(tmp_path: Path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_a_link_stays_a_link_and_permissions_stay_as_they_are(inside: Embcli, old: Path, tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_permissions_stay_as_they_are(
+    inside: Embcli, old: Path, tmp_path: Path
+) -> None:
     old.chmod(0o604)
     link = tmp_path / "link"
     link.symlink_to(old.name)
@@ -186,7 +202,9 @@ def test_a_private_file_is_private_while_it_is_written(old: Path) -> None:
     assert old.read_bytes() == b"new"
 
 
-@pytest.mark.parametrize("name", ["一" * 83 + ".csv", "🦜" * 62 + ".csv", "a" * 251 + ".csv", "-dash.csv"])
+@pytest.mark.parametrize(
+    "name", ["一" * 83 + ".csv", "🦜" * 62 + ".csv", "a" * 251 + ".csv", "-dash.csv"]
+)
 def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) -> None:
     with destination(tmp_path / name) as file:
         file.write(b"new")
@@ -205,13 +223,21 @@ def must_not(*_: object, **__: object) -> None:
         ("-f npy -o folder", "Is a directory"),
         ("-f projector -o none/folder", "No such file or directory"),
         ("-f projector -o file", "Not a directory"),
-        ("-f projector -o folder", "contains 'notes.txt', which is not embcli's; name another folder"),
+        (
+            "-f projector -o folder",
+            "contains 'notes.txt', which is not embcli's; name another folder",
+        ),
         ("-f projector", "projector is a folder of files; name it with --output"),
     ],
 )
 @pytest.mark.parametrize("verb", ["lookup hi", "weights"])
 def test_a_place_is_refused_before_any_work(
-    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, arguments: str, reason: str
+    inside: Embcli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    arguments: str,
+    reason: str,
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_text("mine")
@@ -235,7 +261,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_folder_is_made_or_takes_the_place_of_an_earlier_one(inside: Embcli, tmp_path: Path) -> None:
+def test_a_folder_is_made_or_takes_the_place_of_an_earlier_one(
+    inside: Embcli, tmp_path: Path
+) -> None:
     folder = tmp_path / "projector"
     assert inside.ok(*TOY, "-o", str(folder)).out == b""
     first = contents(folder)
@@ -266,7 +294,11 @@ def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(
     inside.ok("lookup", "hi")  # which keeps the layers
     place = old.with_name("folder") if options else old
     ran = bash(f"ulimit -f 200; embcli lookup --file {long_file} --window {options} -o {place}")
-    assert (ran.status, ran.out, ran.err) == (2, b"", f"embcli: cannot write to {str(place)!r}: File too large\n")
+    assert (ran.status, ran.out, ran.err) == (
+        2,
+        b"",
+        f"embcli: cannot write to {str(place)!r}: File too large\n",
+    )
     assert_as_it_was(old)
 
 
@@ -279,12 +311,15 @@ def huge_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)],
 )
 def test_a_signal_in_the_middle_ends_it_and_leaves_the_earlier_file_as_it_was(
     old: Path, huge_file: Path, number: int, status: int
 ) -> None:
-    process = forked("lookup", "--file", str(huge_file), "--window", "-o", str(old), stderr=subprocess.PIPE)
+    process = forked(
+        "lookup", "--file", str(huge_file), "--window", "-o", str(old), stderr=subprocess.PIPE
+    )
     wait_for(old.parent, ".*.part")
     process.send_signal(number)
     _, errors = process.communicate(timeout=TIMEOUT)
@@ -297,7 +332,9 @@ def test_a_signal_in_the_middle_ends_it_and_leaves_the_earlier_file_as_it_was(
 
 def test_a_signal_in_the_middle_of_a_folder_leaves_nothing(tmp_path: Path, huge_file: Path) -> None:
     folder = tmp_path / "projector"
-    process = forked("lookup", "--file", str(huge_file), "--window", "-f", "projector", "-o", str(folder))
+    process = forked(
+        "lookup", "--file", str(huge_file), "--window", "-f", "projector", "-o", str(folder)
+    )
     wait_for(tmp_path, ".*.part/vectors.tsv")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=TIMEOUT)
@@ -342,7 +379,12 @@ def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character() ->
     [
         ("embcli tokenize <&-", 2, b"", "no TEXT given and nothing is piped in"),
         ("embcli tokenize hi -f ids <&-", 0, b"5303\n", ""),
-        ("embcli tokenize hi -f ids >&-", 2, b"", "standard output is closed; open it, or name a file with --output"),
+        (
+            "embcli tokenize hi -f ids >&-",
+            2,
+            b"",
+            "standard output is closed; open it, or name a file with --output",
+        ),
         ("embcli tokenize hi -f ids 2>&-", 0, b"5303\n", ""),
         ("embcli tokenize hi -f ids --seed 1 2>&-", 2, b"", ""),
         ("embcli tokenize hi -f ids -o out <&- >&- 2>&- ; cat out", 0, b"5303\n", ""),
@@ -370,7 +412,11 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 def peak(*arguments: str, stdin: bytes = b"") -> int:
     """Return the peak memory of embcli in bytes; a small process starts it, as a child begins with its parent's."""
     command = [sys.executable, "-c", MEASURE, *Embcli.command, *arguments]
-    return int(subprocess.run(command, input=stdin, capture_output=True, check=True, timeout=TIMEOUT).stdout)
+    return int(
+        subprocess.run(
+            command, input=stdin, capture_output=True, check=True, timeout=TIMEOUT
+        ).stdout
+    )
 
 
 def test_a_long_text_or_list_of_ids_through_a_pipe_takes_a_few_times_its_size() -> None:
@@ -385,7 +431,9 @@ def test_memory_does_not_grow_with_the_output(tmp_path: Path, form: str) -> None
     (tmp_path / "text.txt").write_text(LONG * 15)
     count = len(encodings.get("gpt2").encode(LONG)) * 15
     small, large = (
-        peak("lookup", "--file", f"{tmp_path}/text.txt", "--window", "-f", form, "--columns", columns)
+        peak(
+            "lookup", "--file", f"{tmp_path}/text.txt", "--window", "-f", form, "--columns", columns
+        )
         for columns in ("0:1", "0:256" if form == "npy" else "0:24")
     )
     written = 4 * count * (255 if form == "npy" else 23 * 3)
@@ -398,7 +446,9 @@ def test_memory_does_not_grow_with_the_output(tmp_path: Path, form: str) -> None
 @pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
 def test_duckdb_reads_the_numbers_of_a_file(inside: Embcli, tmp_path: Path, form: str) -> None:
     inside.ok("weights", "--vocab", "9", "--dim", "2", "-o", f"{tmp_path}/w.{form}")
-    wanted = [each["vectors"]["token"] for each in map(json.loads, inside.ok(*TOY_ROWS).out.splitlines())]
+    wanted = [
+        each["vectors"]["token"] for each in map(json.loads, inside.ok(*TOY_ROWS).out.splitlines())
+    ]
     columns = {
         "ndjson": "vectors.token[1], vectors.token[2]",
         "parquet": "vector[1], vector[2]",
@@ -406,7 +456,10 @@ def test_duckdb_reads_the_numbers_of_a_file(inside: Embcli, tmp_path: Path, form
     }[form]
     query = f"select {columns} from '{tmp_path}/w.{form}' order by id"
     done = subprocess.run(
-        ["duckdb", "-list", "-noheader", "-c", query], capture_output=True, check=True, timeout=TIMEOUT
+        ["duckdb", "-list", "-noheader", "-c", query],
+        capture_output=True,
+        check=True,
+        timeout=TIMEOUT,
     )
     found = [[float(value) for value in line.split("|")] for line in done.stdout.decode().split()]
     assert np.float32(found).tolist() == np.float32(wanted).tolist()

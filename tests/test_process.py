@@ -43,7 +43,10 @@ def test_an_error_that_nobody_expected_keeps_its_traceback(monkeypatch: pytest.M
         main()
     script = "import embcli.text as t; del t.lines_of; from embcli.__main__ import run; run()"
     done = subprocess.run(
-        [sys.executable, "-c", script, "tokenize", "hi"], capture_output=True, timeout=TIMEOUT, check=False
+        [sys.executable, "-c", script, "tokenize", "hi"],
+        capture_output=True,
+        timeout=TIMEOUT,
+        check=False,
     )
     assert done.returncode == 2
     assert done.stderr.startswith(b"Traceback (most recent call last):\n")
@@ -65,7 +68,10 @@ embcli.encodings.get = interrupted
 run()
 """
     done = subprocess.run(
-        [sys.executable, "-c", script, "tokenize", "hi"], capture_output=True, timeout=TIMEOUT, check=False
+        [sys.executable, "-c", script, "tokenize", "hi"],
+        capture_output=True,
+        timeout=TIMEOUT,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
@@ -75,17 +81,27 @@ run()
     [
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 0, ""),
-        (EmbcliError("what is wrong", "what would be right"), 2, "embcli: what is wrong\nwhat would be right\n"),
+        (
+            EmbcliError("what is wrong", "what would be right"),
+            2,
+            "embcli: what is wrong\nwhat would be right\n",
+        ),
         (OSError(errno.EIO, "Input/output error"), 2, "embcli: cannot go on: Input/output error\n"),
         (EmbcliError("a\nb\x1b[2J"), 2, "embcli: a\\nb\\u001b[2J\n"),
     ],
     ids=ascii,
 )
 @pytest.mark.parametrize(
-    "where", ["embcli.encodings.get", "embcli.cli.app.run", "embcli.verbs.tokenize.Tokenization.records"]
+    "where",
+    ["embcli.encodings.get", "embcli.cli.app.run", "embcli.verbs.tokenize.Tokenization.records"],
 )
 def test_what_ends_a_command_has_its_status_and_its_words(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, where: str, raised: BaseException, status: int, told: str
+    inside: Inside,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    raised: BaseException,
+    status: int,
+    told: str,
 ) -> None:
     def ends(*_: object) -> None:
         raise raised
@@ -99,7 +115,11 @@ def test_what_ends_a_command_has_its_status_and_its_words(
     ("command", "environment", "told"),
     [
         ("info --models", {"HF_HOME": "x" * 5000}, "cannot open 'xxx"),
-        ("lookup hi --from gpt2", {"HF_HOME": "x" * 5000}, "cannot read 'gpt2': File name too long"),
+        (
+            "lookup hi --from gpt2",
+            {"HF_HOME": "x" * 5000},
+            "cannot read 'gpt2': File name too long",
+        ),
     ],
 )
 def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blamed(
@@ -132,7 +152,9 @@ def test_the_cache_folder_is_shown_safe(
     ran = Inside(terminal)(*command.split(), EMBCLI_CACHE_DIR=ODD)
     assert (ran.status, ran.err) == (0, "")
     assert "\\u001b]0;pwn\\u0007\\u009b2J\\u202e\\n[bold]" in ran.text
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.text) if terminal else ran.text  # without embcli's own colours
+    shown = (
+        re.sub(r"\x1b\[[0-9;]*m", "", ran.text) if terminal else ran.text
+    )  # without embcli's own colours
     assert not RAW.search(shown)
 
 
@@ -142,15 +164,24 @@ def test_the_cache_folder_is_shown_safe(
     [(ODD, ODD), ("caf\udce9", "caf\\xe9"), ("\udcff/\u202e\udc80\\", "\\xff/\u202e\\x80\\")],
     ids=ascii,
 )
-def test_json_keeps_the_true_path(inside: Inside, command: str, key: str, folder: str, told: str) -> None:
+def test_json_keeps_the_true_path(
+    inside: Inside, command: str, key: str, folder: str, told: str
+) -> None:
     """Of a path that is no UTF-8, bytes are told as escapes: JSON has no place for them."""
-    assert json.loads(inside.ok(*command.split(), "-f", "json", EMBCLI_CACHE_DIR=folder).out)["run"][key] == told
+    assert (
+        json.loads(inside.ok(*command.split(), "-f", "json", EMBCLI_CACHE_DIR=folder).out)["run"][
+            key
+        ]
+        == told
+    )
 
 
 def test_a_note_is_one_line_whatever_the_path_holds(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folder = str(tmp_path / "file" / f"a\nb{ODD}\udcff")
-    ran = inside("lookup", "--ids", "1", "--vocab", "6", "--dim", "3", "-f", "csv", EMBCLI_CACHE_DIR=folder)
+    ran = inside(
+        "lookup", "--ids", "1", "--vocab", "6", "--dim", "3", "-f", "csv", EMBCLI_CACHE_DIR=folder
+    )
     assert ran.status == 0
     assert ran.err.startswith("embcli: nothing is cached: cannot write to ")
     assert ran.err.endswith("(Not a directory)\n")

@@ -37,7 +37,8 @@ SLIPS = {  # the whole error
     "Write the IDs as one word, with commas between: --ids 2,3,5,1",
     "decode 1 -5": "No such option: -5\nIDs are not negative; a text that begins with - goes after --. "
     "Try 'embcli decode --help' for help.",
-    "weights --vocab six": "Invalid value for '--vocab': 'six' is not a valid int." + HELP.format("weights"),
+    "weights --vocab six": "Invalid value for '--vocab': 'six' is not a valid int."
+    + HELP.format("weights"),
     "strawberry": "'strawberry' is not a command\nFor a text: embcli tokenize strawberry; embcli --help",
     "gone.safetensors": "'gone.safetensors' is not a command\n"
     "embcli info gone.safetensors shows a model, embcli tokenize --file gone.safetensors a text",
@@ -74,7 +75,10 @@ REFUSED = {  # a part of the error
     "compare --vocab 3": "ID 3 at position 1 has no row: the token layer has V = 3 rows",
     "compare Every --vocab 100": "ID 6109 ('Every') at position 0 has no row",
     # sizes
-    **{f"weights {flag} 0": f"{flag} must be at least 1, not 0" for flag in ("--vocab", "--dim", "--context-length")},
+    **{
+        f"weights {flag} 0": f"{flag} must be at least 1, not 0"
+        for flag in ("--vocab", "--dim", "--context-length")
+    },
     **{f"weights --precision {value}": "--precision" for value in ("0", "-1", "17", "x")},
     **{f"weights --seed {value}": "'--seed'" for value in ("six", "1e3", "2.0", "nan", DIGITS)},
     "weights --vocab 99999999999": "a token layer of 99,999,999,999 x 256 takes 102.4 TB, and this machine has",
@@ -83,7 +87,10 @@ REFUSED = {  # a part of the error
     f"compare --vocab {10**12}": "takes 20.0 TB, and this machine has",
     "compare --vocab 99999999 --dim 99999": "a token layer of 99,999,999 x 99,999",
     "positions --kind sinusoidal --context-length 999999999 --dim 9998": "a position layer",
-    **{f"compare --learning-rate {each}": f"{RATE} {each}" for each in ("nan", "inf", "-1", "3.5e+38")},
+    **{
+        f"compare --learning-rate {each}": f"{RATE} {each}"
+        for each in ("nan", "inf", "-1", "3.5e+38")
+    },
     "weights --seed 18446744073709551616": "seed must be from -2**63 to 2**64 - 1, as in torch",
     "lookup --ids 1,2,3 --context-length 2": "3 tokens are more than the context length of 2",
     # encodings, rows, columns and names
@@ -115,7 +122,10 @@ REFUSED = {  # a part of the error
     f"{CAT} --only 262,7": "--only '262,7': ID 7 ('(') does not occur; embcli tokenize shows which tokens do; digi",
     f"{CAT} --only ' 262'": "--only ' 262': ID 35404 (' 262') does not occur",
     f"{CAT} --only ''": "--only '' has no tokens",
-    **{f"{CAT} --{flag} 2": f"No such option: --{flag}" for flag in ("only-ids", "token-type", "theta")},
+    **{
+        f"{CAT} --{flag} 2": f"No such option: --{flag}"
+        for flag in ("only-ids", "token-type", "theta")
+    },
     "tokenize --ids 1,2 --merges": "only a text has merges, not its IDs",
     "tokenize --ids 1 --encoding gpt2,o200k_base": "only a text can be split by several tokenizers, not IDs",
     "tokenize x --merges --encoding gpt2,o200k_base": "--merges and --draw take one encoding, not several",
@@ -135,7 +145,10 @@ REFUSED = {  # a part of the error
     "cache -f safetensors": "cannot be written as safetensors; it can be written as table, markdown, svg, html, png",
     "tokenize x --encoding gpt2,o200k_base -f ids": "this result cannot be written as ids",
     "tokenize x --merges -f npy": "npy",
-    **{f"lookup hi --show token,position -f {each}": "not token, position; choose" for each in ("csv", "tsv", "npy")},
+    **{
+        f"lookup hi --show token,position -f {each}": "not token, position; choose"
+        for each in ("csv", "tsv", "npy")
+    },
     "tokenize hi --width 39": "--width 39 is out of range; it goes from 40 to 1000",
     "tokenize hi --width 80 -f npy": "--width cannot be shown in npy; it needs --format table, markdown, svg, ",
     "tokenize hi --theme dark": "--theme cannot be shown in table; it needs --format svg, html or png",
@@ -177,7 +190,9 @@ def _no_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", SLIPS)
-def test_a_slip_is_refused_in_one_or_two_lines(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slip_is_refused_in_one_or_two_lines(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my.npy").touch()
     assert Inside().refused(*shlex.split(line)) == f"embcli: {SLIPS[line]}\n"
@@ -222,7 +237,9 @@ def test_binary_data_for_a_terminal_and_a_missing_package_are_refused_before_any
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_process_refuses_just_so_and_a_terminal_breaks_lines_between_words(embcli: Embcli) -> None:
+def test_a_process_refuses_just_so_and_a_terminal_breaks_lines_between_words(
+    embcli: Embcli,
+) -> None:
     words = ("neighbors", " dog", "--from", "nowhere")
     sentences = Inside().refused(*words)
     assert embcli.refused(*words) == sentences
@@ -232,8 +249,12 @@ def test_a_process_refuses_just_so_and_a_terminal_breaks_lines_between_words(emb
     assert " ".join(lines).split() == sentences.split()
 
 
-@pytest.mark.parametrize(("data", "byte", "offset"), [(b"caf\xe9 ole", "0xe9", 3), (b"ab\xed\xa0\x80", "0xed", 2)])
-def test_bytes_that_are_no_utf8(embcli: Embcli, inside: Embcli, data: bytes, byte: str, offset: int) -> None:
+@pytest.mark.parametrize(
+    ("data", "byte", "offset"), [(b"caf\xe9 ole", "0xe9", 3), (b"ab\xed\xa0\x80", "0xed", 2)]
+)
+def test_bytes_that_are_no_utf8(
+    embcli: Embcli, inside: Embcli, data: bytes, byte: str, offset: int
+) -> None:
     """An argument of bytes reaches Python as lone surrogates; U+D800 is the second one."""
     where = f"is not UTF-8: byte {byte} at offset {offset}"
     assert f"TEXT {where}" in embcli.refused("tokenize", data)
@@ -241,12 +262,16 @@ def test_bytes_that_are_no_utf8(embcli: Embcli, inside: Embcli, data: bytes, byt
     assert f"standard input {where}" in inside.refused("tokenize", "--ids", "-", stdin=data)
 
 
-@pytest.mark.parametrize("arguments", [["tokenize"], ["lookup", "-"], ["lookup", "--ids", "-"], ["decode"]])
+@pytest.mark.parametrize(
+    "arguments", [["tokenize"], ["lookup", "-"], ["lookup", "--ids", "-"], ["decode"]]
+)
 def test_a_terminal_and_no_text(arguments: list[str]) -> None:
     status, text = shown(*arguments, width=200)
     first, second = text.splitlines()
     assert status == 2
-    assert re.fullmatch(r"embcli: no .* given and nothing is piped in, as in: .*embcli \w+ .*", first)
+    assert re.fullmatch(
+        r"embcli: no .* given and nothing is piped in, as in: .*embcli \w+ .*", first
+    )
     assert second == f"Try 'embcli {arguments[0]} --help' for help."
 
 
@@ -256,18 +281,28 @@ def test_empty_input_is_an_empty_result_with_a_note(inside: Embcli) -> None:
         assert (ran.status, ran.err) == (0, "embcli: the input is empty: there are no tokens\n")
         assert json.loads(ran.out)["tokens"] == []
     assert inside.ok("decode", stdin="").out == b""
-    assert "line 2: 'x' at position 0 is not" in inside.refused("lookup", "--ids", "-", "--lines", stdin="1\nx\n")
+    assert "line 2: 'x' at position 0 is not" in inside.refused(
+        "lookup", "--ids", "-", "--lines", stdin="1\nx\n"
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="its file names are bytes")
-@pytest.mark.parametrize(("verb", "kind"), [("info", "list"), ("lookup --ids 1,2", "embeddings"), ("diff", "ranking")])
-def test_lone_surrogates_are_escaped_in_all_formats(inside: Embcli, tmp_path: Path, verb: str, kind: Kind) -> None:
+@pytest.mark.parametrize(
+    ("verb", "kind"), [("info", "list"), ("lookup --ids 1,2", "embeddings"), ("diff", "ranking")]
+)
+def test_lone_surrogates_are_escaped_in_all_formats(
+    inside: Embcli, tmp_path: Path, verb: str, kind: Kind
+) -> None:
     """A path that is not UTF-8, a tensor's name, and a config.json can have them; text in UTF-8 cannot."""
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
     with (folder / "m.bin").open("wb") as file:  # torch itself does not write to such a path
-        torch.save({"\ud800.wte.weight": torch.ones(3, 2), "\udcff.wpe.weight": torch.ones(4, 2)}, file)
-    (folder / "config.json").write_text(json.dumps({"model_type": "\ud800", "architectures": ["\ud800ForCausalLM"]}))
+        torch.save(
+            {"\ud800.wte.weight": torch.ones(3, 2), "\udcff.wpe.weight": torch.ones(4, 2)}, file
+        )
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "\ud800", "architectures": ["\ud800ForCausalLM"]})
+    )
     given = [str(folder / "m.bin")] * 2 if verb == "diff" else ["--from", str(folder / "m.bin")]
     for form in set(able(kind)) - {"png"}:  # which is slow, and drawn from the same page
         path = tmp_path / f"out-{form}"

@@ -45,14 +45,21 @@ def adversarial() -> Iterator[tuple[str, np.ndarray]]:
     yield "equal rows", np.repeat(normal(20, 9), 11, axis=0)
     yield (
         "equal rows far apart",
-        np.concatenate([normal(40, 777, 3), *[normal(1, 777)] * 30, normal(3, 777, 4), normal(1, 777)]),
+        np.concatenate(
+            [normal(40, 777, 3), *[normal(1, 777)] * 30, normal(3, 777, 4), normal(1, 777)]
+        ),
     )
     yield "all equal", np.ones((70, 5), np.float32)
     near = np.tile(normal(1, 64), (300, 1))
     near.view(np.uint32)[...] += np.random.default_rng(1).integers(0, 3, near.shape, np.uint32)
     yield "a few last bits apart", near
-    coarse = (base[:1].view(np.uint32) & np.uint32(0xFFFFFFF0)).view(np.float32)  # whose multiples are exact
-    yield "multiples, some cosines of which round to more than 1", coarse * np.arange(-15, 16, 2, np.float32)[:, None]
+    coarse = (base[:1].view(np.uint32) & np.uint32(0xFFFFFFF0)).view(
+        np.float32
+    )  # whose multiples are exact
+    yield (
+        "multiples, some cosines of which round to more than 1",
+        coarse * np.arange(-15, 16, 2, np.float32)[:, None],
+    )
     yield "huge", base * np.float32(1e37)
     yield "huge and small", base * np.logspace(-37, 37, 200, dtype=np.float32)[:, None]
     yield "denormal", base * np.float32(1e-42)
@@ -89,24 +96,36 @@ def reference(matrix: np.ndarray, query: np.ndarray, metric: str) -> np.ndarray:
 def first(scores: np.ndarray, metric: str, k: int, without: tuple[int, ...] = ()) -> list[int]:
     """Return the first k IDs by score, then ID; those without a score left out."""
     sign = 1 if metric == "l2" else -1
-    order = sorted((sign * score, row) for row, score in enumerate(scores) if score == score and row not in without)
+    order = sorted(
+        (sign * score, row)
+        for row, score in enumerate(scores)
+        if score == score and row not in without
+    )
     return [row for _, row in order[:k]]
 
 
-def check(layer: Layer, matrix: np.ndarray, query: np.ndarray, metric: Metric, *counts: int) -> None:
+def check(
+    layer: Layer, matrix: np.ndarray, query: np.ndarray, metric: Metric, *counts: int
+) -> None:
     scores = reference(matrix, query, metric)
     for k in counts:
         found = nearest(layer, [query], k, metric, None, [NONE])
         (answer,) = found.rankings
         assert answer.ids.tolist() == first(scores, metric, k)
         assert np.array_equal(answer.scores, scores[answer.ids])
-        assert found.not_finite.tolist() == np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist()
+        assert (
+            found.not_finite.tolist() == np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist()
+        )
         assert np.isnan(scores).sum() == len(found.not_finite) + len(found.zero)
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(("name", "matrix"), [*adversarial()], ids=lambda each: each if isinstance(each, str) else "")
-def test_the_first_k_are_those_of_float64_to_the_last_bit(name: str, matrix: np.ndarray, metric: Metric) -> None:
+@pytest.mark.parametrize(
+    ("name", "matrix"), [*adversarial()], ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_the_first_k_are_those_of_float64_to_the_last_bit(
+    name: str, matrix: np.ndarray, metric: Metric
+) -> None:
     usable = np.flatnonzero(np.isfinite(matrix).all(axis=1) & matrix.any(axis=1))
     for row in usable[:: max(len(usable) // 4, 1)]:
         counts = 1, 2, 10, max(len(matrix) - 1, 1), len(matrix)
@@ -134,11 +153,15 @@ def test_random_matrices_of_any_shape_and_scale(metric: Metric) -> None:
         rows, dim = int(random.integers(1, 60)), int(random.integers(1, 70))
         matrix = normal(rows, dim, int(random.integers(1 << 30)))
         matrix *= (
-            np.float32(10) ** random.uniform(-45, 38, (rows, 1)).astype(np.float32) if random.random() < 0.5 else 1
+            np.float32(10) ** random.uniform(-45, 38, (rows, 1)).astype(np.float32)
+            if random.random() < 0.5
+            else 1
         )
         matrix = np.round(matrix) if random.random() < 0.3 else matrix
         matrix[random.random(matrix.shape) < 0.002] = random.choice([np.nan, np.inf, -np.inf])
-        query = normal(1, dim, int(random.integers(1 << 30)))[0].astype(np.float64) * 10.0 ** random.uniform(-40, 38)
+        query = normal(1, dim, int(random.integers(1 << 30)))[0].astype(
+            np.float64
+        ) * 10.0 ** random.uniform(-40, 38)
         check(Blocks(matrix), matrix, query, metric, int(random.integers(1, rows + 1)))
 
 
@@ -147,10 +170,23 @@ def test_queries_have_their_own_exclusions_however_many_share_a_pass(metric: Met
     matrix = normal(90, 8)
     matrix[11] = np.nan
     rows = (4, 7, 9, 30, 2) * 206  # more than a pass takes
-    excluded = [np.array([4]), np.array([7, 1, 1]), np.empty(0, np.int64), np.array([30]), np.array([2, 4])] * 206
-    found = nearest(Blocks(matrix), [*matrix[[*rows]].astype(np.float64)], 5, metric, None, excluded)
+    excluded = [
+        np.array([4]),
+        np.array([7, 1, 1]),
+        np.empty(0, np.int64),
+        np.array([30]),
+        np.array([2, 4]),
+    ] * 206
+    found = nearest(
+        Blocks(matrix), [*matrix[[*rows]].astype(np.float64)], 5, metric, None, excluded
+    )
     wanted = [
-        first(reference(matrix, matrix[row].astype(np.float64), metric), metric, 5, tuple(without.tolist()))
+        first(
+            reference(matrix, matrix[row].astype(np.float64), metric),
+            metric,
+            5,
+            tuple(without.tolist()),
+        )
         for row, without in zip(rows[:5], excluded[:5], strict=True)
     ]
     assert [answer.ids.tolist() for answer in found.rankings] == wanted * 206
@@ -166,5 +202,7 @@ def test_rows_that_are_chosen_are_the_only_answers(metric: Metric) -> None:
     query = matrix[5].astype(np.float64)
     found = nearest(Stub(matrix), [query], 4, metric, among, [NONE])
     others = tuple({*range(900)} - {*among.tolist()})
-    assert found.rankings[0].ids.tolist() == first(reference(matrix, query, metric), metric, 4, others)
+    assert found.rankings[0].ids.tolist() == first(
+        reference(matrix, query, metric), metric, 4, others
+    )
     assert (found.searched, found.not_finite.tolist()) == (203, [11])

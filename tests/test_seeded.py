@@ -44,7 +44,9 @@ def pairs(most: int = 40) -> st.SearchStrategy[Seeded]:
 
 @settings(max_examples=100)
 @given(pairs() | st.sampled_from(TIGHT), st.data())
-def test_rows_in_any_order_and_again_and_all_blocks_are_those_of_torch(seeded: Seeded, data: st.DataObject) -> None:
+def test_rows_in_any_order_and_again_and_all_blocks_are_those_of_torch(
+    seeded: Seeded, data: st.DataObject
+) -> None:
     """One call after the other on the same two layers, whose generators move forwards and back."""
     layers = {name: DrawnLayer(seeded, name) for name in NAMES}
     for name in data.draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6)):
@@ -59,7 +61,10 @@ def test_rows_in_any_order_and_again_and_all_blocks_are_those_of_torch(seeded: S
                 assert_same_bits(layer.rows(ids[::-2]), wanted[ids[::-2]])
             case "pieces":
                 step, places = data.draw(st.integers(1, 9)), np.arange(len(wanted))
-                pieces = [layer.rows(places[start : start + step]) for start in range(0, len(wanted), step)]
+                pieces = [
+                    layer.rows(places[start : start + step])
+                    for start in range(0, len(wanted), step)
+                ]
                 assert_same_bits(np.concatenate(pieces), wanted)
             case "blocks":
                 assert_same_bits(np.concatenate([block.copy() for block in layer.blocks()]), wanted)
@@ -81,15 +86,21 @@ LARGE = [Seeded(20_011, 131, 517, 9), Seeded(3, 1_300_001, 2), Seeded(1_200_007,
 
 
 @pytest.mark.parametrize("seeded", [*TIGHT, *LARGE], ids=str)
-def test_layers_of_about_one_block_and_larger_than_every_buffer_are_those_of_torch(seeded: Seeded) -> None:
+def test_layers_of_about_one_block_and_larger_than_every_buffer_are_those_of_torch(
+    seeded: Seeded,
+) -> None:
     for name in ("position", "token"):
         layer = DrawnLayer(seeded, name)
         assert_same_bits(layer.rows(np.arange(layer.shape[0])), live(seeded)[name])
-        assert_same_bits(np.concatenate([block.copy() for block in layer.blocks()]), live(seeded)[name])
+        assert_same_bits(
+            np.concatenate([block.copy() for block in layer.blocks()]), live(seeded)[name]
+        )
 
 
 @pytest.mark.parametrize("method", ["normal_", "random_"])
-def test_a_draw_that_fails_leaves_the_generator_in_step(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draw_that_fails_leaves_the_generator_in_step(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
@@ -140,7 +151,9 @@ def test_a_meter_of_what_is_no_number_says_what_torch_says(odd: list[float], pla
     summary.add(pieces[1 - place])
     whole = torch.from_numpy(np.concatenate(pieces)).double()
     expected = [float(figure) for figure in (whole.mean(), whole.std(), whole.min(), whole.max())]
-    assert np.array_equal([summary.mean, summary.std, summary.minimum, summary.maximum], expected, equal_nan=True)
+    assert np.array_equal(
+        [summary.mean, summary.std, summary.minimum, summary.maximum], expected, equal_nan=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +163,10 @@ def test_a_meter_of_what_is_no_number_says_what_torch_says(odd: list[float], pla
         ({"dim": -1}, "dim must be at least 1, not -1"),
         ({"context_length": 0}, "context_length must be at least 1, not 0"),
         ({"dim": 10**5000}, "dim is out of range; no machine has that much memory"),
-        ({"seed": -(2**63) - 1}, f"seed must be from -2**63 to 2**64 - 1, as in torch, not {-(2**63) - 1}"),
+        (
+            {"seed": -(2**63) - 1},
+            f"seed must be from -2**63 to 2**64 - 1, as in torch, not {-(2**63) - 1}",
+        ),
         ({"seed": 2**64}, f"seed must be from -2**63 to 2**64 - 1, as in torch, not {2**64}"),
     ],
 )
@@ -160,7 +176,9 @@ def test_numbers_that_make_no_layer_are_refused_by_name(wrong: dict[str, int], n
 
 
 @pytest.mark.parametrize("seed", [-5, -1, -(2**63), 2**64 - 5])
-def test_a_seed_is_taken_as_torch_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_a_seed_is_taken_as_torch_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     """The same bits and one kept file for both spellings, on the command line and in the library."""
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
     torch.manual_seed(seed)
@@ -170,11 +188,16 @@ def test_a_seed_is_taken_as_torch_takes_it(tmp_path: Path, monkeypatch: pytest.M
     for spelled in (seed, seed % 2**64):
         model = embcli.seeded(6, 3, seed=spelled)
         assert model.source.origin.seed == torch.initial_seed()
-        ran = Inside().ok("weights", "--vocab", "6", "--dim", "3", "--seed", str(spelled), "-f", "npy")
+        ran = Inside().ok(
+            "weights", "--vocab", "6", "--dim", "3", "--seed", str(spelled), "-f", "npy"
+        )
         for found in (model[0:6], np.load(BytesIO(ran.out))):
             assert_same_bits(found, expected)
         comparison = embcli.seeded(6, 3).compare([2], seed=spelled)
-        assert (comparison.run["seed"], comparison.first.tolist()) == (torch.initial_seed(), first.tolist())
+        assert (comparison.run["seed"], comparison.first.tolist()) == (
+            torch.initial_seed(),
+            first.tolist(),
+        )
     assert len(list(tmp_path.glob("*-seed*"))) == 1
 
 
@@ -187,5 +210,8 @@ def test_a_layer_larger_than_the_machine_is_refused_and_one_as_large_is_not(
     sizes = {"vocab": 1, "context_length": 1}
     key = "vocab" if name == "token" else "context_length"
     assert Seeded(**{**sizes, key: rows}, dim=8).shape(name) == (rows, 8)
-    with pytest.raises(LayerError, match=f"a {name} layer of {rows + 1} x 8 takes 12.3 kB, and this machine has 12.3"):
+    with pytest.raises(
+        LayerError,
+        match=f"a {name} layer of {rows + 1} x 8 takes 12.3 kB, and this machine has 12.3",
+    ):
         Seeded(**{**sizes, key: rows + 1}, dim=8)

@@ -17,8 +17,14 @@ def test_parts_are_what_numpy_makes_of_them(data: st.DataObject, size: int) -> N
     bounds = st.lists(st.integers(0, size - 1), min_size=2, max_size=2).map(sorted)
     for start, last in data.draw(st.lists(bounds, min_size=1, max_size=5)):
         stop = last + 1
-        of = {f"{start}": every[[start]], f"{start}:{stop}": every[start:stop], f":{stop}": every[:stop]}
-        part, chosen = data.draw(st.sampled_from([*of.items(), (f"{start}:", every[start:]), (":", every)]))
+        of = {
+            f"{start}": every[[start]],
+            f"{start}:{stop}": every[start:stop],
+            f":{stop}": every[:stop],
+        }
+        part, chosen = data.draw(
+            st.sampled_from([*of.items(), (f"{start}:", every[start:]), (":", every)])
+        )
         parts.append(part)
         expected += chosen.tolist()
     chosen = select(data.draw(st.sampled_from([",", ", ", " , "])).join(parts), size, "row")

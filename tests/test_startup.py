@@ -55,21 +55,32 @@ def imported(*asked: str, **environment: str) -> list[set[str]]:
 
 
 def test_help_imports_nothing_heavy_but_what_draws_it() -> None:
-    asked = ["--version", "--show-completion zsh", "--help", *(f"{command} -h" for command in COMMANDS)]
+    asked = [
+        "--version",
+        "--show-completion zsh",
+        "--help",
+        *(f"{command} -h" for command in COMMANDS),
+    ]
     assert imported(*asked) == [set(), set(), *[{"rich"}] * (len(asked) - 2)]
 
 
 def test_a_start_builds_one_command_and_no_adapter() -> None:
     assert len(command_line(["lookup", "hi"]).registered_commands) == 1
     code = "import sys; import embcli.__main__; import embcli.cli.app; print('pydantic' in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True
+    )
     assert ran.stdout.decode().split()[-1] == "False"
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        {"_EMBCLI_COMPLETE": "complete_bash", "COMP_WORDS": LINE.replace(" ", "\n"), "COMP_CWORD": "2"},
+        {
+            "_EMBCLI_COMPLETE": "complete_bash",
+            "COMP_WORDS": LINE.replace(" ", "\n"),
+            "COMP_CWORD": "2",
+        },
         {"_EMBCLI_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "embcli lookup --encoding "},
     ],
     ids=["a flag", "an encoding"],
@@ -85,7 +96,10 @@ def test_completion_imports_nothing_heavy(asked: dict[str, str]) -> None:
         {
             "decode 31373 11": {"numpy", "tiktoken"},
             "tokenize hi -f npy": {"numpy", "tiktoken"},
-            **{run: {"numpy", "tiktoken", "rich"} for run in ("tokenize hi", "tokenize --ids 31373,11", "info")},
+            **{
+                run: {"numpy", "tiktoken", "rich"}
+                for run in ("tokenize hi", "tokenize --ids 31373,11", "info")
+            },
         },
     ],
     ids=["cache", "tokens"],
@@ -100,7 +114,10 @@ def test_a_kept_layer_is_shown_without_torch(inside: Embcli) -> None:
     assert_imports_no_more(
         {
             f"neighbors --ids 1 {LAYER} --format json": {"numpy"},
-            **{f"lookup --ids 1,6 {LAYER} --format {form}": {"numpy"} for form in ("parquet", "npy", "csv")},
+            **{
+                f"lookup --ids 1,6 {LAYER} --format {form}": {"numpy"}
+                for form in ("parquet", "npy", "csv")
+            },
             **{f"{verb} {LAYER}": {"numpy", "rich"} for verb in ("lookup --ids 1,6", "weights")},
         }
     )

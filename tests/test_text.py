@@ -36,7 +36,9 @@ def ids(result: Sequences) -> list[list[int]]:
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
 @example(text="\r\n a\r\x00\ufeff🤖 \n")
-def test_every_way_in_gives_the_text_whole(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_way_in_gives_the_text_whole(
+    text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.getbasetemp() / "whole.txt"
     path.write_bytes(text.encode())
     if text != "-":
@@ -78,7 +80,10 @@ def test_ids_are_read_exactly(numbers: list[int], between: str) -> None:
 @pytest.mark.parametrize(
     ("written", "wanted"),
     [
-        *((form, [2, 3, 5, 1]) for form in ("2,3,5,1", "2, 3,5 1", "2\n3\r\n5\t1\n", " [2,3,\n5,1]\n", "2:4,5,1,")),
+        *(
+            (form, [2, 3, 5, 1])
+            for form in ("2,3,5,1", "2, 3,5 1", "2\n3\r\n5\t1\n", " [2,3,\n5,1]\n", "2:4,5,1,")
+        ),
         *((separators, []) for separators in ("", ",", " , ", "[ ]", "[,]", "\n")),
     ],
 )
@@ -112,9 +117,15 @@ def test_a_line_of_ids_is_a_sequence(lines: list[list[int]]) -> None:
         ("true", "'true' at position 0 is not a token ID: IDs are whole numbers from 0"),
         ("--5", "'--5' at position 0 is not a token ID: IDs are whole numbers from 0"),
         ("7,-3", "ID -3 at position 1 is negative: IDs are whole numbers from 0"),
-        ("7 8 9223372036854775808", "ID 9223372036854775808 at position 2 is beyond any vocabulary"),
+        (
+            "7 8 9223372036854775808",
+            "ID 9223372036854775808 at position 2 is beyond any vocabulary",
+        ),
         ("9" * 5000, f"ID {'9' * 60} at position 0 is beyond any vocabulary"),
-        ("-" + "9" * 5000, f"ID -{'9' * 59} at position 0 is negative: IDs are whole numbers from 0"),
+        (
+            "-" + "9" * 5000,
+            f"ID -{'9' * 59} at position 0 is negative: IDs are whole numbers from 0",
+        ),
     ],
 )
 def test_what_is_no_id_is_refused_with_its_place(written: str, message: str) -> None:
@@ -130,7 +141,9 @@ def test_bytes_that_are_no_utf8_are_refused_with_their_offset(data: bytes) -> No
     try:
         expected = data.decode()
     except UnicodeDecodeError as error:
-        with pytest.raises(InputError, match=f"byte 0x{data[error.start]:02x} at offset {error.start} ") as refused:
+        with pytest.raises(
+            InputError, match=f"byte 0x{data[error.start]:02x} at offset {error.start} "
+        ) as refused:
             decoded(data, "standard input")
         assert str(refused.value).startswith("standard input is not UTF-8: ")
     else:
@@ -163,7 +176,11 @@ def test_ids_alone_are_read_from_the_argument_or_the_pipe(monkeypatch: pytest.Mo
     ],
 )
 def test_a_note_tells_of_line_ends_that_python_would_change(
-    data: str, given: dict, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: str,
+    given: dict,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pipe(monkeypatch, data.encode())
     read(**given)

@@ -54,7 +54,9 @@ def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: st
     wanted: list[tuple[int, int]] = []
     for part, start in zip(parts, ends, strict=False):
         own = [HARMONY.token_bytes(at) or b"" for at in HARMONY.tiktoken.encode_ordinary(part)]
-        inside = [(0, len(part))] if part.startswith("<|") and part.endswith("|>") else slow_spans(own)
+        inside = (
+            [(0, len(part))] if part.startswith("<|") and part.endswith("|>") else slow_spans(own)
+        )
         wanted += [(int(start) + first, int(start) + end) for first, end in inside]
     assert spans(of_text(text, "o200k_harmony", special=True)) == wanted
 
@@ -69,14 +71,21 @@ def test_a_special_token_that_is_read_as_text_is_named(inside: Inside) -> None:
 
 @given(st.lists(texts, max_size=4))
 def test_spans_start_anew_in_each_line(lines: list[str]) -> None:
-    encoded = [[GPT2.tiktoken.decode_single_token_bytes(i) for i in GPT2.tiktoken.encode_ordinary(s)] for s in lines]
+    encoded = [
+        [GPT2.tiktoken.decode_single_token_bytes(i) for i in GPT2.tiktoken.encode_ordinary(s)]
+        for s in lines
+    ]
     assert spans(of_lines(lines)) == [span for sequence in encoded for span in slow_spans(sequence)]
 
 
-@given(st.lists(st.lists(st.sampled_from([64, 97, 244, 10545, 12520, 50169]), max_size=8), max_size=4))
+@given(
+    st.lists(st.lists(st.sampled_from([64, 97, 244, 10545, 12520, 50169]), max_size=8), max_size=4)
+)
 @example([[64], [97, 12520, 97, 244, 64]])
 def test_spans_of_ids_that_begin_or_end_within_a_character(ids: list[list[int]]) -> None:
-    result = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), many=True), GPT2)
+    result = tokenize(
+        Sequences(ids=tuple(np.array(each, np.int64) for each in ids), many=True), GPT2
+    )
     parts = [[GPT2.tiktoken.decode_single_token_bytes(token) for token in each] for each in ids]
     assert spans(result) == [span for sequence in parts for span in slow_spans(sequence)]
 
@@ -96,7 +105,10 @@ def test_rows_say_what_the_tokens_are() -> None:
     records = Tokenization(of_lines(["a 日", "", "b"])).records()
     assert [*ROWS] == [*records.fields]
     (piece,) = records.pieces(records.fields, ())
-    assert (piece.rows, {name: np.asarray(values).tolist() for name, values in piece.fields.items()}) == (5, ROWS)
+    assert (
+        piece.rows,
+        {name: np.asarray(values).tolist() for name, values in piece.fields.items()},
+    ) == (5, ROWS)
     assert records.run == {"embcli": embcli.__version__, "encoding": "gpt2", "sequences": 3}
     assert (records.rows, records.sequences) == (5, 3)
 
@@ -116,11 +128,24 @@ def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> Non
         lambda: decode(ids, encoding),
         lambda: Tokenization(tokenize(Sequences(ids=(ids,)), encoding)),
     ):
-        with pytest.raises(InputError, match=f"^ID {wrong} at position 2 is not a token of {name}: {why}$"):
+        with pytest.raises(
+            InputError, match=f"^ID {wrong} at position 2 is not a token of {name}: {why}$"
+        ):
             use()
 
 
-NASTY = ["\x00", "\r\n", "\t", '"', "\\", "\\n", " ", "\\t \\ \\\\n", "\u202eשלום\u202c عربى", "\u0301"]
+NASTY = [
+    "\x00",
+    "\r\n",
+    "\t",
+    '"',
+    "\\",
+    "\\n",
+    " ",
+    "\\t \\ \\\\n",
+    "\u202eשלום\u202c عربى",
+    "\u0301",
+]
 NASTY += ["e\u0301\u0302 \u0301", "\ufeff\u2028\u2029\x85\x0b\x0c\x1b[31m", "🏳️‍🌈👩‍👩‍👧‍👦"]
 
 
@@ -130,10 +155,14 @@ def test_rows_have_the_bytes_and_the_place_of_any_text(text: str) -> None:
     ids = GPT2.tiktoken.encode_ordinary(text)
     pieces = [GPT2.tiktoken.decode_single_token_bytes(token_id) for token_id in ids]
     rows = from_ndjson(written(records, "ndjson"))
-    assert [(row["id"], row["bytes"]) for row in rows] == [(i, b.hex()) for i, b in zip(ids, pieces, strict=True)]
+    assert [(row["id"], row["bytes"]) for row in rows] == [
+        (i, b.hex()) for i, b in zip(ids, pieces, strict=True)
+    ]
     for row, piece in zip(rows, pieces, strict=True):
         is_whole = piece.decode(errors="ignore").encode() == piece
-        assert row["token"] == (piece.decode() if is_whole else "".join(f"\\x{byte:02x}" for byte in piece))
+        assert row["token"] == (
+            piece.decode() if is_whole else "".join(f"\\x{byte:02x}" for byte in piece)
+        )
         assert piece in text[row["start"] : row["end"]].encode()
 
 
@@ -180,7 +209,10 @@ def test_a_narrow_page_shortens_bytes_and_tokens_but_no_number_and_lines_begin_l
 
 @pytest.mark.parametrize("width", [40, 57, 200])
 def test_all_ids_of_a_text_stand_below_the_beginnings_of_their_tokens(width: int) -> None:
-    text = "Every internationalization effort, antidisestablishmentarianism aside, moves you 日本語 🤖\x1b[2J\n" * 3
+    text = (
+        "Every internationalization effort, antidisestablishmentarianism aside, moves you 日本語 🤖\x1b[2J\n"
+        * 3
+    )
     *_, lines = page(text, width).rstrip("\n").rpartition("\n\n")
     above, below = lines.split("\n")[::2], lines.split("\n")[1::2]
     assert " ".join(below).split() == [*map(str, GPT2.tiktoken.encode_ordinary(text))]
@@ -190,8 +222,12 @@ def test_all_ids_of_a_text_stand_below_the_beginnings_of_their_tokens(width: int
         assert starts <= {match.start() for match in re.finditer(r"\S+", numbers)}
 
 
-@pytest.mark.parametrize(("unit", "words", "rows"), [("word ", ["␣word"] * 99, 200), (" 日", ["␣日"] * 33, 200)])
-def test_a_long_text_is_cut_in_the_middle_and_says_so(unit: str, words: list[str], rows: int) -> None:
+@pytest.mark.parametrize(
+    ("unit", "words", "rows"), [("word ", ["␣word"] * 99, 200), (" 日", ["␣日"] * 33, 200)]
+)
+def test_a_long_text_is_cut_in_the_middle_and_says_so(
+    unit: str, words: list[str], rows: int
+) -> None:
     printed = page(unit * 300)
     table, *_, text = printed.rstrip("\n").split("\n\n")
     above, below = (" ".join(text.split("\n")[part::2]).split() for part in (0, 1))
@@ -199,7 +235,10 @@ def test_a_long_text_is_cut_in_the_middle_and_says_so(unit: str, words: list[str
     assert len(below) == rows
     assert f"({total - rows:,} of {total:,})." in table
     place = above.index("…")
-    assert above[place + 1 :][-len(words) - 1 :][: len(words)] == words or above[-len(words) :] == words
+    assert (
+        above[place + 1 :][-len(words) - 1 :][: len(words)] == words
+        or above[-len(words) :] == words
+    )
     assert f"{total:,} tokens" in printed
 
 
@@ -220,5 +259,7 @@ def test_a_pipe_has_the_rows_and_not_the_text() -> None:
 def test_the_last_line_counts_the_text_and_not_the_tokens(tmp_path: Path) -> None:
     """A tokenizer of word pieces drops spaces."""
     MADE["word_pieces"]().save(str(tmp_path / "tokenizer.json"))
-    result = embcli.seeded(encoding=str(tmp_path / "tokenizer.json")).tokenize("Évery effort  moves")
+    result = embcli.seeded(encoding=str(tmp_path / "tokenizer.json")).tokenize(
+        "Évery effort  moves"
+    )
     assert "\n19 characters, 20 bytes, " in str(result)

@@ -33,8 +33,14 @@ PAIR = "gpt2,o200k_base"
 
 def ends_of(name: str, text: str) -> list[int]:
     """Return where tiktoken's tokens of a text end, in bytes."""
-    theirs: tiktoken.Encoding = encodings.get(name).tiktoken  # which a test of its own holds against the package
-    return [*accumulate(len(theirs.decode_single_token_bytes(each)) for each in theirs.encode_ordinary(text))]
+    theirs: tiktoken.Encoding = encodings.get(
+        name
+    ).tiktoken  # which a test of its own holds against the package
+    return [
+        *accumulate(
+            len(theirs.decode_single_token_bytes(each)) for each in theirs.encode_ordinary(text)
+        )
+    ]
 
 
 def check(result: Tokenizers, ends: list[list[list[int]]]) -> None:
@@ -50,7 +56,9 @@ def check(result: Tokenizers, ends: list[list[list[int]]]) -> None:
         for flags, of_text in zip(common, each, strict=True):
             flags += [span in in_all for span in pairwise([0, *of_text])]
     assert (result.same, result.different) == (same, different)
-    rows = [row for piece in result.records().pieces(("common",), ()) for row in piece.fields["common"]]
+    rows = [
+        row for piece in result.records().pieces(("common",), ()) for row in piece.fields["common"]
+    ]
     assert rows == [flag for flags in common for flag in flags]
     parts = [*result.segments()]
     assert [sum(part.is_same for part in parts), len(parts)] == [same, same + different]
@@ -58,7 +66,9 @@ def check(result: Tokenizers, ends: list[list[list[int]]]) -> None:
         part.start for part in parts if not part.is_same
     ]
     for number, tokens in enumerate(result.tokens):
-        assert [token for part in parts for token in part.tokens[number]] == tokens.bytes_of(tokens.ids)
+        assert [token for part in parts for token in part.tokens[number]] == tokens.bytes_of(
+            tokens.ids
+        )
 
 
 @given(st.lists(st.text("ab eé日👋\n1,'", max_size=12), min_size=1, max_size=3), st.integers(2, 4))
@@ -134,12 +144,25 @@ def test_the_page() -> None:
     )
     hinting = Inside(suggesting=True)
     for columns in (85, 86):
-        page = hinting.ok("tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS=str(columns)).text
-        assert ("105 0" in page, page.endswith("\n-f ndjson has all.\n")) == (columns == 86, columns == 85)
+        page = hinting.ok(
+            "tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS=str(columns)
+        ).text
+        assert ("105 0" in page, page.endswith("\n-f ndjson has all.\n")) == (
+            columns == 86,
+            columns == 85,
+        )
 
 
 def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:
-    ran = run.ok("tokenize", "--lines", "--encoding", "gpt2", "--encoding", "cl100k_base", stdin="a b\n\n123\n")
+    ran = run.ok(
+        "tokenize",
+        "--lines",
+        "--encoding",
+        "gpt2",
+        "--encoding",
+        "cl100k_base",
+        stdin="a b\n\n123\n",
+    )
     assert ran.text.splitlines()[:7] == [
         "The text under 2 tokenizers",
         "line 1",
@@ -150,7 +173,9 @@ def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:
         "cl100k_base 123",
     ]
     assert ran.text.endswith("\n6 characters, 6 bytes; all cut it the same way\n")
-    ran = run.ok("tokenize", "--lines", "--encoding", PAIR, stdin="a\nUnbelievable \n", COLUMNS="40")
+    ran = run.ok(
+        "tokenize", "--lines", "--encoding", PAIR, stdin="a\nUnbelievable \n", COLUMNS="40"
+    )
     assert "line 2, char        5" in ran.text.splitlines()
     assert max(map(len, ran.text.splitlines())) <= 40
 
@@ -158,23 +183,37 @@ def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:
 def test_of_a_long_text_the_page_has_what_is_cut_differently() -> None:
     text = "Every effort moves you. " * 40 + "Unbelievable!" + " Every effort moves you." * 40
     lines = run.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60").text.splitlines()
-    assert [line.split() for line in lines[2:5]] == [["char", "965"], ["gpt2", "iev│able"], ["o200k_base", "ievable"]]
+    assert [line.split() for line in lines[2:5]] == [
+        ["char", "965"],
+        ["gpt2", "iev│able"],
+        ["o200k_base", "ievable"],
+    ]
     assert lines[-1] == "Left out: where all agree."
     for width in range(40, 60):
         page = run.ok("tokenize", MIXED, "--encoding", ",".join(NAMES), COLUMNS=str(width)).text
         assert max(map(wcswidth, page.splitlines())) <= width
-    lines = run.ok("tokenize", "Every effort moves you. " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
+    lines = run.ok(
+        "tokenize", "Every effort moves you. " * 400, "--encoding", PAIR, COLUMNS="60"
+    ).text.splitlines()
     assert lines[-1] == "Left out: the rest of the text."
-    lines = run.ok("tokenize", "Unbelievable! " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
+    lines = run.ok(
+        "tokenize", "Unbelievable! " * 400, "--encoding", PAIR, COLUMNS="60"
+    ).text.splitlines()
     assert re.fullmatch(r"Left out: where all agree and \d+ more places\.", lines[-1])
 
 
-def test_long_names_are_numbers_and_long_stretches_end_in_dots(saved: Callable[[str], Path]) -> None:
+def test_long_names_are_numbers_and_long_stretches_end_in_dots(
+    saved: Callable[[str], Path],
+) -> None:
     path = str(saved("word_pieces"))
-    lines = run.ok("tokenize", "effort moves", "--encoding", f"{path},gpt2", COLUMNS="40").text.splitlines()
+    lines = run.ok(
+        "tokenize", "effort moves", "--encoding", f"{path},gpt2", COLUMNS="40"
+    ).text.splitlines()
     assert [line[:2] for line in lines[3:5]] == ["1 ", "2 "]
     assert [line.split()[0] for line in lines[6:10]] == ["encoding", lines[7].split()[0], "1", "2"]
-    lines = run.ok("tokenize", "Þ" * 80, "--encoding", f"{path},gpt2", COLUMNS="40").text.splitlines()
+    lines = run.ok(
+        "tokenize", "Þ" * 80, "--encoding", f"{path},gpt2", COLUMNS="40"
+    ).text.splitlines()
     assert [lines[3], lines[4][-1]] == ["1    [UNK]…", "…"]
     assert max(map(len, lines)) <= 40
 
@@ -193,8 +232,14 @@ def test_rows() -> None:
         "tokens": 2,
         "characters_per_token": 1.5,
     }
-    rows = [*csv.DictReader(io.StringIO(run.ok("tokenize", "a é", "--encoding", PAIR, "-f", "csv").text))]
-    assert [(row["encoding"], row["token"], row["start"], row["end"], row["common"]) for row in rows] == [
+    rows = [
+        *csv.DictReader(
+            io.StringIO(run.ok("tokenize", "a é", "--encoding", PAIR, "-f", "csv").text)
+        )
+    ]
+    assert [
+        (row["encoding"], row["token"], row["start"], row["end"], row["common"]) for row in rows
+    ] == [
         ("gpt2", "a", "0", "1", "true"),
         ("gpt2", " é", "1", "3", "true"),
         ("o200k_base", "a", "0", "1", "true"),
@@ -204,7 +249,9 @@ def test_rows() -> None:
 
 def test_rows_of_a_long_text_say_what_is_in_common() -> None:
     ran = run.ok("tokenize", "--encoding", PAIR, "-f", "csv", stdin=" Unbelievable" * 20_000)
-    common = [row["common"] for row in csv.DictReader(io.StringIO(ran.text)) if row["encoding"] == "gpt2"]
+    common = [
+        row["common"] for row in csv.DictReader(io.StringIO(ran.text)) if row["encoding"] == "gpt2"
+    ]
     assert {*common} == {"true", "false"}
     assert common == common[: len(common) // 20_000] * 20_000
 
@@ -222,4 +269,7 @@ def test_a_path_with_a_comma_is_one_name(saved: Callable[[str], Path], tmp_path:
     path = tmp_path / "a,b.json"
     path.write_bytes(saved("word_pieces").read_bytes())
     assert run.ok("tokenize", "effort", "--encoding", str(path)).text.endswith(f"({path})\n")
-    assert "under 2 tokenizers" in run.ok("tokenize", "x", "--encoding", str(path), "--encoding", "gpt2").text
+    assert (
+        "under 2 tokenizers"
+        in run.ok("tokenize", "x", "--encoding", str(path), "--encoding", "gpt2").text
+    )

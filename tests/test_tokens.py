@@ -19,7 +19,10 @@ from embcli.text import Sequences
 from embcli.tokens import Tokens, shown, token_text, tokenize
 
 GPT2 = encodings.get("gpt2")
-RANK_FILES = ("gpt2", "o200k_harmony")  # the first of OpenAI's, and the last with the most special tokens
+RANK_FILES = (
+    "gpt2",
+    "o200k_harmony",
+)  # the first of OpenAI's, and the last with the most special tokens
 TRICKY = "aé 日🤖\u0301\u200d🇨🇭👩\u0915\u093f\u1100\u1161\u202e\x00\x1b\x80\xa0\xad\\\n\r\t␣\U0010ffff[]/"
 texts = st.text(st.one_of(st.sampled_from(TRICKY), st.characters(codec="utf-8")), max_size=60)
 BIDI_CONTROLS = {*"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
@@ -56,8 +59,14 @@ def test_sequences_are_those_of_the_lines(lines: list[str]) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=9), max_size=4), st.integers(1, 5))
 def test_windows_cut_each_sequence(ids: list[list[int]], length: int) -> None:
-    cut = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), many=True), None).window(length)
-    slices = [each[start : start + length] for each in ids for start in range(0, max(len(each), 1), length)]
+    cut = tokenize(
+        Sequences(ids=tuple(np.array(each, np.int64) for each in ids), many=True), None
+    ).window(length)
+    slices = [
+        each[start : start + length]
+        for each in ids
+        for start in range(0, max(len(each), 1), length)
+    ]
     starts = cut.starts.tolist()
     assert [cut.ids[start:stop].tolist() for start, stop in pairwise(starts)] == slices
 
@@ -89,7 +98,11 @@ def unshown(text: str) -> bytes:
         elif match["space"]:
             found += b" "
         else:
-            found += _ONE[match["one"]] if match["one"] else chr(int(match["four"] or match["eight"], 16)).encode()
+            found += (
+                _ONE[match["one"]]
+                if match["one"]
+                else chr(int(match["four"] or match["eight"], 16)).encode()
+            )
         end = match.end()
     return found + text[end:].encode()
 
@@ -103,7 +116,10 @@ def test_every_token_is_shown_in_its_own_way_and_in_a_known_width(name: str) -> 
     encoding = encodings.get(name)
     every = [encoding.token_bytes(token_id) for token_id in range(encoding.vocabulary_size)]
     views = [shown(token) for token in every]
-    assert [unshown(view) if token is not None else None for token, view in zip(every, views, strict=True)] == every
+    assert [
+        unshown(view) if token is not None else None
+        for token, view in zip(every, views, strict=True)
+    ] == every
     odd = [view for view in {*views} if not view.isascii()]
     assert [view for view in odd if cell_len(view) != wcswidth(view)] == []
     assert all(map(harmless, views))
@@ -121,7 +137,11 @@ def test_what_is_shown_tells_the_bytes_and_its_width(token: bytes) -> None:
 
 @pytest.mark.parametrize("before", ["", "日"])
 def test_every_character_is_shown_in_a_known_width(before: str) -> None:
-    assigned = [code for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cs", "Cn", "Co")]
+    assigned = [
+        code
+        for code in range(0x110000)
+        if unicodedata.category(chr(code)) not in ("Cs", "Cn", "Co")
+    ]
     views = [shown((before + chr(code)).encode()) for code in assigned]
     assert [view for view in views if not harmless(view)] == []
     assert [view for view in views if not view.isascii() and cell_len(view) != wcswidth(view)] == []

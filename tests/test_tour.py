@@ -80,19 +80,30 @@ def test_the_answers_are_what_the_commands_print() -> None:
 
 
 def test_the_commands_that_the_words_name_do_what_they_say() -> None:
-    named = [line for step in STEPS for line in re.findall(r"embcli (?:tokenize|explain) [^.)]*", step.words)]
+    named = [
+        line
+        for step in STEPS
+        for line in re.findall(r"embcli (?:tokenize|explain) [^.)]*", step.words)
+    ]
     special, gradient = map(printed_by, named)
     assert re.search(r"^ +1  <\|endoftext\|> +50256 ", special, re.MULTILINE)
     assert "AdamW moves them" in " ".join(gradient.split())
     assert "--stride 1 samples overlap" in STEPS[6].words
-    starts = re.findall(r"^ +[01]  .*?│ +(.*?)  ", printed_by(f"{STEPS[6].command} --stride 1"), re.MULTILINE)
+    starts = re.findall(
+        r"^ +[01]  .*?│ +(.*?)  ", printed_by(f"{STEPS[6].command} --stride 1"), re.MULTILINE
+    )
     assert starts == ["40", "367"]
 
 
 def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
     step = next(step for step in STEPS if "--lines" in step.command)
-    found = json.loads(Inside().ok(*with_text(step.command, ""), "-f", "json", "--show", "token,input").out)
-    rows = {name: np.sort(np.float32(each).reshape(2, 5, 3), axis=1) for name, each in found["matrices"].items()}
+    found = json.loads(
+        Inside().ok(*with_text(step.command, ""), "-f", "json", "--show", "token,input").out
+    )
+    rows = {
+        name: np.sort(np.float32(each).reshape(2, 5, 3), axis=1)
+        for name, each in found["matrices"].items()
+    }
     assert rows["token"][0].tobytes() == rows["token"][1].tobytes()
     assert rows["input"][0].tobytes() != rows["input"][1].tobytes()
 
@@ -118,18 +129,26 @@ def test_a_command_works_as_it_is_shown_in_a_shell(number: int, tmp_path: Path) 
     command = as_typed(with_text(STEPS[number - 1].command, names.TOUR_TEXT))
     text = Inside().ok("tour", "--step", str(number), COLUMNS="80").text
     assert "$ " + command.replace("\n", "\n> ") in text
-    assert printed(command, str(tmp_path)).removesuffix("--from MODEL reads a real model.\n") in text
+    assert (
+        printed(command, str(tmp_path)).removesuffix("--from MODEL reads a real model.\n") in text
+    )
     assert text.count("embcli ") == 1
 
 
-@pytest.mark.parametrize("text", ["it's", 'a "b"', "$HOME `id` \\ !", "- a dash", "--dim", "-ofile", "{text}", "a\nb"])
+@pytest.mark.parametrize(
+    "text", ["it's", 'a "b"', "$HOME `id` \\ !", "- a dash", "--dim", "-ofile", "{text}", "a\nb"]
+)
 def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: Path) -> None:
     shown = Inside().ok("tour", "--text", text, "--step", "1", COLUMNS="80").text
     expected = Inside().ok("tokenize", "--merges", "--draw", stdin=text, COLUMNS="80").text
     assert expected in shown
-    command = shown.split("\n", 1)[1].split("\nEach piece")[0].removeprefix("$ ").replace("\n> ", "\n")
+    command = (
+        shown.split("\n", 1)[1].split("\nEach piece")[0].removeprefix("$ ").replace("\n> ", "\n")
+    )
     script = f"embcli() {{ printf '%s\\0' \"$@\"; }}\n{command}"  # a shell says which words it makes of the command
-    ran = subprocess.run(["bash", "-c", script], capture_output=True, cwd=tmp_path, check=True, timeout=TIMEOUT)
+    ran = subprocess.run(
+        ["bash", "-c", script], capture_output=True, cwd=tmp_path, check=True, timeout=TIMEOUT
+    )
     words = ran.stdout.decode().removesuffix("\0").split("\0")
     assert Inside().ok(*words, COLUMNS="80").text == expected
     assert not [*tmp_path.iterdir()]
@@ -152,7 +171,11 @@ def test_the_position_that_a_token_gets_is_the_row_that_the_step_on_positions_sh
 def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"handout.{suffix}"
     assert Inside().ok("tour", "-o", str(file)).out == b""
-    page = html.unescape(re.sub("<[^>]*>", "", file.read_text())) if suffix == "html" else file.read_text()
+    page = (
+        html.unescape(re.sub("<[^>]*>", "", file.read_text()))
+        if suffix == "html"
+        else file.read_text()
+    )
     words = " ".join(page.replace("\\", "").split())
     for number, step in zip(NUMBERS, STEPS, strict=True):
         assert f"{number}/{len(STEPS)} {step.heading}" in words
@@ -173,7 +196,9 @@ def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> No
 
 
 def test_a_printer_splits_no_step_and_the_answers_begin_a_sheet(tmp_path: Path) -> None:
-    Inside().ok("tour", "--text", "Every effort moves you. " * 40, "-o", str(tmp_path / "handout.html"))
+    Inside().ok(
+        "tour", "--text", "Every effort moves you. " * 40, "-o", str(tmp_path / "handout.html")
+    )
     page = (tmp_path / "handout.html").read_text()
     *steps, _, answers = re.findall("<pre>(.*?)</pre>", page, re.DOTALL)
     assert [re.findall(r">(\d+)/", each) for each in steps] == [[str(each)] for each in NUMBERS]
@@ -191,7 +216,9 @@ def test_a_printer_splits_no_step_and_the_answers_begin_a_sheet(tmp_path: Path) 
 class Screen:
     """embcli tour in a terminal, and what is to be seen there."""
 
-    def __init__(self, *arguments: str, width: int = 80, height: int = 24, **environment: str) -> None:
+    def __init__(
+        self, *arguments: str, width: int = 80, height: int = 24, **environment: str
+    ) -> None:
         self.screen = pyte.HistoryScreen(width, height)
         self.stream, self.raw = pyte.Stream(self.screen), ""
         environment = {"TERM": "xterm-256color", **environment}
@@ -227,7 +254,9 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
     for number, step in zip(NUMBERS, STEPS, strict=True):
         if step.question:
             assert seen.count("$ embcli") == (1 if step.about else 0)
-            assert not step.about or all(line in seen for line in printed_by(step.about).splitlines())
+            assert not step.about or all(
+                line in seen for line in printed_by(step.about).splitlines()
+            )
             assert " ".join(step.question.split()) in " ".join(seen.split())
             seen = screen.press(f"{step.answers[0]}\n")
             assert "\nRight.\n" in seen
@@ -239,13 +268,22 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
         assert seen.rstrip().endswith(NEXT.strip())
         assert ("more lines" in seen) == (step is STEPS[-1])
         assert "Left out: row" not in seen
-        assert "by hand" in step.words or numbers(step.words) <= numbers(seen.rstrip().rpartition("\n\n")[0])
+        assert "by hand" in step.words or numbers(step.words) <= numbers(
+            seen.rstrip().rpartition("\n\n")[0]
+        )
         if number < len(NUMBERS):
             seen = screen.press("\n\n")  # the second one comes too early
     assert screen.end("\n") == 0
-    assert COLOR.sub("", screen.raw).rstrip().endswith('$ embcli lookup "A text of yours" --from MODEL')
+    assert (
+        COLOR.sub("", screen.raw)
+        .rstrip()
+        .endswith('$ embcli lookup "A text of yours" --from MODEL')
+    )
     assert COLOR.search(screen.raw), "there are colours"
-    assert COLOR.sub("", screen.raw).count("\x1b[H\x1b[2J") == COLOR.sub("", screen.raw).count("\x1b") // 2
+    assert (
+        COLOR.sub("", screen.raw).count("\x1b[H\x1b[2J")
+        == COLOR.sub("", screen.raw).count("\x1b") // 2
+    )
 
 
 def test_a_long_text_leaves_the_heading_on_the_screen_and_says_how_much_is_not() -> None:
@@ -256,8 +294,14 @@ def test_a_long_text_leaves_the_heading_on_the_screen_and_says_how_much_is_not()
 
 
 @pytest.mark.parametrize("height", [33, 40])
-def test_a_step_whose_page_could_fill_a_larger_terminal_leaves_room_for_its_words(height: int) -> None:
-    assert Screen("--step", str(len(NUMBERS)), width=120, height=height).press().startswith(f"{len(NUMBERS)}/")
+def test_a_step_whose_page_could_fill_a_larger_terminal_leaves_room_for_its_words(
+    height: int,
+) -> None:
+    assert (
+        Screen("--step", str(len(NUMBERS)), width=120, height=height)
+        .press()
+        .startswith(f"{len(NUMBERS)}/")
+    )
 
 
 def test_keys_go_on_and_back_and_a_wrong_answer_gets_the_right_one() -> None:
@@ -285,9 +329,12 @@ def test_keys_go_on_and_back_and_a_wrong_answer_gets_the_right_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "key", "status"), [("3", "q\n", 0), ("3", "\x04", 0), ("1", "\x04", 0), ("1", "\x03", 130)]
+    ("step", "key", "status"),
+    [("3", "q\n", 0), ("3", "\x04", 0), ("1", "\x04", 0), ("1", "\x03", 130)],
 )
-def test_a_tour_can_be_ended_at_a_question_and_by_the_keys_that_end_programs(step: int, key: str, status: int) -> None:
+def test_a_tour_can_be_ended_at_a_question_and_by_the_keys_that_end_programs(
+    step: int, key: str, status: int
+) -> None:
     screen = Screen("--step", str(step))
     screen.press()
     assert screen.end(key) == status

@@ -12,7 +12,9 @@ from hypothesis.extra import numpy as arrays
 from embcli.verbs.compare.pair import Pair, differences, judge
 from tests.oracles import assert_same_bits
 
-ODD = st.sampled_from(np.float32([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np.inf, np.nan]).tolist())
+ODD = st.sampled_from(
+    np.float32([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np.inf, np.nan]).tolist()
+)
 
 
 @given(
@@ -33,7 +35,11 @@ def test_the_verdict_is_that_of_a_look_at_each_value(pair: tuple[np.ndarray, np.
     if not unequal:
         return
     alone = [place for place, a, b in unequal if np.isnan(a) != np.isnan(b)]
-    sizes = {place: abs(float(a) - float(b)) for place, a, b in unequal if not (np.isnan(a) or np.isnan(b)) and a != b}
+    sizes = {
+        place: abs(float(a) - float(b))
+        for place, a, b in unequal
+        if not (np.isnan(a) or np.isnan(b)) and a != b
+    }
     if alone:
         assert (verdict.kind, verdict.place) == ("nan", alone[0])
         assert np.isnan(verdict.difference)

@@ -25,7 +25,11 @@ from tests.conftest import Embcli
 from tests.files.made import closed
 
 NORMAL, UNKNOWN, CONTROL, ADDED, BYTE = 1, 2, 3, 4, 6
-CHARACTERS = {byte: each for each in pre_tokenizers.ByteLevel.alphabet() for byte in bytes_of(each.encode()) or ()}
+CHARACTERS = {
+    byte: each
+    for each in pre_tokenizers.ByteLevel.alphabet()
+    for byte in bytes_of(each.encode()) or ()
+}
 CUTS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -46,11 +50,20 @@ TEXTS = [
 
 def texts(count: int, letters: str = "aabbc  \n'sé1日!", seed: int = 0) -> list[str]:
     random = Random(seed)
-    return [*TEXTS, *("".join(random.choices(letters, k=random.randrange(1, 40))) for _ in range(count))]
+    return [
+        *TEXTS,
+        *("".join(random.choices(letters, k=random.randrange(1, 40))) for _ in range(count)),
+    ]
 
 
 def written(
-    path: Path, model: str, words: list[str], *, kinds: list[int] | None = None, rows: int = 0, **rest: object
+    path: Path,
+    model: str,
+    words: list[str],
+    *,
+    kinds: list[int] | None = None,
+    rows: int = 0,
+    **rest: object,
 ) -> str:
     """Write a vocabulary, and a row for each token; `rest` are other keys of the tokenizer: scores, merges, pre ..."""
     writer = GGUFWriter(path, "llama")
@@ -68,7 +81,9 @@ def written(
             writer.add_string(key, value)
         else:
             writer.add_array(key, value)
-    writer.add_tensor("token_embd.weight", np.arange(2.0 * (rows or len(words)), dtype=np.float32).reshape(-1, 2))
+    writer.add_tensor(
+        "token_embd.weight", np.arange(2.0 * (rows or len(words)), dtype=np.float32).reshape(-1, 2)
+    )
     return str(closed(writer))
 
 
@@ -85,20 +100,42 @@ def merged(parts: list[str], value: Callable[[str, str], float | None]) -> list[
 
 def ids_of(part: str, words: list[str]) -> list[int]:
     """Return the ID of a token, or of its bytes."""
-    return [words.index(part)] if part in words else [words.index(f"<0x{byte:02X}>") for byte in part.encode()]
+    return (
+        [words.index(part)]
+        if part in words
+        else [words.index(f"<0x{byte:02X}>") for byte in part.encode()]
+    )
 
 
 # --- byte-pair encoding -----------------------------------------------------------------------------------------------
 
-PAIRS = [("a", "a"), ("b", "a"), ("aa", "b"), ("Ġ", "a"), ("a", "b"), ("'", "s"), ("Ġ", "Ġ"), ("Ġa", "b"), ("ab", "ab")]
+PAIRS = [
+    ("a", "a"),
+    ("b", "a"),
+    ("aa", "b"),
+    ("Ġ", "a"),
+    ("a", "b"),
+    ("'", "s"),
+    ("Ġ", "Ġ"),
+    ("Ġa", "b"),
+    ("ab", "ab"),
+]
 PAIRS += [("Ã", "©"), ("1", "2"), ("12", "3"), ("b", "c"), ("Ċ", "Ċ"), ("a", "bc")]
 MERGES = [" ".join(pair) for pair in PAIRS]
-WORDS = [*CHARACTERS.values(), *dict.fromkeys("".join(pair) for pair in PAIRS), "cab", "<|end|>", "<eos>"]
+WORDS = [
+    *CHARACTERS.values(),
+    *dict.fromkeys("".join(pair) for pair in PAIRS),
+    "cab",
+    "<|end|>",
+    "<eos>",
+]
 KINDS = [NORMAL] * (len(WORDS) - 2) + [ADDED, CONTROL]
 
 
 def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE({word: at for at, word in enumerate(WORDS)}, PAIRS, ignore_merges=ignore_merges))
+    tokenizer = Tokenizer(
+        models.BPE({word: at for at, word in enumerate(WORDS)}, PAIRS, ignore_merges=ignore_merges)
+    )
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
     cuts = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, level])
@@ -106,13 +143,20 @@ def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
     return tokenizer
 
 
-@pytest.mark.parametrize(("pre", "ignores", "pattern"), [("gpt-2", False, None), ("llama-bpe", True, CUTS)])
+@pytest.mark.parametrize(
+    ("pre", "ignores", "pattern"), [("gpt-2", False, None), ("llama-bpe", True, CUTS)]
+)
 def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
     tmp_path: Path, pre: str, ignores: bool, pattern: str | None
 ) -> None:
-    stray = ["é", " a"]  # these are not spelled by the characters of bytes, so no text has them; the first merge counts
+    stray = [
+        "é",
+        " a",
+    ]  # these are not spelled by the characters of bytes, so no text has them; the first merge counts
     merges, kinds = [*MERGES, "x", MERGES[0]], [*KINDS, NORMAL, NORMAL]
-    path = written(tmp_path / "m.gguf", "gpt2", [*WORDS, *stray], kinds=kinds, merges=merges, pre=pre)
+    path = written(
+        tmp_path / "m.gguf", "gpt2", [*WORDS, *stray], kinds=kinds, merges=merges, pre=pre
+    )
     encoding = encodings.get(path)
     oracle = bytes_level(ignores, pattern)
     for text in [*texts(300), "cab", "a\ncab"]:  # no merges lead to this token
@@ -129,7 +173,13 @@ def test_escaped_spaces_are_merged_within_lines(tmp_path: Path) -> None:
     pairs = [("▁", "▁"), ("a", "▁"), ("a▁", "b"), ("▁", "b"), ("b", "b"), ("▁▁", "b")]
     singles = [*"ab▁!", "\n", "\n\n", *("".join(pair) for pair in pairs)]
     words = [*singles, *(f"<0x{byte:02X}>" for byte in range(256))]
-    path = written(tmp_path / "m.gguf", "gemma4", words, merges=[" ".join(pair) for pair in pairs], bos_token_id=0)
+    path = written(
+        tmp_path / "m.gguf",
+        "gemma4",
+        words,
+        merges=[" ".join(pair) for pair in pairs],
+        bos_token_id=0,
+    )
     encoding = encodings.get(path)
     ranks = {pair: rank for rank, pair in enumerate(pairs)}
     for text in texts(300, "aab   bc\n"):
@@ -144,7 +194,8 @@ def test_escaped_spaces_are_merged_within_lines(tmp_path: Path) -> None:
 
 def test_each_rule_keeps_the_whole_text() -> None:
     everything = (
-        "'S't 12345678 ٣٤ Ab aB Éé  \n\r\n\t\x0b\xa0\u3000你好々カナ한กัह\u093f。、…!?<sentinel:7>IMGIMGABZ\U000e0001\0"
+        "'S't 12345678 ٣٤ Ab aB Éé  \n\r\n\t\x0b\xa0\u3000你好々カナ한กัह\u093f。、…!?"
+        "<sentinel:7>IMGIMGABZ\U000e0001\0"
     )
     random = Random(1)
     for name, splitting in splittings().items():
@@ -182,9 +233,22 @@ def test_a_pre_tokenizer_splits_as_its_name_says(name: str, text: str, pieces: l
 
 # --- SentencePiece and WordPiece --------------------------------------------------------------------------------------
 
-PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcé!", "▁a", "ab", "▁ab", "aa", "▁▁"]
+PIECES = [
+    "<unk>",
+    "<s>",
+    "</s>",
+    *(f"<0x{byte:02X}>" for byte in range(256)),
+    *"▁abcé!",
+    "▁a",
+    "ab",
+    "▁ab",
+    "aa",
+    "▁▁",
+]
 PIECES += ["ba", "bab", "!▁", "<tool>"]
-SCORES = [0.0] * 259 + [-float(each) for each in (60, 61, 62, 63, 64, 65, 3, 2, 5, 2, 1, 7, 4, 6, 0)]
+SCORES = [0.0] * 259 + [
+    -float(each) for each in (60, 61, 62, 63, 64, 65, 3, 2, 5, 2, 1, 7, 4, 6, 0)
+]
 PIECE_KINDS = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * (len(PIECES) - 260), ADDED]
 
 
@@ -210,11 +274,17 @@ def test_pieces_are_merged_by_their_scores(tmp_path: Path, leads: bool) -> None:
         assert (np.diff(spans[:, 0]) >= 0).all()
         assert not text or (spans[-1, 1] == len(text) and spans[0, 0] == 0)
         steps = [step for derivation in encoding.derivations(text) for step in derivation.steps]
-        assert [step.score for step in steps] == [SCORES[step.token_id or 0] for step in steps], text
+        assert [step.score for step in steps] == [SCORES[step.token_id or 0] for step in steps], (
+            text
+        )
 
 
-def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token(tmp_path: Path) -> None:
-    path = written(tmp_path / "m.gguf", "llama", ["<unk>", "a", "b", "ab"], scores=[0.0, -2.0, -3.0, -1.0])
+def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token(
+    tmp_path: Path,
+) -> None:
+    path = written(
+        tmp_path / "m.gguf", "llama", ["<unk>", "a", "b", "ab"], scores=[0.0, -2.0, -3.0, -1.0]
+    )
     encoding = encodings.get(path)
     assert encoding.encode("日本ab語b").tolist() == [0, 3, 0, 2]
     spans = encoding.spans("日本ab語b")
@@ -225,7 +295,10 @@ def test_named_tokens_are_found_before_a_text_is_split(inside: Embcli, tmp_path:
     path = pieces(tmp_path / "m.gguf", add_bos_token=True, add_eos_token=True)
     plain = inside("tokenize", "a<s>b<tool>a", "--encoding", path, "-f", "json")
     assert "the model reads <s> before and </s> after a text; --special adds them" in plain.err
-    assert "the model reads" not in inside("neighbors", "a", "--encoding", path, "--vocab", str(len(PIECES))).err
+    assert (
+        "the model reads"
+        not in inside("neighbors", "a", "--encoding", path, "--vocab", str(len(PIECES))).err
+    )
     rows = json.loads(plain.out)["tokens"]
     assert [row["token"] for row in rows][:2] == [" a", "<"]
     assert [row["token"] for row in rows][-2:] == ["<tool>", " a"]
@@ -242,42 +315,92 @@ def test_named_tokens_are_found_before_a_text_is_split(inside: Embcli, tmp_path:
     assert "reads" not in near.err
 
 
-def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(tmp_path: Path) -> None:
-    words = ["<unk>", "<s>", "</s>", "<t>", "<t>x", "▁", "a", "<|channel|>", "<fim_prefix>", "<", "|", ">"]
+def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(
+    tmp_path: Path,
+) -> None:
+    words = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        "<t>",
+        "<t>x",
+        "▁",
+        "a",
+        "<|channel|>",
+        "<fim_prefix>",
+        "<",
+        "|",
+        ">",
+    ]
     kinds = [UNKNOWN, CONTROL, NORMAL, ADDED, ADDED, *[NORMAL] * 7]
-    encoding = encodings.get(written(tmp_path / "m.gguf", "llama", words, kinds=kinds, add_space_prefix=False))
+    encoding = encodings.get(
+        written(tmp_path / "m.gguf", "llama", words, kinds=kinds, add_space_prefix=False)
+    )
     assert encoding.encode("a<t>xa<t>").tolist() == [6, 4, 6, 3]
-    assert encoding.encode("a</s><|channel|><fim_prefix>", True).tolist() == [6, 2, 7, 8]  # as llama.cpp takes them
+    assert encoding.encode("a</s><|channel|><fim_prefix>", True).tolist() == [
+        6,
+        2,
+        7,
+        8,
+    ]  # as llama.cpp takes them
     assert encoding.encode("a<|channel|>").tolist() == [6, 7]
-    with pytest.raises(InputError, match=r"cannot split this text of 3 characters: .* surrogates not allowed"):
+    with pytest.raises(
+        InputError, match=r"cannot split this text of 3 characters: .* surrogates not allowed"
+    ):
         encoding.encode("a\ud800b")
-    strips = written(tmp_path / "p.gguf", "llama", words, kinds=kinds, add_space_prefix=False, name="Phi-3 mini")
+    strips = written(
+        tmp_path / "p.gguf", "llama", words, kinds=kinds, add_space_prefix=False, name="Phi-3 mini"
+    )
     assert encodings.get(strips).encode("a<t> \n a").tolist() == [6, 3, 6]
     masks = {"kinds": [*kinds, ADDED], "add_space_prefix": False, "name": "A Modern-BERT"}
     strips = written(tmp_path / "q.gguf", "llama", [*words, "[MASK]"], **masks)
-    assert encodings.get(strips).encode("a \n[MASK] a<t>a [MASK]").tolist() == [6, 12, 5, 6, 3, 6, 12]
-    for number, rule in enumerate((["<|return|>", "<|call|>"], ["<|flush|>", "<|calls|>"], ["<|return|>"])):
+    assert encodings.get(strips).encode("a \n[MASK] a<t>a [MASK]").tolist() == [
+        6,
+        12,
+        5,
+        6,
+        3,
+        6,
+        12,
+    ]
+    for number, rule in enumerate(
+        (["<|return|>", "<|call|>"], ["<|flush|>", "<|calls|>"], ["<|return|>"])
+    ):
         more = [*words, "<|end|>", *rule, "<|tool_response>"]
-        encoding = encodings.get(written(tmp_path / f"{number}.gguf", "llama", more, add_space_prefix=False))
-        assert (12 in encoding.encode("a<|end|>a")) == (len(rule) == 2), "no special token beside these"
+        encoding = encodings.get(
+            written(tmp_path / f"{number}.gguf", "llama", more, add_space_prefix=False)
+        )
+        assert (12 in encoding.encode("a<|end|>a")) == (len(rule) == 2), (
+            "no special token beside these"
+        )
         assert 2 not in encoding.encode("a</s>", True)
 
 
 def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -> None:
     words = ["[UNK]", "[CLS]", "[SEP]", "ab", "##b", "##a", "a", "b", "!", "'", "it", "##s"]
     words += ["日", "e", "##e", "1", "##1"]
-    stored = [word[2:] if word.startswith("##") else word if word[0] == "[" else f"▁{word}" for word in words]
+    stored = [
+        word[2:] if word.startswith("##") else word if word[0] == "[" else f"▁{word}"
+        for word in words
+    ]
     kinds = [CONTROL if word[0] == "[" else NORMAL for word in words]
     rest = {"unknown_token_id": 0, "bos_token_id": 1, "seperator_token_id": 2}
     encoding = encodings.get(written(tmp_path / "m.gguf", "bert", stored, kinds=kinds, **rest))
-    oracle = Tokenizer(models.WordPiece({word: at for at, word in enumerate(words)}, unk_token="[UNK]"))
-    oracle.normalizer, oracle.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    oracle = Tokenizer(
+        models.WordPiece({word: at for at, word in enumerate(words)}, unk_token="[UNK]")
+    )
+    oracle.normalizer, oracle.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+    )
     for text in texts(300, "aAbBé! '日s1e\t\u0301\u200b"):
         wanted = oracle.encode(text)
         assert encoding.encode(text).tolist() == wanted.ids, text
         spans = encoding.spans(text)
         known = [place for place, token_id in enumerate(wanted.ids) if token_id]
-        assert [tuple(spans[place]) for place in known] == [wanted.offsets[place] for place in known], text
+        assert [tuple(spans[place]) for place in known] == [
+            wanted.offsets[place] for place in known
+        ], text
     assert encoding.around == ((1,), (2,))
     assert encoding.decode(encoding.encode("ab 日")) == "ab 日".encode()
 
@@ -300,7 +423,15 @@ def trie(replacements: dict[str, str]) -> bytes:
     return struct.pack("<I", units.nbytes) + units.tobytes() + texts
 
 
-REPLACED = {"\t": " ", "ﬁ": "fi", "A": "a", "\u200b": "", "a\u0301": "á", "e\u0301\u0301": "é", "…": "..."}
+REPLACED = {
+    "\t": " ",
+    "ﬁ": "fi",
+    "A": "a",
+    "\u200b": "",
+    "a\u0301": "á",
+    "e\u0301\u0301": "é",
+    "…": "...",
+}
 
 
 def test_characters_are_replaced_the_longest_sequence_first() -> None:
@@ -308,7 +439,9 @@ def test_characters_are_replaced_the_longest_sequence_first() -> None:
     for text in texts(300, "aAe\u0301\u0301ﬁ\t…\u200bx日"):
         normal, place = "", 0
         while place < len(text):
-            key = max((key for key in [*REPLACED, text[place]] if text.startswith(key, place)), key=len)
+            key = max(
+                (key for key in [*REPLACED, text[place]] if text.startswith(key, place)), key=len
+            )
             normal, place = normal + REPLACED.get(key, key), place + len(key)
         assert "".join(unigrams.pieces(text)) == normal.replace(" ", "▁"), text
         origins = unigrams.origins(text)
@@ -323,32 +456,54 @@ def test_a_damaged_map_of_characters_ends_in_a_sentence(tmp_path: Path) -> None:
         data = bytearray(whole)
         for place in random.sample(used, 2):
             data[place] = random.randrange(256)
-        path = written(tmp_path / f"{number}.gguf", "t5", ["a", "b", "c"], precompiled_charsmap=bytes(data))
+        path = written(
+            tmp_path / f"{number}.gguf", "t5", ["a", "b", "c"], precompiled_charsmap=bytes(data)
+        )
         with suppress(InputError):
             encoding = encodings.get(path)
-            assert {*encoding.encode("aA\te\u0301\u0301ﬁ…\u200b日 x")} <= {*range(encoding.vocabulary_size)}
+            assert {*encoding.encode("aA\te\u0301\u0301ﬁ…\u200b日 x")} <= {
+                *range(encoding.vocabulary_size)
+            }
 
 
-def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name(tmp_path: Path) -> None:
+def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name(
+    tmp_path: Path,
+) -> None:
     words: list[Any] = ["<unk>", "a", "b", "ab", b"c\xff"]
     rest = {"scores": [0.0, -1.0, -2.0, -3.0, 0.0], "unknown_token_id": 0}
     known = [
-        encodings.get(written(tmp_path / f"{kind}.gguf", "llama", words, kinds=[UNKNOWN, *[kind] * 3, ADDED], **rest))
+        encodings.get(
+            written(
+                tmp_path / f"{kind}.gguf",
+                "llama",
+                words,
+                kinds=[UNKNOWN, *[kind] * 3, ADDED],
+                **rest,
+            )
+        )
         for kind in (0, NORMAL)
     ]
     assert [[name.name for name in each.named] for each in known] == [["<unk>"], ["<unk>"]]
 
 
 @pytest.mark.parametrize(("joins", "space"), [(False, "▁ -2"), (True, "▁ -2"), (True, "")])
-def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, joins: bool, space: str) -> None:
-    listed = (
-        f"<pad> 0 </s> 0 <unk> 0 {space} ▁a -1.5 a -2.7 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -3.3 ▁b -4.5 f -6"
-    )
+def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
+    tmp_path: Path, joins: bool, space: str
+) -> None:
+    listed = f"<pad> 0 </s> 0 <unk> 0 {space} ▁a -1.5 a -2.7 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75"
+    listed += " aa -3.3 ▁b -4.5 f -6"
     listed += " fi -7 é -9"
-    scored = [(word, float(score)) for word, score in zip(listed.split()[::2], listed.split()[1::2], strict=True)]
+    scored = [
+        (word, float(score))
+        for word, score in zip(listed.split()[::2], listed.split()[1::2], strict=True)
+    ]
     words, scores = [word for word, _ in scored], [score for _, score in scored]
     rest = {"scores": scores, "add_space_prefix": True, "remove_extra_whitespaces": joins}
-    rest |= {"unknown_token_id": 2, "precompiled_charsmap": trie({"ﬁ": "fi"})} if joins else {"unknown_token_id": 2}
+    rest |= (
+        {"unknown_token_id": 2, "precompiled_charsmap": trie({"ﬁ": "fi"})}
+        if joins
+        else {"unknown_token_id": 2}
+    )
     kinds = [CONTROL, CONTROL, UNKNOWN, *[NORMAL] * (len(words) - 3)]
     encoding = encodings.get(written(tmp_path / "m.gguf", "t5", words, kinds=kinds, **rest))
     oracle = Tokenizer(models.Unigram(scored, unk_id=2, byte_fallback=False))
@@ -357,7 +512,9 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, 
             spelled = "".join(f"▁{word}" for word in text.replace("ﬁ", "fi").split(" ") if word)
         else:
             blanks = len(text) - len(text.lstrip(" "))
-            spelled = "▁" * blanks + ("▁" if text.strip(" ") else "") + text.lstrip(" ").replace(" ", "▁")
+            spelled = (
+                "▁" * blanks + ("▁" if text.strip(" ") else "") + text.lstrip(" ").replace(" ", "▁")
+            )
         wanted = oracle.encode(spelled)
         ids = encoding.encode(text).tolist()
         assert ids == wanted.ids, text
@@ -369,8 +526,17 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, 
 
 
 def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_path: Path) -> None:
-    rest = {"kinds": KINDS, "merges": MERGES, "pre": "gpt-2", "add_bos_token": True, "add_eos_token": True}
-    assert encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, **rest)).around == ((11,), (11,))
+    rest = {
+        "kinds": KINDS,
+        "merges": MERGES,
+        "pre": "gpt-2",
+        "add_bos_token": True,
+        "add_eos_token": True,
+    }
+    assert encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, **rest)).around == (
+        (11,),
+        (11,),
+    )
 
 
 def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
@@ -386,7 +552,9 @@ def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
     wanted = oracle.encode(f"▁{run}")
     assert sums.encode(run).tolist() == wanted.ids
     spans = sums.spans(run)
-    assert np.diff(spans).ravel().tolist() == [len(token.removeprefix("▁")) for token in wanted.tokens]
+    assert np.diff(spans).ravel().tolist() == [
+        len(token.removeprefix("▁")) for token in wanted.tokens
+    ]
     longest = written(tmp_path / "wpm.gguf", "bert", ["[UNK]", "▁a", "a", "aa"], unknown_token_id=0)
     assert encodings.get(longest).encode(run).tolist() == [1, *[3] * 49_999, 2]
 
@@ -397,11 +565,19 @@ def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "rest", "told"),
     [
-        ("gpt2", {}, "cannot split a text: it does not name its pre-tokenizer; give --ids or --encoding"),
+        (
+            "gpt2",
+            {},
+            "cannot split a text: it does not name its pre-tokenizer; give --ids or --encoding",
+        ),
         ("gpt2", {"pre": "gpt2"}, "its pre-tokenizer 'gpt2' is unknown; give --ids or --encoding"),
         ("gpt2", {"pre": "gpt-2"}, "it has no merges"),
         ("bert", {}, "it says that a text gets its unknown token, but not which one this is"),
-        ("rwkv", {}, "cannot split a text: its tokenizer 'rwkv' is unknown; give --ids or --encoding"),
+        (
+            "rwkv",
+            {},
+            "cannot split a text: its tokenizer 'rwkv' is unknown; give --ids or --encoding",
+        ),
         ("plamo2", {}, "its tokenizer 'plamo2' is unknown"),
         ("llama", {"scores": [float("nan")] * 3}, "its tokenizer.ggml.scores are not all finite"),
         ("llama", {"scores": [1.0]}, "not numbers, one for each token"),
@@ -414,6 +590,7 @@ def test_what_cannot_split_a_text_is_refused_by_its_name(
     path = written(tmp_path / "m.gguf", model, ["a", "b", "c"], **rest)
     assert told in inside.refused("lookup", "a", "--from", path)
     assert told in inside.refused("tokenize", "a", "--encoding", path)
-    assert [row["token"] for row in json.loads(inside.ok("weights", "--from", path, "-f", "json").out)["rows"]] == [
-        *"abc"
-    ]
+    assert [
+        row["token"]
+        for row in json.loads(inside.ok("weights", "--from", path, "-f", "json").out)["rows"]
+    ] == [*"abc"]

@@ -28,7 +28,24 @@ from embcli.writers import write
 from tests.oracles import assert_same_bits
 from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
 
-AWKWARD = ["\x00", "\r\n", "\r", "\n", "\t", '"', ",", '",', '","', "],[", ",\n  ", "\\", "\\n", "🦜", "\u2028", " "]
+AWKWARD = [
+    "\x00",
+    "\r\n",
+    "\r",
+    "\n",
+    "\t",
+    '"',
+    ",",
+    '",',
+    '","',
+    "],[",
+    ",\n  ",
+    "\\",
+    "\\n",
+    "🦜",
+    "\u2028",
+    " ",
+]
 texts = st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(max_size=4)), max_size=5).map("".join)
 FOLDERS = [each.name for each in formats.ROWS if each.folder]
 NO_NUMBERS = "JSON has no NaN and no infinity: they are written as null; other formats keep them"
@@ -52,14 +69,21 @@ class Result:
         for start in range(0, self.rows, self.step):
             part = slice(start, start + self.step)
             values = {name: self.fields[name][part] for name in fields}
-            arrays = {name: np.array(each) for name, each in values.items() if isinstance(each, np.ndarray)}
+            arrays = {
+                name: np.array(each)
+                for name, each in values.items()
+                if isinstance(each, np.ndarray)
+            }
             blocks = {name: np.array(self.matrices[name][part]) for name in matrices}
             yield Piece(min(self.step, self.rows - start), values | arrays, blocks)
             for array in (*arrays.values(), *blocks.values()):
                 array.view(np.uint8)[...] = 0xAA
 
     def records(self, **more: Any) -> Records:
-        arrays = {name: ArraySpec(matrix.shape, str(matrix.dtype)) for name, matrix in self.matrices.items()}
+        arrays = {
+            name: ArraySpec(matrix.shape, str(matrix.dtype))
+            for name, matrix in self.matrices.items()
+        }
         default = next(iter(arrays), None)
         return Records(
             **{"run": {}, "unit": "rows", "default": default, **more},
@@ -82,7 +106,10 @@ def results(draw: st.DrawFn) -> Result:
         return draw(st.lists(each, min_size=rows, max_size=rows))
 
     fields = {
-        **{name: np.array(column(st.integers(0, 2**63 - 1)), np.int64) for name in ("sequence", "position", "id")},
+        **{
+            name: np.array(column(st.integers(0, 2**63 - 1)), np.int64)
+            for name in ("sequence", "position", "id")
+        },
         "short": np.array(column(st.integers(0, 2**32 - 1)), np.uint32),
         "token": column(texts),
         "fault": column(st.one_of(st.none(), texts)),
@@ -101,7 +128,9 @@ def assert_told(found: list[list[float | None]], matrix: np.ndarray) -> None:
     finite = np.isfinite(matrix)
     assert [[value is not None for value in row] for row in found] == finite.tolist()
     numbers = [[0.0 if value is None else value for value in row] for row in found]
-    assert_same_bits(float32(numbers).reshape(matrix.shape), np.where(finite, matrix, np.float32(0)))
+    assert_same_bits(
+        float32(numbers).reshape(matrix.shape), np.where(finite, matrix, np.float32(0))
+    )
 
 
 def assert_written(found: list[list[str]], matrix: np.ndarray) -> None:
@@ -115,12 +144,19 @@ def assert_written(found: list[list[str]], matrix: np.ndarray) -> None:
 
 
 @given(result=results())
-def test_any_result_is_read_back_from_every_format(result: Result, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_result_is_read_back_from_every_format(
+    result: Result, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     width = next((matrix.shape[1] for matrix in result.matrices.values()), 2)
     numbers = [*range(3, 3 + width)]
-    records = result.records(more={"verdict": [1, None]}, run={"embcli": "1"}, columns=tuple(numbers))
+    records = result.records(
+        more={"verdict": [1, None]}, run={"embcli": "1"}, columns=tuple(numbers)
+    )
     told = {"run": {"embcli": "1"}, "columns": numbers}
-    columns = {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in result.fields.items()}
+    columns = {
+        name: each.tolist() if isinstance(each, np.ndarray) else each
+        for name, each in result.fields.items()
+    }
     wanted = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     rows = from_ndjson(written(records, "ndjson"))
@@ -133,36 +169,60 @@ def test_any_result_is_read_back_from_every_format(result: Result, tmp_path_fact
         assert_told([each[name] for each in vectors], matrix)
         assert_told(matrices[name], matrix)
 
-    if len(columns) > 1 or records.default:  # an empty text alone in its row is an empty line, which readers leave out
+    if (
+        len(columns) > 1 or records.default
+    ):  # an empty text alone in its row is an empty line, which readers leave out
         for form, read in SEPARATED.items():
             data = written(records, form)
             header, *lines = read(data)
             assert header == [*columns, *map(str, numbers if records.default else ())]
-            texts_of_row = [["" if value is None else str(value) for value in row.values()] for row in wanted]
+            texts_of_row = [
+                ["" if value is None else str(value) for value in row.values()] for row in wanted
+            ]
             assert [line[: len(columns)] for line in lines] == texts_of_row
             if records.default:
-                assert_written([line[len(columns) :] for line in lines], result.matrices[records.default])
-            if form == "csv" and (sys.version_info >= (3, 11) or b"\0" not in data):  # NUL: not in csv of Python 3.10
+                assert_written(
+                    [line[len(columns) :] for line in lines], result.matrices[records.default]
+                )
+            if form == "csv" and (
+                sys.version_info >= (3, 11) or b"\0" not in data
+            ):  # NUL: not in csv of Python 3.10
                 csv.writer(file := io.StringIO()).writerows([header, *lines])
                 assert data.decode() == file.getvalue()
 
     data = written(records, "safetensors")
-    told_apart = {f"{name}s": result.fields[name] for name in ("id", "position", "sequence") if name in columns}
+    told_apart = {
+        f"{name}s": result.fields[name]
+        for name in ("id", "position", "sequence")
+        if name in columns
+    }
     arrays = told_apart | result.matrices
     tensors = safetensors.numpy.load(data)
     kinds = {name: (each.dtype, each.shape, each.tobytes()) for name, each in arrays.items()}
-    assert {name: (each.dtype, each.shape, each.tobytes()) for name, each in tensors.items()} == kinds
+    assert {
+        name: (each.dtype, each.shape, each.tobytes()) for name, each in tensors.items()
+    } == kinds
     metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
     assert {name: json.loads(text) for name, text in metadata.items()} == told
-    for name, array in (result.matrices or {name: each for name, each in arrays.items() if name == "ids"}).items():
+    for name, array in (
+        result.matrices or {name: each for name, each in arrays.items() if name == "ids"}
+    ).items():
         np.save(saved := io.BytesIO(), array)
         assert written(records, "npy", (name,) if result.matrices else None) == saved.getvalue()
 
     matrix = result.matrices.setdefault("input", np.zeros((result.rows, width), np.float32))
-    kept = {name: each for name, each in result.fields.items() if name in ("id", "short", "token")}  # of embeddings
-    data = written(replace(result, fields=kept).records(run=told["run"], columns=tuple(numbers)), "parquet", ("input",))
+    kept = {
+        name: each for name, each in result.fields.items() if name in ("id", "short", "token")
+    }  # of embeddings
+    data = written(
+        replace(result, fields=kept).records(run=told["run"], columns=tuple(numbers)),
+        "parquet",
+        ("input",),
+    )
     table = pyarrow.parquet.read_table(io.BytesIO(data))
-    assert table.drop_columns(["vector"]).to_pylist() == [{name: row[name] for name in kept} for row in wanted]
+    assert table.drop_columns(["vector"]).to_pylist() == [
+        {name: row[name] for name in kept} for row in wanted
+    ]
     vector = table["vector"].combine_chunks()
     assert vector.type == pyarrow.list_(pyarrow.float32(), width)
     assert vector.null_count == vector.flatten().null_count == 0
@@ -173,8 +233,13 @@ def test_any_result_is_read_back_from_every_format(result: Result, tmp_path_fact
     write(replace(result.records(), shown=("input",)), "projector", folder)
     parts = {path.name: path.read_bytes() for path in folder.iterdir()}
     config = parts.pop("projector_config.pbtxt").decode().split()
-    assert " ".join(config) == 'embeddings { tensor_path: "vectors.tsv" metadata_path: "metadata.tsv" }'
-    assert_written([line.split("\t") for line in parts["vectors.tsv"].decode().splitlines()], matrix)
+    assert (
+        " ".join(config)
+        == 'embeddings { tensor_path: "vectors.tsv" metadata_path: "metadata.tsv" }'
+    )
+    assert_written(
+        [line.split("\t") for line in parts["vectors.tsv"].decode().splitlines()], matrix
+    )
     metadata_lines = written(Result(result.fields).records(), "tsv")
     assert parts == {
         "vectors.tsv": parts["vectors.tsv"],
@@ -182,7 +247,11 @@ def test_any_result_is_read_back_from_every_format(result: Result, tmp_path_fact
     }
 
 
-@given(st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=4), max_size=5), st.integers(1, 4), st.booleans())
+@given(
+    st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=4), max_size=5),
+    st.integers(1, 4),
+    st.booleans(),
+)
 @example([[], [1], [], [], [2, 3], []], 1, True)
 def test_ids_are_a_line_for_each_sequence(lines: list[list[int]], step: int, many: bool) -> None:
     lines = lines if many else [[token_id for line in lines for token_id in line]]
@@ -211,7 +280,11 @@ def test_a_matrix_of_any_shape_and_type_is_read_back(array: np.ndarray) -> None:
     loaded = np.load(io.BytesIO(written(records, "npy")))
     tensor = safetensors.numpy.load(written(records, "safetensors"))["inputs"]
     for found in (loaded, tensor):
-        assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
+        assert (found.dtype, found.shape, found.tobytes()) == (
+            array.dtype,
+            array.shape,
+            array.tobytes(),
+        )
     nested = from_json(written(records, "json"))["matrices"]["inputs"]
     assert [row["vectors"]["inputs"] for row in from_ndjson(written(records, "ndjson"))] == nested
     numbers = np.array(nested, object).reshape(array.shape)
@@ -221,7 +294,11 @@ def test_a_matrix_of_any_shape_and_type_is_read_back(array: np.ndarray) -> None:
 
 
 def test_tensors_are_aligned_whatever_their_types() -> None:
-    matrices = {"a": np.ones((3, 1), np.float32), "b": np.ones((3, 2), np.int64), "c": np.ones((3, 2), np.uint32)}
+    matrices = {
+        "a": np.ones((3, 1), np.float32),
+        "b": np.ones((3, 2), np.int64),
+        "c": np.ones((3, 2), np.uint32),
+    }
     data = written(Result({"id": np.arange(3)}, matrices).records(), "safetensors")
     (length,) = struct.unpack("<Q", data[:8])
     entries = json.loads(data[8 : 8 + length])
@@ -242,7 +319,10 @@ def test_rows_that_are_no_rows_of_numbers_are_refused_before_anything_is_written
 ) -> None:
     result = Result({"row": np.arange(3)}, {"inputs": np.zeros(shape, np.float32)})
     file = io.BytesIO()
-    with pytest.raises(OutputError, match=rf"^inputs is of shape {re.escape(str(shape))}, .* format npy holds it all$"):
+    with pytest.raises(
+        OutputError,
+        match=rf"^inputs is of shape {re.escape(str(shape))}, .* format npy holds it all$",
+    ):
         write(result.records(), form, tmp_path if form == "projector" else file)
     assert (file.getvalue(), [*tmp_path.iterdir()], result.asked) == (b"", [], [])
 
@@ -265,7 +345,9 @@ WHOLE = {
 def test_one_result_in_all_text_formats_whole(form: formats.Data, step: int) -> None:
     token = np.array([[1.5, -0.0], [0.1, 2**24]], np.float32)
     other = np.array([[np.nan, np.inf], [-np.inf, 0.1]], np.float32)
-    result = Result({"position": np.arange(2), "token": ['"\n', "é,\t"]}, {"token": token, "input": other}, step)
+    result = Result(
+        {"position": np.arange(2), "token": ['"\n', "é,\t"]}, {"token": token, "input": other}, step
+    )
     records = result.records(run={"embcli": "1"}, unit="tokens", columns=(4, 9), default="input")
     assert written(records, form, notes=(notes := Notes())).decode() == WHOLE[form]
     assert [*notes] == [NO_NUMBERS] * ("json" in form)
@@ -279,13 +361,18 @@ def test_more_numbers_than_are_written_at_a_time_are_read_back(step: int) -> Non
     for rows in (
         [row["vectors"]["token"] for row in from_ndjson(written(records, "ndjson"))],
         from_json(written(records, "json"))["matrices"]["token"],
-        *([row[1:] for row in read(written(records, form))[1:]] for form, read in SEPARATED.items()),
+        *(
+            [row[1:] for row in read(written(records, form))[1:]]
+            for form, read in SEPARATED.items()
+        ),
     ):
         assert_same_bits(float32([list(map(float, row)) for row in rows]), matrix)
 
 
 def test_parquet_of_many_numbers_has_several_row_groups() -> None:
-    records = Result({"id": np.arange(3000)}, {"token": np.ones((3000, 3000), np.float32)}, 500).records()
+    records = Result(
+        {"id": np.arange(3000)}, {"token": np.ones((3000, 3000), np.float32)}, 500
+    ).records()
     file = pyarrow.parquet.ParquetFile(io.BytesIO(written(records, "parquet")))
     assert (file.metadata.num_row_groups, file.metadata.num_rows) == (2, 3000)
 
@@ -299,7 +386,9 @@ def test_no_rows_are_a_result_too(tmp_path: Path) -> None:
         assert written(records, "ndjson") == b""
         assert written(records, "csv") == b"file,used\r\n"
         assert written(records, "tsv") == b"file\tused\n"
-    nothing = Result({"id": np.zeros(0, np.int64)}, {"token": np.zeros((0, 3), np.float32)}).records()
+    nothing = Result(
+        {"id": np.zeros(0, np.int64)}, {"token": np.zeros((0, 3), np.float32)}
+    ).records()
     assert from_json(written(nothing, "json"))["matrices"] == {"token": []}
     assert np.load(io.BytesIO(written(nothing, "npy"))).shape == (0, 3)
     assert safetensors.numpy.load(written(nothing, "safetensors"))["token"].shape == (0, 3)
@@ -356,7 +445,9 @@ def test_nothing_is_asked_for_that_is_not_written(
 def test_every_format_of_data_counts_the_rows_that_it_writes(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
 
-    def watched(pieces: Iterator[Piece], total: int, size: Callable[[Piece], int]) -> Iterator[Piece]:
+    def watched(
+        pieces: Iterator[Piece], total: int, size: Callable[[Piece], int]
+    ) -> Iterator[Piece]:
         seen.append((total, sum(map(size, pieces))))
         yield from ()
 
@@ -370,9 +461,15 @@ def test_every_format_of_data_counts_the_rows_that_it_writes(tmp_path: Path) -> 
 # --- any number ---------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, 2**32 - 1).filter(lambda bits: bits & 0x7F800000 != 0x7F800000), min_size=1))
+@given(
+    st.lists(
+        st.integers(0, 2**32 - 1).filter(lambda bits: bits & 0x7F800000 != 0x7F800000), min_size=1
+    )
+)
 @example([0, 0x80000000, 1, 0x7F7FFFFF, 0x00800000, 0x007FFFFF, 0x3F800001, 0x4B800000, 0x5D000000])
-def test_any_finite_float32_is_written_with_the_fewest_digits_that_give_it_back(bits: list[int]) -> None:
+def test_any_finite_float32_is_written_with_the_fewest_digits_that_give_it_back(
+    bits: list[int],
+) -> None:
     matrix = from_bits(bits)[:, None]
     records = Result({"id": np.arange(len(matrix))}, {"token": matrix}).records()
     words = [row[1] for row in from_csv(written(records, "csv"))[1:]]
@@ -385,7 +482,9 @@ def test_any_finite_float32_is_written_with_the_fewest_digits_that_give_it_back(
     assert from_json(written(records, "json"))["matrices"]["token"] == rows
     for word, value in zip(words, matrix[:, 0], strict=True):
         digits = re.sub(r"[eE].*|[-.]", "", word).strip("0")
-        assert len(digits) <= len(re.sub(r"[eE].*|[-.]", "", np.format_float_scientific(value)).strip("0"))
+        assert len(digits) <= len(
+            re.sub(r"[eE].*|[-.]", "", np.format_float_scientific(value)).strip("0")
+        )
 
 
 def test_a_field_of_numbers_is_written_as_a_matrix_is() -> None:
@@ -393,16 +492,32 @@ def test_a_field_of_numbers_is_written_as_a_matrix_is() -> None:
     notes = Notes()
     assert written(records, "csv", notes=notes) == b"difference,id\r\nnan,0\r\ninf,1\r\n0.25,2\r\n"
     assert list(notes) == []
-    assert [row["difference"] for row in from_ndjson(written(records, "ndjson", notes=notes))] == [None, None, 0.25]
+    assert [row["difference"] for row in from_ndjson(written(records, "ndjson", notes=notes))] == [
+        None,
+        None,
+        0.25,
+    ]
     assert list(notes) == [NO_NUMBERS]
 
 
-@pytest.mark.parametrize(("shape", "numbers"), [((10**7 + 1, 1), "10,000,001"), ((10**6, 4, 5), "20,000,000")])
-def test_a_large_json_document_says_what_reads_row_by_row(shape: tuple[int, ...], numbers: str) -> None:
+@pytest.mark.parametrize(
+    ("shape", "numbers"), [((10**7 + 1, 1), "10,000,001"), ((10**6, 4, 5), "20,000,000")]
+)
+def test_a_large_json_document_says_what_reads_row_by_row(
+    shape: tuple[int, ...], numbers: str
+) -> None:
     notes = Notes()
-    written(Records({}, "rows", 10**7, {}, lambda *_: iter(()), {"token": ArraySpec((10**7, 1))}), "json", notes=notes)
+    written(
+        Records({}, "rows", 10**7, {}, lambda *_: iter(()), {"token": ArraySpec((10**7, 1))}),
+        "json",
+        notes=notes,
+    )
     assert list(notes) == []
-    written(Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": ArraySpec(shape)}), "json", notes=notes)
+    written(
+        Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": ArraySpec(shape)}),
+        "json",
+        notes=notes,
+    )
     remark = f"this JSON document holds {numbers} numbers; format ndjson can be read row by row, npy at once"
     assert list(notes) == [remark]
 

@@ -77,7 +77,9 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
         context_settings={"help_option_names": [] if is_first else ["--help", "-h"]},
     )
     called = words[0] if words and words[0] in COMMANDS else None
-    root: Function = first_screen if is_first else (lambda: None) if called else embcli  # of options before a command
+    root: Function = (
+        first_screen if is_first else (lambda: None) if called else embcli
+    )  # of options before a command
     app.callback(invoke_without_command=True)(root)
     for name, (each, settings) in COMMANDS.items():
         if words is None or name == called:
@@ -98,7 +100,9 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
         called = f"{PROGRAM} {first}" if first in COMMANDS else PROGRAM
-        raise InputError(message, f"{_cure(message, first)}Try '{called} --help' for help.") from None
+        raise InputError(
+            message, f"{_cure(message, first)}Try '{called} --help' for help."
+        ) from None
 
 
 def _hints(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -128,8 +132,16 @@ _WITH_TEXT = ("tokenize", "batch", "lookup", "compare", "neighbors")
 _ARGUMENT = ".*unexpected extra argument"
 # What Typer says of a wrong option or argument, in some commands or in all -> what would be right.
 _CURES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("No such option: -[0-9]", (), "IDs are not negative; a text that begins with - goes after --. "),
-    ("No such option: --from", ("tokenize", "decode"), "--encoding takes a model's folder or tokenizer. "),
+    (
+        "No such option: -[0-9]",
+        (),
+        "IDs are not negative; a text that begins with - goes after --. ",
+    ),
+    (
+        "No such option: --from",
+        ("tokenize", "decode"),
+        "--encoding takes a model's folder or tokenizer. ",
+    ),
     ("No such option: --map", ("weights",), "--heat shows rows as colours. "),
     (_ARGUMENT, ("tour",), "--text takes a text in quotes, --step a number. "),
     (rf"{_ARGUMENT}\(s\) \([0-9 ]+\)", _WITH_TEXT, "Write IDs as one word: 2,3,5,1. "),
@@ -144,8 +156,13 @@ def _cure(message: str, name: str) -> str:
     return ""
 
 
-_Shell = Annotated[names.Shell | None, typer.Option(metavar="SHELL", help="Print the completion script for a shell.")]
-_ShellToInstall = Annotated[names.Shell | None, typer.Option(metavar="SHELL", help="Install completion for a shell.")]
+_Shell = Annotated[
+    names.Shell | None,
+    typer.Option(metavar="SHELL", help="Print the completion script for a shell."),
+]
+_ShellToInstall = Annotated[
+    names.Shell | None, typer.Option(metavar="SHELL", help="Install completion for a shell.")
+]
 
 
 def embcli(
@@ -213,7 +230,9 @@ def tokenize(
             autocompletion=encodings,
         ),
     ] = None,
-    merges: Annotated[bool, option("View", "Show how each piece becomes tokens, merge by merge.", "--merges")] = False,
+    merges: Annotated[
+        bool, option("View", "Show how each piece becomes tokens, merge by merge.", "--merges")
+    ] = False,
     draw: o.Draw = False,
 ) -> Any:
     """Show the tokens of a text.
@@ -248,9 +267,13 @@ def batch(
     given: Given,
     batch_size: Annotated[int, option("Input", "Samples in a batch.", "B")] = 8,
     max_length: Annotated[int, option("Input", "Tokens in a sample.", "T")] = 4,
-    stride: Annotated[int | None, option("Input", "Tokens from one sample to the next.", "N", "--max-length")] = None,
+    stride: Annotated[
+        int | None, option("Input", "Tokens from one sample to the next.", "N", "--max-length")
+    ] = None,
     shuffle: Annotated[bool, option("Input", "Shuffle the samples.", "--shuffle")] = False,
-    keep_last: Annotated[bool, option("Input", "Keep the last batch even if incomplete.", "--keep-last")] = False,
+    keep_last: Annotated[
+        bool, option("Input", "Keep the last batch even if incomplete.", "--keep-last")
+    ] = False,
     index: Annotated[int | None, option("Input", "Which batch, counted from 0.", "K", "0")] = None,
     all: Annotated[bool, option("Input", "All batches.", "--all")] = False,
     layers: BatchModel,
@@ -289,7 +312,9 @@ def lookup(
     *,
     given: Given,
     lines: o.Lines = False,
-    window: Annotated[bool, option("Input", "Split longer input into sequences of C tokens.", "--window")] = False,
+    window: Annotated[
+        bool, option("Input", "Split longer input into sequences of C tokens.", "--window")
+    ] = False,
     model: ModelOptions,
     position: Annotated[
         str | None,
@@ -311,7 +336,12 @@ def lookup(
         ),
     ] = None,
     only: Annotated[
-        str | None, option("View", 'Only the tokens of this text, or with these IDs: 345; " 345" is a text.', "TEXT")
+        str | None,
+        option(
+            "View",
+            'Only the tokens of this text, or with these IDs: 345; " 345" is a text.',
+            "TEXT",
+        ),
     ] = None,
     columns: o.Columns = None,
     trace: Annotated[
@@ -368,10 +398,15 @@ def compare(
             autocompletion=some_of((*names.STEPS, "cost", "all", *names.OUTPUTS)),
         ),
     ] = None,
-    trace: Annotated[bool, option("View", "Write out the product of each token.", "--trace")] = False,
-    gradient: Annotated[bool, option("View", "Also compare the gradients of one backward pass.", "--gradient")] = False,
+    trace: Annotated[
+        bool, option("View", "Write out the product of each token.", "--trace")
+    ] = False,
+    gradient: Annotated[
+        bool, option("View", "Also compare the gradients of one backward pass.", "--gradient")
+    ] = False,
     learning_rate: Annotated[
-        float | None, option("View", "Also take one step of training by the gradients.", "--learning-rate RATE")
+        float | None,
+        option("View", "Also take one step of training by the gradients.", "--learning-rate RATE"),
     ] = None,
     draw: o.Draw = False,
 ) -> Any:
@@ -394,7 +429,9 @@ def compare(
 
 def _kind_of_positions(options: Options) -> Kind:
     kind, _ = KindAndPath(options["named_kind"], options["named"]).chosen(options["kind"])
-    return "batches" if kind == "relative" and not options["similarity"] else "embeddings"  # a row for each pair
+    return (
+        "batches" if kind == "relative" and not options["similarity"] else "embeddings"
+    )  # a row for each pair
 
 
 @command(
@@ -408,18 +445,24 @@ def _kind_of_positions(options: Options) -> Kind:
 def positions(
     *,
     named: KindAndPath,
-    ids: Annotated[str | None, option("Input", "Token row that the positions are applied to.", "--ids ID", "0")] = None,
+    ids: Annotated[
+        str | None, option("Input", "Token row that the positions are applied to.", "--ids ID", "0")
+    ] = None,
     model: PositionsModel,
     kind: Annotated[
-        str | None, option("Model", "Which kind of positions.", "KIND", False, autocompletion=some_of(KINDS))
+        str | None,
+        option("Model", "Which kind of positions.", "KIND", False, autocompletion=some_of(KINDS)),
     ] = None,
     pairing: Annotated[
-        names.Pairing | None, option("Model", "Which columns rotary positions rotate together.", "", "interleaved")
+        names.Pairing | None,
+        option("Model", "Which columns rotary positions rotate together.", "", "interleaved"),
     ] = None,
     theta: Annotated[
         float | None, option("Model", "Base of the rotary angles.", "", f"{names.DEFAULT_THETA:g}")
     ] = None,
-    similarity: Annotated[bool, option("View", "Show the dot products of positions.", "--similarity")] = False,
+    similarity: Annotated[
+        bool, option("View", "Show the dot products of positions.", "--similarity")
+    ] = False,
     rows: o.Rows = None,
     columns: o.Columns = None,
 ) -> Any:
@@ -455,7 +498,8 @@ def weights(
     model: ModelOptions,
     layer: Annotated[names.Layer, option("Model", "Which layer.")] = "token",
     rows: Annotated[
-        str | None, option("View", "Which rows: 0:5,100,50256, or tokens: king,queen.", "--rows ROWS")
+        str | None,
+        option("View", "Which rows: 0:5,100,50256, or tokens: king,queen.", "--rows ROWS"),
     ] = None,
     columns: o.Columns = None,
     sort: o.Sort = "id",
@@ -480,7 +524,9 @@ def neighbors(
     given: Given,
     lines: o.Lines = False,
     plus: Annotated[list[str] | None, option("Input", "Add the row of this token.", "TEXT")] = None,
-    minus: Annotated[list[str] | None, option("Input", "Subtract the row of this token.", "TEXT")] = None,
+    minus: Annotated[
+        list[str] | None, option("Input", "Subtract the row of this token.", "TEXT")
+    ] = None,
     vector: Annotated[
         Path | None,
         option(
@@ -588,7 +634,9 @@ def explore(
     named: o.Path_ = None,
     model: ModelOptions,
     row: Annotated[str | None, option("View", "Begin at a row, by its ID or token.", "ROW")] = None,
-    text: Annotated[str | None, option("View", "Begin at the tokens of a text.", "--text TEXT")] = None,
+    text: Annotated[
+        str | None, option("View", "Begin at the tokens of a text.", "--text TEXT")
+    ] = None,
     sort: o.Sort = "id",
 ) -> int:
     """Walk through a matrix, full-screen.
@@ -610,9 +658,12 @@ def explore(
 )
 def tour(
     *,
-    text: Annotated[str, option("Input", "The text of the steps that take one.", "--text TEXT")] = names.TOUR_TEXT,
+    text: Annotated[
+        str, option("Input", "The text of the steps that take one.", "--text TEXT")
+    ] = names.TOUR_TEXT,
     step: Annotated[
-        int | None, option("View", "Start at step N, counted from 1; in a pipe, print only that step.", "N")
+        int | None,
+        option("View", "Start at step N, counted from 1; in a pipe, print only that step.", "N"),
     ] = None,
     output: o.Output = None,
 ) -> Any:
@@ -622,7 +673,9 @@ def tour(
     """
     from embcli.cli.tour import guide
 
-    return guide(text, step, lambda words: run(words, Command.result), is_file=output not in (None, "-"))
+    return guide(
+        text, step, lambda words: run(words, Command.result), is_file=output not in (None, "-")
+    )
 
 
 @command(
@@ -636,7 +689,8 @@ def tour(
 def explain(
     *,
     word: Annotated[
-        list[str] | None, argument("WORD", "A term, field or format of a page.", autocompletion=explained_words)
+        list[str] | None,
+        argument("WORD", "A term, field or format of a page.", autocompletion=explained_words),
     ] = None,
 ) -> Any:
     """Explain a word of a page, with an example and its source.
@@ -668,8 +722,12 @@ def decode(
     return opened({"encoding": encoding}).decode_bytes(read_ids(" ".join(ids) if ids else None))
 
 
-@command("More", "embcli help lookup  # all options of a command", "embcli help  # the list of commands")
-def help(*, words: Annotated[list[str] | None, argument("COMMAND", "Such as lookup.")] = None) -> None:
+@command(
+    "More", "embcli help lookup  # all options of a command", "embcli help  # the list of commands"
+)
+def help(
+    *, words: Annotated[list[str] | None, argument("COMMAND", "Such as lookup.")] = None
+) -> None:
     """Show all options of a command, and examples."""
     run([*(words or ()), "--help"])
 
@@ -712,7 +770,9 @@ def info(
 )
 def cache(
     *,
-    action: Annotated[names.CacheAction, typer.Argument(help="What to do.", metavar="[list|clear]")] = "list",
+    action: Annotated[
+        names.CacheAction, typer.Argument(help="What to do.", metavar="[list|clear]")
+    ] = "list",
 ) -> Any:
     """Show where layers are kept, and how much space each takes; or remove them."""
     from embcli.store import Store

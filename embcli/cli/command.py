@@ -28,7 +28,16 @@ BARE = (groups.Bare, groups.Page)
 NUMBERS = (groups.Numbers, groups.Bare, groups.Page)
 FILE = (groups.File,)
 
-_READ = ("file", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")  # options that name files
+_READ = (
+    "file",
+    "vector",
+    "path",
+    "named",
+    "named_kind",
+    "base",
+    "tuned",
+    "encoding",
+)  # options that name files
 _ON_PAGES = ("heat", "bare", "width", "trace", "draw")  # options that only a page can show
 
 
@@ -50,10 +59,17 @@ class Command:
         found: list[inspect.Parameter] = []
         kind = inspect.Parameter.KEYWORD_ONLY
         own = [*inspect.signature(self.function).parameters.values()]
-        for parameter in [*own, *(inspect.Parameter(group.__name__, kind, annotation=group) for group in self.view)]:
+        for parameter in [
+            *own,
+            *(inspect.Parameter(group.__name__, kind, annotation=group) for group in self.view),
+        ]:
             if is_dataclass(parameter.annotation):
                 for each in fields(parameter.annotation):
-                    found.append(inspect.Parameter(each.name, kind, default=each.default, annotation=each.type))
+                    found.append(
+                        inspect.Parameter(
+                            each.name, kind, default=each.default, annotation=each.type
+                        )
+                    )
             else:
                 found.append(parameter)
         return found
@@ -135,7 +151,9 @@ def _refuse_overwriting(path: Path | None, options: Options) -> None:
         target = path.resolve()
         for place in _files_read(options):
             if place.resolve() in (target, target.parent):
-                raise OutputError(f"{str(path)!r} is read by this command; name another file with --output")
+                raise OutputError(
+                    f"{str(path)!r} is read by this command; name another file with --output"
+                )
 
 
 def _files_read(options: Options) -> Iterator[Path]:

@@ -23,10 +23,14 @@ def prepare(request: str) -> list[str]:
     """Return the words typed so far, as a completion script that has started this process says; prepare the answer."""
     action, _, shell = request.partition("_")
     if action not in ("complete", "source") or shell not in get_args(Shell):
-        raise InputError(f"{REQUEST} {request[:40]!r} is not a known request; unset it, or set complete_bash")
+        raise InputError(
+            f"{REQUEST} {request[:40]!r} is not a known request; unset it, or set complete_bash"
+        )
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place.
     completion.get_completion_inspect_parameters()
-    os.environ["COLUMNS"] = "10000"  # rich would wrap the help texts, and scripts read one line for each candidate
+    os.environ["COLUMNS"] = (
+        "10000"  # rich would wrap the help texts, and scripts read one line for each candidate
+    )
     cursor = int(os.environ.get("COMP_CWORD", "0"))
     words = os.environ.get("COMP_WORDS", PROGRAM).split("\n")[: cursor + 1]
     # bash makes `--format = js` of `--format=js`, and Typer can complete `--format js`.

@@ -36,7 +36,8 @@ def say(*lines: str) -> None:
     if is_terminal(sys.stderr):
         columns, _ = terminal_size()
         wrapped = [
-            textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
+            textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
+            for line in text.split("\n")
         ]
         text = "\n".join(wrapped)
     with suppress(OSError):  # if nobody reads it, the result is still good
@@ -81,7 +82,9 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
                 from rich.progress import Progress
 
                 # No thread refreshes the bar: it would run while something is measured.
-                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True, auto_refresh=False))
+                bar = stack.enter_context(
+                    Progress(console=Console(stderr=True), transient=True, auto_refresh=False)
+                )
                 task = bar.add_task("", total=total, completed=done)
             if bar is not None:
                 bar.update(task, completed=done, refresh=True)

@@ -12,11 +12,17 @@ from embcli.text import decoded
 from embcli.words import in_line
 
 
-def walk(path: str | None, options: ModelOptions, row: str | None, text: str | None, sort: str) -> int:
+def walk(
+    path: str | None, options: ModelOptions, row: str | None, text: str | None, sort: str
+) -> int:
     """Show the full screen, and print the command of the screen that was left; return the exit status."""
     is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
-    if is_dumb or not all(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))):  # textual draws on standard error
-        raise OutputError("explore is a full screen and needs a terminal; embcli weights prints rows")
+    if is_dumb or not all(
+        map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))
+    ):  # textual draws on standard error
+        raise OutputError(
+            "explore is a full screen and needs a terminal; embcli weights prints rows"
+        )
     try:
         from embcli.explore import app
     except ImportError as error:

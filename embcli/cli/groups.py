@@ -31,13 +31,21 @@ if TYPE_CHECKING:
 class Given:
     """A text from an argument, a file or standard input, or token IDs in its place."""
 
-    text: Annotated[str | None, argument("TEXT", "Text to use; omit it or pass - to read standard input.")] = None
+    text: Annotated[
+        str | None, argument("TEXT", "Text to use; omit it or pass - to read standard input.")
+    ] = None
     file: Annotated[Path | None, option("Input", "Read the text from a file.", "PATH")] = None
     ids: Annotated[
-        str | None, option("Input", "Token IDs in place of the text: 2,3,5,1, or - to read them.", "IDS")
+        str | None,
+        option("Input", "Token IDs in place of the text: 2,3,5,1, or - to read them.", "IDS"),
     ] = None
     special: Annotated[
-        bool, option("Input", "Recognise special tokens; add those that a model reads around a text.", "--special")
+        bool,
+        option(
+            "Input",
+            "Recognise special tokens; add those that a model reads around a text.",
+            "--special",
+        ),
     ] = False
 
     @property
@@ -51,7 +59,9 @@ class Given:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparedGiven(Given):
-    text: Annotated[str | None, argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1.")] = None
+    text: Annotated[
+        str | None, argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1.")
+    ] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,7 +84,8 @@ class ModelOptions(FileOptions):
     vocab: o.Vocab = None
     dim: o.Dim = None
     context_length: Annotated[
-        int | None, option("Model", "Rows of the position layer.", "C", str(names.DEFAULT_CONTEXT_LENGTH))
+        int | None,
+        option("Model", "Rows of the position layer.", "C", str(names.DEFAULT_CONTEXT_LENGTH)),
     ] = None
     seed: o.Seed = None
     no_cache: o.NoCache = False
@@ -99,7 +110,8 @@ class ComparedModel(FileOptions):
 
     vocab: o.Vocab = None
     dim: Annotated[
-        int | None, option("Model", "Columns: the embedding dimension.", "--dim D", str(names.COMPARED_DIM))
+        int | None,
+        option("Model", "Columns: the embedding dimension.", "--dim D", str(names.COMPARED_DIM)),
     ] = None
     seed: o.Seed = None
 
@@ -110,7 +122,12 @@ class ComparedModel(FileOptions):
         from embcli import model as library
 
         model = library.seeded_for(
-            sequences, self.vocab, self.dim, encoding=self.encoding, seed=self.seed, notes=PrintedNotes()
+            sequences,
+            self.vocab,
+            self.dim,
+            encoding=self.encoding,
+            seed=self.seed,
+            notes=PrintedNotes(),
         )
         model.watch = watched
         return model
@@ -124,7 +141,8 @@ class BatchModel:
     vocab: o.Vocab = None
     dim: o.Dim = None
     context_length: Annotated[
-        int | None, option("Model", "Rows of the position layer.", "--context-length C", "--max-length")
+        int | None,
+        option("Model", "Rows of the position layer.", "--context-length C", "--max-length"),
     ] = None
     seed: o.Seed = None
     no_cache: o.NoCache = False
@@ -137,9 +155,9 @@ class BatchModel:
 class KindAndPath:
     """A kind of positions and a model; the first argument may be either."""
 
-    named_kind: Annotated[str | None, argument("KIND", f"{either(KINDS)}; or PATH.", autocompletion=some_of(KINDS))] = (
-        None
-    )
+    named_kind: Annotated[
+        str | None, argument("KIND", f"{either(KINDS)}; or PATH.", autocompletion=some_of(KINDS))
+    ] = None
     named: o.Path_ = None
 
     def chosen(self, option: str | None) -> tuple[Any, str | None]:
@@ -152,7 +170,9 @@ class KindAndPath:
             raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
         is_word = first.isalpha() and not os.access(first, os.F_OK)
         if self.named is not None or is_word:
-            raise InputError(f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}")
+            raise InputError(
+                f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}"
+            )
         return option, first
 
 
@@ -169,7 +189,10 @@ class Bare:
     """A page without explanations."""
 
     bare: Annotated[
-        bool, option("View", "Only titles, and tables or pictures: no explanations, notes, costs.", "--bare")
+        bool,
+        option(
+            "View", "Only titles, and tables or pictures: no explanations, notes, costs.", "--bare"
+        ),
     ] = False
 
 
@@ -179,9 +202,12 @@ class Page:
 
     color: Annotated[names.Color, option("View", "Colour in a table.")] = "auto"
     width: Annotated[
-        int | None, option("View", "Columns of a page.", "N", "the terminal's; in a pipe 120, a picture 100")
+        int | None,
+        option("View", "Columns of a page.", "N", "the terminal's; in a pipe 120, a picture 100"),
     ] = None
-    theme: Annotated[names.Theme | None, option("View", "Background of a picture.", "", "light")] = None
+    theme: Annotated[
+        names.Theme | None, option("View", "Background of a picture.", "", "light")
+    ] = None
     format: Annotated[
         str | None,
         option(
@@ -202,11 +228,15 @@ class File:
     output: o.Output = None
 
 
-def opened(options: Mapping[str, Any], path: str | None = None, notes: Notes | None = None) -> "Model":
+def opened(
+    options: Mapping[str, Any], path: str | None = None, notes: Notes | None = None
+) -> "Model":
     """Return the model of a path, or layers of a seed; raises InputError for options of the other one."""
     from embcli import model as library
 
-    named = {name: options[name] for name in ("encoding", "tensor") if options.get(name) is not None}
+    named = {
+        name: options[name] for name in ("encoding", "tensor") if options.get(name) is not None
+    }
     of_layers = ("vocab", "dim", "context_length", "seed", "no_cache")
     layers = {name: options[name] for name in of_layers if is_given(options.get(name))}
     remarks = notes or PrintedNotes()
@@ -216,7 +246,9 @@ def opened(options: Mapping[str, Any], path: str | None = None, notes: Notes | N
         model = library.seeded(**named, **layers, notes=remarks)
     else:
         if layers:
-            raise InputError(f"{o.flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds")
+            raise InputError(
+                f"{o.flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds"
+            )
         model = library.open(path, **named, notes=remarks)
     model.watch = watched
     return model
@@ -230,7 +262,9 @@ def is_given(value: object) -> bool:
 def one_path(argument: str | None, option: str | None) -> str | None:
     """Return the model that an argument or --from names; raises InputError for both."""
     if argument is not None and option is not None:
-        raise InputError(f"{argument[:60]!r} and --from name the same thing, the model; give one of them")
+        raise InputError(
+            f"{argument[:60]!r} and --from name the same thing, the model; give one of them"
+        )
     return argument if option is None else option
 
 

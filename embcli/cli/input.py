@@ -36,12 +36,22 @@ def read(
     from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids
 
     verb = " ".join(example.split()[:2])
-    used = [name for name, value in {"TEXT": text, "--file": file, "--ids": ids}.items() if value is not None]
+    used = [
+        name
+        for name, value in {"TEXT": text, "--file": file, "--ids": ids}.items()
+        if value is not None
+    ]
     if len(used) > 1:
-        hint = "Write the IDs as one word, with commas between: --ids 2,3,5,1" if "--ids" in used else ""
+        hint = (
+            "Write the IDs as one word, with commas between: --ids 2,3,5,1"
+            if "--ids" in used
+            else ""
+        )
         raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
     if ids is not None:
-        source = _content(None, "--ids -", f"echo 2,3,5,1 | {verb} --ids -", verb) if ids == "-" else ids
+        source = (
+            _content(None, "--ids -", f"echo 2,3,5,1 | {verb} --ids -", verb) if ids == "-" else ids
+        )
         return Sequences(ids=lines_of_ids(source) if lines else (parse_ids(source),), many=lines)
     if text is not None and text != "-":
         content = decoded(text, "TEXT")
@@ -55,7 +65,9 @@ def read(
     texts = lines_of(content) if lines else [content]
     returns = sum(each.count("\r") for each in texts)
     if returns and text in (None, "-"):
-        say(f"the text keeps {counted(returns, 'carriage return')}; Python's open() reads them as LF")
+        say(
+            f"the text keeps {counted(returns, 'carriage return')}; Python's open() reads them as LF"
+        )
     return Sequences(texts=tuple(texts), many=lines)
 
 

@@ -38,7 +38,13 @@ def explained_words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
     from embcli.verbs.explain import named
 
-    return sorted({name for name in named() if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
+    return sorted(
+        {
+            name
+            for name in named()
+            if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)
+        }
+    )
 
 
 def encodings(incomplete: str) -> list[str]:
@@ -58,37 +64,57 @@ def argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False, **settings)
 
 
-def option(panel: str, help: str, spelling: str = "", default: str | bool = True, **settings: Any) -> Any:
+def option(
+    panel: str, help: str, spelling: str = "", default: str | bool = True, **settings: Any
+) -> Any:
     """Return an option as it is spelled: flags, if they are not the parameter's name, and a metavar."""
     flags = [word for word in spelling.split() if word.startswith("-")]
     metavar = " ".join(spelling.split()[len(flags) :]) or None
-    return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=panel, show_default=default, **settings)
+    return typer.Option(
+        *flags, metavar=metavar, help=help, rich_help_panel=panel, show_default=default, **settings
+    )
 
 
 MODEL = "A model: file, folder, or name in the Hugging Face cache."
 ENCODING = "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF."
 
 # What is given.
-Lines = Annotated[bool, option("Input", "Make each line of the input a sequence of its own.", "--lines")]
+Lines = Annotated[
+    bool, option("Input", "Make each line of the input a sequence of its own.", "--lines")
+]
 Encoding = Annotated[
     str | None,
-    option("Input", ENCODING, "NAME", f"{names.DEFAULT_ENCODING}; of a real model, its own", autocompletion=encodings),
+    option(
+        "Input",
+        ENCODING,
+        "NAME",
+        f"{names.DEFAULT_ENCODING}; of a real model, its own",
+        autocompletion=encodings,
+    ),
 ]
 
 # The model.
 Path_ = Annotated[str | None, argument("PATH", MODEL)]
 Tensor = Annotated[str | None, option("Model", "The token matrix in that file.", "NAME")]
 Vocab = Annotated[int | None, option("Model", "Rows of the token layer.", "V", "the encoding's")]
-Dim = Annotated[int | None, option("Model", "Columns: the embedding dimension.", "D", str(names.DEFAULT_DIM))]
-Seed = Annotated[int | None, option("Model", "Seed of torch's generator.", "INT", str(names.DEFAULT_SEED))]
+Dim = Annotated[
+    int | None, option("Model", "Columns: the embedding dimension.", "D", str(names.DEFAULT_DIM))
+]
+Seed = Annotated[
+    int | None, option("Model", "Seed of torch's generator.", "INT", str(names.DEFAULT_SEED))
+]
 NoCache = Annotated[bool, option("Model", "Do not use the cache.", "--no-cache")]
 
 # What is shown.
 Rows = Annotated[str | None, option("View", "Which rows: 0:5,100,50256.", "ROWS")]
-Columns = Annotated[str | None, option("View", "Which columns: 0:8,255 (8 not included).", "COLUMNS")]
+Columns = Annotated[
+    str | None, option("View", "Which columns: 0:8,255 (8 not included).", "COLUMNS")
+]
 Sort = Annotated[names.Sort, option("View", "Order of the rows; norm: the largest first.")]
 Draw = Annotated[bool, option("View", "Draw it as a picture.", "--draw")]
 TopOfEach = Annotated[int, option("View", "Rows of each kind to show.", "--top -k K")]
 
 # Where the result goes.
-Output = Annotated[str | None, option("Output", "Write to a file; written atomically.", "--output -o PATH", False)]
+Output = Annotated[
+    str | None, option("Output", "Write to a file; written atomically.", "--output -o PATH", False)
+]

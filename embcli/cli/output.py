@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 Content = Literal["page", "text", "binary"]
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
-_NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
+_NOT_FOR_A_TERMINAL = (
+    "binary data is not for a terminal; pipe it to another program, or name a file with --output"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,9 @@ class Output:
             return self.color == "always"
         if self.format in PICTURES or os.environ.get("NO_COLOR"):
             return self.format in PICTURES
-        return bool(os.environ.get("FORCE_COLOR")) or (self._on_a_terminal and os.environ.get("TERM") != "dumb")
+        return bool(os.environ.get("FORCE_COLOR")) or (
+            self._on_a_terminal and os.environ.get("TERM") != "dumb"
+        )
 
     def show(self, page: RenderableType) -> None:
         """Write a page, as wide as the style or the terminal says."""
@@ -89,13 +93,17 @@ class Output:
 
         width = width_of(self.style.width, self.format)
         if self.format != "table":
-            content = export.exported(page, cast("View", self.format), width, self.style.theme, self.is_colored)
+            content = export.exported(
+                page, cast("View", self.format), width, self.style.theme, self.is_colored
+            )
         elif self._on_a_terminal:
             columns, lines = terminal_size()
             text = export.text(page, self.style.width or columns, lines, self.is_colored)
             content = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
         else:
-            content = export.text(page, width, None, self.is_colored).encode("utf-8", "backslashreplace")
+            content = export.text(page, width, None, self.is_colored).encode(
+                "utf-8", "backslashreplace"
+            )
         self._write_bytes(content, "page")
 
     def _write_data(self, result: Result) -> None:
@@ -105,7 +113,9 @@ class Output:
         format = cast("Data", self.format)
         names = records.one if FORMATS[format].one_matrix else records.several
         if names == ("input",) and "hidden" in records.matrices and records.shown is None:
-            say("the matrix is input, not hidden, which the first block reads; --show hidden chooses it")
+            say(
+                "the matrix is input, not hidden, which the first block reads; --show hidden chooses it"
+            )
         self._refuse_many_numbers(records, names)
         if format == "json" and self._on_a_terminal:
             from rich.highlighter import JSONHighlighter
@@ -124,7 +134,9 @@ class Output:
         """Raise OutputError for more numbers than a terminal is for."""
         numbers = records.numbers(names)
         if self._on_a_terminal and numbers > _MOST_ON_A_TERMINAL:
-            raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
+            raise OutputError(
+                f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe"
+            )
 
     def _write_bytes(self, content: bytes, kind: Content) -> None:
         """Write a page or a text as it is; on a terminal, a text is escaped and its last line ended."""
@@ -148,7 +160,9 @@ class Output:
                 raise OutputError(_NOT_FOR_A_TERMINAL)
             else:
                 yield (written := io.BytesIO())
-                text = written.getvalue().decode(errors="backslashreplace").replace("\r\n", "\n")  # of csv
+                text = (
+                    written.getvalue().decode(errors="backslashreplace").replace("\r\n", "\n")
+                )  # of csv
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
 

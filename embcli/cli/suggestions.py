@@ -49,7 +49,9 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
     found: list[str] = []
     omitted = [note for note in notes if isinstance(note, LeftOut)]
     if omitted:
-        parameters = dict.fromkeys(name for note in omitted for name in note.parameters if name in known)
+        parameters = dict.fromkeys(
+            name for note in omitted for name in note.parameters if name in known
+        )
         found += [_DO[tuple(parameters)]] if parameters else []
         found += [_HAS_ALL[verb]] if verb in _HAS_ALL else []
     for note in notes:

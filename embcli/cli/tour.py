@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from embcli.records import Records
 
 _KEYS = "Enter continues, b goes back, q quits: "
-_ANSWERS = f"Your answer ({_KEYS[:-2]}): ", "Not quite. Try again (Enter shows the answer, b goes back, q quits): "
+_ANSWERS = (
+    f"Your answer ({_KEYS[:-2]}): ",
+    "Not quite. Try again (Enter shows the answer, b goes back, q quits): ",
+)
 _SHEET = 40  # lines of a step on paper
 _ON, _BACK, _END = ("\r", "\n", " ", "n"), ("b",), ("q", "")
 _NEXT = ("tokenize", "--merges"), ("lookup", "--heat"), ("lookup", "--from MODEL")
@@ -50,7 +53,9 @@ class Step:
     question: str = ""
     answers: tuple[str, ...] = ()  # the first one is shown
     about: str = ""  # a command whose output is above the question, as the question is about it
-    own: dict[str, str] = field(default_factory=dict)  # what is different with the reader's own text
+    own: dict[str, str] = field(
+        default_factory=dict
+    )  # what is different with the reader's own text
 
     def is_right(self, answer: str) -> bool:
         """Return whether this is an answer; blanks, commas and capitals do not count."""
@@ -58,7 +63,10 @@ class Step:
         return plain in right
 
 
-STEPS = [Step(**each) for each in orjson.loads((Path(__file__).parents[1] / "data" / "tour.json").read_bytes())]
+STEPS = [
+    Step(**each)
+    for each in orjson.loads((Path(__file__).parents[1] / "data" / "tour.json").read_bytes())
+]
 
 
 def with_text(command: str, text: str) -> list[str]:
@@ -69,7 +77,11 @@ def with_text(command: str, text: str) -> list[str]:
     """
     given, turned = shlex.split(command)[1:], " ".join(reversed(text.split()))
     filled = [word.replace("{reversed}", turned).replace("{text}", text) for word in given]
-    dashed = [word for word, old in zip(filled, given, strict=True) if "{text}" in old and word.startswith("-")]
+    dashed = [
+        word
+        for word, old in zip(filled, given, strict=True)
+        if "{text}" in old and word.startswith("-")
+    ]
     return [*(word for word in filled if word not in dashed), "--", *dashed] if dashed else filled
 
 
@@ -83,7 +95,9 @@ def as_typed(typed: list[str]) -> str:
     return line if re.search(r'["$`\\!]', line) else line.replace("'", '"')
 
 
-def guide(text: str, first: int | None, result_of: Callable[[list[str]], object], is_file: bool) -> Handout:
+def guide(
+    text: str, first: int | None, result_of: Callable[[list[str]], object], is_file: bool
+) -> Handout:
     """Go through the tour on a terminal, from the step that is named; otherwise return all steps, or only that one.
 
     `result_of` returns the result of the command with these words after `embcli`. A step that fails is reported and the
@@ -105,7 +119,9 @@ def guide(text: str, first: int | None, result_of: Callable[[list[str]], object]
 
 def _last_words() -> list[RenderableType]:
     lines: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
-    return lines + [words(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT]
+    return lines + [
+        words(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +170,12 @@ class _Tour:
                     key = answer
             if key == "?":
                 asked = self._asked(number, above=step.about)
-                _show_screen([*asked, *self._told(number, asked, answer, shutil.get_terminal_size().lines - 1)])
+                _show_screen(
+                    [
+                        *asked,
+                        *self._told(number, asked, answer, shutil.get_terminal_size().lines - 1),
+                    ]
+                )
             while key not in (*_ON, *_BACK, *_END):
                 print(f"\r{_KEYS}", end="", flush=True)
                 key = ""  # if the terminal is gone
@@ -162,7 +183,9 @@ class _Tour:
                     key = typer.getchar()[:1]
             if key in _END:
                 return False
-            print(f"\r{' ' * len(_KEYS)}\r", end="", flush=True)  # for what the next step says while it is made
+            print(
+                f"\r{' ' * len(_KEYS)}\r", end="", flush=True
+            )  # for what the next step says while it is made
             number = max(number - 1, 1) if key in _BACK else number + 1
         return True
 
@@ -175,7 +198,9 @@ class _Tour:
             asked = self._asked(number, above)
             told = self._told(number, asked, height=_SHEET if is_on_paper else None)
             if is_on_paper and self.steps[number - 1].question:
-                sheets.append([*asked, "", "Your answer: ____________________  (The answers are at the end.)"])
+                sheets.append(
+                    [*asked, "", "Your answer: ____________________  (The answers are at the end.)"]
+                )
                 answers += ["", asked[0], *told]
             else:
                 sheets.append([*asked, *told])
@@ -186,7 +211,11 @@ class _Tour:
         return Handout(sheets, self.has_failed)
 
     def _told(
-        self, number: int, asked: Sequence[RenderableType], answer: str = "", height: int | None = None
+        self,
+        number: int,
+        asked: Sequence[RenderableType],
+        answer: str = "",
+        height: int | None = None,
     ) -> list[RenderableType]:
         """Return what is below the question: the command, its result, which is cut to fit the height, and words."""
         step = self.steps[number - 1]
@@ -233,6 +262,8 @@ def _show_screen(parts: list[RenderableType]) -> None:
     with suppress(Exception):  # without termios, or without a terminal any more
         import termios
 
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before there was anything to read
+        termios.tcflush(
+            sys.stdin, termios.TCIFLUSH
+        )  # what was typed before there was anything to read
     print(end="\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J", flush=True)
     Output().show(Group(*parts))

@@ -22,7 +22,9 @@ def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encod
 
 
 def encoding_of_size(size: int) -> Encoding | None:
-    return next((get(name) for name, each in DEFINITIONS.items() if each.vocabulary_size == size), None)
+    return next(
+        (get(name) for name, each in DEFINITIONS.items() if each.vocabulary_size == size), None
+    )
 
 
 def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes) -> Encoding | None:
@@ -35,7 +37,9 @@ def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes) -> Encod
         path = tokenizer_file(weights.parent, TOKENIZERS)
     except InputError:
         return own
-    package = {".json": "tokenizers", ".txt": "tokenizers", ".model": "sentencepiece"}.get(path.suffix)
+    package = {".json": "tokenizers", ".txt": "tokenizers", ".model": "sentencepiece"}.get(
+        path.suffix
+    )
     if package and path.name != "tekken.json" and find_spec(package) is None:
         notes.add(lacks(f"the {path.name} beside the weights", "models"))
         return own
@@ -82,6 +86,12 @@ def get(name: str) -> Encoding:
             return _of_path(located(name, tokenizer_file), name)
         from difflib import get_close_matches
 
-        near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"encodings are {', '.join(DEFINITIONS)}"
+        near = get_close_matches(
+            name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5
+        )
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else f"encodings are {', '.join(DEFINITIONS)}"
+        )
         raise InputError(f"no encoding or model is named {name[:60]!r}; {hint}") from None

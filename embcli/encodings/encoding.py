@@ -26,7 +26,9 @@ _LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
 MOST_IDS = 1 << 22  # no vocabulary has more
 LOCK = RLock()  # special tokens and standard error are set for one call at a time
 _Value = TypeVar("_Value")
-Fragment = tuple[int | None, int, int]  # the ID of a named token or None, its first and its end character
+Fragment = tuple[
+    int | None, int, int
+]  # the ID of a named token or None, its first and its end character
 _BLANKS = " \t\n\v\f\r"
 _MOST_LISTED, _LONGEST_LISTED = 8, 30  # words in a message, and characters of one of them
 _START = 4  # characters of a name that many share: a text without them has none of these names
@@ -37,7 +39,10 @@ class Encoding(ABC):
 
     name: str  # of the encoding, the model or the file
     splits: bool = True  # whether it can split a text
-    around: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # IDs that a model reads before and after each text
+    around: tuple[tuple[int, ...], tuple[int, ...]] = (
+        (),
+        (),
+    )  # IDs that a model reads before and after each text
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what it is made of: nothing that is computed of it."""
@@ -91,7 +96,9 @@ class NamedToken(NamedTuple):
 class VocabularyEncoding(Encoding):
     """Tokens of which some are found in a text by their names; a dialect says how the text between them is split."""
 
-    named: list[NamedToken]  # the tokens that a text can contain by their names, in the order in which they are found
+    named: list[
+        NamedToken
+    ]  # the tokens that a text can contain by their names, in the order in which they are found
     adds_space: bool = False  # whether a text gets a space before it
 
     @abstractmethod
@@ -107,11 +114,18 @@ class VocabularyEncoding(Encoding):
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         try:
             parts = [
-                self.ids_between(text[start:end]) if token_id is None else np.array([token_id], np.uint32)
+                self.ids_between(text[start:end])
+                if token_id is None
+                else np.array([token_id], np.uint32)
                 for token_id, start, end in self._fragments(text, special)
             ]
-        except (UnicodeError, RuntimeError) as error:  # a lone surrogate, or what sentencepiece says
-            raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
+        except (
+            UnicodeError,
+            RuntimeError,
+        ) as error:  # a lone surrogate, or what sentencepiece says
+            raise InputError(
+                f"{self.name} cannot split this text of {len(text):,} characters: {error}"
+            ) from None
         return np.concatenate(parts)
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
@@ -123,7 +137,9 @@ class VocabularyEncoding(Encoding):
 
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
         parts = [
-            self.spans_between(text[start:end]) + start if token_id is None else np.array([[start, end]])
+            self.spans_between(text[start:end]) + start
+            if token_id is None
+            else np.array([[start, end]])
             for token_id, start, end in self._fragments(text, special)
         ]
         return np.concatenate(parts)
@@ -144,7 +160,11 @@ class VocabularyEncoding(Encoding):
         fragments: list[Fragment] = [(None, 0, len(text))]
         begun = {start: start in text for start in {named.name[:_START] for named in self.named}}
         for named in self.named:
-            if (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
+            if (
+                (special or not named.is_special)
+                and begun[named.name[:_START]]
+                and named.name in text
+            ):
                 fragments = [part for each in fragments for part in _split(text, each, named)]
         return fragments
 
@@ -181,9 +201,13 @@ class OwnWords(Encoding):
         if not unknown:
             return np.array([ids[word.encode()] for word in words], np.uint32)
         more = f" and {len(unknown) - _MOST_LISTED:,} more" if len(unknown) > _MOST_LISTED else ""
-        lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_LISTED] if word.lower().encode() in ids)
+        lower = dict.fromkeys(
+            word.lower() for word in unknown[:_MOST_LISTED] if word.lower().encode() in ids
+        )
         hint = f"in lower case it has {_listed(lower)}" if lower else ""
-        raise InputError(f"{str(self._path)!r} has no row for {_listed(unknown[:_MOST_LISTED])}{more}", hint)
+        raise InputError(
+            f"{str(self._path)!r} has no row for {_listed(unknown[:_MOST_LISTED])}{more}", hint
+        )
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
@@ -195,7 +219,9 @@ class OwnWords(Encoding):
         return self._words[token_id] if 0 <= token_id < len(self._words) else None
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(-1, 2)
+        return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(
+            -1, 2
+        )
 
     def decode(self, ids: np.ndarray) -> bytes:
         return b" ".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())

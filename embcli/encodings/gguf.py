@@ -32,7 +32,9 @@ class GgufEncoding(VocabularyEncoding):
         self._binary = binary
         self._header = header
         self._words = words
-        self.model, self._pre = (header.metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
+        self.model, self._pre = (
+            header.metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre")
+        )
         self._splitting = splittings().get("gemma4" if self.model == "gemma4" else str(self._pre))
         self.splits = self._refusal is None
         leads = self._flag("add_space_prefix", self.model == "llama")
@@ -51,29 +53,40 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def _spelled(self) -> Spelling:
-        if self.model == "gpt2" and (self._splitting is None or "of_characters" not in self._splitting.flags):
+        if self.model == "gpt2" and (
+            self._splitting is None or "of_characters" not in self._splitting.flags
+        ):
             return from_characters
         return from_piece if self.model in _MODELS else bytes
 
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
-        chosen = np.flatnonzero((self._kinds != _NORMAL) & (self._kinds <= _USER_DEFINED) & (self._kinds > 0))
+        chosen = np.flatnonzero(
+            (self._kinds != _NORMAL) & (self._kinds <= _USER_DEFINED) & (self._kinds > 0)
+        )
         names = {at: self._words[at].decode(errors="ignore") for at in chosen.tolist()}
         ids = [at for at, name in names.items() if name and name.encode() == self._words[at]]
         ids.sort(key=lambda at: -len(self._words[at]))
         kinds = self._kinds
-        return [NamedToken(names[at], at, kinds[at] != _USER_DEFINED, *self._strips(self._words[at])) for at in ids]
+        return [
+            NamedToken(names[at], at, kinds[at] != _USER_DEFINED, *self._strips(self._words[at]))
+            for at in ids
+        ]
 
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
         if self.model == "bert":
             return (self._special("bos", 101),), (self._special("seperator", 102),)
-        adds_bos = self.model == "llama" or (self._splitting is not None and "adds_bos" in self._splitting.flags)
+        adds_bos = self.model == "llama" or (
+            self._splitting is not None and "adds_bos" in self._splitting.flags
+        )
         if self._splitting is not splittings()["gemma4"]:
             adds_bos = self._flag("add_bos_token", adds_bos)
         adds_eos = self._flag("add_eos_token", self.model == "t5")
         bos, eos = _AROUND.get(str(self.model), (None, None))
-        return (self._special("bos", bos),) if adds_bos else (), (self._special("eos", eos),) if adds_eos else ()
+        return (self._special("bos", bos),) if adds_bos else (), (
+            self._special("eos", eos),
+        ) if adds_eos else ()
 
     def ids_between(self, text: str) -> np.ndarray:
         return self._pieces.ids(text)
@@ -104,7 +117,11 @@ class GgufEncoding(VocabularyEncoding):
             if self.model != "gpt2" or self._splitting is not None:
                 return None
             what, name = "pre-tokenizer", self._pre
-        why = f"it does not name its {what}" if name is None else f"its {what} {quoted(str(name))} is unknown"
+        why = (
+            f"it does not name its {what}"
+            if name is None
+            else f"its {what} {quoted(str(name))} is unknown"
+        )
         refused = "it has the tokens of its rows, but cannot split a text: {why}; give {ids} or {encoding}"
         return self._binary.refused(Sentence(refused, why=why))
 
@@ -125,8 +142,12 @@ class GgufEncoding(VocabularyEncoding):
         kinds = self._stored_kinds.copy()
         ids = self._ids
         for each in facts("controls.json"):
-            if not any(f"tokenizer.ggml.{key}_token_id" in self._header.metadata for key in each["keys"]):
-                kinds[[ids[name] for name in map(str.encode, each["names"]) if name in ids]] = each["kind"]
+            if not any(
+                f"tokenizer.ggml.{key}_token_id" in self._header.metadata for key in each["keys"]
+            ):
+                kinds[[ids[name] for name in map(str.encode, each["names"]) if name in ids]] = each[
+                    "kind"
+                ]
         if b"<|end|>" in ids and (
             {b"<|return|>", b"<|call|>"} <= ids.keys()
             or (b"<|flush|>" in ids and ids.keys() & {b"<|call|>", b"<|calls|>"})
@@ -139,9 +160,13 @@ class GgufEncoding(VocabularyEncoding):
     def _strips(self, word: bytes) -> tuple[bool, bool]:
         """Return whether blanks before and after a token belong to no token: this depends on the model's name."""
         metadata = self._header.metadata
-        name, architecture = (str(metadata.get(f"general.{key}", "")) for key in ("name", "architecture"))
+        name, architecture = (
+            str(metadata.get(f"general.{key}", "")) for key in ("name", "architecture")
+        )
         name = name.lower()
-        if re.search("jina-v2-(de|es|code)", str(self._pre)) or re.search("nomic-bert-moe|jina-bert-v3", architecture):
+        if re.search("jina-v2-(de|es|code)", str(self._pre)) or re.search(
+            "nomic-bert-moe|jina-bert-v3", architecture
+        ):
             return word == b"<mask>", False
         if "phi-3" in name or "phi3" in name:
             return False, word not in (b"<unk>", b"<s>", b"<|endoftext|>")
@@ -157,7 +182,9 @@ class GgufEncoding(VocabularyEncoding):
             return np.zeros(len(self._words), np.float32)
         scores = np.asarray(stored)[: len(self._words)]
         if scores.dtype not in (np.int32, np.float32) or len(scores) < len(self._words):
-            raise self._binary.refused("its tokenizer.ggml.scores are not numbers, one for each token")
+            raise self._binary.refused(
+                "its tokenizer.ggml.scores are not numbers, one for each token"
+            )
         if not np.isfinite(scores).all():
             raise self._binary.refused("its tokenizer.ggml.scores are not all finite")
         return scores
@@ -171,7 +198,9 @@ class GgufEncoding(VocabularyEncoding):
         value = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
         known = [each for each in (value, default) if isinstance(each, int) and 0 <= each < size]
         if not known:
-            raise self._binary.refused(f"it says that a text gets its {name} token, but not which one this is")
+            raise self._binary.refused(
+                f"it says that a text gets its {name} token, but not which one this is"
+            )
         return known[0]
 
     def _byte_pairs(self) -> Pieces:
@@ -180,8 +209,12 @@ class GgufEncoding(VocabularyEncoding):
         if merges is None and splitting is splittings()["kimi-k2"]:
             merges = []
         if not isinstance(merges, list):
-            raise self._binary.refused("it has no merges (tokenizer.ggml.merges), so it cannot split a text")
-        known: Callable[[bytes], bytes | None] = bytes if "of_characters" in splitting.flags else bytes_of
+            raise self._binary.refused(
+                "it has no merges (tokenizer.ggml.merges), so it cannot split a text"
+            )
+        known: Callable[[bytes], bytes | None] = (
+            bytes if "of_characters" in splitting.flags else bytes_of
+        )
         ids = {token: at for word, at in self._ids.items() if (token := known(word)) is not None}
         ranks: dict[tuple[bytes, bytes], int] = {}
         for rank, merge in enumerate(merges):
@@ -198,14 +231,20 @@ class GgufEncoding(VocabularyEncoding):
         known = np.where(kinds == _USER_DEFINED, 0.0, scores).tolist()
         tokens = {
             self._words[token_id].decode(errors="replace"): (token_id, known[token_id])
-            for token_id in np.flatnonzero(np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))).tolist()
+            for token_id in np.flatnonzero(
+                np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))
+            ).tolist()
         }
         stored = self._array("precompiled_charsmap")
         charsmap = b"" if stored is None else np.asarray(stored).tobytes()
         joins = self._flag("remove_extra_whitespaces", False)
         worst, unknown = float(scores[kinds == _NORMAL].min(initial=0)), self._special("unknown", 2)
         failure = "its map of characters is damaged"
-        return guarded(self.path, failure, lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space))
+        return guarded(
+            self.path,
+            failure,
+            lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space),
+        )
 
 
 def vocabulary_of(binary: Binary, header: GgufHeader, name: str) -> GgufEncoding | None:
@@ -222,4 +261,8 @@ def gguf_encoding(path: Path, name: str) -> GgufEncoding:
     return found
 
 
-_AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name
+_AROUND = {
+    "llama": (1, 2),
+    "gpt2": (11, 11),
+    "t5": (None, 1),
+}  # BOS and EOS that the file does not name

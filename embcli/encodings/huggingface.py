@@ -14,7 +14,15 @@ import numpy as np
 
 from embcli.binary import Binary, read_object, read_whole, refused
 from embcli.encodings.encoding import LONGEST, Encoding, beside, guarded, package
-from embcli.encodings.merging import NEVER, Derivation, DerivationStep, derived, from_characters, from_piece, spans_of
+from embcli.encodings.merging import (
+    NEVER,
+    Derivation,
+    DerivationStep,
+    derived,
+    from_characters,
+    from_piece,
+    spans_of,
+)
 from embcli.encodings.pieces import splittings
 from embcli.words import in_data
 
@@ -22,10 +30,17 @@ if TYPE_CHECKING:
     import tokenizers
 
 _SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"  # of BERT
-_KINDS = {".txt": "vocab.txt", "vocab.json": "vocab.json with a merges.txt", "": "tokenizer.json"}  # by their ends
+_KINDS = {
+    ".txt": "vocab.txt",
+    "vocab.json": "vocab.json with a merges.txt",
+    "": "tokenizer.json",
+}  # by their ends
 _LAST_ID = (1 << 32) - 1
 # A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
-_PRE = {**dict.fromkeys(("gpt2", "roberta", "bart", "opt", "longformer"), "gpt-2"), "qwen2": "qwen2"}
+_PRE = {
+    **dict.fromkeys(("gpt2", "roberta", "bart", "opt", "longformer"), "gpt-2"),
+    "qwen2": "qwen2",
+}
 
 
 class HuggingFaceEncoding(Encoding):
@@ -53,7 +68,9 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
         encoded = guarded(self.path, "it cannot split a text", lambda: self.tokenizer.encode("a"))
-        own = [place for place, is_added in enumerate(encoded.special_tokens_mask) if not is_added] or [len(encoded)]
+        own = [
+            place for place, is_added in enumerate(encoded.special_tokens_mask) if not is_added
+        ] or [len(encoded)]
         return tuple(encoded.ids[: own[0]]), tuple(encoded.ids[own[-1] + 1 :])
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
@@ -61,17 +78,27 @@ class HuggingFaceEncoding(Encoding):
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         encoded, kind = self._encoded(text, special), type(self.tokenizer.model).__name__
-        derive = {"BPE": self._by_merges, "WordPiece": self._in_order, "Unigram": self._in_order}.get(kind)
+        derive = {
+            "BPE": self._by_merges,
+            "WordPiece": self._in_order,
+            "Unigram": self._in_order,
+        }.get(kind)
         if derive is None:
             raise refused(self.path, f"its model is {kind}, whose tokens are whole words")
-        for _, group in groupby(zip(encoded.word_ids, encoded.ids, strict=True), lambda token: token[0]):
+        for _, group in groupby(
+            zip(encoded.word_ids, encoded.ids, strict=True), lambda token: token[0]
+        ):
             yield derive([token_id for _, token_id in group])
 
     def _by_merges(self, ids: list[int]) -> Derivation:
         """Return the merges of a piece, which is spelled by its own tokens."""
         model, tokens = self._model, [(self._token(token_id) or "").encode() for token_id in ids]
         word, suffix = b"".join(tokens), (model.get("end_of_word_suffix") or "").encode()
-        spelled, ranks, find = self._spelling or bytes, self._merge_ranks, self.tokenizer.token_to_id
+        spelled, ranks, find = (
+            self._spelling or bytes,
+            self._merge_ranks,
+            self.tokenizer.token_to_id,
+        )
         if {*ids} & self._added.keys() or (model.get("ignore_merges") and len(ids) == 1):
             return Derivation(tuple(map(spelled, tokens)), (), tuple(ids))
         if model.get("byte_fallback"):  # a byte is a symbol, spelled <0x0A>
@@ -79,12 +106,20 @@ class HuggingFaceEncoding(Encoding):
         else:
             symbols = [each.encode() for each in word.removesuffix(suffix).decode()]
             symbols[-1:] = [last + suffix for last in symbols[-1:]]
-        return derived(symbols, lambda *pair: ranks.get(pair, NEVER), lambda token: find(token.decode()), None, spelled)
+        return derived(
+            symbols,
+            lambda *pair: ranks.get(pair, NEVER),
+            lambda token: find(token.decode()),
+            None,
+            spelled,
+        )
 
     def _in_order(self, ids: list[int]) -> Derivation:
         scores = self._model["vocab"] if self._model["type"] == "Unigram" else ()
         known = {at: float(scores[at][1]) for at in ids if at < len(scores)}
-        return Derivation.in_order([DerivationStep(self.token_bytes(at) or b"", at, score=known.get(at)) for at in ids])
+        return Derivation.in_order(
+            [DerivationStep(self.token_bytes(at) or b"", at, score=known.get(at)) for at in ids]
+        )
 
     @cached_property
     def _model(self) -> dict[str, Any]:
@@ -128,12 +163,20 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def _spelling(self) -> Callable[[bytes], bytes] | None:
         """The function from a token of the vocabulary to its bytes; None if tokens are words and parts of words."""
-        parts = [part for part in (self.tokenizer.pre_tokenizer, self.tokenizer.decoder) if part is not None]
-        kinds = {kind for part in parts for kind in re.findall(rb'"type":"(\w+)"', part.__getstate__())}
+        parts = [
+            part
+            for part in (self.tokenizer.pre_tokenizer, self.tokenizer.decoder)
+            if part is not None
+        ]
+        kinds = {
+            kind for part in parts for kind in re.findall(rb'"type":"(\w+)"', part.__getstate__())
+        }
         if b"ByteLevel" in kinds:
             return from_characters
         fallback = getattr(self.tokenizer.model, "byte_fallback", False)
-        return from_piece if fallback or kinds & {b"Metaspace", b"ByteFallback", b"Replace"} else None
+        return (
+            from_piece if fallback or kinds & {b"Metaspace", b"ByteFallback", b"Replace"} else None
+        )
 
     @cached_property
     def _drops_first_space(self) -> bool:
@@ -143,7 +186,9 @@ class HuggingFaceEncoding(Encoding):
 
     def _decoded(self, ids: np.ndarray) -> bytes:
         failure = "it cannot decode these IDs"
-        return guarded(self.path, failure, lambda: self.tokenizer.decode(ids.tolist(), False)).encode()
+        return guarded(
+            self.path, failure, lambda: self.tokenizer.decode(ids.tolist(), False)
+        ).encode()
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
@@ -170,7 +215,9 @@ class HuggingFaceEncoding(Encoding):
     @lru_cache(1)  # noqa: B019 - the last one is kept, for its IDs and then its spans
     def _encoded(self, text: str, special: bool) -> tokenizers.Encoding:
         def encoded() -> tokenizers.Encoding:
-            self.tokenizer.encode_special_tokens = not special  # for all threads, one of which is here at a time
+            self.tokenizer.encode_special_tokens = (
+                not special
+            )  # for all threads, one of which is here at a time
             return self.tokenizer.encode(text, add_special_tokens=False)
 
         self.tokenizer  # noqa: B018 - a damaged file is refused by its own sentence
@@ -178,31 +225,54 @@ class HuggingFaceEncoding(Encoding):
 
 
 def _made(binary: Binary) -> tokenizers.Tokenizer:
-    from tokenizers import BertWordPieceTokenizer, Regex, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import (
+        BertWordPieceTokenizer,
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+    )
 
     tokenizer: tokenizers.Tokenizer
     if binary.path.suffix == ".txt":
-        ids = {word: token_id for token_id, word in enumerate(read_whole(binary, LONGEST).decode().splitlines())}
+        ids = {
+            word: token_id
+            for token_id, word in enumerate(read_whole(binary, LONGEST).decode().splitlines())
+        }
         lowers = beside(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
         is_whole = ids.keys() >= {"[CLS]", "[SEP]"}  # which the package's class asks for
-        tokenizer = Tokenizer.from_str(BertWordPieceTokenizer(ids if is_whole else None, lowercase=lowers).to_str())
+        tokenizer = Tokenizer.from_str(
+            BertWordPieceTokenizer(ids if is_whole else None, lowercase=lowers).to_str()
+        )
         if not is_whole:
             tokenizer.model = models.WordPiece(ids, unk_token="[UNK]")  # noqa: S106 - no password
             tokenizer.add_special_tokens([token for token in _SPECIAL if token in ids])
         return tokenizer
     if not binary.path.name.endswith("vocab.json"):
         return Tokenizer.from_buffer(read_whole(binary, LONGEST))
-    ids, files = read_object(binary, LONGEST), {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"}
+    ids, files = (
+        read_object(binary, LONGEST),
+        {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"},
+    )
     named = [str(beside(binary.path, file).get(key)).lower() for file, key in files.items()]
     kinds = [name.removesuffix("fast").removesuffix("tokenizer") for name in named]
     pre = next((_PRE[kind] for kind in kinds if kind in _PRE), None)
     if pre is None:
-        reason = "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
+        reason = (
+            "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
+        )
         raise binary.refused(f"{reason}, so it cannot split a text")
     lines = read_whole(Binary(binary.path.with_name("merges.txt")), LONGEST).decode().split("\n")
-    merges = [line.partition(" ")[::2] for line in lines if line.strip() and not line.startswith("#version")]
+    merges = [
+        line.partition(" ")[::2]
+        for line in lines
+        if line.strip() and not line.startswith("#version")
+    ]
     tokenizer = Tokenizer(models.BPE(ids, merges))
     cut, level = Regex(splittings()[pre].rules[0]), pre_tokenizers.ByteLevel(False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(cut, "isolated"), level])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(cut, "isolated"), level]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-Order = Callable[[bytes, bytes], float]  # of two neighbours, a rank or a score: the least is merged first, NEVER is not
+Order = Callable[
+    [bytes, bytes], float
+]  # of two neighbours, a rank or a score: the least is merged first, NEVER is not
 Find = Callable[[bytes], int | None]  # the ID of a token
 Spelling = Callable[[bytes], bytes]  # from a token of the vocabulary to its bytes
 NEVER = float("inf")
@@ -20,7 +22,9 @@ SPACE = "\u2581"  # SentencePiece's spelling of a space
 # GPT-2's encoder: printable characters of Latin-1 are their own bytes; the others are U+0100 and on, in order.
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTES = {byte: byte for byte in _PRINTABLE} | {0x100 + place: byte for place, byte in enumerate(_OTHERS)}
+_BYTES = {byte: byte for byte in _PRINTABLE} | {
+    0x100 + place: byte for place, byte in enumerate(_OTHERS)
+}
 _BYTES |= dict.fromkeys(_OTHERS, 0x100)  # in Latin-1 such a character stands for no byte
 
 
@@ -42,7 +46,9 @@ class Derivation:
     symbols: tuple[bytes, ...]  # bytes or characters, in order
     steps: tuple[DerivationStep, ...]
     ids: tuple[int, ...]
-    merges: bool = True  # whether steps are merges; otherwise they are the tokens from left to right
+    merges: bool = (
+        True  # whether steps are merges; otherwise they are the tokens from left to right
+    )
 
     @classmethod
     def in_order(cls, steps: list[DerivationStep]) -> Derivation:
@@ -54,7 +60,9 @@ class Derivation:
     def rows(self) -> list[tuple[int, DerivationStep]]:
         """The steps with their numbers from 1; before them, as step 0, the tokens that no merge made."""
         made = {step.token_id for step in self.steps}
-        untouched = [(0, DerivationStep(b"", token_id)) for token_id in self.ids if token_id not in made]
+        untouched = [
+            (0, DerivationStep(b"", token_id)) for token_id in self.ids if token_id not in made
+        ]
         return [*untouched, *enumerate(self.steps, 1)]
 
 
@@ -71,7 +79,11 @@ def merged(parts: list[bytes], order: Order) -> tuple[list[bytes], list[tuple[by
     while heap:
         _, place, length = heappop(heap)
         other = after[place]
-        if not parts[place] or other == len(parts) or len(parts[place]) + len(parts[other]) != length:
+        if (
+            not parts[place]
+            or other == len(parts)
+            or len(parts[place]) + len(parts[other]) != length
+        ):
             continue  # one of the two was merged since
         trace.append((parts[place], parts[other]))
         parts[place] += parts[other]
@@ -80,13 +92,21 @@ def merged(parts: list[bytes], order: Order) -> tuple[list[bytes], list[tuple[by
         if after[place] < len(parts):
             before[after[place]] = place
         for left, right in ((before[place], place), (place, after[place])):
-            if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != NEVER:
+            if (
+                left >= 0
+                and right < len(parts)
+                and (least := order(parts[left], parts[right])) != NEVER
+            ):
                 heappush(heap, (least, left, len(parts[left]) + len(parts[right])))
     return [part for part in parts if part], trace
 
 
 def derived(
-    symbols: list[bytes], order: Order, find: Find, ids: Sequence[int] | None = None, spelled: Spelling = bytes
+    symbols: list[bytes],
+    order: Order,
+    find: Find,
+    ids: Sequence[int] | None = None,
+    spelled: Spelling = bytes,
 ) -> Derivation:
     """Return the merges of a piece, whose `symbols` are as in the vocabulary; its `ids` are those of its last parts."""
     parts, trace = merged([*symbols], order)
@@ -96,7 +116,9 @@ def derived(
     for left, right in trace:
         key, token = order(left, right), left + right
         rank, score = (None, -key) if isinstance(key, float) else (key, None)
-        steps.append(DerivationStep(spelled(token), find(token), spelled(left), spelled(right), rank, score))
+        steps.append(
+            DerivationStep(spelled(token), find(token), spelled(left), spelled(right), rank, score)
+        )
     return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
 
 
@@ -126,7 +148,9 @@ def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
     end = "\udcff"  # what a byte that UTF-8 never has is decoded to
     text = b"\xff".join(tokens).decode(errors="surrogateescape")
     inside = {match[1] for match in re.finditer(f"([^ {SPACE}{end}]) ?(?={SPACE})", text)}
-    before = "".join(map(re.escape, sorted(inside)))  # characters that a space can follow within a token
+    before = "".join(
+        map(re.escape, sorted(inside))
+    )  # characters that a space can follow within a token
     return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{before}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)
 
 
@@ -135,5 +159,7 @@ def spans_of(text: bytes, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     ends = np.cumsum(lengths, dtype=np.int64)
     starts = ends - np.array(lengths, np.int64)
     is_first = np.frombuffer(text, np.uint8) & 0xC0 != 0x80
-    begun = np.cumsum(np.concatenate(([False], is_first, [True])), dtype=np.int32)  # characters before each byte
+    begun = np.cumsum(
+        np.concatenate(([False], is_first, [True])), dtype=np.int32
+    )  # characters before each byte
     return np.stack([begun[starts + 1] - 1, begun[ends]], axis=1).astype(np.int64)

@@ -149,21 +149,31 @@ class BytePairs(Pieces):
     Unlike `tokenizers`, llama.cpp merges what has no token, too, and spells the result by its bytes in the end.
     """
 
-    def __init__(self, ids: Ids, ranks: Mapping[tuple[bytes, bytes], int], splitting: Splitting) -> None:
+    def __init__(
+        self, ids: Ids, ranks: Mapping[tuple[bytes, bytes], int], splitting: Splitting
+    ) -> None:
         super().__init__()
         self._tokens, self._splitting = ids, splitting
         self._order = lambda left, right: ranks.get((left, right), NEVER)
         self._of_bytes = "of_characters" not in splitting.flags
         self.spelled = bytes if self._of_bytes else from_piece
-        self._words = words_between(map(b" ".join, ranks)) if "escapes_spaces" in splitting.flags else None
+        self._words = (
+            words_between(map(b" ".join, ranks)) if "escapes_spaces" in splitting.flags else None
+        )
 
     def pieces(self, text: str) -> Iterable[str]:
         if self._words is None:
             return self._splitting.pieces(text)
-        return chain.from_iterable(map(self._words.findall, self._splitting.pieces(text.replace(" ", SPACE))))
+        return chain.from_iterable(
+            map(self._words.findall, self._splitting.pieces(text.replace(" ", SPACE)))
+        )
 
     def parts(self, piece: str) -> Parts:
-        symbols = [piece.encode()] if self._is_whole(piece) else merged(self._symbols(piece), self._order)[0]
+        symbols = (
+            [piece.encode()]
+            if self._is_whole(piece)
+            else merged(self._symbols(piece), self._order)[0]
+        )
         byte = b"%c" if self._of_bytes else b"<0x%02X>"
         parts: Parts = []
         for symbol in symbols:
@@ -180,7 +190,11 @@ class BytePairs(Pieces):
         return derived(self._symbols(piece), order, self._tokens.get, ids, self.spelled)
 
     def _symbols(self, piece: str) -> list[bytes]:
-        return [b"%c" % byte for byte in piece.encode()] if self._of_bytes else [each.encode() for each in piece]
+        return (
+            [b"%c" % byte for byte in piece.encode()]
+            if self._of_bytes
+            else [each.encode() for each in piece]
+        )
 
     def _is_whole(self, piece: str) -> bool:
         """Return whether a piece is looked up before anything is merged, and is a token."""
@@ -193,14 +207,22 @@ class Scores(Pieces):
     """SentencePiece's byte-pair encoding: neighbours whose token has the best score are merged."""
 
     def __init__(
-        self, ids: Ids, scores: Mapping[bytes, float], unknown: int, adds_space: bool, whole: Iterable[bytes] = ()
+        self,
+        ids: Ids,
+        scores: Mapping[bytes, float],
+        unknown: int,
+        adds_space: bool,
+        whole: Iterable[bytes] = (),
     ) -> None:
         super().__init__()
         self._tokens, self._unknown, self._lead = ids, unknown, SPACE * adds_space
         self.words = words_between(ids)  # of a text that is spelled as the vocabulary does
         self._orders = {token: -score for token, score in scores.items()}
         self._fixed = {*whole} - {b""}  # a piece is also cut at each of these
-        names = [re.escape(token.decode(errors="replace")) for token in sorted(self._fixed, key=len, reverse=True)]
+        names = [
+            re.escape(token.decode(errors="replace"))
+            for token in sorted(self._fixed, key=len, reverse=True)
+        ]
         self._symbol = re.compile("|".join([*names, "."]), re.DOTALL)
 
     def pieces(self, text: str) -> Iterable[str]:
@@ -213,7 +235,10 @@ class Scores(Pieces):
         parts: Parts = []
         for symbol in merged(self._symbols(piece), self._order)[0]:
             token_id = self._tokens.get(symbol)
-            of_bytes = [self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte]))) for byte in symbol]
+            of_bytes = [
+                self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte])))
+                for byte in symbol
+            ]
             if token_id is not None:
                 parts.append((token_id, len(symbol)))
             elif None not in of_bytes:
@@ -283,9 +308,17 @@ class WordPieces(Pieces):
         kind = unicodedata.category(character)
         if character.isspace() and not "\x1c" <= character <= "\x1f":
             return " "
-        if kind in ("Cc", "Cf", "Co", "Cs") or character in "\0\ufffd" or (self._strips_accents and kind[0] == "M"):
+        if (
+            kind in ("Cc", "Cf", "Co", "Cs")
+            or character in "\0\ufffd"
+            or (self._strips_accents and kind[0] == "M")
+        ):
             return ""
-        is_word = kind[0] == "P" or (character.isascii() and kind[0] == "S") or _IDEOGRAPH.match(character)
+        is_word = (
+            kind[0] == "P"
+            or (character.isascii() and kind[0] == "S")
+            or _IDEOGRAPH.match(character)
+        )
         lower = character.lower()[0] if self._lowers else character
         return f" {lower} " if is_word else lower
 
@@ -293,7 +326,9 @@ class WordPieces(Pieces):
 class Unigrams(Pieces):
     """SentencePiece's unigram model with sums in float64: the tokens of a word that have the best sum of scores."""
 
-    def __init__(self, tokens: Scored, unknown: int, worst: float, charsmap: bytes, joins: bool, leads: bool) -> None:
+    def __init__(
+        self, tokens: Scored, unknown: int, worst: float, charsmap: bytes, joins: bool, leads: bool
+    ) -> None:
         """Either spaces are joined, and each word gets one; or the first word of a text that `leads` gets one more."""
         from sentencepiece import SentencePieceNormalizer
         from tokenizers import models
@@ -301,13 +336,21 @@ class Unigrams(Pieces):
         super().__init__()
         scored = [(word, score) for word, (_, score) in tokens.items()]
         self._ids_of_tokens = [*(token_id for token_id, _ in tokens.values()), unknown]
-        self._model = models.Unigram([*scored, (" ", worst)], unk_id=len(scored), byte_fallback=False)
+        self._model = models.Unigram(
+            [*scored, (" ", worst)], unk_id=len(scored), byte_fallback=False
+        )
         self.scores = {unknown: float(np.float32(worst) - np.float32(10)), **dict(tokens.values())}
         # A model in protocol buffers that replaces characters, and neither adds, joins nor spells spaces.
-        self._normalizer = SentencePieceNormalizer(model_proto=_field(3, _field(2, charsmap) + b"\x18\0\x20\0\x28\0"))
+        self._normalizer = SentencePieceNormalizer(
+            model_proto=_field(3, _field(2, charsmap) + b"\x18\0\x20\0\x28\0")
+        )
         self._joins, self._leads = joins, joins or leads
         # An unknown space joins the unknown characters on both of its sides.
-        self._words = words_between(map(str.encode, tokens)) if SPACE in tokens else re.compile(".+", re.DOTALL)
+        self._words = (
+            words_between(map(str.encode, tokens))
+            if SPACE in tokens
+            else re.compile(".+", re.DOTALL)
+        )
 
     def pieces(self, text: str) -> Iterable[str]:
         text.encode()  # the package's own error for a lone surrogate says nothing
@@ -320,7 +363,9 @@ class Unigrams(Pieces):
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         normal, places = self._normalizer.normalize(text, with_offsets=True)
-        before = " " if self._leads else ""  # what stands before a character, and gives it a space of its own
+        before = (
+            " " if self._leads else ""
+        )  # what stands before a character, and gives it a space of its own
         origins = []
         starts = np.array(places[: len(normal)], np.int64)
         ends = np.append(starts, len(text))[np.searchsorted(starts, starts, "right")].tolist()
@@ -334,7 +379,9 @@ class Unigrams(Pieces):
 
     def parts(self, piece: str) -> Parts:
         tokens = self._model.tokenize(piece)
-        return [(self._ids_of_tokens[token.id], token.offsets[1] - token.offsets[0]) for token in tokens]
+        return [
+            (self._ids_of_tokens[token.id], token.offsets[1] - token.offsets[0]) for token in tokens
+        ]
 
 
 def _field(number: int, value: bytes) -> bytes:

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embcli.binary import Binary, read_whole
-from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, beside, guarded, package
+from embcli.encodings.encoding import (
+    LONGEST,
+    MOST_IDS,
+    NamedToken,
+    VocabularyEncoding,
+    beside,
+    guarded,
+    package,
+)
 from embcli.encodings.merging import SPACE, Derivation, DerivationStep, from_piece
 from embcli.encodings.pieces import Scores
 from embcli.words import in_data
@@ -31,7 +39,9 @@ class _Model(NamedTuple):
     joins_spaces: bool
 
     def of(self, *kinds: int) -> dict[int, tuple[bytes, float]]:
-        return {at: (word, score) for at, (word, score, kind) in enumerate(self.pieces) if kind in kinds}
+        return {
+            at: (word, score) for at, (word, score, kind) in enumerate(self.pieces) if kind in kinds
+        }
 
 
 class SentencePieceEncoding(VocabularyEncoding):
@@ -51,7 +61,11 @@ class SentencePieceEncoding(VocabularyEncoding):
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
         words = self._model.of(_CONTROL, _UNKNOWN)
-        named = [NamedToken(word.decode(errors="replace"), at, True) for at, (word, _) in words.items() if word]
+        named = [
+            NamedToken(word.decode(errors="replace"), at, True)
+            for at, (word, _) in words.items()
+            if word
+        ]
         return sorted(named, key=lambda each: -len(each.name))
 
     @cached_property
@@ -88,17 +102,26 @@ class SentencePieceEncoding(VocabularyEncoding):
         spans: list[tuple[int, int]] = encoded["offsets"]
         for place in range(len(spans) - 1, -1, -1):
             (start, end), (word, _, kind) = spans[place], self._model.pieces[encoded["ids"][place]]
-            if start == end and (kind == _BYTE or word.strip(SPACE.encode())) and place + 1 < len(spans):
+            if (
+                start == end
+                and (kind == _BYTE or word.strip(SPACE.encode()))
+                and place + 1 < len(spans)
+            ):
                 # part of a character, of which only the last part has a span
                 spans[place] = spans[place + 1]
-            elif self._model.joins_spaces and word.startswith(SPACE.encode()):  # the spaces before it may be several
+            elif self._model.joins_spaces and word.startswith(
+                SPACE.encode()
+            ):  # the spaces before it may be several
                 spans[place] = end - len(text[start:end].replace(SPACE, " ").lstrip()), end
         return np.array(spans, np.int64).reshape(-1, 2)
 
     def derivations_between(self, text: str) -> Iterator[Derivation]:
         if self._model.kind == _BPE:
             text.encode()
-            yield from map(self._merging.derivation, self._merging.words.findall(self._processor.normalize(text)))
+            yield from map(
+                self._merging.derivation,
+                self._merging.words.findall(self._processor.normalize(text)),
+            )
             return
         encoded = self._encoded(text, "offset_mapping")
         scores = (score for _, score in self._model.of(_NORMAL).values())
@@ -110,7 +133,9 @@ class SentencePieceEncoding(VocabularyEncoding):
                 steps = []
             _, score, kind = self._model.pieces[token_id]
             token = from_piece(piece.encode()) if kind != _UNKNOWN else piece.encode()
-            if kind == _UNKNOWN or (kind == _BYTE and token[0] & 0xC0 != 0x80):  # the first byte of one
+            if kind == _UNKNOWN or (
+                kind == _BYTE and token[0] & 0xC0 != 0x80
+            ):  # the first byte of one
                 score = worst
             elif kind == _USER_DEFINED:
                 score = (len(piece) - 1) / 10
@@ -122,7 +147,9 @@ class SentencePieceEncoding(VocabularyEncoding):
     def _merging(self) -> Scores:
         ids = {word: at for at, (word, _, _) in enumerate(self._model.pieces)}
         whole = [word for word, _ in self._model.of(_USER_DEFINED).values()]
-        return Scores(ids, dict(self._model.of(_NORMAL).values()), min(self._model.of(_UNKNOWN)), False, whole)
+        return Scores(
+            ids, dict(self._model.of(_NORMAL).values()), min(self._model.of(_UNKNOWN)), False, whole
+        )
 
     def _encoded(self, text: str, kind: str) -> Any:
         text.encode()  # the package's own error for a lone surrogate says nothing
@@ -136,14 +163,22 @@ def _read(binary: Binary) -> _Model:
         for number, value in _fields(data):
             if number == 1:
                 piece = dict(_fields(value))
-                pieces.append((bytes(piece[1]), *unpack("<f", piece.get(2, bytes(4))), int(piece.get(3, _NORMAL))))
+                pieces.append(
+                    (
+                        bytes(piece[1]),
+                        *unpack("<f", piece.get(2, bytes(4))),
+                        int(piece.get(3, _NORMAL)),
+                    )
+                )
             elif number in settings:
                 settings[number].update(_fields(value))
         if not 0 < len(pieces) < MOST_IDS:
             raise ValueError
     except (ValueError, TypeError, KeyError, error):
         raise binary.refused("it is not a SentencePiece model") from None
-    adds_space, joins_spaces, escapes_spaces = (settings[3].get(number, 1) != 0 for number in (3, 4, 5))
+    adds_space, joins_spaces, escapes_spaces = (
+        settings[3].get(number, 1) != 0 for number in (3, 4, 5)
+    )
     model = _Model(data, pieces, settings[2].get(3, _UNIGRAM), adds_space, joins_spaces)
     if model.kind not in (_UNIGRAM, _BPE) or settings[2].get(24) or not escapes_spaces:
         raise binary.refused("it is a kind of SentencePiece model that embcli does not know")

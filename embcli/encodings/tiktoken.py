@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from embcli.binary import Binary, read_object, read_whole
-from embcli.encodings.encoding import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, facts, guarded
+from embcli.encodings.encoding import (
+    LONGEST,
+    MOST_IDS,
+    NamedToken,
+    VocabularyEncoding,
+    facts,
+    guarded,
+)
 from embcli.encodings.merging import NEVER, Derivation, derived, spans_of
 from embcli.errors import InputError, does_not_load
 from embcli.words import in_data
@@ -42,7 +49,11 @@ class Definition(NamedTuple):
 
 DEFINITIONS = {name: Definition(**given) for name, given in facts("tiktoken.json").items()}
 _HARMONY = DEFINITIONS["o200k_harmony"].special_tokens  # 200018 has two names
-_HARMONY |= {f"<|reserved_{at}|>": at for at in range(200000, 201088) if at == 200018 or at not in _HARMONY.values()}
+_HARMONY |= {
+    f"<|reserved_{at}|>": at
+    for at in range(200000, 201088)
+    if at == 200018 or at not in _HARMONY.values()
+}
 
 
 def rank_file(ranks: str) -> Path:
@@ -77,13 +88,17 @@ class TiktokenEncoding(VocabularyEncoding):
             return _ranks(gzip.decompress(path.read_bytes()))
         except (OSError, EOFError, zlib.error, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(f"cannot read the rank file {str(path)!r}: {reason}; reinstall embcli") from None
+            raise InputError(
+                f"cannot read the rank file {str(path)!r}: {reason}; reinstall embcli"
+            ) from None
 
     @cached_property
     def _bytes(self) -> dict[int, bytes]:
         """Tokens by ID; of the two names of a special token, the first one is used."""
         special = reversed(self.definition.special_tokens.items())
-        return {rank: token for token, rank in self.ids.items()} | {at: name.encode() for name, at in special}
+        return {rank: token for token, rank in self.ids.items()} | {
+            at: name.encode() for name, at in special
+        }
 
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._bytes.get(token_id)
@@ -92,31 +107,44 @@ class TiktokenEncoding(VocabularyEncoding):
     def tiktoken(self) -> tiktoken.Encoding:
         special, ranks = self.definition.special_tokens, self.ids
         encoding: tiktoken.Encoding = loaded().Encoding(
-            self.name, pat_str=self.definition.pattern, mergeable_ranks=ranks, special_tokens=special
+            self.name,
+            pat_str=self.definition.pattern,
+            mergeable_ranks=ranks,
+            special_tokens=special,
         )
         return encoding
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         allowed = self.tiktoken.special_tokens_set if special else set()
         try:
-            return self.tiktoken.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
+            return self.tiktoken.encode_to_numpy(
+                text, allowed_special=allowed, disallowed_special=()
+            )
         except ValueError as error:
-            raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
+            raise InputError(
+                f"{self.name} cannot split this text of {len(text):,} characters: {error}"
+            ) from None
 
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
         special = self.definition.special_tokens
-        return [NamedToken(name, special[name], True) for name in sorted(special, key=len, reverse=True)]
+        return [
+            NamedToken(name, special[name], True) for name in sorted(special, key=len, reverse=True)
+        ]
 
     def ids_between(self, text: str) -> np.ndarray:
         return self.encode(text)
 
     def spans_between(self, text: str) -> np.ndarray:
-        return spans_of(text.encode(), [len(self._bytes[token_id]) for token_id in self.encode(text).tolist()])
+        return spans_of(
+            text.encode(), [len(self._bytes[token_id]) for token_id in self.encode(text).tolist()]
+        )
 
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
         names = self.definition.special_tokens
-        has_doubles = special and len({*names.values()}) < len(names)  # then a text may have the other name
+        has_doubles = special and len({*names.values()}) < len(
+            names
+        )  # then a text may have the other name
         return super().spans(text, special) if has_doubles else None
 
     def derivations_between(self, text: str) -> Iterator[Derivation]:
@@ -125,14 +153,22 @@ class TiktokenEncoding(VocabularyEncoding):
         ranks, first = self.ids, self.definition.first_rank
         try:
             pattern = regex.compile(self.definition.pattern, regex.VERSION1)
-            for piece in (match[0].encode() for match in pattern.finditer(text, timeout=_SECONDS) if match[0]):
+            for piece in (
+                match[0].encode() for match in pattern.finditer(text, timeout=_SECONDS) if match[0]
+            ):
                 symbols = [b"%c" % byte for byte in piece]
-                derivation = derived(symbols, lambda *pair: ranks.get(b"".join(pair), NEVER) - first, ranks.get)
-                if piece in ranks and derivation.ids != (ranks[piece],):  # it is looked up; merges lead elsewhere
+                derivation = derived(
+                    symbols, lambda *pair: ranks.get(b"".join(pair), NEVER) - first, ranks.get
+                )
+                if piece in ranks and derivation.ids != (
+                    ranks[piece],
+                ):  # it is looked up; merges lead elsewhere
                     derivation = Derivation(derivation.symbols, (), (ranks[piece],))
                 yield derivation
         except (ValueError, TimeoutError, regex.error) as error:
-            raise InputError(f"{self.name} has a pattern that cannot split this text ({error})") from None
+            raise InputError(
+                f"{self.name} has a pattern that cannot split this text ({error})"
+            ) from None
 
 
 class RankFileEncoding(TiktokenEncoding):
@@ -156,7 +192,9 @@ class RankFileEncoding(TiktokenEncoding):
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         failure = f"it cannot split this text of {len(text):,} characters"
-        return guarded(self.path, failure, lambda: super(RankFileEncoding, self).encode(text, special))
+        return guarded(
+            self.path, failure, lambda: super(RankFileEncoding, self).encode(text, special)
+        )
 
 
 def _ranks(data: bytes) -> dict[bytes, int]:
@@ -171,7 +209,9 @@ def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
     """Return a .tiktoken file's definition and the IDs of its tokens; its name tells how a text is split."""
     known = DEFINITIONS.get(binary.path.stem)
     if known is None:
-        reason = "its name is none of tiktoken's encodings, and nothing else tells how it splits a text"
+        reason = (
+            "its name is none of tiktoken's encodings, and nothing else tells how it splits a text"
+        )
         raise binary.refused(reason, f"encodings are {', '.join(DEFINITIONS)}")
     try:
         ids = _ranks(read_whole(binary, LONGEST))
@@ -190,7 +230,10 @@ def _tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         config = content["config"]
         first, size = int(config["default_num_special_tokens"]), int(config["default_vocab_size"])
         ranks = {a2b_base64(each["token_bytes"]): int(each["rank"]) for each in content["vocab"]}
-        named = {int(each["rank"]): str(each["token_str"]) for each in content.get("special_tokens") or ()}
+        named = {
+            int(each["rank"]): str(each["token_str"])
+            for each in content.get("special_tokens") or ()
+        }
         pattern = str(config["pattern"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise binary.refused(f"it is not a tekken.json ({error!r})") from None

@@ -31,7 +31,9 @@ class KeysScreen(ModalScreen[None]):
     """The keys of a screen, one line per action."""
 
     AUTO_FOCUS = "VerticalScroll"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter,backspace", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter,backspace", "dismiss", "Back")
+    ]
 
     def __init__(self, bindings: Iterable[ActiveBinding]) -> None:
         super().__init__()
@@ -79,15 +81,25 @@ class Explorer(App[list[str]]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "Mark", tooltip="mark the row, or take the mark away"),
         Binding("c", "compare", "Compare", tooltip="compare the row with the marked one"),
-        Binding("y", "copy", "Copy", show=False, tooltip="copy the command that prints this screen"),
-        Binding("escape,backspace", "back", "Back", key_display="Esc", tooltip="go back to the screen before"),
+        Binding(
+            "y", "copy", "Copy", show=False, tooltip="copy the command that prints this screen"
+        ),
+        Binding(
+            "escape,backspace",
+            "back",
+            "Back",
+            key_display="Esc",
+            tooltip="go back to the screen before",
+        ),
         Binding("question_mark", "keys", "Keys", tooltip="all keys"),
         Binding("q", "quit", "Quit", tooltip="quit, and print the command of this screen"),
         Binding("ctrl+c", "quit(130)", show=False, priority=True, system=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True, system=True),
     ]
 
-    def __init__(self, source: Source, row: int = 0, text: str | None = None, sort: str = "id") -> None:
+    def __init__(
+        self, source: Source, row: int = 0, text: str | None = None, sort: str = "id"
+    ) -> None:
         super().__init__()
         self.animation_level = "none"  # textual's scrolling would go on in a screen that has closed
         self.source = source
@@ -111,7 +123,9 @@ class Explorer(App[list[str]]):
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         loop = asyncio.get_running_loop()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
+            with suppress(
+                AttributeError, NotImplementedError, RuntimeError, ValueError
+            ):  # not on every system
                 number = getattr(signal, name)
                 loop.add_signal_handler(number, self._end, 128 + number)
         for note in self.source.model.notes:
@@ -168,11 +182,16 @@ class Explorer(App[list[str]]):
             view.values.go_to(column)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in ("mark", "compare") or not isinstance(self.screen, FindScreen | PairScreen)
+        return action not in ("mark", "compare") or not isinstance(
+            self.screen, FindScreen | PairScreen
+        )
 
     async def find(self) -> None:
         if self.source.model.encoding is None:
-            self.notify("no tokenizer: name one with --encoding (: goes to a row by its ID)", severity="warning")
+            self.notify(
+                "no tokenizer: name one with --encoding (: goes to a row by its ID)",
+                severity="warning",
+            )
         else:
             await self.open(FindScreen(self.source), self.show)
 
@@ -195,7 +214,9 @@ class Explorer(App[list[str]]):
         view: Any = self.screen
         marked = self.source.marked
         if marked is None or marked == view.row:
-            self.notify("Space marks a row; then c on another row compares the two.", severity="warning")
+            self.notify(
+                "Space marks a row; then c on another row compares the two.", severity="warning"
+            )
             return
         with self.errors_as_notes():
             await self.open(PairScreen(self.source, marked, view.row))

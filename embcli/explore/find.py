@@ -28,18 +28,28 @@ _SPACE = shown(b" ")
 class Words:
     def __init__(self, words: list[str]) -> None:
         bare = [word.lstrip(_SPACE) or word for word in words]
-        self._ids = sorted((each for each, word in enumerate(bare) if word), key=lambda each: len(bare[each]))
+        self._ids = sorted(
+            (each for each, word in enumerate(bare) if word), key=lambda each: len(bare[each])
+        )
         self._exact = [bare[each] for each in self._ids]
         self._lower = [word.lower() for word in self._exact]
         self._search = FuzzySearch(case_sensitive=True)
 
     def find(self, typed: str) -> np.ndarray:
         """Return the IDs of the words that match best, (n,) int64; case counts only if a capital is typed."""
-        query = typed.encode(errors="replace").decode().replace("\n", " ").strip(f" {_SPACE}").replace(" ", _SPACE)
+        query = (
+            typed.encode(errors="replace")
+            .decode()
+            .replace("\n", " ")
+            .strip(f" {_SPACE}")
+            .replace(" ", _SPACE)
+        )
         if not query:
             return np.empty(0, np.int64)
         words = self._lower if query == query.lower() else self._exact
-        in_order = re.compile("".join(f"[^{letter}]*{letter}" for letter in map(re.escape, query))).match
+        in_order = re.compile(
+            "".join(f"[^{letter}]*{letter}" for letter in map(re.escape, query))
+        ).match
         places = (place for place, word in enumerate(words) if query[0] in word and in_order(word))
         scores = {}
         for place in islice(places, _MOST_SCORED):
@@ -73,20 +83,32 @@ class FindScreen(View):
         self.error = ""  # why the text has no tokens
 
     def body(self) -> ComposeResult:
-        yield SearchField(self.text, "a text, or a part of a word", id="text", compact=True, select_on_focus=False)
+        yield SearchField(
+            self.text, "a text, or a part of a word", id="text", compact=True, select_on_focus=False
+        )
         yield Table(cursor_type="row", cell_padding=1)
 
     def heading(self) -> str:
         return self.error or f"Find a row: type a text, or a part of a word   {self.source.name}"
 
     def commands(self) -> list[str]:
-        given = ("tokenize",) if self.source.origin.is_seeded else ("lookup", "--show", "token", "--columns", "0:1")
+        given = (
+            ("tokenize",)
+            if self.source.origin.is_seeded
+            else ("lookup", "--show", "token", "--columns", "0:1")
+        )
         tokens = [self.source.spell(*given, text=self.text)] if self.text and not self.error else []
         rows = ",".join(map(str, self.like))
-        return tokens + ([self.source.spell("weights", "--rows", rows, "--columns", "0:1")] if rows else [])
+        return tokens + (
+            [self.source.spell("weights", "--rows", rows, "--columns", "0:1")] if rows else []
+        )
 
     def on_mount(self) -> None:
-        for name, width in ("found", 9), (Text("ID", justify="right"), len(str(self.source.size))), ("token", _TOKEN):
+        for name, width in (
+            ("found", 9),
+            (Text("ID", justify="right"), len(str(self.source.size))),
+            ("token", _TOKEN),
+        ):
             self.query_one(Table).add_column(name, width=width)
         self.show_found()
         if self.app.words is None:
@@ -107,17 +129,26 @@ class FindScreen(View):
         encoding, text = self.source.model.encoding, self.query_one("#text", Input).value
         self.text, self.error, ids = text, "", np.empty(0, np.int64)
         try:
-            ids = encoding.encode(text).astype(np.int64)[:_MOST_TOKENS] if encoding and text else ids
+            ids = (
+                encoding.encode(text).astype(np.int64)[:_MOST_TOKENS] if encoding and text else ids
+            )
         except EmbcliError as error:  # a word that a file of vectors does not have
             self.error = sentence(error)
         words = self.app.words or Words([])
-        like = next((found for part in (text, *text.split()[-1:]) if len(found := words.find(part))), ids[:0])
+        like = next(
+            (found for part in (text, *text.split()[-1:]) if len(found := words.find(part))),
+            ids[:0],
+        )
         self.ids, self.like = np.concatenate([ids, like]), like.tolist()
         table = self.query_one(Table)
         table.clear()
         kinds = [f"token {place}" for place in range(len(ids))] + ["word"] * len(like)
-        for kind, row, token in zip(kinds, self.ids.tolist(), tokens_of(self.ids, encoding), strict=True):
-            table.add_row(kind, Text(str(row), justify="right"), Text(fitted(shown(token), _TOKEN).rstrip()))
+        for kind, row, token in zip(
+            kinds, self.ids.tolist(), tokens_of(self.ids, encoding), strict=True
+        ):
+            table.add_row(
+                kind, Text(str(row), justify="right"), Text(fitted(shown(token), _TOKEN).rstrip())
+            )
         self.tell()
 
     def action_move(self, how: str) -> None:
@@ -132,4 +163,7 @@ class FindScreen(View):
         if row < self.source.size:
             self.dismiss(row)
         else:
-            self.notify(f"ID {row} has no row: there are {self.source.size:,}, from ID 0 on", severity="error")
+            self.notify(
+                f"ID {row} has no row: there are {self.source.size:,}, from ID 0 on",
+                severity="error",
+            )

@@ -38,10 +38,18 @@ class Matrix(Lines, inherit_bindings=False):
         Binding("pageup,ctrl+b", "page(-1)", tooltip="a page up", show=False),
         Binding("home", "scroll_home", tooltip="the first row", show=False),
         Binding("end,G", "scroll_end", tooltip="the last row", show=False),
-        Binding("right,greater_than_sign", "columns(1)", tooltip="scroll right by a column", show=False),
-        Binding("left,less_than_sign", "columns(-1)", tooltip="scroll left by a column", show=False),
-        Binding("shift+right,ctrl+right", "screens(1)", tooltip="scroll right by a screen", show=False),
-        Binding("shift+left,ctrl+left", "screens(-1)", tooltip="scroll left by a screen", show=False),
+        Binding(
+            "right,greater_than_sign", "columns(1)", tooltip="scroll right by a column", show=False
+        ),
+        Binding(
+            "left,less_than_sign", "columns(-1)", tooltip="scroll left by a column", show=False
+        ),
+        Binding(
+            "shift+right,ctrl+right", "screens(1)", tooltip="scroll right by a screen", show=False
+        ),
+        Binding(
+            "shift+left,ctrl+left", "screens(-1)", tooltip="scroll left by a screen", show=False
+        ),
         Binding("0,circumflex_accent", "first_column", tooltip="the first column", show=False),
         Binding("dollar_sign", "last_column", tooltip="the last column", show=False),
     ]
@@ -56,8 +64,14 @@ class Matrix(Lines, inherit_bindings=False):
         self._id_width, self._token_width = max(len(str(source.size - 1)), 2), 0  # cells
         self._seen: tuple[Any, ...] = ()
         self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
-        self.ids, self.values = np.empty(0, np.int64), np.empty((0, source.dim), np.float32)  # on the screen
-        self.count, self.style_of_numbers = 1, NumberFormat([], 4)  # how many columns fit, and how they are written
+        self.ids, self.values = (
+            np.empty(0, np.int64),
+            np.empty((0, source.dim), np.float32),
+        )  # on the screen
+        self.count, self.style_of_numbers = (
+            1,
+            NumberFormat([], 4),
+        )  # how many columns fit, and how they are written
         self.error = ""  # why no row can be read
 
     @property
@@ -78,7 +92,9 @@ class Matrix(Lines, inherit_bindings=False):
             self.left, self.limit = column, None
         place = self.cursor
         if row is not None:
-            place = int(self.source.order.ranks[row]) - 1 if self.by_norm and self.source.order else row
+            place = (
+                int(self.source.order.ranks[row]) - 1 if self.by_norm and self.source.order else row
+            )
         self.refresh()
         self.move_to(place, None if row is None else place - self.rows_shown // 3)
 
@@ -87,7 +103,9 @@ class Matrix(Lines, inherit_bindings=False):
         self.go_to(self.source.order.ids[0] if by_norm and self.source.order else row, None)
 
     def on_resize(self) -> None:
-        self._token_width = 0 if self.source.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
+        self._token_width = (
+            0 if self.source.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
+        )
         self.virtual_size = Size(self.size.width, self.source.size + 1)
         self.rows_shown = max(self.size.height - 1, 1)
         self.call_after_refresh(self.go_to, None, None)
@@ -95,7 +113,9 @@ class Matrix(Lines, inherit_bindings=False):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         first = round(new_value)
-        self.cursor = min(max(self.cursor, first), first + self.rows_shown - 1, self.source.size - 1)
+        self.cursor = min(
+            max(self.cursor, first), first + self.rows_shown - 1, self.source.size - 1
+        )
         self.moved()
 
     def read(self) -> None:
@@ -117,21 +137,27 @@ class Matrix(Lines, inherit_bindings=False):
                 self._token_width = 0  # a number is worth more than a token's text
             self.count = min(max((self.room + 1) // (cell + 2), 1), self.source.dim)
             self.left = min(max(self.left, 0), self.source.dim - self.count)
-            self.style_of_numbers = NumberFormat([self.values[:, self.left : self.left + self.count]], 4)
+            self.style_of_numbers = NumberFormat(
+                [self.values[:, self.left : self.left + self.count]], 4
+            )
             self._cell = max(self.style_of_numbers.width, cell)
 
     def render_line(self, y: int) -> Strip:
         self.read()
         if self.error:
             lines = Text(self.error).wrap(self.app.console, max(self.size.width - 2, 1))
-            return self.line(Segment(f" {lines[y - 1].plain}" if 0 < y <= len(lines) else "", STRONG))
+            return self.line(
+                Segment(f" {lines[y - 1].plain}" if 0 < y <= len(lines) else "", STRONG)
+            )
         shown = range(self.left, self.left + self.count)
         if y == 0:
             columns = "".join(f"  {each:>{self._cell}}" for each in shown)
             if self.limit is not None:
                 columns = f" {self.source.dim:,} columns, {-self.limit:.4g} blue to {self.limit:.4g} orange"
             return self.line(
-                Segment(self._labels(" ", "ID", "token", "norm"), STRONG), Segment(" │", DIM), Segment(columns, STRONG)
+                Segment(self._labels(" ", "ID", "token", "norm"), STRONG),
+                Segment(" │", DIM),
+                Segment(columns, STRONG),
             )
         if y > len(self.ids):
             return self.line()
@@ -139,11 +165,15 @@ class Matrix(Lines, inherit_bindings=False):
         look = self._cell, self.style_of_numbers.write(0.0), *self._seen[1:]
         key = row, has_cursor, row == self.source.marked, self.by_norm, *look
         if (strip := self._strips.get(key)) is None:
-            norm = written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
+            norm = (
+                written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
+            )
             token = self.source.token(row, _MOST_OF_TOKEN)
             label = self._labels("•" if row == self.source.marked else " ", str(row), token, norm)
             if self.limit is None:
-                values = self.numbers(self.values[y - 1, shown.start : shown.stop], self.style_of_numbers, self._cell)
+                values = self.numbers(
+                    self.values[y - 1, shown.start : shown.stop], self.style_of_numbers, self._cell
+                )
             else:
                 values = [Segment(" "), *self.heat(self.values[y - 1], self.limit, self.room)]
             lead = [Segment(label, CURSOR if has_cursor else None), Segment(" │", DIM)]
@@ -203,7 +233,9 @@ class MatrixScreen(View):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Row", tooltip="the row: its values, norm and neighbours"),
         Binding("s", "sort", "Sort", tooltip="sort by norm, or by ID again"),
-        Binding("h", "heat", "Heat", tooltip="colours of all columns in place of numbers, and back"),
+        Binding(
+            "h", "heat", "Heat", tooltip="colours of all columns in place of numbers, and back"
+        ),
     ]
 
     def __init__(self, source: Source, row: int) -> None:
@@ -215,7 +247,9 @@ class MatrixScreen(View):
 
     def heading(self) -> str:
         size, dim, at = self.source.size, self.source.dim, self.matrix.cursor
-        place = f"by norm: {at + 1:,} of {size:,}" if self.matrix.by_norm else f"row {at:,} of {size:,}"
+        place = (
+            f"by norm: {at + 1:,} of {size:,}" if self.matrix.by_norm else f"row {at:,} of {size:,}"
+        )
         return f"{place}   {self.source.name}: {size:,} x {dim:,}, {self.source.layer.dtype}"
 
     def commands(self) -> list[str]:
@@ -224,8 +258,16 @@ class MatrixScreen(View):
         if matrix.error:
             return [self.source.spell("weights")]
         ids = matrix.ids.tolist()
-        rows = ",".join(map(str, ids)) if matrix.by_norm or len(ids) == 1 else f"{ids[0]}:{ids[-1] + 1}"
-        given = ["--columns", f"{matrix.left}:{matrix.left + matrix.count}"] if matrix.limit is None else ["--heat"]
+        rows = (
+            ",".join(map(str, ids))
+            if matrix.by_norm or len(ids) == 1
+            else f"{ids[0]}:{ids[-1] + 1}"
+        )
+        given = (
+            ["--columns", f"{matrix.left}:{matrix.left + matrix.count}"]
+            if matrix.limit is None
+            else ["--heat"]
+        )
         given += ["--sort", "norm"] if matrix.by_norm else []
         return [self.source.spell("weights", "--rows", rows, *given)]
 

@@ -42,7 +42,10 @@ class Values(Lines):
         super().__init__()
         self.values, self.column, self.per = values, column, 1
         self.style_of_numbers = NumberFormat([values], 4)
-        self.cell, self.label = max(self.style_of_numbers.width, 3), max(len(str(len(values) - 1)), 3)
+        self.cell, self.label = (
+            max(self.style_of_numbers.width, 3),
+            max(len(str(len(values) - 1)), 3),
+        )
 
     def on_resize(self) -> None:
         room = self.size.width - self.label - 2
@@ -67,11 +70,15 @@ class Values(Lines):
     def render_line(self, y: int) -> Strip:
         first = (round(self.scroll_y) + y - 1) * self.per
         if y == 0:
-            offsets = "".join(f"  {f'+{each}':>{self.cell}}" for each in range(min(self.per, len(self.values))))
+            offsets = "".join(
+                f"  {f'+{each}':>{self.cell}}" for each in range(min(self.per, len(self.values)))
+            )
             return self.line(Segment(f"{'col':>{self.label}} │{offsets}", STRONG))
         if first >= len(self.values):
             return self.line()
-        values = self.numbers(self.values[first : first + self.per], self.style_of_numbers, self.cell)
+        values = self.numbers(
+            self.values[first : first + self.per], self.style_of_numbers, self.cell
+        )
         return self.line(Segment(f"{first:>{self.label}} │", DIM), *values)
 
 
@@ -79,7 +86,12 @@ class RowScreen(View):
     AUTO_FOCUS = "#cosine"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,n", "open", "Row", tooltip="go on to this neighbour"),
-        Binding("tab", "app.focus_next", "List", tooltip="to the nearest by L2 distance, to the values, and back"),
+        Binding(
+            "tab",
+            "app.focus_next",
+            "List",
+            tooltip="to the nearest by L2 distance, to the values, and back",
+        ),
         Binding("right", "page(1)", "Values", key_display="←→", tooltip="scroll the values"),
         Binding("left", "page(-1)", show=False),
     ]
@@ -107,7 +119,9 @@ class RowScreen(View):
         columns = f"{self.values.shown.start}:{self.values.shown.stop}"
         query = ("--ids", str(self.row), "--top", str(TOP))
         return [
-            self.source.spell("weights", "--rows", str(self.row), "--columns", columns, "--sort", "norm"),
+            self.source.spell(
+                "weights", "--rows", str(self.row), "--columns", columns, "--sort", "norm"
+            ),
             self.source.spell("neighbors", *query),
             self.source.spell("neighbors", *query, "--metric", "l2"),
         ]
@@ -115,8 +129,13 @@ class RowScreen(View):
     def on_screen_resume(self) -> None:
         missing = [metric for metric in _METRICS if metric not in self.nearest]
         for metric in missing:
-            self.query_one(f"#{metric}", Table).clear(columns=True).add_column(f"{_METRICS[metric]}: searching …")
-        passes = [(partial(self.source.nearest, self.row, each), partial(self._take, each)) for each in missing]
+            self.query_one(f"#{metric}", Table).clear(columns=True).add_column(
+                f"{_METRICS[metric]}: searching …"
+            )
+        passes = [
+            (partial(self.source.nearest, self.row, each), partial(self._take, each))
+            for each in missing
+        ]
         if passes:
             self.run_passes("searching", passes)
 
@@ -140,7 +159,9 @@ class RowScreen(View):
         table.add_column(Text("ID", justify="right"), width=digits)
         score = max(style.width, len(_METRICS[metric]))
         table.add_column(Text(_METRICS[metric], justify="right"), width=score)
-        for row, token, value in zip(ids.tolist(), self.source.tokens(ids), scores.tolist(), strict=True):
+        for row, token, value in zip(
+            ids.tolist(), self.source.tokens(ids), scores.tolist(), strict=True
+        ):
             cells = [Text(str(row), justify="right"), Text(style.write(value), justify="right")]
             table.add_row(*([Text(fitted(token, room))] if room else []), *cells)
 
@@ -181,9 +202,15 @@ class PairScreen(View):
     def on_resize(self) -> None:
         """List the columns of the table for which there is room: no number is cut."""
         table, write = self.query_one(Table), NumberFormat([self.values], 4).write
-        columns = {"column": [Text(str(column), justify="right") for column in self.columns.tolist()]}
-        for name, values in zip((f"A {self.rows[0]}", f"B {self.rows[1]}", "A - B"), self.values.T, strict=True):
-            columns[name] = [Text(write(value), sign_style(value), justify="right") for value in values]
+        columns = {
+            "column": [Text(str(column), justify="right") for column in self.columns.tolist()]
+        }
+        for name, values in zip(
+            (f"A {self.rows[0]}", f"B {self.rows[1]}", "A - B"), self.values.T, strict=True
+        ):
+            columns[name] = [
+                Text(write(value), sign_style(value), justify="right") for value in values
+            ]
         room, at, rows = self.size.width - 1, table.cursor_row, []
         table.clear(columns=True)
         for name, cells in columns.items():

@@ -18,7 +18,9 @@ from embcli.verbs.statistics import NormOrder
 
 TOP = 50  # neighbours, and words
 _BLOCK_VALUES, _BLOCK_ROWS, _BLOCKS = 1 << 18, 64, 16
-Spell = Callable[..., str]  # writes the command line of a verb, of more words, and perhaps of a `text`
+Spell = Callable[
+    ..., str
+]  # writes the command line of a verb, of more words, and perhaps of a `text`
 
 
 class Source:
@@ -27,7 +29,11 @@ class Source:
     def __init__(self, model: Model, spell: Spell) -> None:
         layers = model.source.open({"token": None})
         self.model, self.spell = model, spell
-        self.layer, self.origin, self.encoding = layers["token"], layers.origin, model.source.encoding
+        self.layer, self.origin, self.encoding = (
+            layers["token"],
+            layers.origin,
+            model.source.encoding,
+        )
         self.name = f"untrained, {self.origin.name}" if self.origin.is_seeded else self.origin.name
         self.size, self.dim = self.layer.shape
         self.order: NormOrder | None = None
@@ -36,7 +42,11 @@ class Source:
         self._block = lru_cache(_BLOCKS)(self._read)
 
     def ids(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
-        return self.order.ids[start:stop] if by_norm and self.order else np.arange(start, min(stop, self.size))
+        return (
+            self.order.ids[start:stop]
+            if by_norm and self.order
+            else np.arange(start, min(stop, self.size))
+        )
 
     def rows(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
         """Return the rows at these places, (n, D) float32, from blocks that are kept for a while."""
@@ -45,7 +55,9 @@ class Source:
         return blocks[start - first * self._step : stop - first * self._step]
 
     def _read(self, number: int, by_norm: bool) -> np.ndarray:
-        return np.array(self.layer.rows(self.ids(number * self._step, (number + 1) * self._step, by_norm)))
+        return np.array(
+            self.layer.rows(self.ids(number * self._step, (number + 1) * self._step, by_norm))
+        )
 
     def row(self, row: int) -> np.ndarray:
         return np.asarray(self.layer.rows(np.array([row]))[0])

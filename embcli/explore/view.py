@@ -37,7 +37,9 @@ DIM, STRONG, CURSOR = Style(dim=True), Style(bold=True), Style(bold=True, revers
 
 
 def _background(color: Color) -> Style:
-    return Style(bgcolor=Color.from_triplet(color.get_truecolor()))  # for a name, textual has a shade of its own
+    return Style(
+        bgcolor=Color.from_triplet(color.get_truecolor())
+    )  # for a name, textual has a shade of its own
 
 
 class Prompt(Input):
@@ -53,7 +55,9 @@ class KeyLine(Footer):
 
     def bindings_changed(self, screen: Screen[Any]) -> None:
         """Build the footer anew if it shows other keys; while the prompt is open, it stays as it is."""
-        shown = tuple(active.binding for active in screen.active_bindings.values() if active.binding.show)
+        shown = tuple(
+            active.binding for active in screen.active_bindings.values() if active.binding.show
+        )
         if shown != self.shown and not isinstance(screen.focused, Prompt):
             self.shown = shown
             super().bindings_changed(screen)
@@ -85,7 +89,13 @@ class View(Screen[int]):
             priority=True,
             tooltip="go to a row by ID or token, and a column: 6109,447",
         ),
-        Binding("slash", "find", "Find", priority=True, tooltip="type a text: its tokens, and words like it"),
+        Binding(
+            "slash",
+            "find",
+            "Find",
+            priority=True,
+            tooltip="type a text: its tokens, and words like it",
+        ),
     ]
 
     app: Any  # the Explorer
@@ -128,9 +138,13 @@ class View(Screen[int]):
         if self.query("#title"):  # it is not there yet, or no longer
             title, *parts = [*in_line(self.heading()).split("   "), *filter(None, [progress])]
             for part in parts:  # a number is shown whole or not at all
-                title += f"   {part}" if cell_len(f"{title}   {part}") <= self.size.width - 2 else ""
+                title += (
+                    f"   {part}" if cell_len(f"{title}   {part}") <= self.size.width - 2 else ""
+                )
             self.query_one("#title", Static).update(title, layout=False)
-            self.query_one("#command", Static).update(f"$ {in_line('; '.join(self.commands()))}", layout=False)
+            self.query_one("#command", Static).update(
+                f"$ {in_line('; '.join(self.commands()))}", layout=False
+            )
 
     def on_screen_resume(self) -> None:
         self.tell()
@@ -142,11 +156,15 @@ class View(Screen[int]):
             event.prevent_default()
 
     @work(thread=True, exclusive=True)
-    def run_passes(self, what: str, passes: list[tuple[Callable[[Watch], Any], Callable[[Any], None]]]) -> None:
+    def run_passes(
+        self, what: str, passes: list[tuple[Callable[[Watch], Any], Callable[[Any], None]]]
+    ) -> None:
         """Run passes one after the other in a thread; the screen takes what each returns, or its EmbcliError."""
         worker, told = get_current_worker(), time.monotonic()
 
-        def watched(items: Iterable[Item], total: int, size: Callable[[Item], int], /) -> Iterator[Item]:
+        def watched(
+            items: Iterable[Item], total: int, size: Callable[[Item], int], /
+        ) -> Iterator[Item]:
             nonlocal told
             passed = 0
             for item in items:
@@ -190,12 +208,17 @@ class Lines(ScrollView, can_focus=True):
 
     def line(self, *segments: Segment) -> Strip:
         base = self.rich_style
-        styled = (s if s.style and s.style.bgcolor else Segment(s.text, base + s.style) for s in segments)
+        styled = (
+            s if s.style and s.style.bgcolor else Segment(s.text, base + s.style) for s in segments
+        )
         return Strip(styled).adjust_cell_length(self.size.width, base)
 
     def numbers(self, values: np.ndarray, style: NumberFormat, cell: int) -> list[Segment]:
         runs = groupby(values.tolist(), sign_style)
-        return [Segment("".join(f"  {style.write(each):>{cell}}" for each in same), look) for look, same in runs]
+        return [
+            Segment("".join(f"  {style.write(each):>{cell}}" for each in same), look)
+            for look, same in runs
+        ]
 
     def heat(self, values: np.ndarray, limit: float, width: int) -> list[Segment]:
         """Return a row, (D,), as colours from -limit to limit or as marks; columns that share a cell, as their mean."""

@@ -18,13 +18,25 @@ _HEAD = 1 << 16  # bytes that tell the format: the first line of word vectors ca
 _LONGEST_INDEX = 1 << 26  # bytes
 # The formats in the order in which a file is tried: a name, how a file begins, and the module whose `read` reads it.
 _FORMATS = (
-    ("safetensors", rb".{4}\0{4}\{", "safetensors"),  # the length of its header, below 2**32, and a JSON object
+    (
+        "safetensors",
+        rb".{4}\0{4}\{",
+        "safetensors",
+    ),  # the length of its header, below 2**32, and a JSON object
     ("GGUF", b"GGUF", "gguf"),
     ("npy", rb"\x93NUMPY", "npy"),
-    ("npz", rb"PK\x03\x04.{26}[^\0]{1,999}?\.npy", "npy"),  # a zip archive whose first member is an array
+    (
+        "npz",
+        rb"PK\x03\x04.{26}[^\0]{1,999}?\.npy",
+        "npy",
+    ),  # a zip archive whose first member is an array
     ("PyTorch", rb"PK\x03\x04|\x80[\x02-\x05]", "pt"),  # another zip archive, or a pickle
     ("a shard index", rb'\s*\{\s*["}]', ""),
-    ("word vectors", rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)", "vectors"),
+    (
+        "word vectors",
+        rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)",
+        "vectors",
+    ),
 )
 
 
@@ -36,7 +48,9 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
         if re.match(begins, head, re.DOTALL):
             if not module:
                 return _read_index(binary)
-            tensors: Tensors = import_module(f"embcli.files.{module}").read(binary, Notes() if notes is None else notes)
+            tensors: Tensors = import_module(f"embcli.files.{module}").read(
+                binary, Notes() if notes is None else notes
+            )
             return tensors
     if head.startswith(b"version https://git-lfs"):
         raise binary.refused("it is a Git LFS pointer; download the file itself (git lfs pull)")
@@ -47,7 +61,8 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
         )
     if head and is_text(head):
         raise binary.refused(
-            "it is a text, not a model", "Word vectors are a word and its numbers per line, with spaces"
+            "it is a text, not a model",
+            "Word vectors are a word and its numbers per line, with spaces",
         )
     start = f"it begins with {head[:16]!r}" if head else "it is empty"
     raise binary.refused(f"{start}, unlike a file of {', '.join(name for name, *_ in _FORMATS)}")
@@ -61,7 +76,9 @@ def _read_index(binary: Binary) -> Tensors:
     names = read_object(binary, _LONGEST_INDEX).get("weight_map")
     paths: list[Path] = []
     if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
-        raise binary.refused("it is JSON, but not an index: it has no weight_map from tensors to files")
+        raise binary.refused(
+            "it is JSON, but not an index: it has no weight_map from tensors to files"
+        )
     for file in dict.fromkeys(names.values()):
         named = PurePath(file)
         if named.is_absolute() or ".." in named.parts:
@@ -70,14 +87,20 @@ def _read_index(binary: Binary) -> Tensors:
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises errors for some names
             raise binary.refused(f"its file {quoted(file)} is missing")
         paths.append(path)
-    name = "safetensors" if all(file.endswith(".safetensors") for file in names.values()) else "PyTorch"
+    name = (
+        "safetensors"
+        if all(file.endswith(".safetensors") for file in names.values())
+        else "PyTorch"
+    )
     return _Shards(binary, name, names, paths)
 
 
 class _Shards(Tensors):
     """The tensors of several files; each is opened when the first of its tensors is needed."""
 
-    def __init__(self, binary: Binary, format: str, names: dict[str, str], files: list[Path]) -> None:
+    def __init__(
+        self, binary: Binary, format: str, names: dict[str, str], files: list[Path]
+    ) -> None:
         super().__init__(binary, format, {}, files=files)
         self._names = names
         self._opened = cache(open_tensors)

@@ -21,9 +21,18 @@ from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.recipe import Recipe
 
-_LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
+_LAYER_OF_GUESS = {
+    "encoding": "token",
+    "first_position": "position",
+}  # others are about the layer of their name
 _CONFIG_LONGEST = 1 << 24  # bytes
-_ABOUT_POSITIONS = ("model_type", "position_embedding_type", "max_position_embeddings", "n_positions", "rope_theta")
+_ABOUT_POSITIONS = (
+    "model_type",
+    "position_embedding_type",
+    "max_position_embeddings",
+    "n_positions",
+    "rope_theta",
+)
 
 
 class Head(NamedTuple):
@@ -65,7 +74,9 @@ class Checkpoint:
         self._config_error: InputError | None = None
         try:
             config = read_object(Binary(beside), _CONFIG_LONGEST) if beside.is_file() else {}
-        except InputError as error:  # raised by what needs it: what is only about token rows does not
+        except (
+            InputError
+        ) as error:  # raised by what needs it: what is only about token rows does not
             self._config_error = error
         self.roles = Roles(self.tensors, config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
@@ -96,7 +107,9 @@ class Checkpoint:
     @property
     def has_tokens(self) -> bool:
         """Whether the rows of the `token` layer can stand for tokens: those of another tensor if it has as many."""
-        return not self.roles.is_other or self.roles.token.shape[0] in [each.shape[0] for each in self.roles.known]
+        return not self.roles.is_other or self.roles.token.shape[0] in [
+            each.shape[0] for each in self.roles.known
+        ]
 
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint, whose position layer has the length that it has."""
@@ -116,7 +129,9 @@ class Checkpoint:
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         """Return the named layers; any IDs may be asked of them, whichever are announced."""
-        if self._config_error and "position" in wanted:  # config.json says which row is that of position 0
+        if (
+            self._config_error and "position" in wanted
+        ):  # config.json says which row is that of position 0
             raise self._config_error
         opened: dict[str, Tensor] = {}
         layers: dict[str, Layer] = {}
@@ -137,7 +152,11 @@ class Checkpoint:
             tensors={name: tensor.name for name, tensor in opened.items()},
             dtypes={name: tensor.dtype for name, tensor in opened.items()},
             sizes={name: tensor.size for name, tensor in opened.items()},
-            guesses={about: why for about, why in self.reasons.items() if _LAYER_OF_GUESS.get(about, about) in opened},
+            guesses={
+                about: why
+                for about, why in self.reasons.items()
+                if _LAYER_OF_GUESS.get(about, about) in opened
+            },
             first_position=first,
             unopened=len(self.tensors) - len(opened),
             is_other=self.roles.is_other,
@@ -152,7 +171,9 @@ class Checkpoint:
         return None if self.roles.is_other else recipe_of(self.roles, self.values)
 
     def values(self, name: str) -> np.ndarray:
-        return self.tensors.array(name)  # a recipe is pickled with this method, and so with what reads the file anew
+        return self.tensors.array(
+            name
+        )  # a recipe is pickled with this method, and so with what reads the file anew
 
     @property
     def unapplied(self) -> str:
@@ -174,7 +195,11 @@ class Checkpoint:
             **(rope if isinstance(rope, dict) else {}),
             **self.roles.config,
         }
-        return {key: known[key] for key in _ABOUT_POSITIONS if isinstance(known.get(key), str | int | float)}
+        return {
+            key: known[key]
+            for key in _ABOUT_POSITIONS
+            if isinstance(known.get(key), str | int | float)
+        }
 
     @cached_property
     def head(self) -> Head:
@@ -199,10 +224,14 @@ class Checkpoint:
             reason = f"config.json names {quoted(named[0])}, which has none"
         elif isinstance(tied, bool):
             relation = "same" if tied else "none"
-            reason = "config.json says so" if tied else "config.json says that it is a separate matrix"
+            reason = (
+                "config.json says so" if tied else "config.json says that it is a separate matrix"
+            )
         elif headed:
             relation, reason = "same", f"config.json names {quoted(headed)} and no head of its own"
-        elif self.tensors.format == "GGUF" and re.search("bert|encoder|embedding", str(architecture)):
+        elif self.tensors.format == "GGUF" and re.search(
+            "bert|encoder|embedding", str(architecture)
+        ):
             reason = f"{quoted(str(architecture))} is an encoder, which has none"
         elif self.tensors.format == "GGUF" and token.name.split(".")[0] == "token_embd":
             relation = "same" if metadata.get(f"{architecture}.attention.causal", True) else "none"
@@ -212,4 +241,8 @@ class Checkpoint:
 
 def _rounded(layers: Iterable[Layer]) -> str:
     count = sum(layer.rounded_values for layer in layers)
-    return f"{count:,} values were rounded to float32, which does not hold them exactly" if count else ""
+    return (
+        f"{count:,} values were rounded to float32, which does not hold them exactly"
+        if count
+        else ""
+    )

@@ -68,7 +68,9 @@ SUFFIXES = ("weight", "embedding")
 NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")
 
 # The ends of the names of classes with an output head, and of those without one.
-HEADED = re.compile("(?:LMHeadModel|HeadsModel|LMHead|MTModel|ForCausalLM|ForMaskedLM|ForConditionalGeneration)$")
+HEADED = re.compile(
+    "(?:LMHeadModel|HeadsModel|LMHead|MTModel|ForCausalLM|ForMaskedLM|ForConditionalGeneration)$"
+)
 HEADLESS = re.compile(
     "(?<!EncoderDecoder)Model$|For(?:(?:Sequence|Token)Classification|QuestionAnswering|MultipleChoice)$"
 )
@@ -77,12 +79,18 @@ HEADLESS = re.compile(
 # modulo 64 (None for any), and the reason.
 SHIFTED = (
     # fairseq's RoBERTa and its relatives number positions from the padding's ID on, which is 1.
-    (r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.", None, "is named as RoBERTa's"),
+    (
+        r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.",
+        None,
+        "is named as RoBERTa's",
+    ),
     # fairseq's BART and its relatives have an offset of 2, whatever the padding.
     (r"(?:^|\.)embed_positions(?:\.|$)", 2, "has {rows:,} rows, as OPT's and BART's"),
 )
 
-Inside = Literal["", "rotary", "alibi", "relative"]  # the positions that blocks compute; empty for none
+Inside = Literal[
+    "", "rotary", "alibi", "relative"
+]  # the positions that blocks compute; empty for none
 BLOCKS: dict[Inside, str] = {
     "": "",
     "rotary": "its blocks rotate queries and keys: RoPE",
@@ -97,7 +105,9 @@ class Family(NamedTuple):
     models: str  # values of `model_type`
     steps: tuple[Step, ...] = ()
     first: int = 0  # the row of position 0
-    after: int | str | None = None  # positions begin after this padding ID, and do not count padding; or its key
+    after: int | str | None = (
+        None  # positions begin after this padding ID, and do not count padding; or its key
+    )
     waves: str = ""  # the formula of sinusoidal positions, if the file has no position matrix
     inside: Inside = ""
     inside_when: When | None = None
@@ -120,10 +130,16 @@ _DEBERTA = (AddPosition(_BIASED), _TYPE, Project("embed_proj", is_optional=True)
 _DEBERTA_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-7)
 _BLOOM_NORM = ("word_embeddings_layernorm", "token_embd_norm")
 _RELATIVE = When("relative_attention")
-_ABSOLUTE, _ROTARY = (When("position_embedding_type", kind, default="absolute") for kind in ("absolute", "rotary"))
+_ABSOLUTE, _ROTARY = (
+    When("position_embedding_type", kind, default="absolute") for kind in ("absolute", "rotary")
+)
 _DROPOUT = When("token_dropout")
 _OF_ESM = (Scale(0.88, when=_DROPOUT),)
-_MASKED = Quirk("mask_token_id", "the model sets its row to 0 and scales the others by more; embcli does not", _DROPOUT)
+_MASKED = Quirk(
+    "mask_token_id",
+    "the model sets its row to 0 and scales the others by more; embcli does not",
+    _DROPOUT,
+)
 _ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
 _BOTH: tuple[Part, ...] = PARTS
 
@@ -143,11 +159,18 @@ FAMILIES = (
     Family("xlnet", inside="relative"),
     Family("t5 mt5 umt5 longt5 switch_transformers", inside="relative", reads=_BOTH),
     # The token rows by a number.
-    Family("gemma gemma2 gemma3 gemma3_text vaultgemma", (Scale(root=True, is_rounded=True),), inside="rotary"),
-    Family("granite granitemoe granitemoeshared", (Scale(key="embedding_multiplier"),), inside="rotary"),
+    Family(
+        "gemma gemma2 gemma3 gemma3_text vaultgemma",
+        (Scale(root=True, is_rounded=True),),
+        inside="rotary",
+    ),
+    Family(
+        "granite granitemoe granitemoeshared", (Scale(key="embedding_multiplier"),), inside="rotary"
+    ),
     # A position row is added, or a sinusoid.
     Family(
-        "gpt2 gpt_neo openai-gpt gpt_bigcode whisper clip_text_model siglip_text_model owlvit_text_model", (_POSITION,)
+        "gpt2 gpt_neo openai-gpt gpt_bigcode whisper clip_text_model siglip_text_model owlvit_text_model",
+        (_POSITION,),
     ),
     Family("semantic coarse_acoustics", (_POSITION,)),  # Bark
     Family("opt", (Project("project_in", is_optional=True), _POSITION), first=2),
@@ -170,13 +193,26 @@ FAMILIES = (
         waves="sines, cosines",
         reads=_BOTH,
     ),
-    Family("speech_to_text", (_SCALED_BY_DEFAULT, _POSITION), after="pad_token_id", waves="sines, cosines"),
+    Family(
+        "speech_to_text",
+        (_SCALED_BY_DEFAULT, _POSITION),
+        after="pad_token_id",
+        waves="sines, cosines",
+    ),
     Family("trocr", _TROCR, first=2, when=When("use_learned_position_embeddings", default=True)),
     Family("trocr", _TROCR, after="pad_token_id", waves="sines, cosines"),
     # A LayerNorm follows.
     Family("bloom", (Norm(_BLOOM_NORM, "layer_norm_epsilon", 1e-5),), inside="alibi"),
-    Family("modernbert modernbert-decoder", (Norm(("norm", "token_embd_norm"), "norm_eps", 1e-5),), inside="rotary"),
-    Family("nomic_bert nomic-bert", (_TYPE, _BERT_NORM._replace(names=(*_BERT_NORM.names, "emb_ln"))), inside="rotary"),
+    Family(
+        "modernbert modernbert-decoder",
+        (Norm(("norm", "token_embd_norm"), "norm_eps", 1e-5),),
+        inside="rotary",
+    ),
+    Family(
+        "nomic_bert nomic-bert",
+        (_TYPE, _BERT_NORM._replace(names=(*_BERT_NORM.names, "emb_ln"))),
+        inside="rotary",
+    ),
     Family("jina-bert-v2", (_TYPE, _BERT_NORM), inside="alibi"),
     Family(
         "xlm",
@@ -189,7 +225,13 @@ FAMILIES = (
     Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
     Family("mpnet", (_POSITION, _BERT_NORM), after=1, inside="relative"),
-    Family("esm", (*_OF_ESM, _POSITION, _ESM_NORM), after="pad_token_id", when=_ABSOLUTE, quirks=(_MASKED,)),
+    Family(
+        "esm",
+        (*_OF_ESM, _POSITION, _ESM_NORM),
+        after="pad_token_id",
+        when=_ABSOLUTE,
+        quirks=(_MASKED,),
+    ),
     Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY, quirks=(_MASKED,)),
     Family("bert splinter dpr", (_TYPE, _POSITION, _BERT_NORM)),
     Family(
@@ -197,18 +239,37 @@ FAMILIES = (
         (_TYPE, _POSITION, _BERT_NORM),
         after="pad_token_id",
     ),
-    Family("ibert", (_TYPE, _POSITION, _SPELLED), after="pad_token_id", when=When("quant_mode", equals=False)),
+    Family(
+        "ibert",
+        (_TYPE, _POSITION, _SPELLED),
+        after="pad_token_id",
+        when=When("quant_mode", equals=False),
+    ),
     Family("longformer luke", (_POSITION, _TYPE, _BERT_NORM), after="pad_token_id"),
     Family("nystromformer yoso mra", (_TYPE, _POSITION, _BERT_NORM), first=2),
     Family("squeezebert", (_POSITION, _TYPE, _BERT_NORM)),
-    Family("big_bird", (Scale(root=True, when=When("rescale_embeddings")), _TYPE, _POSITION, _BERT_NORM)),
+    Family(
+        "big_bird",
+        (Scale(root=True, when=When("rescale_embeddings")), _TYPE, _POSITION, _BERT_NORM),
+    ),
     Family("ernie", (_TYPE, _POSITION, _BERT_NORM), when=When("use_task_id", equals=False)),
     # A projection follows, or comes before.
-    Family("electra", (_TYPE, _POSITION, _BERT_NORM, Project("embeddings_project", is_optional=True))),
-    Family("convbert", (_POSITION, _TYPE, _BERT_NORM, Project("embeddings_project", is_optional=True))),
-    Family("albert rembert", (_TYPE, _POSITION, _BERT_NORM, Project("embedding_hidden_mapping_in"))),
+    Family(
+        "electra", (_TYPE, _POSITION, _BERT_NORM, Project("embeddings_project", is_optional=True))
+    ),
+    Family(
+        "convbert", (_POSITION, _TYPE, _BERT_NORM, Project("embeddings_project", is_optional=True))
+    ),
+    Family(
+        "albert rembert", (_TYPE, _POSITION, _BERT_NORM, Project("embedding_hidden_mapping_in"))
+    ),
     Family("fnet", (_TYPE, _POSITION, _BERT_NORM, Project("projection"))),
-    Family("deberta", (*_DEBERTA, _DEBERTA_NORM._replace(kind="spelled")), inside="relative", inside_when=_RELATIVE),
+    Family(
+        "deberta",
+        (*_DEBERTA, _DEBERTA_NORM._replace(kind="spelled")),
+        inside="relative",
+        inside_when=_RELATIVE,
+    ),
     Family("deberta-v2", (*_DEBERTA, _DEBERTA_NORM), inside="relative", inside_when=_RELATIVE),
     # What no text tells.
     Family(
@@ -216,7 +277,10 @@ FAMILIES = (
         after="pad_token_id",
         unknown="it adds a row for the place of each token in a page of HTML, which no text tells",
     ),
-    Family("musicgen_decoder musicgen_melody_decoder", unknown="it adds up rows of several token matrices"),
+    Family(
+        "musicgen_decoder musicgen_melody_decoder",
+        unknown="it adds up rows of several token matrices",
+    ),
 )
 
 # What llama.cpp calls a `model_type`, if it is another word.
@@ -236,7 +300,9 @@ OF_GGUF = {
 }
 # Keys of config.json, and what follows the architecture in GGUF's.
 KEYS_OF_GGUF = {
-    **dict.fromkeys(("layer_norm_eps", "layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon"),
+    **dict.fromkeys(
+        ("layer_norm_eps", "layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon"
+    ),
     "hidden_size": "embedding_length",
     "embedding_multiplier": "embedding_scale",
     "rope_theta": "rope.freq_base",
@@ -259,7 +325,11 @@ class Settings(NamedTuple):
         value = self.values.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= LARGEST:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not least <= value <= LARGEST
+        ):
             above = f" of at least {least:g}" if least > -LARGEST else ""
             raise self.wrong(key, f"a finite number{above}")
         return float(value)
@@ -279,7 +349,9 @@ class Settings(NamedTuple):
         if value is None:
             return when.default == when.equals
         if not isinstance(value, type(when.equals)):
-            raise self.wrong(when.key, "true or false" if isinstance(when.equals, bool) else "a word")
+            raise self.wrong(
+                when.key, "true or false" if isinstance(when.equals, bool) else "a word"
+            )
         return bool(value == when.equals)
 
     def wrong(self, key: str, right: str) -> InputError:
@@ -294,7 +366,9 @@ def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(architecture, str):
         return {}
     stated = {key: metadata.get(f"{architecture}.{name}") for key, name in KEYS_OF_GGUF.items()}
-    return {"model_type": OF_GGUF.get(architecture, architecture)} | {k: v for k, v in stated.items() if v is not None}
+    return {"model_type": OF_GGUF.get(architecture, architecture)} | {
+        k: v for k, v in stated.items() if v is not None
+    }
 
 
 def family_of(settings: Settings, part: Part | None = None) -> Family | None:

@@ -90,7 +90,9 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
     ends.append(binary.size)
     tensors: list[Tensor] = []
     place = data
-    for (name, shape, kind, offset), end in zip(ordered, ends, strict=False):  # one end too many for no tensor
+    for (name, shape, kind, offset), end in zip(
+        ordered, ends, strict=False
+    ):  # one end too many for no tensor
         start = data + offset
         if kind in TYPES:
             dtype, values, block = TYPES[kind]
@@ -103,10 +105,14 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
             values = 1
             size = max(end - start, 0)
         if offset % alignment or start < place:
-            raise binary.refused(f"tensor {quoted(name)} begins at byte {start:,}, where no tensor can begin")
+            raise binary.refused(
+                f"tensor {quoted(name)} begins at byte {start:,}, where no tensor can begin"
+            )
         place = start + size
         if place > binary.size:
-            raise binary.refused(f"it is cut off: tensor {quoted(name)} ends at byte {place:,} of {binary.size:,}")
+            raise binary.refused(
+                f"it is cut off: tensor {quoted(name)} ends at byte {place:,} of {binary.size:,}"
+            )
         matrix = file_layer if values == 1 else _quantised
         tensors.append(Tensor(name, shape, dtype, size, binary, start, matrix=matrix))
     return tensors
@@ -132,7 +138,9 @@ def _quantised(tensor: Tensor) -> Layer:
         block = np.dtype((np.void, size))
         widen(np.zeros((1, 1), block))
     except (KeyError, NotImplementedError, ValueError):
-        raise tensor.binary.refused(f"{tensor} has numbers that the installed gguf package does not read") from None
+        raise tensor.binary.refused(
+            f"{tensor} has numbers that the installed gguf package does not read"
+        ) from None
     return file_layer(tensor, StoredDtype(tensor.dtype, block, widen, values))
 
 
@@ -142,8 +150,13 @@ def _parts(binary: Binary, header: GgufHeader) -> list[Path]:
         raise binary.refused(f"its split.count is {count!r}, which is not a number of parts")
     named = re.fullmatch(r"(.*-)(\d{5})-of-(\d{5})(\.gguf)", binary.path.name)
     if named is None or int(named[3]) != count:
-        raise binary.refused(f"it is one of {count} parts; its name must end like -00001-of-{count:05}.gguf")
-    paths = [binary.path.with_name(f"{named[1]}{number:05}-of-{named[3]}{named[4]}") for number in range(1, count + 1)]
+        raise binary.refused(
+            f"it is one of {count} parts; its name must end like -00001-of-{count:05}.gguf"
+        )
+    paths = [
+        binary.path.with_name(f"{named[1]}{number:05}-of-{named[3]}{named[4]}")
+        for number in range(1, count + 1)
+    ]
     for path in paths:
         if not path.is_file():
             raise binary.refused(f"its part {path.name!r} is missing")

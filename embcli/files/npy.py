@@ -23,7 +23,15 @@ from embcli.layer import Layer
 _LONGEST_HEADER = 2_000  # bytes: numpy takes seconds to refuse some of 10,000, its own limit
 _PREFIX = 1 << 14  # bytes that contain a header
 # What zipfile raises for a damaged archive.
-DAMAGES = (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, ValueError, EOFError, OverflowError)
+DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    RuntimeError,
+    OSError,
+    ValueError,
+    EOFError,
+    OverflowError,
+)
 
 
 def opened_archive(binary: Binary) -> zipfile.ZipFile:
@@ -38,7 +46,9 @@ def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
     local = binary.read(info.header_offset, 30)
     if len(local) < 30 or not local.startswith(b"PK\x03\x04"):
         raise binary.refused(f"it is a damaged archive: {quoted(info.filename)} has no header")
-    lengths: tuple[int, int] = struct.unpack_from("<2H", local, 26)  # of the name and of an extra field
+    lengths: tuple[int, int] = struct.unpack_from(
+        "<2H", local, 26
+    )  # of the name and of an extra field
     return info.header_offset + 30 + sum(lengths)
 
 
@@ -91,12 +101,16 @@ def _described(
         read = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers of Python 2
-            shape, is_fortran, dtype = read[numpy_format.read_magic(file)[0]](file, max_header_size=_LONGEST_HEADER)
+            shape, is_fortran, dtype = read[numpy_format.read_magic(file)[0]](
+                file, max_header_size=_LONGEST_HEADER
+            )
         if min(shape, default=0) < 0:
             raise ValueError(f"its shape is {shape}")
     except Exception as error:  # Python's parser raises many kinds, with messages of any length
         reason = quoted((str(error) or type(error).__name__).partition("\n")[0], 100)
-        raise binary.refused(f"array {quoted(name)} has a header that cannot be read ({reason})") from None
+        raise binary.refused(
+            f"array {quoted(name)} has a header that cannot be read ({reason})"
+        ) from None
     shape = tuple(map(int, shape))
     data = prod(shape) * dtype.itemsize
     end = file.tell() + data
@@ -106,7 +120,11 @@ def _described(
 
     def matrix(tensor: Tensor) -> Layer:
         if dtype.kind not in "fiu":
-            what = "Python objects, which need a pickle" if dtype.hasobject else f"{dtype}, not real numbers"
+            what = (
+                "Python objects, which need a pickle"
+                if dtype.hasobject
+                else f"{dtype}, not real numbers"
+            )
             raise binary.refused(f"array {quoted(name)} has {what}")
         numbers = StoredDtype(dtype.name, dtype)
         if unpacked is None:
@@ -120,4 +138,6 @@ def _described(
 
 
 def _damaged(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:
-    return binary.refused(f"its member {quoted(info.filename)} is damaged ({str(error)[:200] or 'it ends too early'})")
+    return binary.refused(
+        f"its member {quoted(info.filename)} is damaged ({str(error)[:200] or 'it ends too early'})"
+    )

@@ -22,14 +22,20 @@ class StoredDtype(NamedTuple):
 
     def widened(self, stored: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows, (n, width) as stored, as (n, D) float32, and how many of the values were rounded."""
-        with np.errstate(all="ignore"):  # an overflow becomes infinity and counts as rounded; a signalling NaN is one
+        with np.errstate(
+            all="ignore"
+        ):  # an overflow becomes infinity and counts as rounded; a signalling NaN is one
             rows = self.widen(stored)
             if held_by_float32(self.name):
                 return rows, 0
             if stored.dtype.kind == "f":
                 return rows, int(np.count_nonzero((rows != stored) & ~np.isnan(stored)))
-            above = np.float32(np.iinfo(stored.dtype).max)  # rounded: no number of the dtype is so large
-            return rows, int(np.count_nonzero((rows == above) | (rows.astype(stored.dtype) != stored)))
+            above = np.float32(
+                np.iinfo(stored.dtype).max
+            )  # rounded: no number of the dtype is so large
+            return rows, int(
+                np.count_nonzero((rows == above) | (rows.astype(stored.dtype) != stored))
+            )
 
 
 def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.ndarray:
@@ -46,14 +52,18 @@ def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.nda
 
 
 BFLOAT16 = StoredDtype(
-    "bfloat16", np.dtype("<u2"), lambda stored: np.left_shift(stored, 16, dtype=np.uint32).view(np.float32)
+    "bfloat16",
+    np.dtype("<u2"),
+    lambda stored: np.left_shift(stored, 16, dtype=np.uint32).view(np.float32),
 )
 FLOAT8_E4M3 = StoredDtype("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
 FLOAT8_E5M2 = StoredDtype("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
 
 # By name, as numpy and ml_dtypes spell it; files store them little-endian.
 STORED_DTYPES = {known.name: known for known in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)}
-for _dtype in map(np.dtype, ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")):
+for _dtype in map(
+    np.dtype, ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
+):
     STORED_DTYPES[_dtype.name] = StoredDtype(_dtype.name, _dtype)
 
 
@@ -69,6 +79,8 @@ def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
             return values.astype(np.float16).astype(np.float32)
     if name == BFLOAT16.name:
         bits = values.view(np.uint32)
-        nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+        nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(
+            0xFFFF0000
+        )
         return np.where(np.isnan(values), values, nearest.view(np.float32))
     return values

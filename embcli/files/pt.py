@@ -23,19 +23,33 @@ from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
 
 _ADVICE = "save its state_dict as safetensors"
-_LONGEST_PICKLE = 1 << 22  # bytes, enough for ten thousand tensors; each can be an opcode of half a microsecond
+_LONGEST_PICKLE = (
+    1 << 22
+)  # bytes, enough for ten thousand tensors; each can be an opcode of half a microsecond
 _LONGEST_NAMES = 1 << 24  # characters of all names; those of nested values have all keys above them
 
 _OPCODES = """PROTO STOP MARK BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL BINPERSID REDUCE BUILD
     NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINSTRING
     EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS"""
 # torch's types of storages -> dtypes, as numpy or torch names them.
-_STORAGES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Bool": "bool"}
+_STORAGES = {
+    "Double": "float64",
+    "Float": "float32",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Bool": "bool",
+}
 _STORAGES |= {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8"}
-_STORAGES |= {"ComplexDouble": "complex128", "ComplexFloat": "complex64", "storage.Untyped": "uint8"}
+_STORAGES |= {
+    "ComplexDouble": "complex128",
+    "ComplexFloat": "complex64",
+    "storage.Untyped": "uint8",
+}
 _STORAGES |= {name: name.lower() for name in ("QUInt8", "QInt8", "QInt32", "QUInt4x2", "QUInt2x4")}
 _STORAGE = re.compile(r"torch\.(?:cuda\.)?([\w.]+)Storage")
-_DTYPE = re.compile(r"torch\.((?:bfloat|float|q?u?int|complex|bits)[0-9]{1,3}(?:x[0-9]|_\w+)?|bool)")
+_DTYPE = re.compile(
+    r"torch\.((?:bfloat|float|q?u?int|complex|bits)[0-9]{1,3}(?:x[0-9]|_\w+)?|bool)"
+)
 _KIND = re.compile(r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+)")
 _REBUILT = re.compile(r"torch\._utils\._rebuild_(\w+)")
 
@@ -73,14 +87,20 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     if not pickles:
         if any(name.endswith(".npy") for name in members):
             return npy.read(binary, notes)  # whose first member is no array
-        raise binary.refused("it is a zip archive without arrays (.npy) and without the data.pkl of torch.save")
+        raise binary.refused(
+            "it is a zip archive without arrays (.npy) and without the data.pkl of torch.save"
+        )
     folder = pickles[0].removesuffix("/data.pkl")
     data = members[pickles[0]]
-    is_plain = all(info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed)
+    is_plain = all(
+        info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed
+    )
     if not is_plain or len(members) < len(listed):
         raise binary.refused("it is an archive that torch.save does not write")
     if data.file_size > _LONGEST_PICKLE:
-        raise binary.refused(f"its pickle has {data.file_size:,} bytes, and embcli reads up to {_LONGEST_PICKLE:,}")
+        raise binary.refused(
+            f"its pickle has {data.file_size:,} bytes, and embcli reads up to {_LONGEST_PICKLE:,}"
+        )
 
     def described(name: str, weight: _Weight) -> Tensor:
         """Return a tensor whose numbers are in a member of the archive; raises InputError unless all of them are."""
@@ -98,7 +118,15 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         size = prod(weight.shape) * item
         if size > storage.size:
             raise binary.refused(f"tensor {quoted(name)} claims more numbers than it has bytes")
-        return Tensor(name, weight.shape, weight.dtype, size, binary, start + weight.first * item, weight.strides)
+        return Tensor(
+            name,
+            weight.shape,
+            weight.dtype,
+            size,
+            binary,
+            start + weight.first * item,
+            weight.strides,
+        )
 
     try:
         order = members.get(f"{folder}/byteorder")
@@ -109,7 +137,9 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         raise binary.refused(str(error)) from None
     except DAMAGES as error:
         raise binary.refused(f"it is a damaged archive ({str(error)[:200]})") from None
-    return Tensors(binary, "PyTorch", {name: described(name, weight) for name, weight in weights.items()})
+    return Tensors(
+        binary, "PyTorch", {name: described(name, weight) for name, weight in weights.items()}
+    )
 
 
 def _without_numbers(tensor: Tensor) -> NoReturn:
@@ -128,10 +158,14 @@ def _named_weights(whole: Any, name: str) -> dict[str, _Weight]:
         elif isinstance(value, dict | list | tuple) and id(value) not in seen:
             seen.add(id(value))
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            items = [(str(key), item) for key, item in pairs if isinstance(item, dict | list | tuple)]
+            items = [
+                (str(key), item) for key, item in pairs if isinstance(item, dict | list | tuple)
+            ]
             letters += sum(len(path) + len(key) for key, _ in items)
             if letters > _LONGEST_NAMES:
-                raise Malformed("its values are nested more deeply, or have longer names, than those of any model")
+                raise Malformed(
+                    "its values are nested more deeply, or have longer names, than those of any model"
+                )
             waiting += [(f"{path}.{key}" if path else key, item) for key, item in reversed(items)]
     return weights
 
@@ -142,13 +176,17 @@ def _unpickled(data: bytes) -> Any:
     except (Malformed, MemoryError):
         raise
     except Exception as error:  # of many kinds, for an argument, a stack or a call that is wrong
-        raise Malformed(f"its pickle is damaged ({quoted(str(error) or type(error).__name__, 100)})") from None
+        raise Malformed(
+            f"its pickle is damaged ({quoted(str(error) or type(error).__name__, 100)})"
+        ) from None
 
 
 class _Checked(dict[Any, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Refuse what makes a dictionary slow, or Python crash: numbers of one hash, tuples in tuples in tuples."""
-        if type(key) not in (str, int, float, bool, type(None)) or (type(key) is int and abs(key) >= 1 << 64):
+        if type(key) not in (str, int, float, bool, type(None)) or (
+            type(key) is int and abs(key) >= 1 << 64
+        ):
             raise Malformed("its pickle has a key that is neither text nor a number of 64 bits")
         super().__setitem__(key, value)
 
@@ -158,7 +196,8 @@ class _Unpickler(pickle._Unpickler):
 
     stack: list[Any]
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
-        code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _OPCODES.split())
+        code: pickle._Unpickler.dispatch[code]
+        for code in (getattr(pickle, name)[0] for name in _OPCODES.split())
     }
 
     def load_empty_dictionary(self) -> None:
@@ -181,10 +220,14 @@ class _Unpickler(pickle._Unpickler):
             return _STORAGES[found[1]]
         if found := _DTYPE.fullmatch(name):
             return found[1]
-        if found := _REBUILT.fullmatch(name):  # a sparse, a quantised one or another one that has no plain rows
+        if found := _REBUILT.fullmatch(
+            name
+        ):  # a sparse, a quantised one or another one that has no plain rows
             return partial(lambda kind, *_: _Weight(kind, ()), found[1])
         if not _KIND.fullmatch(name):
-            raise Malformed(f"it asks for {quoted(name)}, and embcli runs nothing of a file; {_ADVICE}")
+            raise Malformed(
+                f"it asks for {quoted(name)}, and embcli runs nothing of a file; {_ADVICE}"
+            )
         return None
 
     def persistent_load(self, described: Any) -> _Storage:
@@ -224,8 +267,13 @@ def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *rest: 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("collections.OrderedDict", "collections.Counter"), lambda *_: _Checked()),
-    **dict.fromkeys(("builtins.set", "builtins.complex", "builtins.bytearray", "_codecs.encode"), lambda *_: None),
-    **dict.fromkeys(("torch.device", "torch.serialization._get_layout", "torch.Size"), lambda *_: None),
+    **dict.fromkeys(
+        ("builtins.set", "builtins.complex", "builtins.bytearray", "_codecs.encode"),
+        lambda *_: None,
+    ),
+    **dict.fromkeys(
+        ("torch.device", "torch.serialization._get_layout", "torch.Size"), lambda *_: None
+    ),
     "torch.nn.parameter.Parameter": lambda weight, *_: weight,
     "torch._utils._rebuild_parameter": lambda weight, *_: weight,
     "torch._utils._rebuild_parameter_with_state": lambda weight, *_: weight,
@@ -234,5 +282,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _tensor_of_dtype,
     # A tensor that has attributes, or a class of its own.
-    "torch._tensor._rebuild_from_type_v2": lambda function, _, arguments, *state: function(*arguments),
+    "torch._tensor._rebuild_from_type_v2": lambda function, _, arguments, *state: function(
+        *arguments
+    ),
 }

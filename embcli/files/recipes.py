@@ -11,7 +11,16 @@ import numpy as np
 
 from embcli.binary import quoted
 from embcli.errors import InputError
-from embcli.files.families import BLOCKS, LARGEST, Family, Inside, Settings, family_of, first_position, padding_of
+from embcli.files.families import (
+    BLOCKS,
+    LARGEST,
+    Family,
+    Inside,
+    Settings,
+    family_of,
+    first_position,
+    padding_of,
+)
 from embcli.files.roles import Roles
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Scale, Step
 from embcli.words import counted
@@ -21,9 +30,18 @@ _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
     *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
 )
-_THETAS = ("rope_theta", "rotary_emb_base", "global_rope_theta", "rope_local_base_freq", "local_rope_theta")
+_THETAS = (
+    "rope_theta",
+    "rotary_emb_base",
+    "global_rope_theta",
+    "rope_local_base_freq",
+    "local_rope_theta",
+)
 _WORD = re.compile(r"[\w.-]{1,40}", re.ASCII)
-SUFFIXES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}  # the first BERTs have the second names
+SUFFIXES = {
+    "weight": ("weight", "gamma"),
+    "bias": ("bias", "beta"),
+}  # the first BERTs have the second names
 
 
 def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | None:
@@ -35,12 +53,19 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
         return None
     if family is None or family.unknown:
         return Recipe(model, settings.where, values, dim, False, family.unknown if family else "")
-    stated = {key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None}
+    stated = {
+        key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None
+    }
     if stated and dim not in stated.values():
         said = ", ".join(f"{key} {value:,}" for key, value in stated.items())
-        raise tensors.refused(f"{settings.where} says {said}; rows of its token matrix have {counted(dim, 'column')}")
+        raise tensors.refused(
+            f"{settings.where} says {said}; rows of its token matrix have {counted(dim, 'column')}"
+        )
     quirks = [(each.token, each.why) for each in family.quirks if settings.holds(each.when)]
-    ids = ((settings.whole(token, -1) if isinstance(token, str) else token, why) for token, why in quirks)
+    ids = (
+        (settings.whole(token, -1) if isinstance(token, str) else token, why)
+        for token, why in quirks
+    )
     steps = tuple(_Found(roles).steps(family, dim))
     return Recipe(
         model,
@@ -49,7 +74,9 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
         next((step.width for step in reversed(steps) if isinstance(step, Project)), dim),
         steps=steps,
         padding=padding_of(family, settings),
-        blocks=blocks_in_words(family.inside if settings.holds(family.inside_when) else "", settings),
+        blocks=blocks_in_words(
+            family.inside if settings.holds(family.inside_when) else "", settings
+        ),
         part=roles.part if roles.has_two_parts else None,
         quirks=tuple(each for each in dict.fromkeys(ids) if each[0] >= 0),
     )
@@ -69,7 +96,13 @@ class _Found:
                 continue
             match step:
                 case Scale(key=key, factor=factor, root=root):
-                    factor = math.sqrt(width) if root else settings.number(key, factor) if key else factor
+                    factor = (
+                        math.sqrt(width)
+                        if root
+                        else settings.number(key, factor)
+                        if key
+                        else factor
+                    )
                     if abs(factor) > _LARGEST_FLOAT32:
                         raise settings.wrong(key, "a number that float32 holds")
                     if factor != 1:
@@ -78,7 +111,9 @@ class _Found:
                     if self.roles.find("position"):
                         yield step
                     elif family.waves:
-                        yield step._replace(waves=family.waves, first=first_position(family, settings))
+                        yield step._replace(
+                            waves=family.waves, first=first_position(family, settings)
+                        )
                     else:
                         raise self.missing("position matrix")
                 case AddType():
@@ -110,7 +145,9 @@ class _Found:
 
     def find(self, kind: str, *modules: str) -> str:
         ends = (f"{module}.{end}" for module in modules for end in SUFFIXES[kind])
-        return next((tensor.name for end in ends if (tensor := self.roles.nearest(end)) is not None), "")
+        return next(
+            (tensor.name for end in ends if (tensor := self.roles.nearest(end)) is not None), ""
+        )
 
     def weight(self, *modules: str) -> str:
         name = self.find("weight", *modules)
@@ -121,22 +158,36 @@ class _Found:
     def check_size(self, size: int, *names: str) -> None:
         for name in filter(None, names):
             if self.tensors[name].shape != (size,):
-                raise self.tensors.refused(f"{self.tensors[name]} does not fit rows of {size:,} columns")
+                raise self.tensors.refused(
+                    f"{self.tensors[name]} does not fit rows of {size:,} columns"
+                )
 
     def missing(self, name: str) -> InputError:
         model = quoted(str(self.settings.values["model_type"]))
-        return self.tensors.refused(f"{self.settings.where} says that it is a {model} model, and it has no {name}")
+        return self.tensors.refused(
+            f"{self.settings.where} says that it is a {model} model, and it has no {name}"
+        )
 
 
 def blocks_in_words(inside: Inside, settings: Settings) -> str:
     """Return what blocks do with positions; of rotary ones the thetas and scalings that config.json names."""
     said = settings.values
-    ropes = [each for key in ("rope_parameters", "rope_scaling") if isinstance(each := said.get(key), dict)]
-    ropes += [each for rope in ropes for each in rope.values() if isinstance(each, dict)]  # by the kind of layers
+    ropes = [
+        each
+        for key in ("rope_parameters", "rope_scaling")
+        if isinstance(each := said.get(key), dict)
+    ]
+    ropes += [
+        each for rope in ropes for each in rope.values() if isinstance(each, dict)
+    ]  # by the kind of layers
     numbers: list[Any] = [rope.get(key) for rope in (said, *ropes) for key in _THETAS]
     thetas = [each for each in numbers if type(each) in (int, float) and 1 <= each < LARGEST]
     kinds = [said.get("rope_type"), *(rope.get("rope_type", rope.get("type")) for rope in ropes)]
-    scaled = [str(kind) for kind in kinds if kind not in (None, "default", "none") and _WORD.fullmatch(str(kind))]
+    scaled = [
+        str(kind)
+        for kind in kinds
+        if kind not in (None, "default", "none") and _WORD.fullmatch(str(kind))
+    ]
     words = [BLOCKS[inside]]
     if inside == "rotary" and thetas:
         words.append(f"theta {' and '.join(dict.fromkeys(f'{theta:,.12g}' for theta in thetas))}")

@@ -24,7 +24,10 @@ from embcli.recipe import AddPosition, AddType, Project
 from embcli.words import Sentence
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
-_MIXED = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
+_MIXED = {
+    "text_encoder": "text_encoder",
+    "semantic_config": "semantic",
+}  # of MusicGen and Bark, others read sound
 _TEXT_MODELS = ("text_config", "llm_config", "thinker_config", *_MIXED)
 _MOST_LISTED = 8  # candidates in a message
 COMPARED = 1 << 26  # bytes of two matrices that are compared at most
@@ -36,31 +39,45 @@ class Roles:
     `said` is a config.json, and `chosen` names a token matrix; an InputError says that this is unknown.
     """
 
-    def __init__(self, tensors: Tensors, said: Mapping[str, Any], chosen: str | None = None) -> None:
-        text_model = next((name for key, name in _MIXED.items() if isinstance(said.get(key), dict)), "")
+    def __init__(
+        self, tensors: Tensors, said: Mapping[str, Any], chosen: str | None = None
+    ) -> None:
+        text_model = next(
+            (name for key, name in _MIXED.items() if isinstance(said.get(key), dict)), ""
+        )
         half = None if text_model else _half(said, tensors)
         config = dict(said)
         keys = (*_TEXT_MODELS, *filter(None, (half,)))
         while inner := [each for key in keys if isinstance(each := config.pop(key, None), dict)]:
             config = {**config, **inner[0]}
-        self.config: Mapping[str, Any] = config  # with the part about the text model; empty if there is none
+        self.config: Mapping[str, Any] = (
+            config  # with the part about the text model; empty if there is none
+        )
         settings = Settings(config, tensors.refused) if config else None
         # The same, or what the metadata of a GGUF file says under its names, read strictly.
-        self.settings = settings or Settings(families.of_gguf(tensors.metadata), tensors.refused, "its metadata")
+        self.settings = settings or Settings(
+            families.of_gguf(tensors.metadata), tensors.refused, "its metadata"
+        )
         self.family: Family | None = None
         with suppress(InputError):  # for a value of a wrong type, which the recipe refuses
             self.family = families.family_of(self.settings, half)
         reads = self.family.reads if self.family and not text_model else ()
-        self.part: Part | None = half or (reads[0] if reads else None)  # of a model with two that read tokens
+        self.part: Part | None = half or (
+            reads[0] if reads else None
+        )  # of a model with two that read tokens
         is_one = self.family is not None and not reads
-        self.has_two_parts = said.get("model_type") == "encoder-decoder" if half else not is_one  # as far as is known
+        self.has_two_parts = (
+            said.get("model_type") == "encoder-decoder" if half else not is_one
+        )  # as far as is known
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         self.tensors = tensors
         begin = half or text_model  # of the names of the only model in the file that reads tokens
         names = [name for name in tensors if begin in _parts(name)] or list(tensors)
         self._dotted = {name: ".".join(["", *_parts(name)]) for name in names}
         known = self._named("token", lambda tensor: tensor.is_matrix)
-        self.known = known if chosen is not None else []  # with a token matrix' name, if the user named another tensor
+        self.known = (
+            known if chosen is not None else []
+        )  # with a token matrix' name, if the user named another tensor
         self.token = self._token(known, chosen)
         self._others: dict[str, Tensor | InputError | None] = {}  # an error if several could be it
         self.first_position = 0  # the row of the position matrix that position 0 picks
@@ -87,11 +104,17 @@ class Roles:
     def nearest(self, end: str) -> Tensor | None:
         """Return the tensor whose name ends like this; of several, the one nearest to the token matrix."""
         found = self._of_part(self._ending(end))
-        return max(found, key=lambda each: (self._shared_parts(each), -each.name.count("."), each.name), default=None)
+        return max(
+            found,
+            key=lambda each: (self._shared_parts(each), -each.name.count("."), each.name),
+            default=None,
+        )
 
     def _ending(self, end: str) -> list[Tensor]:
         ends = (f".{end}", *(f".{end}.{suffix}" for suffix in SUFFIXES))
-        return [self.tensors[name] for name, dotted in self._dotted.items() if dotted.endswith(ends)]
+        return [
+            self.tensors[name] for name, dotted in self._dotted.items() if dotted.endswith(ends)
+        ]
 
     def _of_part(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors that belong to the part; all of them if none does."""
@@ -115,7 +138,9 @@ class Roles:
             if chosen not in tensors:
                 raise _undecided(tensors, f"it has no tensor {quoted(chosen)}")
             if not tensors[chosen].is_matrix:
-                raise tensors.refused(Sentence("{tensor} {chosen} is not a matrix", chosen=tensors[chosen]))
+                raise tensors.refused(
+                    Sentence("{tensor} {chosen} is not a matrix", chosen=tensors[chosen])
+                )
             return tensors[chosen]
         if known:
             return self._one_of_equal("token", known)
@@ -144,7 +169,10 @@ class Roles:
                 return (
                     tensor.is_matrix
                     and 2 * tensor.shape[0] > rows
-                    and (tensor.shape[1] == dim or self.settings.values.get("model_type") == "rembert")
+                    and (
+                        tensor.shape[1] == dim
+                        or self.settings.values.get("model_type") == "rembert"
+                    )
                 )
             return tensor.is_matrix and tensor.shape[1] == dim
 
@@ -152,14 +180,22 @@ class Roles:
         most = max(map(self._shared_parts, fitting), default=0)
         near = [tensor for tensor in fitting if self._shared_parts(tensor) == most]
         encoders = [tensor for tensor in near if "encoder" in _parts(tensor.name)]
-        if len(near) == 2 and len(encoders) == 1 and any("decoder" in _parts(tensor.name) for tensor in near):
-            self.reasons[role] = f"{quoted(encoders[0].name)} is the encoder's; the decoder has another"
+        if (
+            len(near) == 2
+            and len(encoders) == 1
+            and any("decoder" in _parts(tensor.name) for tensor in near)
+        ):
+            self.reasons[role] = (
+                f"{quoted(encoders[0].name)} is the encoder's; the decoder has another"
+            )
             near = encoders
         return self._one_of_equal(role, near) if near else None
 
     def _one_of_equal(self, role: str, candidates: list[Tensor]) -> Tensor:
         """Return the first of several tensors; raises InputError unless all are one tensor, or equal."""
-        first, *others = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
+        first, *others = sorted(
+            candidates, key=lambda tensor: (tensor.name.count("."), tensor.name)
+        )
         for other in others:
             if other.place != first.place and not equal_rows(first, other):
                 reason = f"several tensors could be the {role.replace('_', ' ')} matrix"
@@ -188,11 +224,17 @@ def _half(said: Mapping[str, Any], tensors: Tensors) -> Part | None:
     if families.has_two_parts(said.get("model_type")):
         parts = {part for name in tensors for part in _parts(name)}
         alone = (said.get("is_decoder"), said.get("is_encoder_decoder")) == (True, False)
-        return "decoder" if alone or ("decoder" in parts and not parts & {"encoder", "shared"}) else None
+        return (
+            "decoder"
+            if alone or ("decoder" in parts and not parts & {"encoder", "shared"})
+            else None
+        )
     return "decoder" if isinstance(said.get("decoder"), dict) else None  # the encoder sees or hears
 
 
-def _undecided(tensors: Tensors, reason: str, candidates: Iterable[Tensor] = (), can_choose: bool = True) -> InputError:
+def _undecided(
+    tensors: Tensors, reason: str, candidates: Iterable[Tensor] = (), can_choose: bool = True
+) -> InputError:
     """Return the error that lists the candidates, or all matrices."""
     matrices = (tensor for tensor in tensors.values() if tensor.is_matrix)
     listed = [*candidates] or sorted(matrices, key=lambda tensor: -max(tensor.shape))

@@ -24,7 +24,9 @@ class StoredLayer(Layer):
     `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width).
     """
 
-    def __init__(self, shape: tuple[int, ...], numbers: StoredDtype, read: Callable[[np.ndarray], np.ndarray]) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], numbers: StoredDtype, read: Callable[[np.ndarray], np.ndarray]
+    ) -> None:
         rows, dim = shape
         self.shape = (rows, dim)
         self.dtype = numbers.name
@@ -33,7 +35,9 @@ class StoredLayer(Layer):
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)  # offsets can exceed 32 bits
+        wanted, places = np.unique(
+            ids.astype(np.int64), return_inverse=True
+        )  # offsets can exceed 32 bits
         rows, rounded = self._numbers.widened(self._read(wanted))
         self.rounded_values += rounded
         return rows[places]
@@ -53,7 +57,9 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
     numbers = numbers or STORED_DTYPES.get(tensor.dtype)
     if numbers is None:
         known = ", ".join(STORED_DTYPES)
-        raise tensor.binary.refused(f"{tensor} has numbers that embcli does not read; it reads {known}")
+        raise tensor.binary.refused(
+            f"{tensor} has numbers that embcli does not read; it reads {known}"
+        )
     stored = numbers.stored
     dim = tensor.shape[1]
     width = dim // numbers.values
@@ -96,7 +102,9 @@ class Tensor:
     size: int  # bytes in the file
     binary: Binary
     start: int  # offset of its first byte: two names with equal starts are one tensor
-    strides: tuple[int, ...] = ()  # items from one index to the next, by dimension; empty for row after row
+    strides: tuple[
+        int, ...
+    ] = ()  # items from one index to the next, by dimension; empty for row after row
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of it, if it has two dimensions
 
     def __str__(self) -> str:
@@ -118,9 +126,12 @@ class Tensors(Mapping[str, Tensor]):
         binary: Binary,
         format: str,  # its name
         tensors: Mapping[str, Tensor],
-        metadata: Mapping[str, Any] | None = None,  # what the file says about the model, uninterpreted
+        metadata: Mapping[str, Any]
+        | None = None,  # what the file says about the model, uninterpreted
         files: Iterable[Path] = (),  # that contain the tensors, if there are others
-        own_words: Callable[[], Encoding | None] = lambda: None,  # returns the encoding that the file's tokens make
+        own_words: Callable[[], Encoding | None] = lambda: (
+            None
+        ),  # returns the encoding that the file's tokens make
     ) -> None:
         self.path = binary.path
         self.refused = binary.refused
@@ -143,7 +154,9 @@ class Tensors(Mapping[str, Tensor]):
         """Return a matrix as a layer of rows; raises InputError for a tensor that is none or cannot be read."""
         tensor = self[name]
         if not tensor.is_matrix:
-            raise self.refused(f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1")
+            raise self.refused(
+                f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1"
+            )
         return tensor.matrix(tensor)
 
     def array(self, name: str) -> np.ndarray:

@@ -22,7 +22,9 @@ _BUFFER = 1 << 20  # bytes
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
 LARGE = 1 << 29  # bytes of a file that takes seconds to read
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
-_WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before numbers, to the end of the line
+_WORD = re.compile(
+    rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)"
+)  # before numbers, to the end of the line
 
 
 class Index(NamedTuple):
@@ -63,11 +65,17 @@ def read(binary: Binary, notes: Notes) -> Tensors:
                 start = int(index.starts[row])
                 fields = binary.read(start, int(index.stops[row]) - start).split()
                 if len(fields) != index.dim:
-                    raise binary.refused(f"{line} has {len(fields):,} numbers, and others have {index.dim:,}")
+                    raise binary.refused(
+                        f"{line} has {len(fields):,} numbers, and others have {index.dim:,}"
+                    )
                 try:
                     rows[place] = [float(field) for field in fields]
                 except ValueError as error:
-                    reason = str(error).removeprefix("could not convert string to float: ").removeprefix("b")
+                    reason = (
+                        str(error)
+                        .removeprefix("could not convert string to float: ")
+                        .removeprefix("b")
+                    )
                     raise binary.refused(f"{line} has {reason} in place of a number") from None
         return rows
 
@@ -109,7 +117,9 @@ def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index
         begin = place
         place += len(line)
         if not line.endswith(b"\n") and place < binary.size:
-            raise binary.refused(f"{number} has more than {LONGEST_LINE:,} bytes; it is not a word vector")
+            raise binary.refused(
+                f"{number} has more than {LONGEST_LINE:,} bytes; it is not a word vector"
+            )
         if line.isspace():
             is_behind = True
             continue
@@ -125,7 +135,9 @@ def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index
     if not dim or not words:
         raise binary.refused("it has no line of a word and its numbers")
     if sizes is not None and len(words) != sizes[0]:
-        raise binary.refused(f"its first line promises {sizes[0]:,} rows, and it has {len(words):,}")
+        raise binary.refused(
+            f"its first line promises {sizes[0]:,} rows, and it has {len(words):,}"
+        )
     return Index(dim, words, np.frombuffer(starts, np.int64), np.frombuffer(stops, np.int64))
 
 
@@ -139,7 +151,9 @@ def _length_of_word(binary: Binary, line: bytes, number: str, dim: int) -> int:
         except ValueError:
             return len(line.rsplit(None, dim)[0])  # the word has spaces
     if numbers != dim:
-        raise binary.refused(f"{number} has {max(numbers, 0):,} numbers after its word, not {dim:,}")
+        raise binary.refused(
+            f"{number} has {max(numbers, 0):,} numbers after its word, not {dim:,}"
+        )
     return line.index(fields[0]) + len(fields[0])
 
 
@@ -167,5 +181,7 @@ def _of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
         if space < 0 or place > binary.size:
             raise binary.refused(f"it ends within row {row:,} of {count:,}")
     if binary.read(place, 2) not in (b"", b"\n"):
-        raise binary.refused(f"{binary.size - place:,} bytes follow the {count:,} rows that its first line promises")
+        raise binary.refused(
+            f"{binary.size - place:,} bytes follow the {count:,} rows that its first line promises"
+        )
     return Index(dim, words, starts, starts + 4 * dim)

@@ -71,23 +71,37 @@ pre + pre {{ margin-top: 16px; }}
 </html>
 """.replace("FONTS", _FONTS)
 _PROBE = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><text y="9" font-family="{_FONTS}">X</text></svg>'
-_FRAGMENT = f'<pre style="font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto">{{code}}</pre>'
+_FRAGMENT = (
+    f'<pre style="font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto">{{code}}</pre>'
+)
 _DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'  # which another font may draw, in another width
-_MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
-_MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of lists, quotes, headings
+_MARKS = re.compile(
+    r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\."
+)  # GitHub also makes links of bare addresses, and math of $
+_MARKS_IN_FRONT = re.compile(
+    r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))"
+)  # of lists, quotes, headings
 _BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them
 
 
 def text(page: RenderableType, width: int, lines: int | None = None, color: bool = False) -> str:
     """Return a page as in a pipe, or on a terminal of some lines, without blanks at the ends of lines."""
     colors = (Console(force_terminal=True).color_system or "standard") if color else None
-    console = _console(width, height=lines, force_terminal=lines is not None, color_system=colors, no_color=not color)
+    console = _console(
+        width,
+        height=lines,
+        force_terminal=lines is not None,
+        color_system=colors,
+        no_color=not color,
+    )
     with console.capture() as captured:
         console.print(page, highlight=False, markup=False, emoji=False)
     return "\n".join(line.rstrip(" ") for line in captured.get().split("\n"))
 
 
-def exported(page: RenderableType, format: View, width: int, theme: Theme, color: bool = True) -> bytes:
+def exported(
+    page: RenderableType, format: View, width: int, theme: Theme, color: bool = True
+) -> bytes:
     """Return a page as a text or a picture. Raises OutputError if PNG cannot be drawn here."""
     if format in ("table", "markdown"):
         return (text(page, width) if format == "table" else markdown(page, width)).encode()
@@ -95,7 +109,9 @@ def exported(page: RenderableType, format: View, width: int, theme: Theme, color
         return _html(page, width, color, theme).encode()
     console = _recorded(page, width, color, theme, margin=2)
     code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
-    svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
+    svg = console.export_svg(
+        theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602
+    )
     return svg.encode() if format == "svg" else png(svg)
 
 
@@ -104,7 +120,9 @@ def _html(page: RenderableType, width: int, color: bool, theme: Theme) -> str:
     codes = []
     for sheet in page.sheets if isinstance(page, Sheets) else [page]:
         console = _recorded(sheet, width, color, theme)
-        codes.append(console.export_html(theme=_THEMES[theme], code_format="{code}", inline_styles=True))
+        codes.append(
+            console.export_html(theme=_THEMES[theme], code_format="{code}", inline_styles=True)
+        )
     background = _THEMES[theme].background_color.hex
     foreground = _THEMES[theme].foreground_color.hex
     code = "</pre>\n<pre>".join(codes).replace("⋮", _DOTS)
@@ -121,8 +139,12 @@ def png(svg: str) -> bytes:
     """Return an SVG picture as PNG, by a monospace font of this machine."""
     import resvg_py
 
-    if resvg_py.svg_to_bytes(svg_string=_PROBE) == resvg_py.svg_to_bytes(svg_string=_PROBE.replace("X", "")):
-        raise OutputError("png needs a monospace font, and there is none; on Debian: apt install fonts-dejavu-core")
+    if resvg_py.svg_to_bytes(svg_string=_PROBE) == resvg_py.svg_to_bytes(
+        svg_string=_PROBE.replace("X", "")
+    ):
+        raise OutputError(
+            "png needs a monospace font, and there is none; on Debian: apt install fonts-dejavu-core"
+        )
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2))
 
 
@@ -135,7 +157,9 @@ def _console(width: int, **options: Any) -> Console:
     return Console(file=io.StringIO(), width=width, force_jupyter=False, **options)
 
 
-def _recorded(page: RenderableType, width: int, color: bool, theme: Theme | None, margin: int = 0) -> Console:
+def _recorded(
+    page: RenderableType, width: int, color: bool, theme: Theme | None, margin: int = 0
+) -> Console:
     """Return a console with a page, which is as wide as the longest line, and margins; no theme for any background."""
     console = _console(width, record=True, color_system="truecolor", no_color=not color)
     if theme == "dark":
@@ -162,7 +186,9 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     elif isinstance(page, Table):
         yield _table(page)
     elif isinstance(page, Drawing):
-        yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)  # a block of code, whatever is in it
+        yield "\n".join(
+            f"    {line.plain}".rstrip() for line in page.lines
+        )  # a block of code, whatever is in it
     elif isinstance(page, Cut):
         yield from _blocks(page.page, console)  # a text has no last line
     elif isinstance(page, Padding):
@@ -174,8 +200,14 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
 
 def _sentence(text: Text) -> str:
     marked = _MARKS.sub(r"\\\g<0>", text.plain.strip(" "))
-    escaped = _MARKS_IN_FRONT.sub(r"\1\\", _BLANKS.sub(lambda match: f"&#x{ord(match[0]):x};", marked))
-    return f"**{escaped}**" if escaped and isinstance(text.style, Style) and text.style.bold else escaped
+    escaped = _MARKS_IN_FRONT.sub(
+        r"\1\\", _BLANKS.sub(lambda match: f"&#x{ord(match[0]):x};", marked)
+    )
+    return (
+        f"**{escaped}**"
+        if escaped and isinstance(text.style, Style) and text.style.bold
+        else escaped
+    )
 
 
 def _table(table: Table) -> str:
@@ -196,12 +228,18 @@ def _table(table: Table) -> str:
 
 def _column(cells: Sequence[Text], is_right: bool) -> list[str]:
     """Return the cells of a column, the header first, and a rule below it, all of one width."""
-    shown = [Text(f"`{cell.plain}`" if isinstance(cell, Shades) else _sentence(cell)) for cell in cells]
+    shown = [
+        Text(f"`{cell.plain}`" if isinstance(cell, Shades) else _sentence(cell)) for cell in cells
+    ]
     width = max(3, *(cell.cell_len for cell in shown))
     for cell in shown:
         cell.align("right" if is_right else "left", width)
     rule = "-" * (width - 1)
-    return [shown[0].plain, f"{rule}:" if is_right else f":{rule}", *(cell.plain for cell in shown[1:])]
+    return [
+        shown[0].plain,
+        f"{rule}:" if is_right else f":{rule}",
+        *(cell.plain for cell in shown[1:]),
+    ]
 
 
 def _text(cell: RenderableType) -> Text:

@@ -91,9 +91,13 @@ class Matrix(Strips):
             yield missing
 
     def fits(self, width: int) -> bool:
-        return self._most([label.shortened(SHORTEST) for label in self.labels], width) >= len(self.numbers)
+        return self._most([label.shortened(SHORTEST) for label in self.labels], width) >= len(
+            self.numbers
+        )
 
-    def _table(self, labels: Sequence[Label], places: np.ndarray, dots: Sequence[int] = ()) -> RenderableType:
+    def _table(
+        self, labels: Sequence[Label], places: np.ndarray, dots: Sequence[int] = ()
+    ) -> RenderableType:
         """Return a table of some columns; a column of dots stands before each place in `dots`."""
         headers = [Text(str(number)) for number in self.numbers[places].tolist()]
         widths = [self._cell] * len(headers)
@@ -102,10 +106,14 @@ class Matrix(Strips):
             headers.insert(place, _DOTS)
         write, tables = self._format.write, []
         for block in self.blocks:
-            usual = "" if block.values.dtype.kind == "f" else "dim"  # a dim row has no signs to stand out, nor have IDs
+            usual = (
+                "" if block.values.dtype.kind == "f" else "dim"
+            )  # a dim row has no signs to stand out, nor have IDs
             lines, tones = [], chain(self.tones, repeat(usual))
             for tone, row in zip(tones, block.values[:, places].tolist(), strict=False):
-                cells = [Text(write(value), "" if tone == "dim" else sign_style(value)) for value in row]
+                cells = [
+                    Text(write(value), "" if tone == "dim" else sign_style(value)) for value in row
+                ]
                 for place in dots:
                     cells.insert(place, _DOTS)
                 lines.append(Line(cells, widths))
@@ -135,4 +143,6 @@ class Matrix(Strips):
         for labels, least, dots in tries:
             if (most := self._most(labels, width, dots)) >= least:
                 return labels, Excerpt.ends(most, count)
-        return none, Excerpt.ends(max(self._most(none, width, dots=True), 1), count)  # a number is worth more than text
+        return none, Excerpt.ends(
+            max(self._most(none, width, dots=True), 1), count
+        )  # a number is worth more than text

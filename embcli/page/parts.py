@@ -26,7 +26,9 @@ _OTHER_LINES, _FEWEST_ROWS = 12, 6
 
 def rows_that_fit(options: ConsoleOptions, elsewhere: int) -> int:
     """Return how many rows a long table shows: on a terminal those that leave room for the other parts of a page."""
-    return max(options.max_height - _OTHER_LINES, _FEWEST_ROWS) if options.is_terminal else elsewhere
+    return (
+        max(options.max_height - _OTHER_LINES, _FEWEST_ROWS) if options.is_terminal else elsewhere
+    )
 
 
 def words(text: object, style: str | Style = "") -> Text:
@@ -85,7 +87,9 @@ class Bare:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         parts = [*self.page.__rich_console__(console, options)]
-        figures = [place for place, part in enumerate(parts) if not isinstance(part, str | Text | Hint)]
+        figures = [
+            place for place, part in enumerate(parts) if not isinstance(part, str | Text | Hint)
+        ]
         if not figures:
             yield from parts
             return
@@ -105,7 +109,9 @@ class Suggesting:
         notes: list[Note | Hint] = []
         for part in self.page.__rich_console__(console, options):
             # A composite yields parts of its own.
-            parts = part.__rich_console__(console, options) if isinstance(part, Composite) else [part]
+            parts = (
+                part.__rich_console__(console, options) if isinstance(part, Composite) else [part]
+            )
             for each in parts:
                 if isinstance(each, Note | Hint):
                     notes.append(each)
@@ -125,7 +131,9 @@ class Cut:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = max(self.height - len(console.render_lines(Group(*self.others), options)), _FEWEST)
-        within = options.update(height=room + _OTHER_LINES // 2).reset_height()  # the others are around it
+        within = options.update(
+            height=room + _OTHER_LINES // 2
+        ).reset_height()  # the others are around it
         lines = console.render_lines(self.page, within, pad=False)
         kept = lines if len(lines) <= room else lines[: room - 1]
         for line in kept:

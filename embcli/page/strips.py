@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 WIDEST = 4  # the most cells of a number
 LEAST = 16  # the fewest cells of a useful strip
 _BAR = 33  # the most numbers of a colour bar
-_AROUND = 5  # lines around a picture: its axis, a rule, and below a blank line a colour bar and a remark
+_AROUND = (
+    5  # lines around a picture: its axis, a rule, and below a blank line a colour bar and a remark
+)
 _FILE = 512, 128  # columns and rows of a picture in a file, each with cells of its own
 _MARKED = Style.parse("bold #ffd700 on #000000")
 _colored = lru_cache(4096)(Style.from_color)
@@ -53,7 +55,9 @@ class Shades(Text):
     """A line of colours or, without colour, of characters."""
 
 
-def strip(values: np.ndarray, scale: Scale, console: Console, cells: int = 1, glyph: str = "") -> Shades:
+def strip(
+    values: np.ndarray, scale: Scale, console: Console, cells: int = 1, glyph: str = ""
+) -> Shades:
     """Return numbers (rows, columns) as one line of colours.
 
     With a glyph two numbers share a cell: ▌ for neighbours in a row, ▀ for two rows, one above the other.
@@ -61,7 +65,9 @@ def strip(values: np.ndarray, scale: Scale, console: Console, cells: int = 1, gl
     colors = colors_of(console)
     if not colors:
         places = scale.steps(values[0], len(RAMP)).repeat(cells).tolist()
-        return Shades("".join(MARKS[place] if place < 0 else RAMP[place] for place in places), no_wrap=True)
+        return Shades(
+            "".join(MARKS[place] if place < 0 else RAMP[place] for place in places), no_wrap=True
+        )
     zero = 0 if scale.signed else len(colors) // 2
     steps = scale.steps(values, len(colors) - zero)
     steps[steps >= 0] += zero
@@ -74,13 +80,19 @@ def strip(values: np.ndarray, scale: Scale, console: Console, cells: int = 1, gl
         pairs = [*zip(upper, [None] * len(upper) if is_last else lower, strict=True)]
     text = Shades(no_wrap=True)
     for (first, second), run in groupby(pairs):
-        count, marks = len([*run]), [mark for step, mark in MARKS.items() if step in (first, second)]
+        count, marks = (
+            len([*run]),
+            [mark for step, mark in MARKS.items() if step in (first, second)],
+        )
         if marks:  # a mark stands for both halves of its cell
             text.append(marks[0] * count, _MARKED)
         elif first == second:
             text.append(" " * count, _colored(None, colors[first]))
         else:
-            text.append((glyph or " ") * count, _colored(colors[first], None if second is None else colors[second]))
+            text.append(
+                (glyph or " ") * count,
+                _colored(colors[first], None if second is None else colors[second]),
+            )
     return text
 
 
@@ -136,21 +148,32 @@ class Strips(Composite):
         begun = range(0, len(shown[0]) * fit.high, step)  # the strips that each line begins with
         rows = [None if k % fit.high else k // fit.high * fit.rows for k in begun]
         labels, after = (
-            [each._replace(cells=["" if row is None else each.cells[row] for row in rows]) for each in part]
+            [
+                each._replace(cells=["" if row is None else each.cells[row] for row in rows])
+                for each in part
+            ]
             for part in (labels, self.after)
         )
         first, last = (str(number) for number in self.numbers[[0, -1]]) if count else ("", "")
-        axis = f"{first}{last:>{max(fit.width - len(first), len(last) + 1)}}" if count > 1 else first
+        axis = (
+            f"{first}{last:>{max(fit.width - len(first), len(last) + 1)}}" if count > 1 else first
+        )
         columns = []
         for block, values in zip(self.blocks, shown, strict=True):
             drawn = values.repeat(fit.high, axis=0)
-            strips: list[Text] = [strip(drawn[k : k + step], scale, console, fit.cells, fit.glyph) for k in begun]
+            strips: list[Text] = [
+                strip(drawn[k : k + step], scale, console, fit.cells, fit.glyph) for k in begun
+            ]
             for gap in reversed(self.gaps):
                 strips.insert(gap, Text("⋮", "dim"))
-            columns.append((Text(f"{in_line(block.title)}\n{axis}" if block.title else axis), strips))
+            columns.append(
+                (Text(f"{in_line(block.title)}\n{axis}" if block.title else axis), strips)
+            )
         table = ruled(labels, columns, after, self.gaps)
         if console.record:  # a file is as wide as its strips
-            table.width = console.measure(table, options=options.update(max_width=8 * _FILE[0])).maximum
+            table.width = console.measure(
+                table, options=options.update(max_width=8 * _FILE[0])
+            ).maximum
         yield table
         yield ""
         yield self._bar(scale, shown, fit, console, options.max_width)
@@ -168,33 +191,55 @@ class Strips(Composite):
         if self.square:
             width = cells if stacked else room(console, cells // 2, columns)
             per = max(per, -(-columns // width))
-            high = next((high for high in (WIDEST, 2) if high * rows <= height and high * columns <= width), 1)
+            high = next(
+                (high for high in (WIDEST, 2) if high * rows <= height and high * columns <= width),
+                1,
+            )
             fit = Fit(-(-columns // per), per, high if stacked else 2 * high, high=high)
         return fit._replace(glyph="▀" if stacked else fit.glyph, rows=per)
 
-    def _bar(self, scale: Scale, shown: Sequence[np.ndarray], fit: Fit, console: Console, width: int) -> Text:
+    def _bar(
+        self, scale: Scale, shown: Sequence[np.ndarray], fit: Fit, console: Console, width: int
+    ) -> Text:
         """Return a colour bar with the ends of its scale, and remarks about the colours above it."""
         limit = f"{scale.limit:.{max(self.precision, 4)}g}"
         low = f"-{limit}" if scale.signed else "0"
         halves, apart, remarks = has_halves(console), max(block.apart for block in self.blocks), []
         of = [counted(fit.rows, "row")] if fit.rows > 1 else []
         of += [f"{fit.per} {'even or odd ' if apart > 1 else ''}columns"] if fit.per > 1 else []
-        fewer = len(self.blocks[0].values) % fit.rows or (fit.per > 1 and len(self.numbers) % (fit.per * apart))
+        fewer = len(self.blocks[0].values) % fit.rows or (
+            fit.per > 1 and len(self.numbers) % (fit.per * apart)
+        )
         if of:
             each = "colour" if colors_of(console) else "character"
-            remarks.append(f"each {each}: the mean of {' x '.join(of)}{' (fewer at the ends)' if fewer else ''}")
-        for mark, name, which in ((MARKS[NAN], "NaN", np.isnan), (MARKS[INFINITE], "infinite", np.isinf)):
+            remarks.append(
+                f"each {each}: the mean of {' x '.join(of)}{' (fewer at the ends)' if fewer else ''}"
+            )
+        for mark, name, which in (
+            (MARKS[NAN], "NaN", np.isnan),
+            (MARKS[INFINITE], "infinite", np.isinf),
+        ):
             if found := sum(int(which(values).sum()) for values in shown):
                 remarks.append(f"{mark}: {found:,} {name}")
         most = (width - len(f"{low}  {limit}")) * (2 if halves else 1)
-        numbers = scale.limit * np.linspace(-1.0 if scale.signed else 0.0, 1.0, min(_BAR, most - (most + 1) % 2))
-        bar = Text(f"{low} ").append_text(strip(numbers[None], scale, console, 1, "▌" if halves else ""))
+        numbers = scale.limit * np.linspace(
+            -1.0 if scale.signed else 0.0, 1.0, min(_BAR, most - (most + 1) % 2)
+        )
+        bar = Text(f"{low} ").append_text(
+            strip(numbers[None], scale, console, 1, "▌" if halves else "")
+        )
         bar.append(f" {limit}")
         text = "; ".join(remarks)
-        return bar.append(f"  {text}" if bar.cell_len + len(text) + GAP <= width else f"\n{text}") if text else bar
+        return (
+            bar.append(f"  {text}" if bar.cell_len + len(text) + GAP <= width else f"\n{text}")
+            if text
+            else bar
+        )
 
 
-def beside(width: int, labels: Sequence[Label], after: Sequence[Label], blocks: int = 1) -> tuple[list[Label], int]:
+def beside(
+    width: int, labels: Sequence[Label], after: Sequence[Label], blocks: int = 1
+) -> tuple[list[Label], int]:
     """Return the labels of strips, if necessary with short tokens or none, and the cells of each block beside them."""
     for version in label_versions(labels):
         taken = sum(label.width + GAP for label in [*version, *after]) + blocks * (1 + GAP)

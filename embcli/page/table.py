@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 GAP = 2  # cells between columns
 SHORTEST = 6  # cells of a shortened token
 _TOKEN = 24  # cells of the longest token beside numbers
-_UNIT = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL)  # as shown() writes it; bytes
+_UNIT = re.compile(
+    r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL
+)  # as shown() writes it; bytes
 _RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _DIM = STYLES["dim"]
 
@@ -49,7 +51,9 @@ class Label(NamedTuple):
     def shortened(self, most: int) -> Label:
         if not self.short:
             return self
-        return self._replace(cells=[Text(shorten(text.plain, most), text.style) for text in self.texts])
+        return self._replace(
+            cells=[Text(shorten(text.plain, most), text.style) for text in self.texts]
+        )
 
 
 def label_versions(labels: Sequence[Label]) -> tuple[list[Label], list[Label], list[Label]]:
@@ -60,7 +64,9 @@ def label_versions(labels: Sequence[Label]) -> tuple[list[Label], list[Label], l
 class Line(Text):
     """The cells of one row in one text, which rich draws much faster than a column for each."""
 
-    def __init__(self, cells: Sequence[Text], widths: Sequence[int], style: str = "", title: str = "") -> None:
+    def __init__(
+        self, cells: Sequence[Text], widths: Sequence[int], style: str = "", title: str = ""
+    ) -> None:
         super().__init__(f"{title}\n" if title else "", STYLES.get(style, ""), no_wrap=True)
         self.cells = cells
         self.title = title
@@ -92,11 +98,18 @@ def ruled(
     columns: list[list[RenderableType]] = []
 
     def add(label: Label) -> None:
-        cells: list[RenderableType] = [Shortened(text) for text in label.texts] if label.short else [*label.texts]
+        cells: list[RenderableType] = (
+            [Shortened(text) for text in label.texts] if label.short else [*label.texts]
+        )
         for gap in reversed(gaps):
             cells.insert(gap, Text("⋮", _DIM))
         no_wrap = not label.short
-        table.add_column(Text(label.header), justify=label.justify, no_wrap=no_wrap, min_width=label.minimum or None)
+        table.add_column(
+            Text(label.header),
+            justify=label.justify,
+            no_wrap=no_wrap,
+            min_width=label.minimum or None,
+        )
         columns.append(cells)
 
     for label in labels:
@@ -107,7 +120,11 @@ def ruled(
         columns += [[Bar("│", _DIM)] * len(rows), [*rows]]
     for label in after:
         add(label)
-    places = (place for place in range(len(columns[0])) if place not in {gap + k for k, gap in enumerate(gaps)})
+    places = (
+        place
+        for place in range(len(columns[0]))
+        if place not in {gap + k for k, gap in enumerate(gaps)}
+    )
     styles = dict(zip(places, tones, strict=False))
     for place, row in enumerate(zip(*columns, strict=True)):
         table.add_row(*row, style=STYLES.get(styles.get(place, "")))
@@ -135,7 +152,10 @@ class Drawing:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self.lines:
-            line.no_wrap, line.overflow = True, "ignore" if console.record else "crop"  # a file has room
+            line.no_wrap, line.overflow = (
+                True,
+                "ignore" if console.record else "crop",
+            )  # a file has room
             yield line
 
 

@@ -12,7 +12,10 @@ from embcli.words import Parameter, Sentence
 
 Kind = Literal["learned", "sinusoidal", "relative", "rotary"]  # that the verb `positions` shows
 JoinedKind = Literal["learned", "sinusoidal", "none"]  # that a lookup can add to token rows
-OTHER_NAMES: dict[str, Kind] = {"rope": "rotary", "absolute": "learned"}  # that papers have for kinds
+OTHER_NAMES: dict[str, Kind] = {
+    "rope": "rotary",
+    "absolute": "learned",
+}  # that papers have for kinds
 KINDS: tuple[Kind, ...] = get_args(Kind)
 JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
 DEFAULT_KIND: Final = "learned"
@@ -29,4 +32,6 @@ def check_options(name: Kind, **options: object) -> None:
     for option, value in options.items():
         if value is not None and name not in OPTIONS[option]:
             of = f"{' and '.join(OPTIONS[option])} positions, not of {name} ones"
-            raise InputError(Sentence("{option} is an option of {of}", option=Parameter(option), of=of))
+            raise InputError(
+                Sentence("{option} is an option of {of}", option=Parameter(option), of=of)
+            )

@@ -22,7 +22,9 @@ class PositionMatrix(NamedTuple):
     heading: str | None = ""  # the line above it on a page; None for a matrix that only data have
     label: str = "pos"  # of the numbers of its rows
     apart: int = 1  # kinds of columns in turn, of which a picture shows no common mean
-    numbers: np.ndarray | None = None  # of its rows, (n,) int64; None for those of the chosen positions
+    numbers: np.ndarray | None = (
+        None  # of its rows, (n,) int64; None for those of the chosen positions
+    )
 
 
 class Shown(NamedTuple):
@@ -31,7 +33,9 @@ class Shown(NamedTuple):
     size: str  # of a row
     formula: str
     matrices: list[PositionMatrix]
-    products: Callable[[np.ndarray], Rows]  # dot products of these positions (m,) with others, (n,) -> (n, m) float32
+    products: Callable[
+        [np.ndarray], Rows
+    ]  # dot products of these positions (m,) with others, (n,) -> (n, m) float32
     meaning: str  # of its dot products
     note: str = ""  # below its matrices
 
@@ -51,7 +55,9 @@ def products_of(vectors: Rows) -> Callable[[np.ndarray], Rows]:
     return products
 
 
-@np.errstate(invalid="ignore", over="ignore")  # a weight may be infinite, or its product too large for float32
+@np.errstate(
+    invalid="ignore", over="ignore"
+)  # a weight may be infinite, or its product too large for float32
 def dot_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the product of (n, D) and (D, m) float64, (n, m) float32."""
     return np.asarray(left @ right, np.float32)

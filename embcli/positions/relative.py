@@ -38,9 +38,13 @@ def relative(layer: Layer, columns: np.ndarray, length: int, row: np.ndarray) ->
         f"D = {dim:,} columns, k = {K}",
         "From token i to token j: the row of the distance j - i, clipped to ±k.",
         [
-            PositionMatrix("position", lambda at: picked(distances(at)), columns, (length,), heading=None),
+            PositionMatrix(
+                "position", lambda at: picked(distances(at)), columns, (length,), heading=None
+            ),
             PositionMatrix("distance", distances, every, dtype="int64", heading=clipped),
-            PositionMatrix("", picked, columns, heading=of_layer, label="distance", numbers=numbers),
+            PositionMatrix(
+                "", picked, columns, heading=of_layer, label="distance", numbers=numbers
+            ),
         ],
         products,
         "With this row: equal at equal distances, the same for all distances >= k.",

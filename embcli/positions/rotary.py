@@ -13,19 +13,32 @@ import numpy as np
 
 from embcli.errors import LayerError
 from embcli.names import Pairing
-from embcli.positions.kind import ONLY_THE_DISTANCE, PositionMatrix, Shown, frequencies, in_turn, products_of
+from embcli.positions.kind import (
+    ONLY_THE_DISTANCE,
+    PositionMatrix,
+    Shown,
+    frequencies,
+    in_turn,
+    products_of,
+)
 from embcli.words import Sentence
 
 
 def check(dim: int, theta: float) -> None:
     """Raise LayerError for an odd D and for a theta that is not a finite number from 1."""
     if dim % 2:
-        raise LayerError(Sentence("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim))
+        raise LayerError(
+            Sentence("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim)
+        )
     if not 1 <= theta < math.inf:
-        raise LayerError(Sentence("{theta} must be a finite number from 1, not {given:g}", given=theta))
+        raise LayerError(
+            Sentence("{theta} must be a finite number from 1, not {given:g}", given=theta)
+        )
 
 
-def rotary(columns: np.ndarray, row: np.ndarray, token_id: int, pairing: Pairing, theta: float) -> Shown:
+def rotary(
+    columns: np.ndarray, row: np.ndarray, token_id: int, pairing: Pairing, theta: float
+) -> Shown:
     """Return the angles of the chosen pairs, and their columns of a token row (1, D) float32, rotated."""
     half, is_interleaved = row.shape[1] // 2, pairing == "interleaved"
     pairs = pairs_of(row.shape[1], pairing)[:, columns].T
@@ -43,8 +56,16 @@ def rotary(columns: np.ndarray, row: np.ndarray, token_id: int, pairing: Pairing
         f"D/2 = {half:,} angles",
         f"Pair i of the columns is rotated by p · {theta:,.12g}^(-2i/D); pairs are {pairing}.",
         [
-            PositionMatrix("position", angles, columns, heading="The angles in radians; one column per pair"),
-            PositionMatrix("input", rows, rotated, heading=what, apart=in_turn(rotated) if is_interleaved else 1),
+            PositionMatrix(
+                "position", angles, columns, heading="The angles in radians; one column per pair"
+            ),
+            PositionMatrix(
+                "input",
+                rows,
+                rotated,
+                heading=what,
+                apart=in_turn(rotated) if is_interleaved else 1,
+            ),
         ],
         products_of(exact),
         ONLY_THE_DISTANCE,
@@ -54,7 +75,11 @@ def rotary(columns: np.ndarray, row: np.ndarray, token_id: int, pairing: Pairing
 
 def pairs_of(dim: int, pairing: Pairing) -> np.ndarray:
     """Return the first and the second column of each pair, (2, D/2) int64."""
-    return np.arange(dim).reshape(-1, 2).T if pairing == "interleaved" else np.arange(dim).reshape(2, -1)
+    return (
+        np.arange(dim).reshape(-1, 2).T
+        if pairing == "interleaved"
+        else np.arange(dim).reshape(2, -1)
+    )
 
 
 @np.errstate(invalid="ignore", over="ignore")  # a weight may be infinite

@@ -9,12 +9,23 @@ from __future__ import annotations
 import numpy as np
 
 from embcli.names import DEFAULT_THETA
-from embcli.positions.kind import ONLY_THE_DISTANCE, PositionMatrix, Rows, Shown, frequencies, in_turn, products_of
+from embcli.positions.kind import (
+    ONLY_THE_DISTANCE,
+    PositionMatrix,
+    Rows,
+    Shown,
+    frequencies,
+    in_turn,
+    products_of,
+)
 
 
 def sinusoidal(dim: int, columns: np.ndarray, own: Rows | None) -> Shown:
     """Return what sinusoids show; `own` is the formula of a model, positions (n,) -> (n, D) float32."""
-    formula, meaning = "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.", ONLY_THE_DISTANCE
+    formula, meaning = (
+        "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
+        ONLY_THE_DISTANCE,
+    )
     if own:
         halves = "sines in the first half of the columns, cosines in the second"
         formula = f"The model's own formula: {halves}; rows are added."
@@ -25,7 +36,9 @@ def sinusoidal(dim: int, columns: np.ndarray, own: Rows | None) -> Shown:
         return own(positions).astype(np.float64) if own else waves(dim, positions)
 
     apart = 1 if own else in_turn(columns)
-    matrix = PositionMatrix("position", lambda at: exact(at)[:, columns].astype(np.float32), columns, apart=apart)
+    matrix = PositionMatrix(
+        "position", lambda at: exact(at)[:, columns].astype(np.float32), columns, apart=apart
+    )
     return Shown(f"D = {dim:,} columns", formula, [matrix], products_of(exact), meaning)
 
 

@@ -21,7 +21,15 @@ from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.statistics import AT, Covariance, dots, norms_of, numbered_blocks, quantiles, squares
+from embcli.verbs.statistics import (
+    AT,
+    Covariance,
+    dots,
+    norms_of,
+    numbered_blocks,
+    quantiles,
+    squares,
+)
 from embcli.words import QUANTILES, Sentence, counted
 
 if TYPE_CHECKING:
@@ -93,13 +101,19 @@ class Audit(Result, verb="audit", content="ranking"):
     @cached_property
     def zero(self) -> np.ndarray:
         allowed = {*self.unused, self.padding}
-        return np.array([row for row in np.flatnonzero(self.norms == 0).tolist() if row not in allowed], np.int64)
+        return np.array(
+            [row for row in np.flatnonzero(self.norms == 0).tolist() if row not in allowed],
+            np.int64,
+        )
 
     @cached_property
     def by_use(self) -> dict[Unused, np.ndarray]:
         """The unused rows by the reason why they are unused, (n,) int64 each."""
         reasons = dict.fromkeys(self.unused.values())
-        return {why: np.array([row for row, each in self.unused.items() if each == why], np.int64) for why in reasons}
+        return {
+            why: np.array([row for row, each in self.unused.items() if each == why], np.int64)
+            for why in reasons
+        }
 
     @cached_property
     def quantiles(self) -> tuple[float, ...]:
@@ -111,7 +125,9 @@ class Audit(Result, verb="audit", content="ranking"):
         norms = self.norms[self.measured]
         if not len(norms):
             return ()
-        edges = np.linspace(norms.min(), norms.max(), _BINS + 1)  # numpy.histogram refuses a range that is too narrow
+        edges = np.linspace(
+            norms.min(), norms.max(), _BINS + 1
+        )  # numpy.histogram refuses a range that is too narrow
         return tuple(np.histogram(norms, edges)[0].tolist())
 
     @cached_property
@@ -121,7 +137,9 @@ class Audit(Result, verb="audit", content="ranking"):
         return {
             "non-finite": len(self.non_finite),
             "zero": len(self.zero),
-            "missing": max(self.encoding.vocabulary_size - self.shape[0], 0) if self.encoding else 0,
+            "missing": max(self.encoding.vocabulary_size - self.shape[0], 0)
+            if self.encoding
+            else 0,
             "equal": sum(max(count - 1, 0) for count in used),
             "padding": len(self.by_use.get("padding", ())),
             "candidates": len(self.candidates),
@@ -140,7 +158,9 @@ class Audit(Result, verb="audit", content="ranking"):
 
     def records(self) -> Records:
         ids = np.arange(self.shape[0])
-        fault = dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero")
+        fault = dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(
+            self.zero.tolist(), "zero"
+        )
         equal_to = {row: group[0] for group in self.equal for row in group[1:]}
         columns: dict[str, tuple[FieldType, Any]] = {
             "id": (int, ids),
@@ -167,7 +187,10 @@ class Audit(Result, verb="audit", content="ranking"):
             "reason": self.reason or None,
             "candidates": self.candidates.tolist(),
         }
-        return replace(listed(run_of(self.encoding, **self.origin.document()), "rows", **columns), more={"audit": more})
+        return replace(
+            listed(run_of(self.encoding, **self.origin.document()), "rows", **columns),
+            more={"audit": more},
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.table import Table
@@ -182,14 +205,18 @@ class Audit(Result, verb="audit", content="ranking"):
         for name, fact in (*self._facts(), ("candidates", candidates)):
             facts.add_row(f"{name:12}", words(fact, "bad" if broken.get(name) else ""))
         sizes = f"V = {counted(self.shape[0], 'row')}, D = {counted(self.shape[1], 'column')}"
-        yield title(f"Audit of a token matrix, {sizes}: {origin_in_words(self.origin, 'token')}, {self.dtype}")
+        yield title(
+            f"Audit of a token matrix, {sizes}: {origin_in_words(self.origin, 'token')}, {self.dtype}"
+        )
         yield facts
         yield from table
         yield from origin_lines(self.origin)
         if self.broken:
             yield words(f"Broken: {self.why_no}", "bad")
             return
-        sound = "Sound" if {*BROKEN} <= {*self.fail_on} else "Passed"  # other faults were not checked
+        sound = (
+            "Sound" if {*BROKEN} <= {*self.fail_on} else "Passed"
+        )  # other faults were not checked
         faults = either(self.fail_on)
         unopened = self.origin.unopened
         others = f"; {counted(unopened, 'other tensor')} not checked" if unopened else ""
@@ -206,8 +233,15 @@ class Audit(Result, verb="audit", content="ranking"):
             yield "unused", "unknown without an encoding"
         else:
             missing = f": {self.faults['missing']:,} have no row" if self.faults["missing"] else ""
-            yield "rows", f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}{missing}"
-            runs = {why for why, ids in self.by_use.items() if len(ids) > 1 and ids[-1] - ids[0] == len(ids) - 1}
+            yield (
+                "rows",
+                f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}{missing}",
+            )
+            runs = {
+                why
+                for why, ids in self.by_use.items()
+                if len(ids) > 1 and ids[-1] - ids[0] == len(ids) - 1
+            }
             unused = (
                 f"{len(ids):,} {_WHY[why]}{f' ({ids[0]} to {ids[-1]})' if why in runs else ''}"
                 for why, ids in self.by_use.items()
@@ -222,21 +256,40 @@ class Audit(Result, verb="audit", content="ranking"):
         is_padding = self.padding is not None and self.norms[self.padding] == 0
         padding = f"; row {self.padding} is zero, and padding by config.json" if is_padding else ""
         yield "broken", ("; ".join(broken) or "none") + padding
-        groups = first_of((first_of(map(str, group), top, " = ") for group in self.equal), top, "; ")
+        groups = first_of(
+            (first_of(map(str, group), top, " = ") for group in self.equal), top, "; "
+        )
         yield "equal", f"{counted(len(self.equal), 'group')}: {groups}" if groups else "none"
         if len(self.measured):
             named = dict(zip(QUANTILES, self.quantiles, strict=True))
-            write, most = NumberFormat([np.array(self.quantiles)], self.style.precision).write, max(self.histogram)
-            bars = "".join(_BARS[-(-len(_BARS) * count // most) - 1] if count else " " for count in self.histogram)
-            yield "norms", f"{write(named['least'])} {bars} {write(named['largest'])}, median {write(named['median'])}"
+            write, most = (
+                NumberFormat([np.array(self.quantiles)], self.style.precision).write,
+                max(self.histogram),
+            )
+            bars = "".join(
+                _BARS[-(-len(_BARS) * count // most) - 1] if count else " "
+                for count in self.histogram
+            )
+            yield (
+                "norms",
+                f"{write(named['least'])} {bars} {write(named['largest'])}, median {write(named['median'])}",
+            )
             by_norm = self.measured[np.argsort(self.norms[self.measured], kind="stable")]
             for name, ids in (("shortest", by_norm[:top]), ("longest", by_norm[::-1][:top])):
                 norms = map(write, self.norms[ids])
-                yield name, ", ".join(map(" ".join, zip(named_rows(ids, self.tokens(ids)), norms, strict=True)))
+                yield (
+                    name,
+                    ", ".join(
+                        map(" ".join, zip(named_rows(ids, self.tokens(ids)), norms, strict=True))
+                    ),
+                )
         else:
             yield "norms", "no token has a finite row"
         if self.output is not None:
-            yield "output head", head_in_words(self.output.relation, self.output.rows, self.output.reason)
+            yield (
+                "output head",
+                head_in_words(self.output.relation, self.output.rows, self.output.reason),
+            )
 
     def _candidates(self) -> tuple[str, list[RenderableType]]:
         """Return in words how many tokens resemble unused ones, and a table of those that resemble them most."""
@@ -248,16 +301,26 @@ class Audit(Result, verb="audit", content="ranking"):
         excerpt = Excerpt.first(self.top, len(self.candidates))
         ids, precision = self.candidates[excerpt.places], self.style.precision
         columns = {**({"norm": self.norms} if self.indicator == "norm" else {}), **self.indicators}
-        write = NumberFormat([np.array([self.threshold, *columns[self.indicator][ids]])], precision).write
+        write = NumberFormat(
+            [np.array([self.threshold, *columns[self.indicator][ids]])], precision
+        ).write
         by = {"cosine_distance": "1 - cos to their mean", "norm": "norm"}[self.indicator]
         found = f"{excerpt.total:,} like unused rows by {by}: up to {write(self.threshold)}"
         if not len(ids):
             return found, []
         labels = id_labels(ids, self.tokens(ids) if self.encoding else None)
         for name, values in columns.items():
-            cells = [*map(write, values[ids])] if name == self.indicator else written(values[ids], precision)
-            labels.append(Label(name.replace("_", " ") if name == "cosine_distance" else name, cells))
-        missing = left_out(excerpt.missing("candidate", np.arange(1, excerpt.total + 1)), parameters=("top",))
+            cells = (
+                [*map(write, values[ids])]
+                if name == self.indicator
+                else written(values[ids], precision)
+            )
+            labels.append(
+                Label(name.replace("_", " ") if name == "cosine_distance" else name, cells)
+            )
+        missing = left_out(
+            excerpt.missing("candidate", np.arange(1, excerpt.total + 1)), parameters=("top",)
+        )
         return found, [ruled(labels), *([missing] if missing is not None else [])]
 
 
@@ -281,7 +344,9 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     named = (fail_on,) if isinstance(fail_on, str) else fail_on
     faults: tuple[Any, ...] = BROKEN if named is None else tuple(named)
     if not faults:
-        raise InputError(Sentence("{fail_on} names no fault; choose from {faults}", faults=", ".join(FAULTS)))
+        raise InputError(
+            Sentence("{fail_on} names no fault; choose from {faults}", faults=", ".join(FAULTS))
+        )
     for fault in faults:
         check_choice("fail_on", fault, FAULTS)
     check_top(top)
@@ -289,11 +354,15 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     encoding = source.encoding
     unused_rows = unused(encoding, size) if encoding else {}
     if unused_rows and _MATRICES * 8 * dim**2 > errors.memory_of_machine():
-        raise InputError(f"the covariance of {dim:,} columns does not fit into memory; is it stored as (D, V)?")
+        raise InputError(
+            f"the covariance of {dim:,} columns does not fit into memory; is it stored as (D, V)?"
+        )
     layers = source.open({"token": None}, notes)
     layer = layers["token"]
     of_unused = np.isin(np.arange(size), [*unused_rows])
-    of_token = ~np.isin(np.arange(size), [row for row, why in unused_rows.items() if why in ("padding", "gap")])
+    of_token = ~np.isin(
+        np.arange(size), [row for row, why in unused_rows.items() if why in ("padding", "gap")]
+    )
     norms, unused_sum, by_bits = np.empty(size), np.zeros(dim), dict[bytes, list[int]]()
     covariance = Covariance(dim) if unused_rows else None
     for ids, block in numbered_blocks(layer, model.watch):
@@ -313,18 +382,31 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     indicators: dict[str, np.ndarray] = {}
     indicator: Literal["cosine_distance", "norm"] = "norm"
     if covariance is not None and unused_sum.any():
-        indicators, distances = _indicators(layer, norms, of_unused, unused_sum, covariance, model.watch)
+        indicators, distances = _indicators(
+            layer, norms, of_unused, unused_sum, covariance, model.watch
+        )
         if output is not None and output.relation in ("same", "equal"):
-            indicator, values, of_others = "cosine_distance", indicators["cosine_distance"], distances
+            indicator, values, of_others = (
+                "cosine_distance",
+                indicators["cosine_distance"],
+                distances,
+            )
     used = np.flatnonzero(of_token & (norms > 0) & ~of_unused)
     known, reason, threshold = of_others[of_unused & ~np.isnan(of_others)], "", None
     if len(known) < _LEAST_UNUSED:
-        reason = f"too few unused rows for comparison: {counted(len(known), 'row')} known and not zero"
+        reason = (
+            f"too few unused rows for comparison: {counted(len(known), 'row')} known and not zero"
+        )
     else:
         middle = np.median(known)
-        threshold = float(middle + _SPREAD * (_SCALE * np.median(np.abs(known - middle))) + _ROUNDING)
+        threshold = float(
+            middle + _SPREAD * (_SCALE * np.median(np.abs(known - middle))) + _ROUNDING
+        )
         if not len(used) or np.median(values[used]) <= threshold:
-            reason, threshold = "the unused rows resemble all others, as in an untrained matrix", None
+            reason, threshold = (
+                "the unused rows resemble all others, as in an untrained matrix",
+                None,
+            )
     candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
     return Audit(
         shape=(size, dim),
@@ -334,7 +416,9 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
         norms=norms,
         unused=unused_rows,
         padding=padding if isinstance(padding, int) and 0 <= padding < size else None,
-        equal=tuple(tuple(group) for group in by_bits.values() if len(group) > 1 and norms[group[0]] > 0),
+        equal=tuple(
+            tuple(group) for group in by_bits.values() if len(group) > 1 and norms[group[0]] > 0
+        ),
         measured=np.flatnonzero(of_token & np.isfinite(norms)),
         indicators=indicators,
         indicator=indicator,
@@ -349,7 +433,12 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
 
 
 def _indicators(
-    layer: Layer, norms: np.ndarray, of_unused: np.ndarray, unused_sum: np.ndarray, all_rows: Covariance, watch: Watch
+    layer: Layer,
+    norms: np.ndarray,
+    of_unused: np.ndarray,
+    unused_sum: np.ndarray,
+    all_rows: Covariance,
+    watch: Watch,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the indicators, and for each unused row 1 - cos to the mean of the others, (V,) float64; NaN elsewhere."""
     mean, component = all_rows.mean(), np.linalg.eigh(all_rows.matrix())[1][:, -1]
@@ -365,11 +454,15 @@ def _indicators(
         for indicator, each, direction in zip(found, changed, directions, strict=True):
             indicator[rows] = _distances(each, lengths, direction[None], length)
         own = of_unused[rows]
-        to_others[rows[own]] = _distances(exact[own], lengths[own], unused_sum - exact[own], length_of_sum)
+        to_others[rows[own]] = _distances(
+            exact[own], lengths[own], unused_sum - exact[own], length_of_sum
+        )
     return dict(zip(("cosine_distance", "centred", "without_first"), found, strict=True)), to_others
 
 
-def _distances(rows: np.ndarray, before: np.ndarray, other: np.ndarray, other_before: np.ndarray) -> np.ndarray:
+def _distances(
+    rows: np.ndarray, before: np.ndarray, other: np.ndarray, other_before: np.ndarray
+) -> np.ndarray:
     """Return 1 - cos of rows, (n, D), to one row, (1, D), or to one each; NaN if one of the two has no direction.
 
     It has none if only rounding is left of its earlier length, `before`.

@@ -122,7 +122,9 @@ class Batches(Result, verb="batch", content="batches"):
             which = "The only batch" if self.count == 1 else f"All {self.count:,} batches"
         letter, shape = "N" if self.all else "B", f"{count:,}, {length:,}"
         samples = f"{letter} = {counted(count, 'sample')} of T = {counted(length, 'token')}"
-        yield title(f"{which}: {samples}, stride {self.stride:,}{', shuffled' if self.shuffle else ''}")
+        yield title(
+            f"{which}: {samples}, stride {self.stride:,}{', shuffled' if self.shuffle else ''}"
+        )
         yield matrix
         if is_shortened:
             yield Hint(("draw",))
@@ -130,18 +132,32 @@ class Batches(Result, verb="batch", content="batches"):
             return
         names = ["IDs", "token", "+ position", "= input"]
         letters = [f"({letter}, T)", f"({letter}, T, D)", "(T, D)", f"({letter}, T, D)"]
-        shapes = [f"({shape})", f"({shape}, {dim:,})", f"({length:,}, {dim:,})", f"({shape}, {dim:,})"]
+        shapes = [
+            f"({shape})",
+            f"({shape}, {dim:,})",
+            f"({length:,}, {dim:,})",
+            f"({shape}, {dim:,})",
+        ]
         rows = f"rows of V = {counted(size, 'token')}, D = {counted(dim, 'column')}"
-        remarks = Label("", ["", rows, "the same for each sample", "what the model reads"], "left", short=True)
-        yield ruled([*(Label("", each, "left") for each in (names, letters, shapes)), remarks], has_rule=False)
+        remarks = Label(
+            "", ["", rows, "the same for each sample", "what the model reads"], "left", short=True
+        )
+        yield ruled(
+            [*(Label("", each, "left") for each in (names, letters, shapes)), remarks],
+            has_rule=False,
+        )
         dropped = -(-(len(self.tokens) - length) // self.stride) - self.count * self.batch_size
         if dropped > 0:
-            yield Note(f"{counted(dropped, 'sample')} dropped: the last batch is incomplete.", "keep_last")
+            yield Note(
+                f"{counted(dropped, 'sample')} dropped: the last batch is incomplete.", "keep_last"
+            )
         if self.stride > length:
             skipped = f"{self.stride - length:,} of {self.stride:,} tokens"
             yield words(f"The stride exceeds T: {skipped} are in no sample.")
         if self.is_drawn:
-            yield words("Position rows differ from lookup's: the loader consumes a random number first.")
+            yield words(
+                "Position rows differ from lookup's: the loader consumes a random number first."
+            )
         yield from origin_lines(self.origin)
 
     def _table(self, width: int) -> tuple[Matrix, bool]:
@@ -157,27 +173,45 @@ class Batches(Result, verb="batch", content="batches"):
         is_shortened = False
         if self.tokens.encoding is not None:
             cell = len(str(max(int(ids.max()), self.max_length - 1)))
-            room = width - sum(label.width + 2 for label in labels) - 2 * (3 + self.max_length * (cell + 2))
-            most = room if room >= SHORTEST else _SHORT_WORDS  # the positions that do not fit are left out
+            room = (
+                width
+                - sum(label.width + 2 for label in labels)
+                - 2 * (3 + self.max_length * (cell + 2))
+            )
+            most = (
+                room if room >= SHORTEST else _SHORT_WORDS
+            )  # the positions that do not fit are left out
             whole = [" ".join(map(shown, self.tokens.bytes_of(sample))) for sample in ids]
             words = [shorten(each, most) for each in whole]
             is_shortened = words != whole
             labels.append(Label("tokens", words, "left", short=room < SHORTEST))
-        blocks, missing = [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")], rows.missing("row")
+        blocks, missing = (
+            [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")],
+            rows.missing("row"),
+        )
         places = np.arange(self.max_length)
-        return Matrix(labels, blocks, places, rows.gaps, column="position", rows_left_out=missing), is_shortened
+        return Matrix(
+            labels, blocks, places, rows.gaps, column="position", rows_left_out=missing
+        ), is_shortened
 
     def _picture(self) -> Matrix:
         from embcli.page import Label, Matrix, Values
         from embcli.verbs.parts import token_label
 
         most = _MOST_IN_COLOUR if self.style.heat else _MOST_DRAWN[0]
-        samples, tokens = Excerpt.ends(most, len(self.order)), Excerpt.ends(_MOST_DRAWN[1], self.max_length)
+        samples, tokens = (
+            Excerpt.ends(most, len(self.order)),
+            Excerpt.ends(_MOST_DRAWN[1], self.max_length),
+        )
         order, count = self.order[samples.places], len(tokens.places)
         ids, targets = (self.ids(order)[:, tokens.places + after].ravel() for after in (0, 1))
-        values = self.embeddings(order)[:, tokens.places].reshape(len(ids), -1)  # (samples * tokens, columns)
+        values = self.embeddings(order)[:, tokens.places].reshape(
+            len(ids), -1
+        )  # (samples * tokens, columns)
         brackets = [" ╭", *[" │"] * (count - 2), " ╰"] if count > 1 else [" ·"]
-        named = [f"{'' if k else each}{brackets[k]}" for each in order.tolist() for k in range(count)]
+        named = [
+            f"{'' if k else each}{brackets[k]}" for each in order.tolist() for k in range(count)
+        ]
         labels = [Label("sample", named), Label("pos", [*tokens.places] * len(order))]
         for name, each in (("token", ids), ("target", targets))[: 1 + self.draw]:
             if self.tokens.encoding is not None:
@@ -235,23 +269,36 @@ def batch(
         raise InputError(Sentence("{all} and {index} both choose batches; give one of them"))
     source = model.source
     if not isinstance(source, SeededSource):
-        raise InputError("batches are of seeded layers, which the loader's random numbers are drawn between")
+        raise InputError(
+            "batches are of seeded layers, which the loader's random numbers are drawn between"
+        )
     source = source.resized(max_length if context_length is None else context_length)
     (size, dim), (context_length, _) = shape_of(source, "token"), shape_of(source, "position")
-    samples = max(-(-(len(tokens) - max_length) // stride), 0)  # each takes T tokens and the next one
+    samples = max(
+        -(-(len(tokens) - max_length) // stride), 0
+    )  # each takes T tokens and the next one
     count = -(-samples // batch_size) if keep_last else samples // batch_size
     first = index or 0
     if not samples:
-        wrong = "need at least {needed:,} tokens ({max_length} {length:,} and one more), got {tokens:,}"
-        raise InputError(Sentence(wrong, needed=max_length + 1, length=max_length, tokens=len(tokens)))
+        wrong = (
+            "need at least {needed:,} tokens ({max_length} {length:,} and one more), got {tokens:,}"
+        )
+        raise InputError(
+            Sentence(wrong, needed=max_length + 1, length=max_length, tokens=len(tokens))
+        )
     if not count:
         wrong = (
-            "{samples} of {max_length} {length:,}, too few for a batch of {size:,}; {keep_last} keeps an incomplete one"
+            "{samples} of {max_length} {length:,}, too few for a batch of {size:,}; "
+            "{keep_last} keeps an incomplete one"
         )
-        raise InputError(Sentence(wrong, samples=counted(samples, "sample"), length=max_length, size=batch_size))
+        raise InputError(
+            Sentence(wrong, samples=counted(samples, "sample"), length=max_length, size=batch_size)
+        )
     if not 0 <= first < count:
         there = f"there {'is' if count == 1 else 'are'} {count:,}, counted from 0"
-        raise InputError(Sentence("{index} {given} is not a batch: {there}", given=str(index)[:20], there=there))
+        raise InputError(
+            Sentence("{index} {given} is not a batch: {there}", given=str(index)[:20], there=there)
+        )
     if max_length > context_length:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}: each position needs a row"
         raise InputError(Sentence(wrong, length=max_length, rows=context_length))
@@ -273,7 +320,11 @@ def batch(
     split: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length, "stride": stride}
     split |= {"shuffle": shuffle, "keep_last": keep_last}
     run = run_of(tokens.encoding, sequences=tokens.sequences, **layers.origin.document())
-    run |= {"shapes": {"token": [size, dim], "position": [context_length, dim]}, "batches": count, **split}
+    run |= {
+        "shapes": {"token": [size, dim], "position": [context_length, dim]},
+        "batches": count,
+        **split,
+    }
     return Batches(
         tokens=tokens,
         layer=layers["token"],

@@ -30,7 +30,9 @@ class Files(Result, verb="cache", content="list"):
         return sum(entry.size for entry in self.entries)
 
     def records(self) -> Records:
-        used = [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries]
+        used = [
+            datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries
+        ]
         run = {"embcli": __version__, "folder": self.folder, "bytes": self.size, "limit": LIMIT}
         return listed(
             run,
@@ -44,16 +46,29 @@ class Files(Result, verb="cache", content="list"):
         from embcli.page import Label, ruled, words
 
         if self.are_removed:
-            yield words(f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}")
+            yield words(
+                f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}"
+            )
             return
         names = [entry.path.stem.partition("-torch")[0] for entry in self.entries]
         yield words(self.folder)
-        yield words(f"{counted(len(self.entries), 'layer')}, {in_bytes(self.size)} of at most {in_bytes(LIMIT)}")
+        yield words(
+            f"{counted(len(self.entries), 'layer')}, {in_bytes(self.size)} of at most {in_bytes(LIMIT)}"
+        )
         if self.entries:
-            used = [datetime.fromtimestamp(entry.used).isoformat(" ", "minutes") for entry in self.entries]
+            used = [
+                datetime.fromtimestamp(entry.used).isoformat(" ", "minutes")
+                for entry in self.entries
+            ]
             sizes = [in_bytes(entry.size) for entry in self.entries]
             yield ""
-            yield ruled([Label("last used", used, "left"), Label("size", sizes), Label("layer", names, "left")])
+            yield ruled(
+                [
+                    Label("last used", used, "left"),
+                    Label("size", sizes),
+                    Label("layer", names, "left"),
+                ]
+            )
 
 
 def files(store: Store | None, remove: bool = False) -> Files:

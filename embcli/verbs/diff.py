@@ -54,7 +54,11 @@ def matched(sizes: tuple[int, int], encodings: tuple[Encoding | None, Encoding |
             places: dict[bytes, list[int]] = {}
             for row in reversed(range(len(others))):
                 places.setdefault(others[row] or b"", []).append(row)
-            found = [(row, places[token].pop()) for row, token in enumerate(tokens) if token and places.get(token)]
+            found = [
+                (row, places[token].pop())
+                for row, token in enumerate(tokens)
+                if token and places.get(token)
+            ]
             left, right = np.array(found, np.int64).reshape(-1, 2).T
             by, pairs = "token", (left, right)
     return Matching(pairs, (np.setdiff1d(base, pairs[0]), np.setdiff1d(tuned, pairs[1])), by)
@@ -74,14 +78,22 @@ class Diff(Result, verb="diff", content="ranking"):
     origins: tuple[Origin, Origin]
     matching: Matching
     equal: np.ndarray  # (pairs,) bool
-    cosine_distances: np.ndarray  # (pairs,) float64, 1 - cos: 0 for equal rows, NaN if a row has no direction
+    cosine_distances: (
+        np.ndarray
+    )  # (pairs,) float64, 1 - cos: 0 for equal rows, NaN if a row has no direction
     distances: np.ndarray  # (pairs,) float64, L2: 0 for equal rows, NaN if a value is not finite
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @cached_property
     def counts(self) -> dict[State, int]:
         equal = int(np.count_nonzero(self.equal))
-        return dict(zip(STATES, (equal, len(self.equal) - equal, *map(len, self.matching.alone)), strict=True))
+        return dict(
+            zip(
+                STATES,
+                (equal, len(self.equal) - equal, *map(len, self.matching.alone)),
+                strict=True,
+            )
+        )
 
     @property
     def different(self) -> bool:
@@ -89,7 +101,11 @@ class Diff(Result, verb="diff", content="ranking"):
 
     @property
     def why_no(self) -> str:
-        words = [f"{counted(self.counts[state], 'row')} {state}" for state in STATES[1:] if self.counts[state]]
+        words = [
+            f"{counted(self.counts[state], 'row')} {state}"
+            for state in STATES[1:]
+            if self.counts[state]
+        ]
         return ", ".join(words)
 
     @cached_property
@@ -126,11 +142,20 @@ class Diff(Result, verb="diff", content="ranking"):
 
         def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
             yield from in_pieces(count, len(fields), of_pairs)(names, matrices)
-            unmatched = zip(("base_id", "tuned_id"), self.matching.alone, self.encodings, STATES[2:], strict=True)
+            unmatched = zip(
+                ("base_id", "tuned_id"),
+                self.matching.alone,
+                self.encodings,
+                STATES[2:],
+                strict=True,
+            )
             for name, ids, encoding, state in unmatched:
                 if len(ids):
                     values: dict[str, Any] = {**dict.fromkeys(fields, [None] * len(ids)), name: ids}
-                    values |= {"token": [*map(token_text, tokens_of(ids, encoding))], "state": [state] * len(ids)}
+                    values |= {
+                        "token": [*map(token_text, tokens_of(ids, encoding))],
+                        "state": [state] * len(ids),
+                    }
                     yield Piece(len(ids), {field: values[field] for field in names})
 
         more = {
@@ -153,10 +178,14 @@ class Diff(Result, verb="diff", content="ranking"):
         from embcli.verbs.parts import first_of, named_rows, origin_in_words
 
         yield title("Token matrices, row by row")
-        for name, origin, (rows, columns), dtype in zip(_NAMES, self.origins, self.shapes, self.dtypes, strict=True):
+        for name, origin, (rows, columns), dtype in zip(
+            _NAMES, self.origins, self.shapes, self.dtypes, strict=True
+        ):
             where = origin_in_words(origin, "token") + (f" of {origin.path}" if origin.path else "")
             yield words(f"{name:5}  ({rows:,}, {columns:,}) {dtype}: {where}")
-        in_words = zip(self.counts.values(), ("equal", "changed", "only in BASE", "only in TUNED"), strict=True)
+        in_words = zip(
+            self.counts.values(), ("equal", "changed", "only in BASE", "only in TUNED"), strict=True
+        )
         yield words(f"rows   {', '.join(f'{count:,} {what}' for count, what in in_words if count)}")
         if self.matching.by == "token":
             yield words("The vocabularies differ: rows match by the bytes of their tokens")
@@ -175,10 +204,14 @@ class Diff(Result, verb="diff", content="ranking"):
             yield note
         guesses = [[*origin.guesses.values()] for origin in self.origins]
         for reason in dict.fromkeys(chain(*guesses)):
-            which = (name for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons)
+            which = (
+                name for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons
+            )
             yield words(f"A guess for {' and '.join(which)}: {reason}")
         verdict, style = ("differ", "bad") if self.different else ("are equal", "good")
-        matrices = "tensors" if any(origin.is_other for origin in self.origins) else "token matrices"
+        matrices = (
+            "tensors" if any(origin.is_other for origin in self.origins) else "token matrices"
+        )
         unopened = max(origin.unopened for origin in self.origins)
         others = f"; {counted(unopened, 'other tensor')} not compared" if unopened else ""
         parameters = ("tensor", "encoding") if unopened else ()
@@ -195,11 +228,20 @@ class Diff(Result, verb="diff", content="ranking"):
             labels.append(Label("in TUNED", self.matching.pairs[1][pairs]))
         if any(self.encodings):
             labels.append(token_label(self.tokens(pairs)))
-        for name, distances in (("cosine distance", self.cosine_distances), ("L2 distance", self.distances)):
+        for name, distances in (
+            ("cosine distance", self.cosine_distances),
+            ("L2 distance", self.distances),
+        ):
             labels.append(Label(name, written(distances[pairs], precision)))
             if quantiles := self.quantiles(distances):
-                medians.append(f"{name} {written(np.array(quantiles), precision)[[*QUANTILES].index('median')]}")
-        which = f"Changed most, and least; medians: {', '.join(medians)}" if changed.left_out else "Changed most"
+                medians.append(
+                    f"{name} {written(np.array(quantiles), precision)[[*QUANTILES].index('median')]}"
+                )
+        which = (
+            f"Changed most, and least; medians: {', '.join(medians)}"
+            if changed.left_out
+            else "Changed most"
+        )
         return ["", title(which), ruled(labels, gaps=changed.gaps)]
 
 
@@ -279,4 +321,6 @@ def _distances(base: np.ndarray, tuned: np.ndarray) -> tuple[np.ndarray, np.ndar
     turned = tuned / np.sqrt(squares(tuned))[:, None] - base / np.sqrt(squares(base))[:, None]
     cosine = squares(turned) / 2
     moved = np.sqrt(squares(tuned - base))
-    return np.where(np.isfinite(cosine), cosine, np.nan), np.where(np.isfinite(moved), moved, np.nan)
+    return np.where(np.isfinite(cosine), cosine, np.nan), np.where(
+        np.isfinite(moved), moved, np.nan
+    )

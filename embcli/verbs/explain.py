@@ -79,7 +79,9 @@ class Explanations(Result, verb="explain", content="list"):
 
         if len(self.entries) > 1:
             for part, group in groupby(self.entries, lambda entry: entry.part):
-                yield title(part).append_text(words(f": {', '.join(each.word for each in group)}", "not bold"))
+                yield title(part).append_text(
+                    words(f": {', '.join(each.word for each in group)}", "not bold")
+                )
             return
         (entry,) = self.entries
         also = f" ({', '.join(entry.also)})" if entry.also else ""
@@ -90,7 +92,9 @@ class Explanations(Result, verb="explain", content="list"):
             elif block.kind == "command":
                 yield words(f"  {block.text}", "accent")
             else:
-                text = Text.assemble(title(block.name), words(f": {block.text}" if block.name else block.text))
+                text = Text.assemble(
+                    title(block.name), words(f": {block.text}" if block.name else block.text)
+                )
                 yield Padding(text, (0, 0, 0, 2))
         if entry.source:
             yield words(f"Source: {entry.source}", "dim")
@@ -108,23 +112,37 @@ def explain(word: str | None = None) -> Explanations:
     if word is None:
         return Explanations(entries())
     known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
-    for name in (asked, asked.removesuffix("s"), asked.removeprefix("explain"), asked.rstrip("?!.,;")):
+    for name in (
+        asked,
+        asked.removesuffix("s"),
+        asked.removeprefix("explain"),
+        asked.rstrip("?!.,;"),
+    ):
         if name in known:
             return Explanations((known[name],))
     parts = [_plain(part) for part in re.split(r"[\s?!.,;]+", word)]
     alike = difflib.get_close_matches(asked, known)
     near = dict.fromkeys(known[name].word for name in (*parts, *alike) if name in known)
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without one lists all"
-    unknown = Sentence("{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest)
-    hint = "embcli explain questions answers whole questions" if re.search(r"\S\s+\S|\?", word) else ""
+    unknown = Sentence(
+        "{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest
+    )
+    hint = (
+        "embcli explain questions answers whole questions" if re.search(r"\S\s+\S|\?", word) else ""
+    )
     raise InputError(unknown, hint)
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
     """Return all entries, in the order of the book's chapter."""
-    parts = [re.split(r"^# ", file.read_text("utf-8"), flags=re.MULTILINE) for file in sorted(FOLDER.glob("*.md"))]
-    return tuple(_entry(part.strip(), *text.split("\n", 1)) for part, *texts in parts for text in texts)
+    parts = [
+        re.split(r"^# ", file.read_text("utf-8"), flags=re.MULTILINE)
+        for file in sorted(FOLDER.glob("*.md"))
+    ]
+    return tuple(
+        _entry(part.strip(), *text.split("\n", 1)) for part, *texts in parts for text in texts
+    )
 
 
 @cache

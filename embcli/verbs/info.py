@@ -34,17 +34,25 @@ class Info(Result, verb="info", content="list"):
         sizes, carried = map(list, zip(*self.encodings.values(), strict=True))
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
         named = (str, [*self.encodings])
-        return listed(run, "encodings", encoding=named, vocabulary_size=(int, sizes), carried=(bool, carried))
+        return listed(
+            run, "encodings", encoding=named, vocabulary_size=(int, sizes), carried=(bool, carried)
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, ruled, words
 
-        lines = {**self.versions, "CPU capability": self.cpu_capability or "", "cache": self.cache or "none"}
+        lines = {
+            **self.versions,
+            "CPU capability": self.cpu_capability or "",
+            "cache": self.cache or "none",
+        }
         width = max(map(len, lines))
         yield from (words(f"{name:{width}}  {value}") for name, value in lines.items())
         yield ""
         tokens = Label("tokens", [f"{size:,}" for size, _ in self.encodings.values()])
-        carried = Label("carried", ["yes" if each else "no" for _, each in self.encodings.values()], "left")
+        carried = Label(
+            "carried", ["yes" if each else "no" for _, each in self.encodings.values()], "left"
+        )
         yield ruled([Label("encoding", [*self.encodings], "left"), tokens, carried])
 
 
@@ -63,12 +71,18 @@ def this_machine() -> Info:
         try:
             with loading_torch():
                 import torch
-            versions["torch"], capability = torch.__version__, torch.backends.cpu.get_cpu_capability()
+            versions["torch"], capability = (
+                torch.__version__,
+                torch.backends.cpu.get_cpu_capability(),
+            )
         except LayerError as error:
             versions["torch"], capability = str(error), None
     for name in ("tiktoken", "numpy", "typer", "rich"):
         versions[name] = version(name)
-    encodings = {name: (each.vocabulary_size, rank_file(each.ranks).is_file()) for name, each in DEFINITIONS.items()}
+    encodings = {
+        name: (each.vocabulary_size, rank_file(each.ranks).is_file())
+        for name, each in DEFINITIONS.items()
+    }
     notes = Notes()
     store = Store.from_environment(notes)
     return Info(versions, capability, str(store.folder) if store else None, encodings, notes=notes)
@@ -143,7 +157,11 @@ class ModelInfo(Result, verb="info", content="list"):
         labels = [
             Label("role", [*self.roles.values()], "left"),
             Label("tensor", [*self.roles], "left", short=True),
-            Label("shape", [" x ".join(f"{size:,}" for size in tensor.shape) for tensor in self.tensors], "left"),
+            Label(
+                "shape",
+                [" x ".join(f"{size:,}" for size in tensor.shape) for tensor in self.tensors],
+                "left",
+            ),
             Label("dtype", [tensor.dtype for tensor in self.tensors], "left"),
             Label("bytes", [in_bytes(tensor.size) for tensor in self.tensors]),
         ]
@@ -173,7 +191,9 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     roles_of_file = model.source.roles
     other = roles_of_file.find("token") if roles_of_file.is_other else None
     checkpoint = model.source.without_other()
-    roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.roles.find(role)) is not None}
+    roles = {
+        tensor.name: role for role in _ROLES if (tensor := checkpoint.roles.find(role)) is not None
+    }
     if other is not None:
         roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
     shown = {name: roles.get(name, "") for name in (checkpoint.tensors if tensors else roles)}
@@ -212,7 +232,10 @@ class Models(Result, verb="info", content="list"):
             [
                 Label("model", [each.name for each in self.models], "left", short=True),
                 Label("format", [each.format for each in self.models], "left"),
-                Label("V x D", [" x ".join(f"{size:,}" for size in each.shape or ()) for each in self.models]),
+                Label(
+                    "V x D",
+                    [" x ".join(f"{size:,}" for size in each.shape or ()) for each in self.models],
+                ),
                 Label("bytes", [in_bytes(each.size) for each in self.models]),
             ]
         )

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 _WHOLE = 12  # rows of a token layer that a picture shows completely
-_MOST, _FEWEST = 40, 2  # tokens of a table in a file or a pipe, and columns of a trace; tokens of any table
+_MOST, _FEWEST = (
+    40,
+    2,
+)  # tokens of a table in a file or a pipe, and columns of a trace; tokens of any table
 _MOST_TARGETS = 4  # positions that a picked row goes to
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
 
@@ -59,7 +62,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     position_source: str  # of position rows, in words
     matrices: Names
     show: Names | None  # of the matrices, as the user chose
-    recipe: Recipe | None = None  # None for seeded layers, and if the model's is unknown or not followed
+    recipe: Recipe | None = (
+        None  # None for seeded layers, and if the model's is unknown or not followed
+    )
     only: np.ndarray | None = None  # the tokens that are looked up, (n,) int64; None for all
     trace: int | None = None  # the token whose sum a page writes out
     draw: bool = False
@@ -67,7 +72,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     token = MatrixOf()  # (n, D) float32
     position = MatrixOf()  # (n, D) float32
     input = MatrixOf()  # (n, D) float32, the answer
-    hidden = MatrixOf()  # (n, H) float32, what the model's first block reads, if that is not the input
+    hidden = (
+        MatrixOf()
+    )  # (n, H) float32, what the model's first block reads, if that is not the input
 
     def __len__(self) -> int:
         return len(self.tokens) if self.only is None else len(self.only)
@@ -93,7 +100,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def terms(self, index: np.ndarray, names: Names = MATRICES) -> list[Term]:
         """Return the terms of the sum of these tokens, the input embeddings and `hidden`: as many as the names need."""
-        ids, positions, places = self.tokens.ids[index], self._positions[index], self.tokens.places(index)[1]
+        ids, positions, places = (
+            self.tokens.ids[index],
+            self._positions[index],
+            self.tokens.places(index)[1],
+        )
         rows = self.layer.rows(ids)
         terms = [Term("token", "", rows, ids)]
         if {"position", "input", "hidden"} & {*names}:
@@ -126,14 +137,18 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def records(self) -> Records:
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
-        run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document())
+        run = run_of(
+            self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document()
+        )
         if self.kind != DEFAULT_KIND:
             run |= {"kind": self.kind}
         for step in (*self.steps, *self.rest):
             if isinstance(step, AddType):
                 run |= {"token_type": step.row, "sum": in_words(self.steps)}
         if self.recipe is not None:
-            run |= {"recipe": self.recipe.words} | ({"part": self.recipe.part} if self.recipe.part else {})
+            run |= {"recipe": self.recipe.words} | (
+                {"part": self.recipe.part} if self.recipe.part else {}
+            )
         return Records(
             run=run,
             unit="tokens",
@@ -145,7 +160,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
                 lambda places, names: self.tokens.fields(self.index(places), names),
                 lambda places, names: self.rows(self.index(places), names),
             ),
-            matrices={name: ArraySpec((len(self), len(each)), columns=each) for name, each in columns.items()},
+            matrices={
+                name: ArraySpec((len(self), len(each)), columns=each)
+                for name, each in columns.items()
+            },
             columns=columns["input"],
             default="input",
             shown=self.show and self.shown,
@@ -160,13 +178,21 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
         meaning = [*self._meaning()]
         line = words("; ".join(meaning))
-        end: list[RenderableType] = [line] if meaning and line.cell_len <= options.max_width else [*map(words, meaning)]
+        end: list[RenderableType] = (
+            [line] if meaning and line.cell_len <= options.max_width else [*map(words, meaning)]
+        )
         if self.tokens.sequences == 2:
             one, other = np.split(self.tokens.ids, self.tokens.starts[1:2])
             if not np.array_equal(one, other) and np.array_equal(np.sort(one), np.sort(other)):
                 end.append(words("Both sequences are the same bag of tokens in different orders:"))
                 same = "equal token rows, different input embeddings."
-                end.append(words(same if self.step_values.positions else "equal input embeddings: the order is lost."))
+                end.append(
+                    words(
+                        same
+                        if self.step_values.positions
+                        else "equal input embeddings: the order is lost."
+                    )
+                )
         if self.trace is not None:
             end += self._trace(self.trace, options.max_width)
         end += origin_lines(self.origin)
@@ -183,8 +209,13 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         tokens = self.tokens
         rows = Excerpt.ends(most, len(self))
         index = self.index(rows.places)
-        is_sum, is_in_turn = self.shown == self.matrices, self.kind == "sinusoidal" and self.recipe is None
-        terms = [term for term in self.terms(index, self.shown) if is_sum or term.name in self.shown]
+        is_sum, is_in_turn = (
+            self.shown == self.matrices,
+            self.kind == "sinusoidal" and self.recipe is None,
+        )
+        terms = [
+            term for term in self.terms(index, self.shown) if is_sum or term.name in self.shown
+        ]
         named = f"{' and '.join(self.shown).capitalize()} embeddings"
         if is_sum and not self.steps:  # a token row is the input
             terms = [term for term in terms if term.name != "input"]
@@ -208,9 +239,17 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             if len(part) == 1:
                 labels = token_labels(tokens, index)
             else:
-                names = [f"{term.sign} {term.name}".lstrip() if is_sum else term.name for term in part]
-                numbers = [[""] * len(index) if term.numbers is None else term.numbers.tolist() for term in part]
-                labels = [Label("", names * len(index), "left"), Label("row", [*chain(*zip(*numbers, strict=True))])]
+                names = [
+                    f"{term.sign} {term.name}".lstrip() if is_sum else term.name for term in part
+                ]
+                numbers = [
+                    [""] * len(index) if term.numbers is None else term.numbers.tolist()
+                    for term in part
+                ]
+                labels = [
+                    Label("", names * len(index), "left"),
+                    Label("row", [*chain(*zip(*numbers, strict=True))]),
+                ]
                 first = slice(None, None, len(part))  # the rows with a token
                 if tokens.encoding is not None:
                     named_tokens: list[bytes | None] = [None] * len(values)
@@ -241,7 +280,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             yield f"token: row ID of {tensor}V = {counted(self.layer.shape[0], 'token')}"
         if "position" in shown and self.step_values.positions is not None:
             yield f"position: {self.position_source}"
-        if "input" in shown and not types and not any(isinstance(step, AddPosition) for step in self.steps):
+        if (
+            "input" in shown
+            and not types
+            and not any(isinstance(step, AddPosition) for step in self.steps)
+        ):
             yield f"input: {formula if self.steps else 'the token row, the same at every position'}"
         elif shown == ("input",):
             yield f"input: {formula if recipe else 'the token row plus the position row'}"
@@ -272,7 +315,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         values = self.layer.rows(picked.rows)[:, self.columns]
         least = [*labels, Label("…", ["…"])], [Values(values[:, :1])], self.columns[:1]
         for most in range(_MOST_TARGETS, -1, -1):
-            goals = Label("to seq:pos" if tokens.many else "to pos", [_goal(to, most) for to in targets], "left")
+            goals = Label(
+                "to seq:pos" if tokens.many else "to pos",
+                [_goal(to, most) for to in targets],
+                "left",
+            )
             if Matrix(*least, after=[goals]).fits(width):
                 break
         if tokens.encoding is not None:
@@ -280,7 +327,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             labels.insert(0, token_label([word if to else None for word, to in named]))
         size, dim = counted(self.layer.shape[0], "token"), counted(self.layer.shape[1], "column")
         rows = labels, [Values(values)], self.columns, picked.gaps, [goals], self.style.precision
-        table = Matrix(*rows, tones=picked.tones, heat=self.style.heat, column="")  # the table below names columns
+        table = Matrix(
+            *rows, tones=picked.tones, heat=self.style.heat, column=""
+        )  # the table below names columns
         missing = left_out(picked.missing)
         heading = title(f"Each ID picks a row of the token matrix: V = {size}, D = {dim}")
         return [heading, table] if missing is None else [heading, table, missing]
@@ -299,7 +348,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         yield ""
         yield title(f"Trace of token {place}:{formula} = input row {place}")
         yield from self._values(terms, columns, width)
-        yield words(f"The sum is computed in float32; it is shown to {self.style.precision} decimals.")
+        yield words(
+            f"The sum is computed in float32; it is shown to {self.style.precision} decimals."
+        )
         if len(self.rest) == 1 and isinstance(norm := self.rest[0], Norm):
             exact, values = terms[-1].values.astype(np.float64), self.step_values.values
             mean, variance = exact.mean(), exact.var()
@@ -312,8 +363,12 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             ]
             shown = written(np.array([mean, variance]), self.style.precision)
             yield ""
-            yield title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
-            yield words(f"mean {shown[0]}, variance {shown[1]}, over all {dim:,} columns; epsilon {norm.epsilon:g}")
+            yield title(
+                f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)"
+            )
+            yield words(
+                f"mean {shown[0]}, variance {shown[1]}, over all {dim:,} columns; epsilon {norm.epsilon:g}"
+            )
             yield from self._values(steps, columns, width)
         missing = left_out(columns.missing("column", self.columns), parameters=("columns",))
         if missing is not None:
@@ -324,7 +379,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         from embcli.page import Label, NumberFormat, ruled
 
         places, number = self.columns[columns.places], Label("column", self.columns[columns.places])
-        values = [term.values if term.factor is None else np.full_like(term.values, term.factor) for term in terms]
+        values = [
+            term.values if term.factor is None else np.full_like(term.values, term.factor)
+            for term in terms
+        ]
         numbers = NumberFormat([each[:, self.columns] for each in values], self.style.precision)
         cell = max(numbers.width, len("position"))
         most = max((width - number.width) // (cell + 3), 1)  # numbers of a line, each after a sign
@@ -332,7 +390,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             labels = [number]
             for term, row in [*zip(terms, values, strict=True)][start : start + most]:
                 labels += [Label("", [term.sign] * len(places))] if term.sign else []
-                labels.append(Label(term.name, [numbers.write(value) for value in row[0, places]], minimum=cell))
+                labels.append(
+                    Label(
+                        term.name, [numbers.write(value) for value in row[0, places]], minimum=cell
+                    )
+                )
             yield ruled(labels, gaps=columns.gaps, has_rule=False)
 
 
@@ -383,7 +445,9 @@ def lookup(
     positions, has_layer, position_source = None, False, ""
     if recipe and recipe.position and recipe.position.waves:
         positions = partial(sinusoids, recipe.position, dim)
-        position_source = "the model's own sinusoids, sines in the first half of the columns, then cosines"
+        position_source = (
+            "the model's own sinusoids, sines in the first half of the columns, then cosines"
+        )
     elif kind == "sinusoidal":
         positions = partial(wave_rows, dim)
         position_source = "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
@@ -391,13 +455,17 @@ def lookup(
         has_layer = True
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     if trace is not None and not every:
-        raise InputError(Sentence("{trace} writes out a sum; {position} {kind} adds nothing", kind=kind))
+        raise InputError(
+            Sentence("{trace} writes out a sum; {position} {kind} adds nothing", kind=kind)
+        )
     if trace is not None and not 0 <= trace < len(tokens):
         there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}"
         wrong = "{trace} {given} is not a token: {there_are}, counted from 0"
         raise InputError(Sentence(wrong, given=trace, there_are=there_are))
     chosen = select(columns, dim, "column")
-    asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids}
+    asked = {
+        "token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids
+    }
     types = np.array([step.row for step in every if isinstance(step, AddType)], np.int64)
     asked |= {"position": np.arange(tokens.longest)} if has_layer else {}
     layers = source.open(asked | ({"token_type": types} if len(types) else {}), notes)
@@ -457,16 +525,24 @@ def _planned(
         return (DEFAULT_KIND, None, (AddPosition(),)) if seeded else (NO_POSITIONS, None, ())
     recipe, has_layer = source.recipe, source.shape("position") is not None
     step = recipe.position if recipe else None
-    has_types = recipe is None and is_default and not seeded and source.shape("token_type") is not None
+    has_types = (
+        recipe is None and is_default and not seeded and source.shape("token_type") is not None
+    )
     own: JoinedKind = DEFAULT_KIND if recipe is None and has_layer else NO_POSITIONS
     if recipe is not None and step in recipe.sum:
         own = "sinusoidal" if step.waves else DEFAULT_KIND
     if recipe is None and source.unapplied:
-        notes.add(f"no file says how the model applies {quoted(source.unapplied)}: these rows are before it")
+        notes.add(
+            f"no file says how the model applies {quoted(source.unapplied)}: these rows are before it"
+        )
     if has_types:
-        notes.add("no file says so, but a model with token types adds the row of one: here that of type 0")
+        notes.add(
+            "no file says so, but a model with token types adds the row of one: here that of type 0"
+        )
     elif is_default and own == NO_POSITIONS and step is None:
-        what = "no file says what the model adds to the token rows: the input rows are the token rows"
+        what = (
+            "no file says what the model adds to the token rows: the input rows are the token rows"
+        )
         if recipe is not None and recipe.is_known:
             blocks = f"; {recipe.blocks}" if recipe.blocks else ""
             rows = in_words(recipe.sum).replace("token", "token rows", 1)
@@ -482,7 +558,8 @@ def _planned(
     if "hidden" in shown and not follows and not seeded:
         if recipe is not None and recipe.is_known:
             wrong = (
-                "{show} hidden, what the first block reads, follows the positions of the model; leave out {position}"
+                "{show} hidden, what the first block reads, follows the positions of the model; "
+                "leave out {position}"
             )
         else:
             wrong = "{show} hidden, what the first block reads, is not known for this model"
@@ -490,7 +567,11 @@ def _planned(
     kind = NO_POSITIONS if given == DEFAULT_KIND and not has_layer else given or own
     if recipe is not None and follows:
         return kind, recipe, recipe.sum
-    return kind, None, (*([AddType()] if has_types else []), *([] if kind == NO_POSITIONS else [AddPosition()]))
+    return (
+        kind,
+        None,
+        (*([AddType()] if has_types else []), *([] if kind == NO_POSITIONS else [AddPosition()])),
+    )
 
 
 def _goal(places: list[str], most: int) -> str:
@@ -509,19 +590,35 @@ def rows_beside(size: int) -> np.ndarray:
 def _occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
     """Return where the tokens of a text, or of IDs (digits alone), occur, (n,) int64; raises InputError for none."""
     if not isinstance(text, str):
-        raise InputError(Sentence("{only} must be a text such as 'Paris' or '345', not {given}", given=str(text)[:40]))
+        raise InputError(
+            Sentence(
+                "{only} must be a text such as 'Paris' or '345', not {given}", given=str(text)[:40]
+            )
+        )
     given = text[:40]
     is_ids = _IDS.fullmatch(text) is not None
     if not is_ids and tokens.encoding is None:
-        raise InputError(Sentence("{only} {given!r} is a text; IDs without an encoding take an ID", given=given))
-    wanted = parse_ids(text) if is_ids or tokens.encoding is None else tokens.encoding.encode(text, special)
+        raise InputError(
+            Sentence("{only} {given!r} is a text; IDs without an encoding take an ID", given=given)
+        )
+    wanted = (
+        parse_ids(text)
+        if is_ids or tokens.encoding is None
+        else tokens.encoding.encode(text, special)
+    )
     if not len(wanted):
-        raise InputError(Sentence("{only} {given!r} has no tokens; give a token that occurs", given=given))
+        raise InputError(
+            Sentence("{only} {given!r} has no tokens; give a token that occurs", given=given)
+        )
     occurs = np.zeros(len(tokens), bool)
     for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):
         here = tokens.ids == token_id
         if not here.any():
-            spaced = "; digits are an ID, with a space before them a text" if is_ids and tokens.encoding else ""
+            spaced = (
+                "; digits are an ID, with a space before them a text"
+                if is_ids and tokens.encoding
+                else ""
+            )
             absent = f"{id_in_words(token_id, token)} does not occur; embcli tokenize shows which tokens do{spaced}"
             raise InputError(Sentence("{only} {given!r}: {absent}", given=given, absent=absent))
         occurs |= here

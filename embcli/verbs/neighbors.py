@@ -101,9 +101,14 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         for number in queries.places.tolist():
             yield from self._part(number)
             yield ""
-        of_all = f" of {self.layer.shape[0]:,}" if self.search.searched < self.layer.shape[0] else ""
+        of_all = (
+            f" of {self.layer.shape[0]:,}" if self.search.searched < self.layer.shape[0] else ""
+        )
         yield words(f"Searched {counted(self.search.searched, 'row')}{of_all}.")
-        kinds = {"with NaN or infinity": self.search.not_finite, "of zeros, without a direction": self.search.zero}
+        kinds = {
+            "with NaN or infinity": self.search.not_finite,
+            "of zeros, without a direction": self.search.zero,
+        }
         for what, ids in kinds.items():
             if len(ids):
                 first = ", ".join([*map(str, ids[:_MOST_TERMS]), *["…"] * (len(ids) > _MOST_TERMS)])
@@ -117,9 +122,17 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         from embcli.page import Label, Matrix, Values, left_out, ruled, title, words, written
         from embcli.verbs.parts import token_label
 
-        query, ranking, precision = self.queries[number], self.search.rankings[number], self.style.precision
+        query, ranking, precision = (
+            self.queries[number],
+            self.search.rankings[number],
+            self.style.precision,
+        )
         named = f"vector {number + 1:,}" if query.vector is not None else ""
-        for sign, terms in (("", [query.ids] if not named else []), (" - ", query.minus), (" + ", query.plus)):
+        for sign, terms in (
+            ("", [query.ids] if not named else []),
+            (" - ", query.minus),
+            (" + ", query.plus),
+        ):
             for ids in terms:
                 tokens = zip(map(shown, self.tokens(ids[:_MOST_TERMS])), ids.tolist(), strict=False)
                 each = [f"{token} ({row})" if token else f"ID {row}" for token, row in tokens]
@@ -143,10 +156,23 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         ]
         missing = rows.missing("rank", np.arange(1, len(ranking.ids) + 1))
         if self.style.heat:
-            labels = [each._replace(cells=["query" if each.header == "rank" else "", *each.cells]) for each in labels]
-            values = np.concatenate([self.vectors[number][None], self.layer.rows(ids)]).astype(np.float32)
+            labels = [
+                each._replace(cells=["query" if each.header == "rank" else "", *each.cells])
+                for each in labels
+            ]
+            values = np.concatenate([self.vectors[number][None], self.layer.rows(ids)]).astype(
+                np.float32
+            )
             columns, gaps = np.arange(values.shape[1]), [gap + 1 for gap in rows.gaps]
-            yield Matrix(labels, [Values(values)], columns, gaps, heat=True, precision=precision, rows_left_out=missing)
+            yield Matrix(
+                labels,
+                [Values(values)],
+                columns,
+                gaps,
+                heat=True,
+                precision=precision,
+                rows_left_out=missing,
+            )
             return
         yield ruled([*labels, self._bars(number, scores)], gaps=rows.gaps)
         note = left_out(missing)
@@ -161,8 +187,15 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         from embcli.page import Label, words
         from embcli.verbs.parts import bar
 
-        square, most = float(np.square(self.vectors[number]).sum()), float(self.search.rankings[number].scores.max())
-        ends = {"cosine": (0.0, 1.0), "dot": (0.0, max(square, most)), "l2": (math.sqrt(2 * square), 0.0)}
+        square, most = (
+            float(np.square(self.vectors[number]).sum()),
+            float(self.search.rankings[number].scores.max()),
+        )
+        ends = {
+            "cosine": (0.0, 1.0),
+            "dot": (0.0, max(square, most)),
+            "l2": (math.sqrt(2 * square), 0.0),
+        }
         nothing, full = ends[self.metric]
         shares = (shown - nothing) / ((full - nothing) or -1)  # a query of zeros has no scale
         low, high = (f"{end:.3g}" for end in (nothing, full))
@@ -204,7 +237,9 @@ def neighbors(
     else:
         raise InputError(Sentence("give {text} or {vector}, one of them"))
     if vector is not None and (plus or minus):
-        raise InputError(Sentence("{plus} and {minus} are for the tokens of a text, not for {vector}"))
+        raise InputError(
+            Sentence("{plus} and {minus} are for the tokens of a text, not for {vector}")
+        )
     check_choice("metric", metric, get_args(Metric))
     check_top(top)
     source = model.source
@@ -215,7 +250,11 @@ def neighbors(
         try:
             pattern = re.compile(match)
         except re.error as error:
-            wrong = Sentence("{match} {given!r} is not a regular expression: {error}", given=match[:60], error=error)
+            wrong = Sentence(
+                "{match} {given!r} is not a regular expression: {error}",
+                given=match[:60],
+                error=error,
+            )
             raise InputError(wrong) from None
         if encoding is None:
             needs = "{match} {given!r} needs tokens, and these rows stand for no known tokens"
@@ -225,7 +264,9 @@ def neighbors(
     layers = source.open({"token": None}, notes)
     layer = layers["token"]
     vectors = [_vector(query, number, layer, metric) for number, query in enumerate(queries, 1)]
-    excluded = [np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries]
+    excluded = [
+        np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries
+    ]
     search = nearest(layer, vectors, top, metric, among, excluded, model.watch)
     return Neighbors(metric, queries, vectors, search, layer, encoding, layers.origin, notes=notes)
 
@@ -234,28 +275,43 @@ def _vector(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarr
     """Return the vector of a query, (D,) float64; queries count from 1."""
 
     def without_direction(what: str) -> InputError:
-        return InputError(Sentence("{what} is zero and has no direction; use {metric} dot or l2", what=what))
+        return InputError(
+            Sentence("{what} is zero and has no direction; use {metric} dot or l2", what=what)
+        )
 
     vector = np.zeros(layer.shape[1]) if query.vector is None else query.vector.astype(np.float64)
     terms = [] if query.vector is not None else [(1, query.ids)]
-    for sign, ids in (*terms, *((1, each) for each in query.plus), *((-1, each) for each in query.minus)):
+    for sign, ids in (
+        *terms,
+        *((1, each) for each in query.plus),
+        *((-1, each) for each in query.minus),
+    ):
         rows = layer.rows(ids)
         not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if len(not_finite):
-            raise InputError(f"row {int(ids[not_finite[0]])} contains NaN or infinity and has no neighbours")
+            raise InputError(
+                f"row {int(ids[not_finite[0]])} contains NaN or infinity and has no neighbours"
+            )
         term = rows.astype(np.float64).mean(axis=0)
         norm = float(np.linalg.norm(term))
         if metric == "cosine" and not norm:
             many = f"the mean of rows {', '.join(map(str, ids[:8]))}"
             raise without_direction(f"row {int(ids[0])}" if len(ids) == 1 else many)
-        vector += sign * (term / norm if metric == "cosine" and (query.plus or query.minus) else term)
+        vector += sign * (
+            term / norm if metric == "cosine" and (query.plus or query.minus) else term
+        )
     if metric == "cosine" and not vector.any():
         raise without_direction(f"query {number:,}")
     return vector
 
 
 def queries_of_tokens(
-    tokens: Tokens, encoding: Encoding | None, plus: Sequence[str], minus: Sequence[str], rows: int, notes: Notes
+    tokens: Tokens,
+    encoding: Encoding | None,
+    plus: Sequence[str],
+    minus: Sequence[str],
+    rows: int,
+    notes: Notes,
 ) -> list[Query]:
     """Return a query for each sequence of tokens, with the same terms added and subtracted.
 
@@ -270,17 +326,23 @@ def queries_of_tokens(
             others = encoding.encode(text).tolist()[1:]
             spaced = bool(others) and (encoding.token_bytes(others[0]) or b"").startswith(b" ")
             if spaced and encoding.encode(text[1:]).tolist() == others:
-                notes.add(f"the tokenizer itself puts a space before a text: leave out the one in {text[:40]!r}")
+                notes.add(
+                    f"the tokenizer itself puts a space before a text: leave out the one in {text[:40]!r}"
+                )
     check_ids(tokens, rows, grows=False)
     terms: dict[str, tuple[np.ndarray, ...]] = {}
     for parameter, given in (("plus", plus), ("minus", minus)):
-        terms[parameter] = tuple(parse_ids(each) if encoding is None else encoding.encode(each) for each in given)
+        terms[parameter] = tuple(
+            parse_ids(each) if encoding is None else encoding.encode(each) for each in given
+        )
         for term, ids in zip(given, terms[parameter], strict=True):
             if not len(ids):
                 named = {"parameter": Parameter(parameter), "term": term[:40]}
                 raise InputError(Sentence("{parameter} {term!r} has no tokens", **named))
             check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, grows=False)
-    sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(tokens.starts.tolist())]
+    sequences = [
+        tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(tokens.starts.tolist())
+    ]
     empty = next((number for number, ids in enumerate(sequences, 1) if not len(ids)), 0)
     if empty or not sequences:
         where = f"line {empty:,} has" if tokens.many and empty else "the input has"
@@ -293,7 +355,9 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
     with np.errstate(over="ignore"):
         rows = np.atleast_2d(np.asarray(vectors, np.float32))
     if rows.shape[1:] != (dim,) or not np.isfinite(rows).all():
-        wanted = "{vector} must have rows of D = {dim_of_rows:,} finite numbers, not the shape {shape}"
+        wanted = (
+            "{vector} must have rows of D = {dim_of_rows:,} finite numbers, not the shape {shape}"
+        )
         raise InputError(Sentence(wanted, dim_of_rows=dim, shape=rows.shape))
     return [Query(np.empty(0, np.int64), vector=row) for row in rows]
 
@@ -302,9 +366,13 @@ def vectors_in_array(path: Path) -> np.ndarray:
     """Return the vectors of a .npy file, (n, D) or (D,) float32; raises InputError for what is not numbers."""
     try:
         with path.open("rb") as file, np.errstate(over="ignore"):
-            return numpy_format.read_array(file, allow_pickle=False).astype(np.float32, casting="same_kind")
+            return numpy_format.read_array(file, allow_pickle=False).astype(
+                np.float32, casting="same_kind"
+            )
     except (OSError, TypeError, ValueError) as error:
-        raise InputError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
+        raise InputError(
+            f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}"
+        ) from None
 
 
 def vectors_in_lines(text: str, dim: int) -> np.ndarray:
@@ -324,7 +392,11 @@ def vectors_in_lines(text: str, dim: int) -> np.ndarray:
             value = orjson.loads(line)
         if isinstance(value, dict) and isinstance(named := value.get("vectors"), dict):
             value = named.get("input", next(iter(named.values())) if len(named) == 1 else None)
-        is_row = isinstance(value, list) and len(value) == dim and all(type(each) in (int, float) for each in value)
+        is_row = (
+            isinstance(value, list)
+            and len(value) == dim
+            and all(type(each) in (int, float) for each in value)
+        )
         with np.errstate(over="ignore"):
             vector = np.array(value if is_row else np.nan, np.float64).astype(np.float32)
         if not np.isfinite(vector).all():
@@ -333,5 +405,7 @@ def vectors_in_lines(text: str, dim: int) -> np.ndarray:
             raise InputError(Sentence("line {number:,} of {vector}, {line!r}, {wanted}", **named))
         vectors.append(vector)
     if not vectors:
-        raise InputError(Sentence("{vector} has no vectors; it takes a JSON array of numbers per line"))
+        raise InputError(
+            Sentence("{vector} has no vectors; it takes a JSON array of numbers per line")
+        )
     return np.stack(vectors)

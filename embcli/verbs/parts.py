@@ -32,7 +32,9 @@ def token_label(tokens: Sequence[bytes | None]) -> Label:
     return Label("token", [shown(token) for token in tokens], "left", short=True)
 
 
-def id_labels(ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID") -> list[Label]:
+def id_labels(
+    ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID"
+) -> list[Label]:
     return [Label(name, ids), *([] if tokens is None else [token_label(tokens)])]
 
 
@@ -58,7 +60,9 @@ def head_in_words(relation: str, rows: int, reason: str) -> str:
         "same": "the token matrix itself (tied)",
         "equal": f"a copy of the token matrix: {rows:,} rows compared, all equal",
         "other": "another tensor (not tied)",
-        "none": "none in the file" if reason else "none in the file, as in most files of tied models",
+        "none": "none in the file"
+        if reason
+        else "none in the file, as in most files of tied models",
     }[relation]
     return f"{described}; {reason}" if reason else described
 
@@ -69,7 +73,9 @@ def first_of(each: Iterable[str], top: int, between: str = ", ") -> str:
 
 
 def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
-    return [f"{row} {shown(token)}".strip() for row, token in zip(rows.tolist(), tokens, strict=True)]
+    return [
+        f"{row} {shown(token)}".strip() for row, token in zip(rows.tolist(), tokens, strict=True)
+    ]
 
 
 def bar(share: float, cells: int) -> str:

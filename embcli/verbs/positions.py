@@ -12,7 +12,14 @@ import numpy as np
 from embcli.binary import quoted
 from embcli.errors import InputError, check_choice, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
-from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_THETA, PAIRINGS, SHORT_LENGTH, Pairing, __version__
+from embcli.names import (
+    DEFAULT_CONTEXT_LENGTH,
+    DEFAULT_THETA,
+    PAIRINGS,
+    SHORT_LENGTH,
+    Pairing,
+    __version__,
+)
 from embcli.opened import Opened
 from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, OTHER_NAMES, Kind, check_options
 from embcli.positions.kind import PositionMatrix, Shown
@@ -35,7 +42,11 @@ if TYPE_CHECKING:
     from embcli.page import Matrix
 
 _MOST_CHOSEN = 200  # rows of a page that the user chose
-_ONE_TABLE, _TWO_TABLES, _HEADINGS = 10, 13, 5  # rows of one table in a pipe, lines of two tables and of their headings
+_ONE_TABLE, _TWO_TABLES, _HEADINGS = (
+    10,
+    13,
+    5,
+)  # rows of one table in a pipe, lines of two tables and of their headings
 _LINES = 35  # of a picture in a pipe or a file
 
 
@@ -83,7 +94,10 @@ class PositionTable(Result, verb="positions", content="embeddings"):
                 lambda index, names: dict.fromkeys(names, self.chosen[index]),
                 lambda index, names: {name: named[name].rows(self.chosen[index]) for name in names},
             ),
-            matrices={name: ArraySpec((len(self.chosen), *shapes[name]), each.dtype) for name, each in named.items()},
+            matrices={
+                name: ArraySpec((len(self.chosen), *shapes[name]), each.dtype)
+                for name, each in named.items()
+            },
             columns=tuple(self.columns.tolist()),
             default=next(iter(named)),
         )
@@ -98,14 +112,22 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         first = f" 0 to {length - 1} of {self.length:,}" if self.is_long else ""
         said = self.shown()
         if self.is_similarity:
-            heading = f"Dot products of {self.kind} positions{first}: T = {counted(length, 'position')}"
+            heading = (
+                f"Dot products of {self.kind} positions{first}: T = {counted(length, 'position')}"
+            )
             head = [page.title(heading), page.words(said.meaning)]
             if self.kind in OPTIONS["ids"]:
                 head.append(page.words(f"The row is that of token ID {self.token_id}."))
         else:
-            heading = f"{self.kind.capitalize()} positions{first}: T = {length:,} positions, {said.size}"
+            heading = (
+                f"{self.kind.capitalize()} positions{first}: T = {length:,} positions, {said.size}"
+            )
             head = [page.title(heading), page.words(said.formula)]
-        end = [page.words(line) for line in ("" if self.is_similarity else said.note, self.reason) if line]
+        end = [
+            page.words(line)
+            for line in ("" if self.is_similarity else said.note, self.reason)
+            if line
+        ]
         if (origin := self.origin) is not None:
             layer = "position" if "position" in origin.tensors else "token"
             if not origin.is_seeded and (layer == "position" or not self.reason):
@@ -120,7 +142,9 @@ class PositionTable(Result, verb="positions", content="embeddings"):
                 yield ""
             if matrix.heading:
                 yield page.title(matrix.heading)
-            numbers = chosen if matrix.numbers is None else matrix.numbers  # of its rows, (n,) int64
+            numbers = (
+                chosen if matrix.numbers is None else matrix.numbers
+            )  # of its rows, (n,) int64
             columns = matrix.columns
             if self.is_similarity and self.is_long and not self.columns_chosen:
                 columns = columns[:length]
@@ -134,7 +158,12 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         return sum(len(self.chosen if each is None else each) for each in numbers)
 
     def _table(
-        self, matrix: PositionMatrix, numbers: np.ndarray, columns: np.ndarray, options: ConsoleOptions, tables: int
+        self,
+        matrix: PositionMatrix,
+        numbers: np.ndarray,
+        columns: np.ndarray,
+        options: ConsoleOptions,
+        tables: int,
     ) -> Matrix:
         """Return rows of a matrix, one of so many tables: as many as fit, or a picture of all."""
         from embcli.page import Label, Matrix, Values, rows_that_fit
@@ -214,12 +243,18 @@ def positions(
     asked: dict[str, np.ndarray | None] = {}
     if name == "rotary" or (name == "relative" and similarity):
         asked["token"] = token_ids
-        check_ids(Tokens(token_ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0])
+        check_ids(
+            Tokens(token_ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0]
+        )
     if name in ("learned", "relative"):
         asked["position"] = None
     layers = source.resized(2 * K + 1 if name == "relative" else length).open(asked, notes)
     row = layers["token"].rows(token_ids) if "token" in layers else np.empty((1, 0), np.float32)
-    token_id, picked, is_stored = int(token_ids[0]), np.arange(size) if similarity else of_columns, False
+    token_id, picked, is_stored = (
+        int(token_ids[0]),
+        np.arange(size) if similarity else of_columns,
+        False,
+    )
     options: dict[str, Any] = {}
     match name:
         case "learned":
@@ -227,7 +262,9 @@ def positions(
             shown = partial(learned, layers["position"], picked, is_stored)
         case "sinusoidal":
             step = source.recipe and source.recipe.position
-            shown = partial(sinusoidal, dim, picked, partial(sinusoids, step, dim) if step else None)
+            shown = partial(
+                sinusoidal, dim, picked, partial(sinusoids, step, dim) if step else None
+            )
         case "relative":
             shown, options = partial(relative, layers["position"], picked, length, row), {"clip": K}
         case "rotary":
@@ -251,9 +288,16 @@ def positions(
     )
 
 
-def _chosen(source: Source, kind: Kind | None, context_length: int | None) -> tuple[Kind, str, int, int]:
+def _chosen(
+    source: Source, kind: Kind | None, context_length: int | None
+) -> tuple[Kind, str, int, int]:
     """Return the kind of positions, why it is that of the model if nobody chose it, T, and D."""
-    seeded, recipe, shape, reason = source.origin.is_seeded, source.recipe, source.shape("position"), ""
+    seeded, recipe, shape, reason = (
+        source.origin.is_seeded,
+        source.recipe,
+        source.shape("position"),
+        "",
+    )
     waves = recipe and recipe.position and recipe.position.waves
     if kind is None and recipe is not None:
         if not recipe.is_known and shape is None:
@@ -265,8 +309,15 @@ def _chosen(source: Source, kind: Kind | None, context_length: int | None) -> tu
     name: Kind = kind or ("sinusoidal" if waves and reason else DEFAULT_KIND)
     if seeded or (name == "sinusoidal" and waves):
         own = shape[0] if seeded and shape else DEFAULT_CONTEXT_LENGTH
-        default = SHORT_LENGTH if name == "relative" else own  # distances belong to a T, not to a layer
-        return name, reason, default if context_length is None else context_length, shape_of(source, "token")[1]
+        default = (
+            SHORT_LENGTH if name == "relative" else own
+        )  # distances belong to a T, not to a layer
+        return (
+            name,
+            reason,
+            default if context_length is None else context_length,
+            shape_of(source, "token")[1],
+        )
     if name != DEFAULT_KIND:
         raise InputError(Sentence("{kind} {name} is computed, not read from a file", name=name))
     if shape is None:

@@ -16,7 +16,9 @@ AT = tuple(QUANTILES.values())
 _ROUNDING = 2.0**-50  # of a column's mean; different float32 values differ by far more
 
 
-def numbered_blocks(layer: Layer, watch: Watch = unwatched) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def numbered_blocks(
+    layer: Layer, watch: Watch = unwatched
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield all rows in order, (n, D) float32, with their IDs, (n,) int64; `watch` counts the rows."""
     done = 0
     for block in watch(layer.blocks(), layer.shape[0], len):
@@ -39,7 +41,9 @@ def norms_of(rows: np.ndarray) -> np.ndarray:
     """Return the norm of each row, (n, D) float64 -> (n,); NaN if a value is NaN or infinite."""
     with np.errstate(invalid="ignore"):
         lengths = squares(rows)
-    return np.sqrt(np.where(np.isfinite(lengths), lengths, np.nan))  # no square of a float32 is too large
+    return np.sqrt(
+        np.where(np.isfinite(lengths), lengths, np.nan)
+    )  # no square of a float32 is too large
 
 
 def quantiles(values: np.ndarray) -> tuple[float, ...]:
@@ -71,7 +75,9 @@ class Covariance:
 
     def matrix(self) -> np.ndarray:
         """Return the covariance, (D, D), divided by n - 1; a column that varies only by rounding has none."""
-        matrix = (self._products - np.outer(self._sum, self._sum / max(self.count, 1))) / max(self.count - 1, 1)
+        matrix = (self._products - np.outer(self._sum, self._sum / max(self.count, 1))) / max(
+            self.count - 1, 1
+        )
         constant = np.diagonal(matrix) <= np.square(_ROUNDING * self._origin)
         matrix[constant], matrix[:, constant] = 0, 0
         return matrix

@@ -47,13 +47,17 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         encoding, (before, after) = self.tokens.encoding, map(len, self.tokens.added)
         return encoding is None or all(
             encoding.decode(self.ids[start + before : stop - after]) == text.encode()
-            for text, (start, stop) in zip(self.tokens.texts or (), pairwise(self.tokens.starts.tolist()), strict=False)
+            for text, (start, stop) in zip(
+                self.tokens.texts or (), pairwise(self.tokens.starts.tolist()), strict=False
+            )
         )
 
     @cached_property
     def _begun(self) -> np.ndarray:
         """How many characters begin in each token, (T,) int64."""
-        return self.tokens.measured(lambda token: sum(byte & 0xC0 != 0x80 for byte in token))  # in UTF-8
+        return self.tokens.measured(
+            lambda token: sum(byte & 0xC0 != 0x80 for byte in token)
+        )  # in UTF-8
 
     @cached_property
     def joined(self) -> np.ndarray:
@@ -78,7 +82,9 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         def values(index: np.ndarray, names: Names) -> dict[str, Any]:
             fields = self.tokens.fields(index, names)
             if "bytes" in names:
-                fields["bytes"] = [(token or b"").hex() for token in self.tokens.bytes_of(self.ids[index])]
+                fields["bytes"] = [
+                    (token or b"").hex() for token in self.tokens.bytes_of(self.ids[index])
+                ]
             for column, name in enumerate(("start", "end")):
                 if name in names:
                     fields[name] = self.spans[index, column]
@@ -87,7 +93,9 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         fields = {**self.tokens.field_types, "bytes": str, "start": int, "end": int}
         run = run_of(self.tokens.encoding, sequences=self.tokens.sequences)
         pieces = in_pieces(len(self.ids), len(fields), values)
-        return Records(run, "tokens", len(self.ids), fields, pieces, sequences=self.tokens.sequences)
+        return Records(
+            run, "tokens", len(self.ids), fields, pieces, sequences=self.tokens.sequences
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, left_out, ruled, token_style, words
@@ -108,7 +116,10 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         labels.append(Label("pos", position))
         if {*brackets} - {" "}:
             labels.append(Label("", brackets, "left"))
-        styled = [words(shown(token), token_style(place)) for token, place in zip(named, places.tolist(), strict=True)]
+        styled = [
+            words(shown(token), token_style(place))
+            for token, place in zip(named, places.tolist(), strict=True)
+        ]
         labels += [
             Label("token", styled, "left", short=True),
             Label("ID", self.ids[places]),
@@ -123,19 +134,34 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         if tokens.texts is None:
             characters, size = int(self._begun.sum()), int(tokens.measured(len).sum())
         else:
-            characters, size = sum(map(len, tokens.texts)), sum(len(text.encode()) for text in tokens.texts)
-        counts = [counted(characters, "character"), counted(size, "byte"), counted(len(tokens), "token")]
+            characters, size = (
+                sum(map(len, tokens.texts)),
+                sum(len(text.encode()) for text in tokens.texts),
+            )
+        counts = [
+            counted(characters, "character"),
+            counted(size, "byte"),
+            counted(len(tokens), "token"),
+        ]
         ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
         name = tokens.encoding.name if tokens.encoding else "no encoding"
-        yield words(f"{', '.join(counts)}{ratio} ({name}){'' if self.comes_back else '; they decode to another text'}")
+        yield words(
+            f"{', '.join(counts)}{ratio} ({name}){'' if self.comes_back else '; they decode to another text'}"
+        )
         shared = [group for group in groups if len(group) > 1 and not joined[group[0]]]
         for first, *_, last in shared[:_MOST_SHARED]:
             parts = named[first : last + 1]
-            whole = parts[0].decode(errors="ignore").encode()  # the characters before the shared one
-            between = f"is in tokens {places[first]} to {places[last]}: {' + '.join(map(shown, parts))}"
+            whole = (
+                parts[0].decode(errors="ignore").encode()
+            )  # the characters before the shared one
+            between = (
+                f"is in tokens {places[first]} to {places[last]}: {' + '.join(map(shown, parts))}"
+            )
             yield words(f"{shown(b''.join(parts)[len(whole) :])} {between}")
         if len(shared) > _MOST_SHARED:
-            yield words("More characters are in several tokens; the brackets show which tokens belong together.")
+            yield words(
+                "More characters are in several tokens; the brackets show which tokens belong together."
+            )
         if console.is_terminal and groups:
             yield ""
             yield self._text_with_ids([places[group] for group in groups], options.max_width)
@@ -156,10 +182,14 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
                 lines[-2].append("… ", "dim")
                 lines[-1].append("  ")
             next_place, style, ids = group[-1] + 1, token_style(int(group[0])), self.ids[group]
-            word = words(shown(b"".join(token or b"" for token in self.tokens.bytes_of(ids))), style)
+            word = words(
+                shown(b"".join(token or b"" for token in self.tokens.bytes_of(ids))), style
+            )
             number = Text(" ".join(map(str, ids.tolist())), style)
             cells = max(word.cell_len, number.cell_len) + 1
-            if lines[-1] and (lines[-1].cell_len + cells > width + 1 or self.spans[group[0], 0] == 0):
+            if lines[-1] and (
+                lines[-1].cell_len + cells > width + 1 or self.spans[group[0], 0] == 0
+            ):
                 lines += [Text(), Text()]
             total += cells
             if total > _MOST_TEXT:
@@ -171,7 +201,9 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         return Drawing(lines)
 
 
-def tokenize(model: Opened, text: TextOrIds, *, special: bool = False, lines: bool = False) -> Tokenization:
+def tokenize(
+    model: Opened, text: TextOrIds, *, special: bool = False, lines: bool = False
+) -> Tokenization:
     """Return the tokens of a text: IDs, bytes, and the span of each in characters.
 
     Special tokens are plain text unless `special`; `lines` makes each line a sequence. Raises InputError for IDs

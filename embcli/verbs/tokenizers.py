@@ -55,7 +55,9 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
     encodings: tuple[Encoding, ...]
     tokens: tuple[Tokens, ...]  # in each encoding
     ends: tuple[np.ndarray, ...]  # (T,) int64: the place where each token ends, in each encoding
-    bases: np.ndarray  # (texts + 1,) int64: the place where each text begins, and one after the last
+    bases: (
+        np.ndarray
+    )  # (texts + 1,) int64: the place where each text begins, and one after the last
 
     @property
     def counts(self) -> list[int]:
@@ -87,14 +89,20 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
     def segments(self, different: bool = False) -> Iterator[Segment]:
         """Yield the segments of the text between shared cuts, or only those that are cut differently."""
         starts, stops, is_same = self._segments
-        for k in np.flatnonzero(~is_same) if different else range(len(stops)):  # a list of these would be large
+        for k in (
+            np.flatnonzero(~is_same) if different else range(len(stops))
+        ):  # a list of these would be large
             start, stop = int(starts[k]), int(stops[k])
             sequence = int(np.searchsorted(self.bases, start, "right")) - 1
             base = int(self.bases[sequence])
             before = self.texts[sequence].encode()[: start - base].decode(errors="ignore")
             groups, places = [], []
             for tokens, ends in zip(self.tokens, self.ends, strict=True):
-                first = int(tokens.starts[sequence] if start == base else np.searchsorted(ends, start, "right"))
+                first = int(
+                    tokens.starts[sequence]
+                    if start == base
+                    else np.searchsorted(ends, start, "right")
+                )
                 part = slice(first, int(np.searchsorted(ends, stop, "right")))
                 groups.append([token or b"" for token in tokens.bytes_of(tokens.ids[part])])
                 places.append((ends[part] - start).tolist())
@@ -111,19 +119,35 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
             }
             for encoding, count in zip(self.encodings, self.counts, strict=True)
         ]
-        run = {"embcli": __version__, "sequences": len(self.texts), "characters": sum(map(len, self.texts))}
-        run |= {"bytes": int(self.bases[-1]) - len(self.texts), "same": self.same, "different": self.different}
-        return Records(run, "tokens", sum(self.counts), fields, self._pieces, more={"encodings": summary})
+        run = {
+            "embcli": __version__,
+            "sequences": len(self.texts),
+            "characters": sum(map(len, self.texts)),
+        }
+        run |= {
+            "bytes": int(self.bases[-1]) - len(self.texts),
+            "same": self.same,
+            "different": self.different,
+        }
+        return Records(
+            run, "tokens", sum(self.counts), fields, self._pieces, more={"encodings": summary}
+        )
 
     def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
         own = tuple(name for name in fields if name not in ("encoding", "common"))
         stops, is_same = self._segments[1:]
         for encoding, tokens, ends in zip(self.encodings, self.tokens, self.ends, strict=True):
-            common = np.isin(ends, stops[is_same]) & (np.diff(ends, prepend=-1) > 0)  # a token that is not empty
+            common = np.isin(ends, stops[is_same]) & (
+                np.diff(ends, prepend=-1) > 0
+            )  # a token that is not empty
             first = 0
             for piece in Tokenization(tokens).records().pieces(own, ()):
                 part = slice(first, first + piece.rows)
-                values = {"encoding": [encoding.name] * piece.rows, **piece.fields, "common": common[part]}
+                values = {
+                    "encoding": [encoding.name] * piece.rows,
+                    **piece.fields,
+                    "common": common[part],
+                }
                 yield Piece(piece.rows, {name: values[name] for name in fields})
                 first += piece.rows
 
@@ -148,7 +172,10 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         legend = f": {_CUT} marks a cut that only some of them make" if self.different else ""
         yield title(f"The text under {counted(len(names), 'tokenizer')}{legend}")
         for sequence, columns in rows[:most]:
-            heads = f"line {sequence + 1}" if several else "", "char" if any(each.header for each in columns) else ""
+            heads = (
+                f"line {sequence + 1}" if several else "",
+                "char" if any(each.header for each in columns) else "",
+            )
             head = ", ".join(filter(None, heads))
             begin = Label(head, [words(label.plain, "dim") for label in labels], "left")
             yield ruled([begin, *columns], has_rule=False)
@@ -162,7 +189,9 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
             Label("chars/token", ratios),
         ]
         if (room := options.max_width - sum(label.width + GAP for label in table)) >= SHORTEST:
-            ids = [" ".join(map(str, tokens.ids[:room].tolist())) for tokens in self.tokens]  # a cell each, or more
+            ids = [
+                " ".join(map(str, tokens.ids[:room].tolist())) for tokens in self.tokens
+            ]  # a cell each, or more
             cells = [textwrap.shorten(each, room, placeholder=" …") for each in ids]
             table.append(Label("IDs", cells, "left"))
             if cells != ids:
@@ -177,14 +206,22 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         parts = ["the rest of the text"]
         if self.different:
             missing = self.different - sum(len(columns) for _, columns in rows[:most])
-            parts = ["where all agree" if self.same else "", f"{missing:,} more places" if missing else ""]
+            parts = [
+                "where all agree" if self.same else "",
+                f"{missing:,} more places" if missing else "",
+            ]
         note = left_out(*parts)
         if note is not None:
             yield note
 
 
 def tokenizers(
-    text: TextOrIds, encodings: Sequence[str], *, special: bool = False, lines: bool = False, notes: Notes | None = None
+    text: TextOrIds,
+    encodings: Sequence[str],
+    *,
+    special: bool = False,
+    lines: bool = False,
+    notes: Notes | None = None,
 ) -> Tokenizers:
     """Return one text, or several, under several tokenizers: the tokens of each, and where they cut differently.
 
@@ -206,7 +243,9 @@ def tokenizers(
         wrong = "{encoding} must name from 1 to {most} tokenizers, not {count:,}"
         raise InputError(Sentence(wrong, most=_MOST, count=len(names)))
     if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
-        raise InputError(Sentence("{encoding} names {twice} twice; give each tokenizer once", twice=twice))
+        raise InputError(
+            Sentence("{encoding} names {twice} twice; give each tokenizer once", twice=twice)
+        )
     tokens = tuple(tokenize(given, encoding, special, has_added=False) for encoding in known)
     if not any(map(len, tokens)):
         remarks.add("the input is empty: there are no tokens")
@@ -221,13 +260,17 @@ def _ends(tokens: Tokens, texts: tuple[str, ...], bases: np.ndarray) -> np.ndarr
     before = np.append(0, ends)[tokens.starts[:-1]]  # each text, in the bytes of all tokens
     ends += np.repeat(bases[:-1] - before, np.diff(tokens.starts))
     if tokens.spans is not None:  # the bytes of the tokens may differ from those of the text
-        for text, base, (first, last) in zip(texts, bases.tolist(), pairwise(tokens.starts.tolist()), strict=False):
+        for text, base, (first, last) in zip(
+            texts, bases.tolist(), pairwise(tokens.starts.tolist()), strict=False
+        ):
             data = text.encode()
             spelled = b"".join(token or b"" for token in tokens.bytes_of(tokens.ids[first:last]))
             if spelled == b" " + data:  # a space that the encoding adds before each text
                 ends[first:last] -= 1
             elif spelled != data:
-                begins = np.append(np.flatnonzero(np.frombuffer(data, np.uint8) & 0xC0 != 0x80), len(data))
+                begins = np.append(
+                    np.flatnonzero(np.frombuffer(data, np.uint8) & 0xC0 != 0x80), len(data)
+                )
                 ends[first:last] = base + np.maximum.accumulate(begins[tokens.spans[first:last, 1]])
     return np.asarray(ends)
 

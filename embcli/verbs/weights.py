@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _MOST_CHOSEN, _MOST = 200, 10  # rows on a page: of those that the user chose, of all
-_IN_ORDER, _SCATTERED = 1 << 18, 1 << 22  # values that are read at a time: a drawn layer is drawn anew for each read
+_IN_ORDER, _SCATTERED = (
+    1 << 18,
+    1 << 22,
+)  # values that are read at a time: a drawn layer is drawn anew for each read
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,9 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             found: dict[str, Any] = {"id": ids}
             if "token" in names:
                 found["token"] = list(map(token_text, tokens_of(ids, self.encoding)))
-            return found | ({"norm": self.order.norms[ids], "rank": self.order.ranks[ids]} if self.order else {})
+            return found | (
+                {"norm": self.order.norms[ids], "rank": self.order.ranks[ids]} if self.order else {}
+            )
 
         def rows(places: np.ndarray, names: Names) -> dict[str, Any]:
             return dict.fromkeys(names, self.rows(self.ids[places]))
@@ -75,7 +80,9 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         pieces = in_pieces(len(self.ids), self.layer.shape[1], values, rows, most)
         matrices = {self.name: ArraySpec((len(self.ids), len(self.columns)))}
         columns = tuple(self.columns.tolist())
-        return Records(self.run, "rows", len(self.ids), fields, pieces, matrices, columns, self.name)
+        return Records(
+            self.run, "rows", len(self.ids), fields, pieces, matrices, columns, self.name
+        )
 
     @property
     def padding(self) -> str:
@@ -92,7 +99,11 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {counted(dim, 'column')}"
         rows = f"C = {counted(size, 'position')}, one row each"
         if self.name == "token":
-            rows = f"V = {counted(size, 'row')}" if self.padding else f"V = {counted(size, 'token')}, one row each"
+            rows = (
+                f"V = {counted(size, 'row')}"
+                if self.padding
+                else f"V = {counted(size, 'token')}, one row each"
+            )
         return f"{self.name.capitalize()} weight matrix: {rows}, D = {counted(dim, 'column')}"
 
     def lines_below(self, summary: Summary | None) -> Iterator[Text]:
@@ -106,7 +117,10 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         if summary is not None:
             ends = np.array([summary.minimum, summary.maximum], np.float32)
             write = NumberFormat([ends], self.style.precision).write
-            mean, deviation = f"mean {write(summary.mean)}", f"standard deviation {write(summary.std)}"
+            mean, deviation = (
+                f"mean {write(summary.mean)}",
+                f"standard deviation {write(summary.std)}",
+            )
             yield words(f"{mean}, {deviation}, minimum {write(ends[0])}, maximum {write(ends[1])}")
         if self.padding:
             yield words(f"Padding: {self.padding}")
@@ -116,7 +130,9 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         from embcli.page import Label, Matrix, Values, rows_that_fit, title, written
         from embcli.verbs.parts import id_labels
 
-        rows = Excerpt.ends(_MOST_CHOSEN if self.rows_chosen else rows_that_fit(options, _MOST), len(self.ids))
+        rows = Excerpt.ends(
+            _MOST_CHOSEN if self.rows_chosen else rows_that_fit(options, _MOST), len(self.ids)
+        )
         ids = self.ids[rows.places]
         label = "row" if self.origin.is_other and self.encoding is None else "ID"
         tokens = tokens_of(ids, self.encoding) if self.encoding is not None else None
@@ -140,7 +156,9 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             rows_parameter="rows",
         )
         yield ""
-        yield from self.lines_below(None if self.rows_chosen and not self.order else self.summary)  # without a pass
+        yield from self.lines_below(
+            None if self.rows_chosen and not self.order else self.summary
+        )  # without a pass
 
 
 def weights(

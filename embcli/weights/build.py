@@ -91,7 +91,9 @@ def _torch() -> str:
         text = (Path(spec.submodule_search_locations[0]) / "version.py").read_text(errors="replace")
     except OSError:
         return "unknown"
-    names = dict(re.findall(r"^(__version__|git_version)\s*(?::[^=]*)?=\s*'([^']*)'", text, re.MULTILINE))
+    names = dict(
+        re.findall(r"^(__version__|git_version)\s*(?::[^=]*)?=\s*'([^']*)'", text, re.MULTILINE)
+    )
     return f"{names.get('__version__', 'unknown')}+{names.get('git_version', 'unknown')}"
 
 

@@ -25,8 +25,12 @@ from embcli.weights.seeded import Seeded
 BLOCK = 16  # elements that torch draws together
 _AT_ONCE = 1 << 20  # elements that are drawn for chosen rows before these are copied out
 _FAR = 1 << 25  # draws from which on a jump is faster than skipping
-_WORDS_AT = 24  # offset of the generator's words in torch's state: after the seed and three counters
-_BUFFER = 1 << 16  # elements that are drawn or skipped in one call: small enough for the processor's cache
+_WORDS_AT = (
+    24  # offset of the generator's words in torch's state: after the seed and three counters
+)
+_BUFFER = (
+    1 << 16
+)  # elements that are drawn or skipped in one call: small enough for the processor's cache
 _GENERATOR = Lock()
 _UNKNOWN = 1 << 200  # the position of a generator that an error stopped
 
@@ -45,11 +49,17 @@ class DrawnLayer(Layer):
 
     def __init__(self, seeded: Seeded, name: str) -> None:
         self.name, self.shape = name, seeded.shape(name)
-        self.build = {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+        self.build = {
+            "torch": str(torch.__version__),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        }
         self._seeded = seeded
         self._stream = Stream(seeded, name)
         self._lock = Lock()
-        self._last = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)  # ascending IDs, and their rows
+        self._last = (
+            np.empty(0, np.int64),
+            np.empty((0, self.shape[1]), np.float32),
+        )  # ascending IDs, and their rows
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         known, rows = self._last
@@ -74,8 +84,13 @@ class DrawnLayer(Layer):
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each, drawn into one buffer; a block is valid until the next one."""
         rows, dim = self.shape
-        step = max(_BUFFER // dim // BLOCK, 1) * BLOCK  # rows that begin where torch draws a block of its own
-        stream, buffer = Stream(self._seeded, self.name), np.empty(step * dim + 2 * BLOCK, np.float32)
+        step = (
+            max(_BUFFER // dim // BLOCK, 1) * BLOCK
+        )  # rows that begin where torch draws a block of its own
+        stream, buffer = (
+            Stream(self._seeded, self.name),
+            np.empty(step * dim + 2 * BLOCK, np.float32),
+        )
         for row in range(0, rows, step):
             yield stream.elements(row * dim, min(row + step, rows) * dim, buffer).reshape(-1, dim)
 
@@ -87,10 +102,14 @@ class Stream:
         self._seed = seeded.seed
         self._size = prod(seeded.shape(name))
         self._whole = self._size // BLOCK * BLOCK  # elements in whole blocks
-        self._before = prod(seeded.shape("token")) if name == "position" else 0  # elements that are drawn first
+        self._before = (
+            prod(seeded.shape("token")) if name == "position" else 0
+        )  # elements that are drawn first
         self._start = _draws(self._before)
         self._generator = torch.Generator()
-        self._at = _UNKNOWN  # draws taken, not counting those of a token layer of fewer than 16 elements
+        self._at = (
+            _UNKNOWN  # draws taken, not counting those of a token layer of fewer than 16 elements
+        )
         self._skipped = torch.empty(_BUFFER, dtype=torch.uint8)
 
     def elements(self, start: int, stop: int, buffer: np.ndarray | None = None) -> np.ndarray:

@@ -15,7 +15,9 @@ import numpy as np
 WORDS, _MIDDLE = 624, 397
 _TWIST = 0x9908B0DF
 _DEGREE = 19937
-_GAP = WORDS - _MIDDLE  # words that can be computed at once, and the distance from p's highest term to its second
+_GAP = (
+    WORDS - _MIDDLE
+)  # words that can be computed at once, and the distance from p's highest term to its second
 
 
 def jump(window: np.ndarray, distance: int) -> np.ndarray:
@@ -41,7 +43,9 @@ def _continued(window: np.ndarray) -> np.ndarray:
         high = words[start : start + count] & np.uint32(0x80000000)
         mixed = high | (words[start + 1 : start + 1 + count] & np.uint32(0x7FFFFFFF))
         twisted = (mixed >> np.uint32(1)) ^ (mixed & np.uint32(1)) * np.uint32(_TWIST)
-        words[start + WORDS : start + WORDS + count] = words[start + _MIDDLE : start + _MIDDLE + count] ^ twisted
+        words[start + WORDS : start + WORDS + count] = (
+            words[start + _MIDDLE : start + _MIDDLE + count] ^ twisted
+        )
     return words
 
 
@@ -50,7 +54,9 @@ def _characteristic() -> tuple[int, ...]:
     """Return the exponents of p by Matsumoto and Nishimura (1998): a Horner scheme over the twist's bits."""
     polynomial = 1
     for bit in range(31):
-        polynomial = (polynomial << (WORDS - 1)) ^ (polynomial << (_MIDDLE - 1)) ^ (_TWIST >> bit & 1)
+        polynomial = (
+            (polynomial << (WORDS - 1)) ^ (polynomial << (_MIDDLE - 1)) ^ (_TWIST >> bit & 1)
+        )
     polynomial = (polynomial << WORDS) ^ (polynomial << _MIDDLE) ^ (_TWIST >> 31)
     return tuple(exponent for exponent in range(_DEGREE + 1) if polynomial >> exponent & 1)
 
@@ -59,7 +65,9 @@ def _power_of_x(exponent: int) -> int:
     """Return x^exponent mod p."""
     power = 1
     for bit in bin(exponent)[2:]:
-        squared = int("0".join(bin(power)[2:]), 2)  # over GF(2) squaring puts a zero between any two coefficients
+        squared = int(
+            "0".join(bin(power)[2:]), 2
+        )  # over GF(2) squaring puts a zero between any two coefficients
         power = _reduced(squared << int(bit))
     return power
 

@@ -27,7 +27,10 @@ class Seeded:
         for name in ("vocab", "dim", "context_length"):
             check_size(name, getattr(self, name))
         object.__setattr__(self, "seed", torch_seed(self.seed))
-        for name in ("token", "position"):  # drawing needs little memory; the whole machine is the limit
+        for name in (
+            "token",
+            "position",
+        ):  # drawing needs little memory; the whole machine is the limit
             refuse_too_large(f"a {name} layer", self.shape(name))
 
     def shape(self, name: str) -> tuple[int, int]:
@@ -37,7 +40,9 @@ class Seeded:
 def check_size(name: str, size: int) -> None:
     """Raise LayerError for a size of a matrix that is out of range, and TypeError for one that is not an integer."""
     if operator.index(size) < 1:
-        raise LayerError(Sentence("{name} must be at least 1, not {size:,}", name=Parameter(name), size=size))
+        raise LayerError(
+            Sentence("{name} must be at least 1, not {size:,}", name=Parameter(name), size=size)
+        )
     if size >= 10**40:  # whose digits would fill the message
         wrong = "{name} is out of range; no machine has that much memory"
         raise LayerError(Sentence(wrong, name=Parameter(name)))

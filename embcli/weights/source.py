@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 def file_name(name: str, seeded: Seeded, build: Build) -> str:
     """Return the name of a layer's file: everything that can change a bit of it; the token layer is drawn first."""
-    shapes = "-after-".join("{}x{}".format(*seeded.shape(each)) for each in dict.fromkeys((name, "token")))
+    shapes = "-after-".join(
+        "{}x{}".format(*seeded.shape(each)) for each in dict.fromkeys((name, "token"))
+    )
     return re.sub(r"[^\w.+-]", "-", f"{name}-{shapes}-seed{seeded.seed}-{build}.npy")
 
 
@@ -49,7 +51,9 @@ class SeededSource:
     recipe: None = None
     unapplied = ""
 
-    def __init__(self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None) -> None:
+    def __init__(
+        self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None
+    ) -> None:
         self.seeded = seeded
         self.store = store
         self.encoding = encoding
@@ -67,7 +71,10 @@ class SeededSource:
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         remarks = notes or Notes()
-        layers = {name: self._kept(name) or self._drawn(name, ids, remarks) for name, ids in wanted.items()}
+        layers = {
+            name: self._kept(name) or self._drawn(name, ids, remarks)
+            for name, ids in wanted.items()
+        }
         drawn_by = next((layer.build for layer in layers.values()), {})
         shapes = {name: layer.shape for name, layer in layers.items()}
         return Layers(layers, Origin(shapes, self.seeded.seed, drawn_by), self)

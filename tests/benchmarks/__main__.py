@@ -44,7 +44,9 @@ class Case:
     plain: list[str]
     bound: float  # the ratio of medians that is promised
     runs: int = 5
-    files: dict[Path, Callable[[Path], object]] = field(default_factory=dict)  # what both read, and what writes each
+    files: dict[Path, Callable[[Path], object]] = field(
+        default_factory=dict
+    )  # what both read, and what writes each
     less: list[str] | None = None  # a command whose time is taken from ours
     environment: dict[str, str] = field(default_factory=dict)
     forget: bool = False  # empty the cache before each run
@@ -74,11 +76,29 @@ def cases(folder: Path) -> list[Case]:
         Case("--help", embcli("--help"), plain("help", "--help"), 1.3, 15),
         Case("completion", EMBCLI, plain("help"), 0.9, 15, environment=completing),
         Case("lookup, kept", kept, IMPORT_TORCH, 0.25, 7),
-        Case("lookup, nothing kept", kept, plain("lookup", "r50k_base", "256", TEXT), 1.15, forget=True),
-        Case("weights 6 x 3, kept", embcli("weights --vocab 6 --dim 3"), plain("weights", "6", "3"), 0.2),
+        Case(
+            "lookup, nothing kept",
+            kept,
+            plain("lookup", "r50k_base", "256", TEXT),
+            1.15,
+            forget=True,
+        ),
+        Case(
+            "weights 6 x 3, kept",
+            embcli("weights --vocab 6 --dim 3"),
+            plain("weights", "6", "3"),
+            0.2,
+        ),
         Case("compare", embcli("compare"), plain("compare"), 1.15),
         Case("refusal: compare", gradient, embcli("--help"), 6, 7, status=2),
-        Case("refusal: lookup a -f ids", embcli(f"lookup a -f ids {large}"), embcli("--help"), 6, 7, status=2),
+        Case(
+            "refusal: lookup a -f ids",
+            embcli(f"lookup a -f ids {large}"),
+            embcli("--help"),
+            6,
+            7,
+            status=2,
+        ),
         Case("refusal: lookup a --trace 9", trace, tokenized, 1.3, 9, status=2),
         Case(
             "lookup 200,019 x 4,096",
@@ -87,11 +107,20 @@ def cases(folder: Path) -> list[Case]:
             0.25,
             2,
         ),
-        Case("weights 200,019 x 4,096", embcli(f"weights {large}"), plain("weights", "200019", "4096"), 0.5, 2),
+        Case(
+            "weights 200,019 x 4,096",
+            embcli(f"weights {large}"),
+            plain("weights", "200019", "4096"),
+            0.5,
+            2,
+        ),
         *of_checkpoints(folder),
         *of_matrices(folder),
         *(of_text(folder, *case) for case in (("npy", 3), ("batches", 2), ("ndjson", 0.3))),
-        *(of_text(folder, *case, long=True) for case in (("npy", 20), ("batches", 20), ("ndjson", 2))),
+        *(
+            of_text(folder, *case, long=True)
+            for case in (("npy", 20), ("batches", 20), ("ndjson", 2))
+        ),
     ]
 
 
@@ -107,7 +136,9 @@ def of_checkpoints(folder: Path) -> list[Case]:
         "f16.gguf": checkpoints.gguf,
     }
     return [
-        Case("100 GB against 2 MB", embcli(f"{ids} {large}"), embcli(f"{ids} {small}"), 1.2, 9, both),
+        Case(
+            "100 GB against 2 MB", embcli(f"{ids} {large}"), embcli(f"{ids} {small}"), 1.2, 9, both
+        ),
         Case("info of 100 GB", embcli(f"info --from {large}"), kept, 1, 9, both),
         *(
             Case(
@@ -125,7 +156,9 @@ def of_checkpoints(folder: Path) -> list[Case]:
 
 def of_matrices(folder: Path) -> list[Case]:
     """Return the cases of 1.2 GB, less the time for 20 rows, against reading the bytes from the page cache."""
-    base, tuned, small, other = (folder / f"{name}.safetensors" for name in ("base", "tuned", "20", "200"))
+    base, tuned, small, other = (
+        folder / f"{name}.safetensors" for name in ("base", "tuned", "20", "200")
+    )
     files = {path: partial(checkpoints.normal, rows=150_000) for path in (base, tuned)}
     files |= {path: partial(checkpoints.normal, rows=20) for path in (small, other)}
     search = "neighbors --ids 5 --metric {} --from {}"
@@ -155,21 +188,39 @@ def of_text(folder: Path, form: str, size: float, long: bool = False) -> Case:
     """Return the case of so many MB of text to a file of vectors, or to objects with vectors."""
     text, target = folder / f"{size}.txt", folder / "out"
     ours, theirs, bound = {
-        "npy": (f"lookup --window -f npy -o {target}-ours.npy", ("corpus", f"{target}-plain.npy"), 0.5),
+        "npy": (
+            f"lookup --window -f npy -o {target}-ours.npy",
+            ("corpus", f"{target}-plain.npy"),
+            0.5,
+        ),
         "batches": (f"batch --all -o {target}-ours.npy", ("batch", f"{target}-plain.npy"), 0.5),
         "ndjson": ("lookup --window --show input -f ndjson", ("ndjson",), 1 / 6),
     }[form]
     name, *rest = theirs
     command = embcli(ours, "--file", str(text))
     files = {text: partial(write_text, size=int(size * 1e6))}
-    return Case(f"{size:g} MB of text to {form}", command, plain(name, str(text), *rest), bound, 3, files, long=long)
+    return Case(
+        f"{size:g} MB of text to {form}",
+        command,
+        plain(name, str(text), *rest),
+        bound,
+        3,
+        files,
+        long=long,
+    )
 
 
-def measure(command: list[str], environment: dict[str, str], expected: int = 0) -> tuple[float, float]:
+def measure(
+    command: list[str], environment: dict[str, str], expected: int = 0
+) -> tuple[float, float]:
     """Run a command; return its wall time in seconds and its peak memory in MB."""
     start = time.perf_counter()
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=environment
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        env=environment,
     )
     _, status, usage = os.wait4(process.pid, 0)
     elapsed = time.perf_counter() - start
@@ -189,8 +240,13 @@ def run(case: Case, runs: int, environment: dict[str, str]) -> str:
             writing.join()
     for counted in range(runs + 1):
         if case.forget:
-            subprocess.run([*EMBCLI, "cache", "clear"], env=environment, stdout=subprocess.DEVNULL, check=True)
-        (elapsed, memory), other = measure(case.ours, environment, case.status), measure(case.plain, environment)
+            subprocess.run(
+                [*EMBCLI, "cache", "clear"], env=environment, stdout=subprocess.DEVNULL, check=True
+            )
+        (elapsed, memory), other = (
+            measure(case.ours, environment, case.status),
+            measure(case.plain, environment),
+        )
         if case.less:
             elapsed -= measure(case.less, environment, case.status)[0]
         if counted:
@@ -219,7 +275,9 @@ def carry_ranks(folder: Path) -> None:
 
     def store(path: str, expected_hash: str | None = None) -> dict[bytes, int]:
         ranks = rank_file(Path(path).stem)
-        (folder / hashlib.sha1(path.encode()).hexdigest()).write_bytes(gzip.decompress(ranks.read_bytes()))
+        (folder / hashlib.sha1(path.encode()).hexdigest()).write_bytes(
+            gzip.decompress(ranks.read_bytes())
+        )
         return {}
 
     load, openai_public.load_tiktoken_bpe = openai_public.load_tiktoken_bpe, store
@@ -230,19 +288,30 @@ def carry_ranks(folder: Path) -> None:
 
 def main() -> None:
     """Run the cases that are named, or all that are not long, and print a row for each as it is measured."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="part of a case's name")
     parser.add_argument("--runs", type=int, help="counted runs of each command")
     chosen = parser.parse_args()
-    print(f"{'medians, in turn':28} embcli s   plain s   ratio at most  embcli MB  plain MB", flush=True)
+    print(
+        f"{'medians, in turn':28} embcli s   plain s   ratio at most  embcli MB  plain MB",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "ranks").mkdir()
         carry_ranks(folder / "ranks")
-        own = {"TIKTOKEN_CACHE_DIR": str(folder / "ranks"), "EMBCLI_CACHE_DIR": str(folder / "cache")}
+        own = {
+            "TIKTOKEN_CACHE_DIR": str(folder / "ranks"),
+            "EMBCLI_CACHE_DIR": str(folder / "cache"),
+        }
         for case in cases(folder):
             if any(part in case.name for part in chosen.cases) if chosen.cases else not case.long:
-                print(run(case, chosen.runs or case.runs, os.environ | own | case.environment), flush=True)
+                print(
+                    run(case, chosen.runs or case.runs, os.environ | own | case.environment),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

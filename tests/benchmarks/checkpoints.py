@@ -21,14 +21,19 @@ def normal(path: Path, rows: int) -> None:
     with path.open("wb") as file:
         file.write(header({"wte": ("bfloat16", (rows, DIM))}, {}))
         for start in range(0, rows, 1000):
-            bits = random.standard_normal((min(1000, rows - start), DIM), np.float32).view(np.uint32) >> 16
+            bits = (
+                random.standard_normal((min(1000, rows - start), DIM), np.float32).view(np.uint32)
+                >> 16
+            )
             bits[0, 0] ^= len(path.stem) & 1
             file.write(bits.astype(np.uint16).tobytes())
 
 
 def small(path: Path) -> None:
     """Write a checkpoint of 2 MB with rows as long as those of the large one."""
-    safetensors.numpy.save_file({"model.embed_tokens.weight": np.zeros((256, DIM), np.float16)}, path)
+    safetensors.numpy.save_file(
+        {"model.embed_tokens.weight": np.zeros((256, DIM), np.float16)}, path
+    )
 
 
 def matrix(rows: int = 50257) -> np.ndarray:

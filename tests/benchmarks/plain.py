@@ -50,7 +50,12 @@ def layers(source, dim, context_length):
     with open(source, encoding="utf-8", newline="") as file:
         ids = encoding.encode_ordinary(file.read())
     torch.manual_seed(123)
-    return ids, torch.nn.Embedding(encoding.n_vocab, dim), torch.nn.Embedding(context_length, dim), encoding
+    return (
+        ids,
+        torch.nn.Embedding(encoding.n_vocab, dim),
+        torch.nn.Embedding(context_length, dim),
+        encoding,
+    )
 
 
 def corpus(source, target):
@@ -75,7 +80,14 @@ def ndjson(source):
             rows = (token(window) + position(torch.arange(len(window)))).tolist()
             for place, (token_id, row) in enumerate(zip(window.tolist(), rows, strict=True)):
                 print(
-                    json.dumps({"position": place, "id": token_id, "token": encoding.decode([token_id]), "input": row})
+                    json.dumps(
+                        {
+                            "position": place,
+                            "id": token_id,
+                            "token": encoding.decode([token_id]),
+                            "input": row,
+                        }
+                    )
                 )
 
 
@@ -86,7 +98,10 @@ def batch(source, target):
     from torch.utils.data import DataLoader
 
     ids, token, position, _ = layers(source, 256, 4)
-    samples = [(torch.tensor(ids[at : at + 4]), torch.tensor(ids[at + 1 : at + 5])) for at in range(0, len(ids) - 4, 4)]
+    samples = [
+        (torch.tensor(ids[at : at + 4]), torch.tensor(ids[at + 1 : at + 5]))
+        for at in range(0, len(ids) - 4, 4)
+    ]
     with torch.no_grad():
         batches = DataLoader(samples, batch_size=8, drop_last=True)
         rows = [token(inputs) + position(torch.arange(4)) for inputs, _ in batches]

@@ -17,9 +17,13 @@ SMALL: dict[str, int] = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "emb_dim"), 16),
     **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 2),
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_decoder_layers"), 2),
-    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "num_key_value_heads"), 2),
+    **dict.fromkeys(
+        ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_key_value_heads"), 2
+    ),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "attention_heads"), 2),
-    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "hidden_dim", "n_inner", "d_inner", "dff"), 32),
+    **dict.fromkeys(
+        ("intermediate_size", "ffn_dim", "d_ff", "hidden_dim", "n_inner", "d_inner", "dff"), 32
+    ),
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 32),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx"), 64),
     **dict.fromkeys(("max_source_positions", "max_target_positions"), 64),
@@ -34,8 +38,16 @@ SMALL: dict[str, int] = {
     "bos_token_id": 0,
     "eos_token_id": 2,
 }
-_VISION = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "image_size": 16, "patch_size": 8}
-_SQUEEZED = dict.fromkeys((f"{name}_groups" for name in ("q", "k", "v", "post_attention", "intermediate", "output")), 1)
+_VISION = {
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "image_size": 16,
+    "patch_size": 8,
+}
+_SQUEEZED = dict.fromkeys(
+    (f"{name}_groups" for name in ("q", "k", "v", "post_attention", "intermediate", "output")), 1
+)
 _ESM = {"mask_token_id": 4, "pad_token_id": 1}
 _DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
 _BLOCKS = {"attention_type": "original_full", "block_size": 4}
@@ -87,22 +99,36 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Marian": ("MarianMTModel", {"scale_embedding": True, "decoder_vocab_size": 96}),
     "LED": (
         "LEDForConditionalGeneration",
-        {"max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 48, "attention_window": 4},
+        {
+            "max_encoder_position_embeddings": 64,
+            "max_decoder_position_embeddings": 48,
+            "attention_window": 4,
+        },
     ),
-    "BigBird-Pegasus": ("BigBirdPegasusForConditionalGeneration", {"attention_type": "original_full"}),
+    "BigBird-Pegasus": (
+        "BigBirdPegasusForConditionalGeneration",
+        {"attention_type": "original_full"},
+    ),
     "Blenderbot": ("BlenderbotForConditionalGeneration", {"scale_embedding": True}),
     "XLNet": ("XLNetLMHeadModel", {"max_position_embeddings": None}),
     "XLM": ("XLMWithLMHeadModel", {"n_langs": 2}),
     "XLM, sinusoids": ("XLMWithLMHeadModel", {"sinusoidal_embeddings": True}),
     "ESM-1": ("EsmForMaskedLM", {**_ESM, "emb_layer_norm_before": True, "token_dropout": True}),
     "ESM-1, bare": ("EsmForMaskedLM", _ESM),
-    "ESM-2": ("EsmForMaskedLM", {**_ESM, "position_embedding_type": "rotary", "token_dropout": True}),
+    "ESM-2": (
+        "EsmForMaskedLM",
+        {**_ESM, "position_embedding_type": "rotary", "token_dropout": True},
+    ),
     "Longformer": ("LongformerForMaskedLM", {"attention_window": 4}),
     "CodeGen": ("CodeGenForCausalLM", {"n_head": 4, "num_attention_heads": None}),
     "Granite": ("GraniteForCausalLM", {"embedding_multiplier": 12.0}),
     "TrOCR, sinusoids": (
         "TrOCRForCausalLM",
-        {"use_learned_position_embeddings": False, "layernorm_embedding": False, "scale_embedding": True},
+        {
+            "use_learned_position_embeddings": False,
+            "layernorm_embedding": False,
+            "scale_embedding": True,
+        },
     ),
     "RemBERT": ("RemBertForMaskedLM", {"input_embedding_size": 8, "output_embedding_size": 12}),
     "ConvBERT": ("ConvBertForMaskedLM", {"embedding_size": 8}),
@@ -131,7 +157,14 @@ SEEING: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ViT and GPT-2": ("ViT", "GPT2", {}),
 }
 _SEES = {
-    "DonutSwin": {"image_size": 16, "patch_size": 4, "embed_dim": 8, "depths": [1], "num_heads": [2], "window_size": 4},
+    "DonutSwin": {
+        "image_size": 16,
+        "patch_size": 4,
+        "embed_dim": 8,
+        "depths": [1],
+        "num_heads": [2],
+        "window_size": 4,
+    },
     "DeiT": {"hidden_size": 16, **_VISION},
     "ViT": {"hidden_size": 16, **_VISION},
 }
@@ -143,7 +176,10 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
     if name in SEEING:
         encoder, configuration, given = SEEING[name]
         decoder = getattr(transformers, f"{configuration}Config")
-        halves = getattr(transformers, f"{encoder}Config")(**_SEES[encoder]), _small(decoder, given | more)
+        halves = (
+            getattr(transformers, f"{encoder}Config")(**_SEES[encoder]),
+            _small(decoder, given | more),
+        )
         both = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(*halves)
         model = transformers.VisionEncoderDecoderModel(config=both)
     else:
@@ -153,7 +189,10 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
     random = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for weight in model.parameters():
-            weight.copy_(0.5 * torch.randn(weight.shape, generator=random) + (0.7 if weight.dim() == 1 else 0))
+            weight.copy_(
+                0.5 * torch.randn(weight.shape, generator=random)
+                + (0.7 if weight.dim() == 1 else 0)
+            )
     model.save_pretrained(folder)
     if name == "TrOCR, sinusoids":  # transformers 5.23 does not load what it saves
         return model.eval()
@@ -176,12 +215,20 @@ def read_by_first_blocks(model: Any, ids: list[int]) -> dict[str | None, np.ndar
     rows = {part: values.detach().squeeze() for part, values in read.items()}
     if model.config.model_type == "squeezebert":  # its blocks read columns
         rows = {part: values.T for part, values in rows.items()}
-    if model.config.model_type in ("whisper", "speech_to_text", "vision-encoder-decoder"):  # they hear or see
+    if model.config.model_type in (
+        "whisper",
+        "speech_to_text",
+        "vision-encoder-decoder",
+    ):  # they hear or see
         rows = {None: rows["decoder"]}
-    return {part: values[-len(ids) :].numpy() for part, values in rows.items()}  # CPM-Ant puts a prompt before them
+    return {
+        part: values[-len(ids) :].numpy() for part, values in rows.items()
+    }  # CPM-Ant puts a prompt before them
 
 
-def _told(forward: Callable[..., Any], read: dict[str | None, torch.Tensor], part: str | None) -> Callable[..., Any]:
+def _told(
+    forward: Callable[..., Any], read: dict[str | None, torch.Tensor], part: str | None
+) -> Callable[..., Any]:
     def wrapped(*arguments: Any, **named: Any) -> Any:
         read.setdefault(part, arguments[0] if arguments else named["hidden_states"])
         return forward(*arguments, **named)
@@ -208,7 +255,11 @@ def _first_blocks(model: Any) -> dict[str | None, Any]:
 def _arguments(model: Any, ids: torch.Tensor) -> dict[str, Any]:
     known = inspect.signature(model.forward).parameters
     if "input_features" in known:
-        sizes = (16, 128) if model.config.model_type == "whisper" else (32, model.config.input_feat_per_channel)
+        sizes = (
+            (16, 128)
+            if model.config.model_type == "whisper"
+            else (32, model.config.input_feat_per_channel)
+        )
         return {"input_features": torch.randn(1, *sizes), "decoder_input_ids": ids}
     if model.config.model_type == "vision-encoder-decoder":
         return {"pixel_values": torch.randn(1, 3, 16, 16), "decoder_input_ids": ids}

@@ -24,7 +24,9 @@ PLAIN, WITH_PADDING = [5, 9, 17, 9, 40, 77, 3, 8], [5, 1, 9, 1, 2, 8, 1, 6]
 
 
 @pytest.mark.parametrize("name", [*MODELS, *SEEING])
-def test_hidden_is_what_the_first_block_reads_and_no_word_is_false(name: str, tmp_path: Path) -> None:
+def test_hidden_is_what_the_first_block_reads_and_no_word_is_false(
+    name: str, tmp_path: Path
+) -> None:
     model = saved(name, tmp_path)
     for ids in (PLAIN, WITH_PADDING):
         read = read_by_first_blocks(model, ids)
@@ -54,7 +56,9 @@ def hold_words(opened: embcli.Model, found: Any, model: Any, rows: np.ndarray) -
     if has_positions:
         assert blocks in opened.positions().reason
     else:
-        with pytest.raises(embcli.InputError, match="no position rows are added, so there is nothing to show"):
+        with pytest.raises(
+            embcli.InputError, match="no position rows are added, so there is nothing to show"
+        ):
             opened.positions()
 
 
@@ -66,13 +70,21 @@ def inside_of(model: Any) -> str:
         "Rotary" in type(each).__name__ for each in model.modules()
     ):
         return "rotary"
-    relative = re.compile(r"relative_attention_bias|rel_pos_bias|rel_embeddings|r_r_bias|position_bias\.")
-    parts = getattr(model, "decoder", model) if model.config.model_type == "vision-encoder-decoder" else model
+    relative = re.compile(
+        r"relative_attention_bias|rel_pos_bias|rel_embeddings|r_r_bias|position_bias\."
+    )
+    parts = (
+        getattr(model, "decoder", model)
+        if model.config.model_type == "vision-encoder-decoder"
+        else model
+    )
     return "relative" if any(relative.search(name) for name, _ in parts.named_parameters()) else ""
 
 
 @pytest.mark.parametrize(("name", "token"), [("ESM-1", 4), ("ESM-2", 4)])
-def test_a_token_that_the_model_treats_in_its_own_way_is_told(name: str, token: int, tmp_path: Path) -> None:
+def test_a_token_that_the_model_treats_in_its_own_way_is_told(
+    name: str, token: int, tmp_path: Path
+) -> None:
     (read,) = read_by_first_blocks(saved(name, tmp_path), [5, token, 9]).values()
     found = embcli.open(tmp_path).lookup([5, token, 9], show="hidden")
     assert not np.array_equal(found.hidden, read)
@@ -86,19 +98,32 @@ def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None
     assert first.any(1).tolist() == [True, True, False]
     found = embcli.open(tmp_path).lookup([5, 9, padding], show="hidden")
     assert found.hidden.any(1).all()
-    assert any(str(note).startswith(f"ID {padding}: the model sets rows of padding") for note in found.notes)
+    assert any(
+        str(note).startswith(f"ID {padding}: the model sets rows of padding")
+        for note in found.notes
+    )
 
 
 def test_musicgen_reads_texts_with_its_text_encoder(tmp_path: Path) -> None:
     import transformers
 
-    text = transformers.T5Config(vocab_size=96, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
-    sound = transformers.EncodecConfig(hidden_size=16, num_filters=4, codebook_size=32, codebook_dim=16)
+    text = transformers.T5Config(
+        vocab_size=96, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2
+    )
+    sound = transformers.EncodecConfig(
+        hidden_size=16, num_filters=4, codebook_size=32, codebook_dim=16
+    )
     codes = transformers.MusicgenDecoderConfig(
         vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2
     )
-    parts = {"text_encoder": text.to_dict(), "audio_encoder": sound.to_dict(), "decoder": codes.to_dict()}
-    model = transformers.MusicgenForConditionalGeneration(config=transformers.MusicgenConfig(**parts))
+    parts = {
+        "text_encoder": text.to_dict(),
+        "audio_encoder": sound.to_dict(),
+        "decoder": codes.to_dict(),
+    }
+    model = transformers.MusicgenForConditionalGeneration(
+        config=transformers.MusicgenConfig(**parts)
+    )
     model.save_pretrained(tmp_path)
     (read,) = read_by_first_blocks(model.text_encoder.eval(), PLAIN).values()
     found = embcli.open(tmp_path).lookup(PLAIN)

@@ -30,7 +30,11 @@ def safetensors_bytes(tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) ->
     """Write any dtype, which numpy has no name for, by hand."""
     entries, offset = {}, 0
     for name, (dtype, shape, data) in tensors.items():
-        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        entries[name] = {
+            "dtype": dtype,
+            "shape": shape,
+            "data_offsets": [offset, offset + len(data)],
+        }
         offset += len(data)
     text = json.dumps(entries).encode()
     return struct.pack("<Q", len(text)) + text + b"".join(data for *_, data in tensors.values())
@@ -40,7 +44,9 @@ def large(path: Path) -> None:
     """Make a sparse file of 100 GB, bfloat16 tensors; some of its rows begin with other numbers than 0."""
     rows, dim = 600_000, 4096  # more bytes than 32 bits can count
     shapes = {"model.embed_tokens.weight": (rows, dim), "lm_head.weight": (rows, dim)}
-    shapes |= {f"model.layers.{number}.mlp.gate_proj.weight": (60_000_000,) for number in range(750)}
+    shapes |= {
+        f"model.layers.{number}.mlp.gate_proj.weight": (60_000_000,) for number in range(750)
+    }
     first = header({name: ("bfloat16", shape) for name, shape in shapes.items()}, {})
     offset = 2 * sum(int(np.prod(shape)) for shape in shapes.values())
     with open(path, "wb") as file:
@@ -55,7 +61,13 @@ def large(path: Path) -> None:
 def npy_bytes(header: bytes, data: bytes = b"", version: bytes = b"\1\0") -> bytes:
     """Return a .npy file with a header of its own."""
     size = 2 if version[0] == 1 else 4
-    return b"\x93NUMPY" + version + min(len(header), 256**size - 1).to_bytes(size, "little") + header + data
+    return (
+        b"\x93NUMPY"
+        + version
+        + min(len(header), 256**size - 1).to_bytes(size, "little")
+        + header
+        + data
+    )
 
 
 def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
@@ -71,7 +83,12 @@ def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
     """Hold every row, in any order and number, and every block, against a (V, D) float32 matrix; NaN is NaN."""
     assert layer.shape == wanted.shape
     rows = len(wanted)
-    picks = [np.arange(rows), np.arange(rows)[::-1], np.array([rows - 1, 0, rows // 2, 0, rows - 1]), np.arange(0)]
+    picks = [
+        np.arange(rows),
+        np.arange(rows)[::-1],
+        np.array([rows - 1, 0, rows // 2, 0, rows - 1]),
+        np.arange(0),
+    ]
     for ids in [*picks, np.random.default_rng(0).integers(0, rows, 2 * rows)]:
         found = layer.rows(ids)
         assert found.dtype == np.float32
@@ -83,7 +100,9 @@ def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
 def assert_equal(found: np.ndarray, wanted: np.ndarray) -> None:
     """Compare bits, except those of NaN."""
     both = np.isnan(found) & np.isnan(wanted)
-    assert np.array_equal(np.where(both, 0, found.view(np.uint32)), np.where(both, 0, wanted.view(np.uint32)))
+    assert np.array_equal(
+        np.where(both, 0, found.view(np.uint32)), np.where(both, 0, wanted.view(np.uint32))
+    )
 
 
 def layer(path: Path, name: str) -> Layer:

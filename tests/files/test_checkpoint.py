@@ -24,20 +24,56 @@ from tests.files.made import TOKENS, assert_rows, closed, matrix, written
 # What tensors of model families are called: the token and the position matrix, and others that could pass for them.
 FAMILIES: dict[str, tuple[str, str | None, dict[str, tuple[int, ...]]]] = {
     "gpt2": ("wte.weight", "wpe.weight", {"h.0.attn.c_attn.weight": (7, 21), "ln_f.weight": (7,)}),
-    "gpt2-lm": ("transformer.wte.weight", "transformer.wpe.weight", {"transformer.h.0.mlp.c_fc.weight": (7, 28)}),
+    "gpt2-lm": (
+        "transformer.wte.weight",
+        "transformer.wpe.weight",
+        {"transformer.h.0.mlp.c_fc.weight": (7, 28)},
+    ),
     "nanogpt": ("_orig_mod.transformer.wte.weight", "_orig_mod.transformer.wpe.weight", {}),
     "book": ("tok_emb.weight", "pos_emb.weight", {"trf_blocks.0.att.W_query.weight": (7, 7)}),
     "tensorflow": ("model/wte", "model/wpe", {"model/h0/attn/c_attn/w": (1, 7, 21)}),
     "flax": ("transformer/wte/embedding", "transformer/wpe/embedding", {}),
-    "llama": ("model.embed_tokens.weight", None, {"model.layers.0.self_attn.q_proj.weight": (7, 7)}),
-    "llama-meta": ("tok_embeddings.weight", None, {"layers.0.attention.wq.weight": (7, 7), "rope.freqs": (4,)}),
-    "multimodal": ("language_model.model.embed_tokens.weight", None, {"vision.patch_embedding.weight": (7, 3, 2, 2)}),
-    "bert": ("bert.word_embeddings.weight", "bert.position_embeddings.weight", {"bert.pooler.dense.weight": (7, 7)}),
+    "llama": (
+        "model.embed_tokens.weight",
+        None,
+        {"model.layers.0.self_attn.q_proj.weight": (7, 7)},
+    ),
+    "llama-meta": (
+        "tok_embeddings.weight",
+        None,
+        {"layers.0.attention.wq.weight": (7, 7), "rope.freqs": (4,)},
+    ),
+    "multimodal": (
+        "language_model.model.embed_tokens.weight",
+        None,
+        {"vision.patch_embedding.weight": (7, 3, 2, 2)},
+    ),
+    "bert": (
+        "bert.word_embeddings.weight",
+        "bert.position_embeddings.weight",
+        {"bert.pooler.dense.weight": (7, 7)},
+    ),
     "xlnet": ("transformer.word_embedding.weight", None, {}),
-    "gpt-neox": ("gpt_neox.embed_in.weight", None, {"gpt_neox.layers.0.attention.dense.weight": (7, 7)}),
-    "t5": ("shared.weight", None, {"encoder.block.0.SelfAttention.relative_attention_bias.weight": (32, 8)}),
-    "clip": ("text.token_embedding.weight", "text.position_embedding.weight", {"vision.position_embedding": (12, 7)}),
-    "whisper": ("decoder.token_embedding", "decoder.positional_embedding", {"encoder.positional_embedding": (15, 7)}),
+    "gpt-neox": (
+        "gpt_neox.embed_in.weight",
+        None,
+        {"gpt_neox.layers.0.attention.dense.weight": (7, 7)},
+    ),
+    "t5": (
+        "shared.weight",
+        None,
+        {"encoder.block.0.SelfAttention.relative_attention_bias.weight": (32, 8)},
+    ),
+    "clip": (
+        "text.token_embedding.weight",
+        "text.position_embedding.weight",
+        {"vision.position_embedding": (12, 7)},
+    ),
+    "whisper": (
+        "decoder.token_embedding",
+        "decoder.positional_embedding",
+        {"encoder.positional_embedding": (15, 7)},
+    ),
     "gpt": ("tokens_embed.weight", "positions_embed.weight", {}),
     "gguf": ("token_embd.weight", "position_embd.weight", {"blk.0.attn_q.weight": (7, 7)}),
     "own": ("token", "position", {}),
@@ -55,7 +91,10 @@ def saved(path: Path, tensors: dict[str, np.ndarray], config: dict[str, Any] | N
 
 
 def opened(
-    tmp_path: Path, tensors: dict[str, np.ndarray], config: dict[str, Any] | None = None, **given: Any
+    tmp_path: Path,
+    tensors: dict[str, np.ndarray],
+    config: dict[str, Any] | None = None,
+    **given: Any,
 ) -> Checkpoint:
     return Checkpoint(str(saved(tmp_path / "model.safetensors", tensors, config)), **given)
 
@@ -76,7 +115,10 @@ def test_the_matrices_of_each_family_are_found(tmp_path: Path, family: str) -> N
     if position:
         tensors[position] = matrix(12, 7, seed=2)
     source: Source = opened(tmp_path, tensors)
-    assert (source.shape("token"), source.shape("position")) == ((50, 7), (12, 7) if position else None)
+    assert (source.shape("token"), source.shape("position")) == (
+        (50, 7),
+        (12, 7) if position else None,
+    )
     layers = source.open({"token": None} | ({"position": None} if position else {}))
     assert_rows(layers["token"], matrix(50, 7))
     names = {"token": token}
@@ -87,8 +129,16 @@ def test_the_matrices_of_each_family_are_found(tmp_path: Path, family: str) -> N
 
 
 def test_a_name_is_matched_as_a_whole(tmp_path: Path) -> None:
-    others = {"xwte.weight": zeros(9, 7), "wte.bias": zeros(9, 7), "wte.weight.scale": zeros(9, 7), "wte2": zeros(9, 7)}
-    assert tensor_name(opened(tmp_path, {**others, "a.wte.weight": zeros(5, 7)}), "token") == "a.wte.weight"
+    others = {
+        "xwte.weight": zeros(9, 7),
+        "wte.bias": zeros(9, 7),
+        "wte.weight.scale": zeros(9, 7),
+        "wte2": zeros(9, 7),
+    }
+    assert (
+        tensor_name(opened(tmp_path, {**others, "a.wte.weight": zeros(5, 7)}), "token")
+        == "a.wte.weight"
+    )
 
 
 def test_what_does_not_fit_in_shape_is_passed_over(tmp_path: Path) -> None:
@@ -107,7 +157,9 @@ def test_what_does_not_fit_in_shape_is_passed_over(tmp_path: Path) -> None:
 
 def test_the_origin_is_the_file_and_of_open_layers_tensor_dtype_and_shape(tmp_path: Path) -> None:
     source = opened(tmp_path, {"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
-    nothing: dict[str, object] = {name: {} for name in ("tensors", "dtypes", "bytes", "shapes", "guesses")}
+    nothing: dict[str, object] = {
+        name: {} for name in ("tensors", "dtypes", "bytes", "shapes", "guesses")
+    }
     assert source.origin.document() == {"from": str(tmp_path / "model.safetensors"), **nothing}
     assert source.open({"token": None, "position": None}).origin.document() == {
         "from": str(tmp_path / "model.safetensors"),
@@ -132,14 +184,19 @@ def test_values_that_float32_cannot_hold_are_counted_over_all_layers(tmp_path: P
 # --- guesses and flags --------------------------------------------------------------------------------------------
 
 
-def test_the_only_matrix_is_the_token_matrix_whatever_its_name_and_that_is_said(tmp_path: Path) -> None:
+def test_the_only_matrix_is_the_token_matrix_whatever_its_name_and_that_is_said(
+    tmp_path: Path,
+) -> None:
     source = opened(tmp_path, {"\x1b[2Jodd": matrix(5, 7), "bias": zeros(7)})
     assert tensor_name(source, "token") == "\x1b[2Jodd"
     assert source.reasons["token"] == r"'\x1b[2Jodd' is the only two-dimensional tensor"
 
 
 def test_without_a_known_name_the_candidates_are_listed(tmp_path: Path) -> None:
-    tensors = {f"{number}.w": zeros(number + 2, 7) for number in range(11)} | {"b": zeros(7), "\x1b[2J": zeros(40, 7)}
+    tensors = {f"{number}.w": zeros(number + 2, 7) for number in range(11)} | {
+        "b": zeros(7),
+        "\x1b[2J": zeros(40, 7),
+    }
     with pytest.raises(InputError) as caught:
         opened(tmp_path, tensors)
     first, second = str(caught.value), caught.value.hint
@@ -154,16 +211,20 @@ def test_a_file_without_a_matrix_is_refused(tmp_path: Path) -> None:
         opened(tmp_path, {"wte": zeros(7), "b": zeros(0, 7)})
 
 
-def test_several_that_disagree_are_an_error_and_several_that_are_equal_are_one(tmp_path: Path) -> None:
+def test_several_that_disagree_are_an_error_and_several_that_are_equal_are_one(
+    tmp_path: Path,
+) -> None:
     names = "encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
-    with pytest.raises(InputError, match=r"several tensors could be the token matrix; choose one with tensor$"):
+    with pytest.raises(
+        InputError, match=r"several tensors could be the token matrix; choose one with tensor$"
+    ):
         opened(tmp_path, dict(zip(names, (matrix(seed=1), matrix(seed=2)), strict=True)))
     source = opened(tmp_path, dict.fromkeys(names, matrix()))
     assert tensor_name(source, "token") == names[0]
     assert source.reasons["token"] == "'encoder.embed_tokens.weight' is one of 2 equal tensors"
-    assert tensor_name(opened(tmp_path, {**dict.fromkeys(names, matrix()), "shared.weight": matrix()}), "token") == (
-        "shared.weight"
-    )
+    assert tensor_name(
+        opened(tmp_path, {**dict.fromkeys(names, matrix()), "shared.weight": matrix()}), "token"
+    ) == ("shared.weight")
 
 
 def test_several_position_matrices_are_an_error_only_where_one_is_asked_for(tmp_path: Path) -> None:
@@ -216,13 +277,37 @@ def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(tmp_path: Path) 
     [
         ("roberta.embeddings.position_embeddings.weight", 514, None, 2, "named as RoBERTa's"),
         ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta"}, 2, None),
-        ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta", "pad_token_id": 3}, 4, None),
-        ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta", "pad_token_id": None}, 2, None),
-        ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta", "pad_token_id": 513}, 0, None),
+        (
+            "embeddings.position_embeddings.weight",
+            514,
+            {"model_type": "roberta", "pad_token_id": 3},
+            4,
+            None,
+        ),
+        (
+            "embeddings.position_embeddings.weight",
+            514,
+            {"model_type": "roberta", "pad_token_id": None},
+            2,
+            None,
+        ),
+        (
+            "embeddings.position_embeddings.weight",
+            514,
+            {"model_type": "roberta", "pad_token_id": 513},
+            0,
+            None,
+        ),
         ("embeddings.position_embeddings.weight", 512, {"model_type": "bert"}, 0, None),
         ("embeddings.position_embeddings.weight", 512, None, 0, None),
         ("model.decoder.embed_positions.weight", 2050, {"model_type": "opt"}, 2, None),
-        ("model.decoder.embed_positions.weight", 2050, {"model_type": "opt", "pad_token_id": 7}, 2, None),
+        (
+            "model.decoder.embed_positions.weight",
+            2050,
+            {"model_type": "opt", "pad_token_id": 7},
+            2,
+            None,
+        ),
         ("model.decoder.embed_positions.weight", 2050, None, 2, "2,050 rows, as OPT's"),
         ("model.decoder.embed_positions.weight", 448, None, 0, None),
         ("model.decoder.embed_positions.weight", 450, {"model_type": "whisper"}, 0, None),
@@ -230,9 +315,16 @@ def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(tmp_path: Path) 
     ],
 )
 def test_position_0_is_the_row_that_the_model_picks_for_it(
-    tmp_path: Path, name: str, rows: int, config: dict[str, Any] | None, first: int, reason: str | None
+    tmp_path: Path,
+    name: str,
+    rows: int,
+    config: dict[str, Any] | None,
+    first: int,
+    reason: str | None,
 ) -> None:
-    source = opened(tmp_path, {"embed_tokens": matrix(50, 3), name: matrix(rows, 3, seed=2)}, config)
+    source = opened(
+        tmp_path, {"embed_tokens": matrix(50, 3), name: matrix(rows, 3, seed=2)}, config
+    )
     assert source.shape("position") == (rows - first, 3)
     layers = source.open({"position": None})
     assert_rows(layers["position"], matrix(rows, 3, seed=2)[first:])
@@ -245,14 +337,22 @@ def test_position_0_is_the_row_that_the_model_picks_for_it(
     ("config", "said"),
     [
         (
-            {"model_type": "llama", "max_position_embeddings": 4096, "rope_theta": 1e4, "hidden_size": 3},
+            {
+                "model_type": "llama",
+                "max_position_embeddings": 4096,
+                "rope_theta": 1e4,
+                "hidden_size": 3,
+            },
             {"model_type": "llama", "max_position_embeddings": 4096, "rope_theta": 1e4},
         ),
         ({"model_type": "gpt2", "n_positions": 1024}, {"model_type": "gpt2", "n_positions": 1024}),
         (
             {
                 "model_type": "gemma3",
-                "text_config": {"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 5.0}},
+                "text_config": {
+                    "model_type": "gemma3_text",
+                    "rope_parameters": {"rope_theta": 5.0},
+                },
             },
             {"model_type": "gemma3_text", "rope_theta": 5.0},
         ),
@@ -273,15 +373,24 @@ def test_what_a_gguf_file_says_of_positions_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a": 1', "[1]", '{"a": 1, "a": 2}', '{"a":' * 100_000])
-def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(tmp_path: Path, text: str) -> None:
+def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(
+    tmp_path: Path, text: str
+) -> None:
     path = str(opened(tmp_path, {"wte": matrix(), "wpe": matrix()}).tensors.path)
     (tmp_path / "config.json").write_text(text)
     model = embcli.open(path)
     done = [model.audit(), model.diff(model), model.neighbors([3]), model.weights(), model.info()]
-    assert all("config.json" in str(note) and str(note).endswith("; it is ignored") for note in done[0].notes)
+    assert all(
+        "config.json" in str(note) and str(note).endswith("; it is ignored")
+        for note in done[0].notes
+    )
     assert len(list(done[0].notes)) == 1
     assert "config.json" in str(model.info().recipe)
-    for ask in (lambda: model.lookup([3]), model.positions, lambda: model.weights(layer="position")):
+    for ask in (
+        lambda: model.lookup([3]),
+        model.positions,
+        lambda: model.weights(layer="position"),
+    ):
         with pytest.raises(InputError, match=r"config\.json"):
             ask()
 
@@ -298,9 +407,14 @@ def test_the_head_is_equal_to_the_token_matrix_or_another(tmp_path: Path, name: 
     other = matrix()
     other[49, 6] += 1
     assert opened(tmp_path, {"embed_tokens": matrix(), name: other}).head.relation == "other"
-    assert opened(tmp_path, {"embed_tokens": matrix(), name: matrix(51, 7)}).head.relation == "other"
+    assert (
+        opened(tmp_path, {"embed_tokens": matrix(), name: matrix(51, 7)}).head.relation == "other"
+    )
     wide = matrix().astype(np.float64)  # behind the digits of float32
-    assert opened(tmp_path, {"embed_tokens": wide, name: np.nextafter(wide, 9)}).head.relation == "other"
+    assert (
+        opened(tmp_path, {"embed_tokens": wide, name: np.nextafter(wide, 9)}).head.relation
+        == "other"
+    )
 
 
 def test_of_large_matrices_some_rows_are_compared_and_how_many_is_told(
@@ -319,13 +433,33 @@ def test_a_head_that_is_the_same_tensor_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "relation", "reason"),
     [
-        ({"architectures": ["GPT2LMHeadModel"]}, "same", "config.json names 'GPT2LMHeadModel' and no head of its own"),
-        ({"architectures": ["BertModel", "Gemma3ForCausalLM"]}, "same", "config.json names 'Gemma3ForCausalLM' and no"),
-        ({"architectures": ["GPT2LMHeadModel"], "tie_word_embeddings": False}, "none", "that it is a separate matrix"),
-        ({"architectures": ["BertModel"], "tie_word_embeddings": True}, "none", "names 'BertModel', which has none"),
+        (
+            {"architectures": ["GPT2LMHeadModel"]},
+            "same",
+            "config.json names 'GPT2LMHeadModel' and no head of its own",
+        ),
+        (
+            {"architectures": ["BertModel", "Gemma3ForCausalLM"]},
+            "same",
+            "config.json names 'Gemma3ForCausalLM' and no",
+        ),
+        (
+            {"architectures": ["GPT2LMHeadModel"], "tie_word_embeddings": False},
+            "none",
+            "that it is a separate matrix",
+        ),
+        (
+            {"architectures": ["BertModel"], "tie_word_embeddings": True},
+            "none",
+            "names 'BertModel', which has none",
+        ),
         ({"architectures": ["T5EncoderModel"]}, "none", "names 'T5EncoderModel', which has none"),
         ({"architectures": ["BertForTokenClassification"]}, "none", "which has none"),
-        ({"architectures": ["MarianMTModel"], "tie_word_embeddings": True}, "same", "config.json says so"),
+        (
+            {"architectures": ["MarianMTModel"], "tie_word_embeddings": True},
+            "same",
+            "config.json says so",
+        ),
         ({"architectures": ["VisionEncoderDecoderModel"]}, "none", ""),
         ({"architectures": "GPT2LMHeadModel"}, "none", ""),
         ({"architectures": [None]}, "none", ""),
@@ -366,7 +500,10 @@ def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
 
 
 def test_the_head_of_rembert_has_columns_of_its_own(tmp_path: Path) -> None:
-    tensors = {"rembert.embeddings.word_embeddings.weight": matrix(50, 3), "cls.predictions.decoder.weight": matrix()}
+    tensors = {
+        "rembert.embeddings.word_embeddings.weight": matrix(50, 3),
+        "cls.predictions.decoder.weight": matrix(),
+    }
     head = opened(tmp_path, tensors, {"model_type": "rembert", "tie_word_embeddings": False}).head
     assert (head.relation, head.tensor and head.tensor.shape) == ("other", (50, 7))
     assert opened(tmp_path, tensors, {"model_type": "albert"}).head.tensor is None
@@ -382,5 +519,7 @@ def test_no_heavy_module_is_loaded_on_the_way_to_rows(tmp_path: Path) -> None:
         "print([name for name in ('torch', 'gguf', 'zipfile', 'tokenizers', 'rich') if name in sys.modules])"
     )
     paths = [tmp_path, tmp_path / "wte.npy", tmp_path / "m.gguf"]
-    done = subprocess.run([sys.executable, "-c", code, *map(str, paths)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, paths)], capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == ("['zipfile']\n", "")

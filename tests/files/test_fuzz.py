@@ -9,7 +9,9 @@ import pytest
 from tests.fuzz import fuzz, seeds
 
 
-def test_damaged_files_end_in_rows_or_in_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_files_end_in_rows_or_in_a_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     done = fuzz(1050, 1, tmp_path)
     assert done.keys() == {seed.name for seed in seeds()}
     assert all(refused for _, refused in done.values())

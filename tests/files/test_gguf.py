@@ -31,7 +31,9 @@ def package_name(name: str) -> str:
 
 
 def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:
-    path = written(tmp_path / "m.gguf", {"a": matrix(), "b": matrix(3, 4), "c": np.zeros(5, np.float32)})
+    path = written(
+        tmp_path / "m.gguf", {"a": matrix(), "b": matrix(3, 4), "c": np.zeros(5, np.float32)}
+    )
     reader, tensors = GGUFReader(path), open_tensors(path)
     for tensor in reader.tensors:
         found = tensors[tensor.name]
@@ -63,7 +65,11 @@ def test_alignment_is_honoured(tmp_path: Path, alignment: int) -> None:
 
 
 def parts(folder: Path) -> list[Path]:
-    written(folder / "m.gguf", {f"{name}.weight": matrix(seed=ord(name)) for name in "abcde"}, split_max_tensors=2)
+    written(
+        folder / "m.gguf",
+        {f"{name}.weight": matrix(seed=ord(name)) for name in "abcde"},
+        split_max_tensors=2,
+    )
     return sorted(folder.glob("m-*.gguf"))
 
 
@@ -91,7 +97,9 @@ def test_missing_parts_and_parts_of_other_names_are_refused(tmp_path: Path) -> N
 # --- what is not read -------------------------------------------------------------------------------------------------
 
 
-def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_the_file(tmp_path: Path) -> None:
+def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_the_file(
+    tmp_path: Path,
+) -> None:
     count = 1 << 17
     writer = GGUFWriter(tmp_path / "m.gguf", "gemma3")
     writer.add_tokenizer_model("llama")
@@ -111,13 +119,20 @@ def text(value: bytes) -> bytes:
 
 
 def header(
-    pairs: bytes = b"", keys: int = 0, tensors: bytes = b"", count: int = 0, version: int = 3, data: bytes = b""
+    pairs: bytes = b"",
+    keys: int = 0,
+    tensors: bytes = b"",
+    count: int = 0,
+    version: int = 3,
+    data: bytes = b"",
 ) -> bytes:
     whole = b"GGUF" + struct.pack("<IQQ", version, count, keys) + pairs + tensors
     return whole + bytes(-len(whole) % 32) + data
 
 
-def described(name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0, offset: int = 0) -> bytes:
+def described(
+    name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0, offset: int = 0
+) -> bytes:
     return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
 
 
@@ -138,15 +153,27 @@ def described(name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 8, 1 << 60)), "cut off"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQQ", 9, 8, 1, 1 << 60)), "cut off"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 9, 1)), "an array of arrays"),
-        (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<II", 4, 3)), "not a power of two"),
-        (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<IQ", 8, 0)), "not a power of two"),
-        (header(keys=1, pairs=text(b"split.count") + struct.pack("<II", 4, 0)), "not a number of parts"),
+        (
+            header(keys=1, pairs=text(b"general.alignment") + struct.pack("<II", 4, 3)),
+            "not a power of two",
+        ),
+        (
+            header(keys=1, pairs=text(b"general.alignment") + struct.pack("<IQ", 8, 0)),
+            "not a power of two",
+        ),
+        (
+            header(keys=1, pairs=text(b"split.count") + struct.pack("<II", 4, 0)),
+            "not a number of parts",
+        ),
         (header(tensors=described(shape=(1,) * 5), count=1), "5 dimensions"),
         (header(tensors=described(), count=1), "cut off"),
         (header(tensors=described(shape=(1 << 63, 1 << 63)), count=1), "cut off"),
         (header(tensors=described(offset=1 << 63), count=1), "cut off"),
         (header(tensors=described(offset=8), count=1, data=bytes(64)), "where no tensor can begin"),
-        (header(tensors=described() + described(b"b"), count=2, data=bytes(64)), "where no tensor can begin"),
+        (
+            header(tensors=described() + described(b"b"), count=2, data=bytes(64)),
+            "where no tensor can begin",
+        ),
         (header(tensors=described() + described(offset=32), count=2, data=bytes(64)), "'a' twice"),
         (header(tensors=described(kind=12), count=1, data=bytes(64)), "blocks of 256"),
         (header(tensors=described(kind=99), count=1, data=bytes(64)), "type 99"),
@@ -160,7 +187,9 @@ def test_headers_that_lie_are_refused(tmp_path: Path, data: bytes, reason: str) 
 
 
 def test_a_tensor_of_an_unknown_type_leaves_the_others_readable(tmp_path: Path) -> None:
-    data = header(tensors=described(b"new", kind=99) + described(b"old", offset=32), count=2, data=bytes(64))
+    data = header(
+        tensors=described(b"new", kind=99) + described(b"old", offset=32), count=2, data=bytes(64)
+    )
     (tmp_path / "m.gguf").write_bytes(data)
     tensors = open_tensors(tmp_path / "m.gguf")
     assert (tensors["new"].dtype, tensors["new"].size) == ("type 99", 32)

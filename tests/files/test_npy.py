@@ -32,7 +32,9 @@ from tests.files.made import assert_rows, layer, matrix, npy_bytes, refusal, zip
     ],
 )
 @pytest.mark.filterwarnings("ignore:Stored array in format:UserWarning")
-def test_what_is_no_matrix_of_numbers_is_refused(tmp_path: Path, array: np.ndarray, reason: str) -> None:
+def test_what_is_no_matrix_of_numbers_is_refused(
+    tmp_path: Path, array: np.ndarray, reason: str
+) -> None:
     np.save(tmp_path / "a.npy", array, allow_pickle=True)
     assert reason in refusal(tmp_path / "a.npy")
     np.savez_compressed(tmp_path / "a.npz", a=array, allow_pickle=True)
@@ -44,22 +46,61 @@ def test_what_is_no_matrix_of_numbers_is_refused(tmp_path: Path, array: np.ndarr
     [
         (b"\x93NUMPY", "cannot be read"),
         (b"\x93NUMPY\1\0\xff\xff{", "cannot be read"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(23)), "ends at byte 92"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (10**20, 3)}\n"), "cannot be read"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 3)}\n"), "ends at byte"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3)}\n", bytes(24)), "its shape is (-2"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': 1, 'shape': (2, 3)}\n", bytes(24)), "cannot be read"),
-        (npy_bytes(b"{'descr': '<q9', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(24)), "cannot be read"),
-        (npy_bytes(b"{'descr': 'f4,f4', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(99)), "not real numbers"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': [2, 3]}\n", bytes(99)), "cannot be read"),
         (
-            npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'x': 1}\n", bytes(99)),
+            npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(23)),
+            "ends at byte 92",
+        ),
+        (
+            npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (10**20, 3)}\n"),
+            "cannot be read",
+        ),
+        (
+            npy_bytes(
+                b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 3)}\n"
+            ),
+            "ends at byte",
+        ),
+        (
+            npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3)}\n", bytes(24)),
+            "its shape is (-2",
+        ),
+        (
+            npy_bytes(b"{'descr': '<f4', 'fortran_order': 1, 'shape': (2, 3)}\n", bytes(24)),
+            "cannot be read",
+        ),
+        (
+            npy_bytes(b"{'descr': '<q9', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(24)),
+            "cannot be read",
+        ),
+        (
+            npy_bytes(b"{'descr': 'f4,f4', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(99)),
+            "not real numbers",
+        ),
+        (
+            npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': [2, 3]}\n", bytes(99)),
+            "cannot be read",
+        ),
+        (
+            npy_bytes(
+                b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'x': 1}\n", bytes(99)
+            ),
             "cannot be read",
         ),
         (npy_bytes(b"{'descr': '<f4', 'shape': (2, 3)}\n", bytes(99)), "cannot be read"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", bytes(99), b"\4\0"), "cannot be read"),
-        (npy_bytes(b"{'descr': '\\d', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(99)), "cannot be read"),
-        (npy_bytes(b"{'descr': [('a', '<f4', {})], 'fortran_order': False, 'shape': (2, 3)}\n"), "cannot be read"),
+        (
+            npy_bytes(
+                b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", bytes(99), b"\4\0"
+            ),
+            "cannot be read",
+        ),
+        (
+            npy_bytes(b"{'descr': '\\d', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(99)),
+            "cannot be read",
+        ),
+        (
+            npy_bytes(b"{'descr': [('a', '<f4', {})], 'fortran_order': False, 'shape': (2, 3)}\n"),
+            "cannot be read",
+        ),
         (npy_bytes(b"{'shape': (" + b" " * 9900), "cannot be read"),
         (npy_bytes(b"{" + b" " * 10_000 + b"}"), "cannot be read"),
         (npy_bytes(b"(" * 9000), "cannot be read"),
@@ -99,7 +140,9 @@ def test_archives_are_refused_where_they_are_damaged(tmp_path: Path) -> None:
     path = tmp_path / "m.npz"
     np.savez_compressed(path, a=matrix(100, 100))
     whole = path.read_bytes()
-    path.write_bytes(whole[:26] + b"\xff\x1f" + whole[28:])  # the length of a name, which the message has
+    path.write_bytes(
+        whole[:26] + b"\xff\x1f" + whole[28:]
+    )  # the length of a name, which the message has
     assert len(refusal(path)) < 500
     path.write_bytes(whole[:-40])
     assert "damaged archive" in refusal(path)
@@ -112,7 +155,9 @@ def test_archives_are_refused_where_they_are_damaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compressions_are_read_as_numpy_reads_them(tmp_path: Path, compression: int) -> None:
-    (tmp_path / "m.npz").write_bytes(zipped({"a.npy": saved(matrix()), "read.me": b"a"}, compression))
+    (tmp_path / "m.npz").write_bytes(
+        zipped({"a.npy": saved(matrix()), "read.me": b"a"}, compression)
+    )
     assert_rows(layer(tmp_path / "m.npz", "a"), np.load(tmp_path / "m.npz")["a"])
 
 
@@ -132,16 +177,23 @@ def test_a_member_that_claims_less_than_it_has_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_member_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) -> None:
-    data = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (90, 99)}\n", bytes(20_000))
+    data = npy_bytes(
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (90, 99)}\n", bytes(20_000)
+    )
     path, size = tmp_path / "m.npz", len(data).to_bytes(4, "little")
     path.write_bytes(zipped({"a.npy": data}).replace(2 * size, 2 * (90_000).to_bytes(4, "little")))
-    ours, of_zipfile = r"'a' ends at byte 35,\d+ of 20,\d+$", "'a.npy' is damaged \\(Overlapped entries"  # Python 3.13
+    ours, of_zipfile = (
+        r"'a' ends at byte 35,\d+ of 20,\d+$",
+        "'a.npy' is damaged \\(Overlapped entries",
+    )  # Python 3.13
     assert re.search(f"{ours}|{of_zipfile}", refusal(path))
 
 
 def test_an_archive_whose_first_member_is_no_array(tmp_path: Path) -> None:
     np.save(array := io.BytesIO(), matrix())
-    (tmp_path / "m.npz").write_bytes(zipped({"README.txt": b"of one array", "weight.npy": array.getvalue()}))
+    (tmp_path / "m.npz").write_bytes(
+        zipped({"README.txt": b"of one array", "weight.npy": array.getvalue()})
+    )
     assert_rows(layer(tmp_path / "m.npz", "weight"), matrix())
 
 

@@ -25,7 +25,9 @@ def test_a_vector_is_read_whole_with_its_stride(tmp_path: Path) -> None:
     assert open_tensors(tmp_path / "m.pt").array("v").tolist() == [1, 4, 7]
 
 
-def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_them(tmp_path: Path) -> None:
+def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_them(
+    tmp_path: Path,
+) -> None:
     weight = torch.from_numpy(matrix())
     state = collections.OrderedDict({"wte.weight": weight, "again": torch.nn.Parameter(weight)})
     saved = {
@@ -37,7 +39,9 @@ def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_th
     tensors = open_tensors(tmp_path / "m.pt")
     names = ["model.wte.weight", "model.again", "optimizer.state.0.exp_avg", "optimizer.groups.1"]
     assert list(tensors) == names
-    assert {(tensor.shape, tensor.dtype, tensor.size) for tensor in tensors.values()} == {((50, 7), "float32", 1400)}
+    assert {(tensor.shape, tensor.dtype, tensor.size) for tensor in tensors.values()} == {
+        ((50, 7), "float32", 1400)
+    }
     assert len({tensor.start for tensor in tensors.values()}) == 1
     for name in names:
         assert_rows(tensors.layer(name), matrix())
@@ -68,15 +72,39 @@ def test_tensors_of_other_kinds_are_described_as_torch_has_them(tmp_path: Path) 
         "none": torch.zeros(0, 3),
         "number": torch.tensor(3.0),
         "module": torch.nn.Linear(3, 4).state_dict(),
-        "plain": [{1, 2}, 1j, b"abc", bytearray(b"x"), 2**70, None, True, -5, 1e300, collections.Counter("aab")],
-        "torch's": [torch.device("cpu"), torch.float16, torch.Size([1, 2]), torch.strided, matrix().tobytes()],
+        "plain": [
+            {1, 2},
+            1j,
+            b"abc",
+            bytearray(b"x"),
+            2**70,
+            None,
+            True,
+            -5,
+            1e300,
+            collections.Counter("aab"),
+        ],
+        "torch's": [
+            torch.device("cpu"),
+            torch.float16,
+            torch.Size([1, 2]),
+            torch.strided,
+            matrix().tobytes(),
+        ],
     }
     torch.save(saved, tmp_path / "m.pt")
     held, found = torch.load(tmp_path / "m.pt", weights_only=False), open_tensors(tmp_path / "m.pt")
     flat = {name: each for name, each in held.items() if isinstance(each, torch.Tensor)}
     flat |= {f"module.{name}": each for name, each in held["module"].items()}
-    wanted = {name: (tuple(each.shape), str(each.dtype).removeprefix("torch.")) for name, each in flat.items()}
-    wanted |= {"meta": ((), "meta_tensor_no_storage"), "rows": ((), "sparse_tensor"), "quantised": ((), "qtensor")}
+    wanted = {
+        name: (tuple(each.shape), str(each.dtype).removeprefix("torch."))
+        for name, each in flat.items()
+    }
+    wanted |= {
+        "meta": ((), "meta_tensor_no_storage"),
+        "rows": ((), "sparse_tensor"),
+        "quantised": ((), "qtensor"),
+    }
     assert {name: (each.shape, each.dtype) for name, each in found.items()} == wanted
     for name in ("tagged", "noted", "module.weight"):
         assert_rows(found.layer(name), flat[name].detach().numpy())
@@ -86,7 +114,10 @@ def test_tensors_of_other_kinds_are_described_as_torch_has_them(tmp_path: Path) 
 
 def test_big_endian_numbers_are_refused(tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(2, 3)}, tmp_path / "m.pt")
-    with zipfile.ZipFile(tmp_path / "m.pt") as old, zipfile.ZipFile(tmp_path / "big.pt", "w") as new:
+    with (
+        zipfile.ZipFile(tmp_path / "m.pt") as old,
+        zipfile.ZipFile(tmp_path / "big.pt", "w") as new,
+    ):
         for info in old.infolist():
             new.writestr(info, b"big" if info.filename.endswith("byteorder") else old.read(info))
     assert "big-endian" in refusal(tmp_path / "big.pt")
@@ -106,13 +137,17 @@ class Evil:
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(tmp_path: Path, legacy: bool) -> None:
+def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(
+    tmp_path: Path, legacy: bool
+) -> None:
     torch.save(
         {"weight": torch.zeros(2, 3), "evil": Evil(tmp_path / "made")},
         tmp_path / "m.pt",
         _use_new_zipfile_serialization=not legacy,
     )
-    assert ("PyTorch before 1.6" if legacy else f"asks for '{os.mkdir.__module__}.mkdir'") in refusal(tmp_path / "m.pt")
+    assert (
+        "PyTorch before 1.6" if legacy else f"asks for '{os.mkdir.__module__}.mkdir'"
+    ) in refusal(tmp_path / "m.pt")
     assert not (tmp_path / "made").exists()
 
 
@@ -127,9 +162,15 @@ def key_of_hash_0(number: int) -> bytes:
 
 
 GREEDY = {  # each takes another reader gigabytes, minutes or the stack
-    "a storage of its own": (b"ctorch.storage\nUntypedStorage\nJ\0\0\0\x10\x85R.", "its pickle is damaged"),
+    "a storage of its own": (
+        b"ctorch.storage\nUntypedStorage\nJ\0\0\0\x10\x85R.",
+        "its pickle is damaged",
+    ),
     "a name without end": (b"cos\n" + b"x" * 30_000 + b"\n.", "asks for 'os.xxx"),
-    "a key of keys": (b"})" + b"\x85" * 100_000 + b"Ns.", "a key that is neither text nor a number"),
+    "a key of keys": (
+        b"})" + b"\x85" * 100_000 + b"Ns.",
+        "a key that is neither text nor a number",
+    ),
     "values in values": (b"}K\1)" + b"\x85" * 100_000 + b"s.", "nested more deeply"),
     "many opcodes": (b"N" * (1 << 22) + b".", "4,194,307 bytes, and embcli reads up to"),
     "a memo with holes": (b"Nr\xff\xff\xff\xff.", ""),
@@ -151,7 +192,9 @@ GREEDY = {  # each takes another reader gigabytes, minutes or the stack
 
 
 @pytest.mark.parametrize(("pickle", "reason"), GREEDY.values(), ids=GREEDY)
-def test_a_pickle_that_asks_for_memory_time_or_depth_gets_none(tmp_path: Path, pickle: bytes, reason: str) -> None:
+def test_a_pickle_that_asks_for_memory_time_or_depth_gets_none(
+    tmp_path: Path, pickle: bytes, reason: str
+) -> None:
     path = with_pickle(tmp_path / "m.pt", b"\x80\2" + pickle)
     if reason:
         assert reason in refusal(path)
@@ -160,7 +203,10 @@ def test_a_pickle_that_asks_for_memory_time_or_depth_gets_none(tmp_path: Path, p
 
 
 def tensor(
-    count: int = 6, first: bytes = b"K\0", shape: bytes = b"K\2K\3\x86", strides: bytes = b"K\3K\1\x86"
+    count: int = 6,
+    first: bytes = b"K\0",
+    shape: bytes = b"K\2K\3\x86",
+    strides: bytes = b"K\3K\1\x86",
 ) -> bytes:
     """Return the opcodes of a float32 tensor in storage 0."""
     storage = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\x000X\3\0\0\0cpuK%ctQ" % count
@@ -178,13 +224,23 @@ def tensor(
         (tensor(5, shape=b"K\1K\3\x86"), "its storage '0' claims 20 bytes and has 24"),
         (tensor() + tensor(5, shape=b"K\1K\3\x86") + b"\x86", "claims 20 bytes and has 24"),
         (tensor() + b")b", "changes a tensor that it has made"),
-        (tensor(shape=b"(" + b"K\1" * 70 + b"t", strides=b"(" + b"K\1" * 70 + b"t"), "too many dimensions"),
-        (tensor(shape=b"K\6K\6\x86", strides=b"K\0K\0\x86"), "claims more numbers than it has bytes"),
+        (
+            tensor(shape=b"(" + b"K\1" * 70 + b"t", strides=b"(" + b"K\1" * 70 + b"t"),
+            "too many dimensions",
+        ),
+        (
+            tensor(shape=b"K\6K\6\x86", strides=b"K\0K\0\x86"),
+            "claims more numbers than it has bytes",
+        ),
     ],
 )
-def test_a_tensor_has_the_numbers_of_its_storage_and_no_others(tmp_path: Path, pickle: bytes, reason: str) -> None:
+def test_a_tensor_has_the_numbers_of_its_storage_and_no_others(
+    tmp_path: Path, pickle: bytes, reason: str
+) -> None:
     for made in (tensor(), pickle):
-        with zipfile.ZipFile(with_pickle(tmp_path / "m.pt", b"\x80\2" + made + b"."), "a") as archive:
+        with zipfile.ZipFile(
+            with_pickle(tmp_path / "m.pt", b"\x80\2" + made + b"."), "a"
+        ) as archive:
             archive.writestr("m/data/0", np.arange(6, dtype="<f4").tobytes())
         if made is not pickle:
             assert_rows(layer(tmp_path / "m.pt", "m"), np.arange(6, dtype=np.float32).reshape(2, 3))
@@ -192,7 +248,8 @@ def test_a_tensor_has_the_numbers_of_its_storage_and_no_others(tmp_path: Path, p
 
 
 @pytest.mark.parametrize(
-    "pickle", [b"", b"\x80\x02", b"\x80\x02\xff.", b"\x80\x02c\xff\n\xff\n.", b"\x80\x02X\xff\xff\xff\xff."]
+    "pickle",
+    [b"", b"\x80\x02", b"\x80\x02\xff.", b"\x80\x02c\xff\n\xff\n.", b"\x80\x02X\xff\xff\xff\xff."],
 )
 def test_a_pickle_that_is_damaged_is_refused(tmp_path: Path, pickle: bytes) -> None:
     assert "its pickle is damaged" in refusal(with_pickle(tmp_path / "m.pt", pickle))
@@ -216,27 +273,44 @@ def test_files_of_old_forms_are_refused(tmp_path: Path) -> None:
     assert "unlike a file of safetensors" in refusal(tmp_path / "tar.pt")
 
 
-def rezipped(path: Path, target: Path, compression: int = zipfile.ZIP_STORED, leave_out: str = "-") -> None:
+def rezipped(
+    path: Path, target: Path, compression: int = zipfile.ZIP_STORED, leave_out: str = "-"
+) -> None:
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w", compression) as new:
         for info in old.infolist():
             if leave_out not in info.filename:
                 new.writestr(info.filename, old.read(info))
 
 
-LIES: dict[str, tuple[Callable[[bytes, int, int], bytes], str]] = {  # about storage 0, by its local and central header
-    "no header": (lambda data, at, _: data[:at] + b"XX" + data[at + 2 :], "'m/data/0' has no header"),
+LIES: dict[
+    str, tuple[Callable[[bytes, int, int], bytes], str]
+] = {  # about storage 0, by its local and central header
+    "no header": (
+        lambda data, at, _: data[:at] + b"XX" + data[at + 2 :],
+        "'m/data/0' has no header",
+    ),
     "a late start": (
-        lambda data, at, _: data[: at + 28] + b"\xff\xff" + data[at + 30 :],  # the length of the extra field
+        lambda data, at, _: (
+            data[: at + 28] + b"\xff\xff" + data[at + 30 :]
+        ),  # the length of the extra field
         "its storage '0' claims 24 bytes",
     ),
-    "encrypted": (lambda data, _, at: data[: at + 8] + b"\1" + data[at + 9 :], "torch.save does not write"),
-    "there twice": (lambda data, _, at: data[: at + 46] + b"m/version" + data[at + 55 :], "torch.save does not write"),
+    "encrypted": (
+        lambda data, _, at: data[: at + 8] + b"\1" + data[at + 9 :],
+        "torch.save does not write",
+    ),
+    "there twice": (
+        lambda data, _, at: data[: at + 46] + b"m/version" + data[at + 55 :],
+        "torch.save does not write",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", LIES)
 def test_archives_that_lie_about_a_storage_are_refused(tmp_path: Path, name: str) -> None:
-    with zipfile.ZipFile(with_pickle(tmp_path / "m.pt", b"\x80\2" + tensor() + b"."), "a") as archive:
+    with zipfile.ZipFile(
+        with_pickle(tmp_path / "m.pt", b"\x80\2" + tensor() + b"."), "a"
+    ) as archive:
         archive.writestr("m/storage" if name == "there twice" else "m/data/0", bytes(24))
     data, (lie, reason) = (tmp_path / "m.pt").read_bytes(), LIES[name]
     (tmp_path / "m.pt").write_bytes(lie(data, data.rindex(b"PK\3\4"), data.rindex(b"PK\1\2")))

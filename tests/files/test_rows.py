@@ -19,13 +19,51 @@ from embcli.binary import Binary
 from embcli.files import gguf, open_tensors
 from tests.files.made import assert_rows, layer, matrix, written
 
-Made = Callable[[Path], np.ndarray]  # writes a file with the matrix "weight", and returns what its library reads of it
-NUMPY = ["<f2", "<f4", "<f8", ">f2", ">f4", ">f8", "<i1", "<u1", ">i2", "<u2", "<i4", ">u4", "<i8", ">u8", "g"]
-TORCH = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
-TORCH += [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+Made = Callable[
+    [Path], np.ndarray
+]  # writes a file with the matrix "weight", and returns what its library reads of it
+NUMPY = [
+    "<f2",
+    "<f4",
+    "<f8",
+    ">f2",
+    ">f4",
+    ">f8",
+    "<i1",
+    "<u1",
+    ">i2",
+    "<u2",
+    "<i4",
+    ">u4",
+    "<i8",
+    ">u8",
+    "g",
+]
+TORCH = [
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+]
+TORCH += [
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+]
 PLAIN = ["float32", "float16", "float64", "int8", "int16", "int32", "int64"]
 PLAIN_KINDS = ("F32", "F16", "BF16")
-QUANTISED = [kind for kind in quants._type_traits if kind.value in gguf.TYPES and kind.name not in PLAIN_KINDS]
+QUANTISED = [
+    kind
+    for kind in quants._type_traits
+    if kind.value in gguf.TYPES and kind.name not in PLAIN_KINDS
+]
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "rows": lambda weight: weight,
     "transposed": lambda weight: weight.T,
@@ -40,7 +78,9 @@ def numbers(dtype: Any) -> np.ndarray:
     if np.dtype(dtype).kind == "f":
         return (100 * matrix(60, 9)).astype(dtype)
     limits = np.iinfo(dtype)
-    return np.random.default_rng(0).integers(limits.min, limits.max, (60, 9), np.dtype(dtype).newbyteorder("="), True)
+    return np.random.default_rng(0).integers(
+        limits.min, limits.max, (60, 9), np.dtype(dtype).newbyteorder("="), True
+    )
 
 
 def npy(dtype: Any, order: str, path: Path) -> np.ndarray:
@@ -51,7 +91,12 @@ def npy(dtype: Any, order: str, path: Path) -> np.ndarray:
 
 def npz(save: Any, order: str, path: Path) -> np.ndarray:
     with path.open("wb") as file:
-        save(file, weight=np.asarray(matrix(300, 20), order=order), scale=np.float32(2), words=np.array(["a", "b"]))
+        save(
+            file,
+            weight=np.asarray(matrix(300, 20), order=order),
+            scale=np.float32(2),
+            words=np.array(["a", "b"]),
+        )
     return np.load(path)["weight"]
 
 
@@ -87,7 +132,11 @@ def bfloat16(path: Path) -> np.ndarray:
 def of_gguf(weight: Any, path: Path) -> np.ndarray:
     written(path, {"other": matrix(3, 4), "weight": weight})
     found = next(each for each in GGUFReader(path).tensors if each.name == "weight")
-    return quants.dequantize(found.data, found.tensor_type) if isinstance(weight, tuple) else found.data
+    return (
+        quants.dequantize(found.data, found.tensor_type)
+        if isinstance(weight, tuple)
+        else found.data
+    )
 
 
 def cases() -> Iterator[Any]:
@@ -136,7 +185,9 @@ def test_values_that_change_are_counted_as_rows_are_read(tmp_path: Path) -> None
 def test_infinities_nan_and_negative_zeros_keep_their_bits(tmp_path: Path) -> None:
     weight = np.array([[np.inf, -np.inf], [np.nan, -0.0]], np.float32)
     save_file({"weight": torch.from_numpy(weight)}, tmp_path / "m.safetensors")
-    assert layer(tmp_path / "m.safetensors", "weight").rows(np.arange(2)).tobytes() == weight.tobytes()
+    assert (
+        layer(tmp_path / "m.safetensors", "weight").rows(np.arange(2)).tobytes() == weight.tobytes()
+    )
 
 
 def test_several_blocks_give_the_same_rows(tmp_path: Path) -> None:
@@ -147,7 +198,9 @@ def test_several_blocks_give_the_same_rows(tmp_path: Path) -> None:
 def test_neighbouring_rows_are_one_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_file({"weight": torch.from_numpy(matrix(1000, 64))}, tmp_path / "m.safetensors")
     found, reads, honest = layer(tmp_path / "m.safetensors", "weight"), [], Binary.gather
-    monkeypatch.setattr(Binary, "gather", lambda *given: (reads.extend(given[3]), honest(*given))[1])
+    monkeypatch.setattr(
+        Binary, "gather", lambda *given: (reads.extend(given[3]), honest(*given))[1]
+    )
     found.rows(np.array([700, 5, 4, 6, 4]))
     assert reads == [3 * 256, 256]
 

@@ -33,7 +33,18 @@ from embcli.files.tensors import Tensors
 from tests.files.made import assert_rows, large, layer, matrix, refusal, safetensors_bytes
 
 TENSOR = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
-DTYPES = ["bool", "float16", "float32", "float64", "complex64", "int8", "uint8", "int16", "uint32", "int64"]
+DTYPES = [
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "int8",
+    "uint8",
+    "int16",
+    "uint32",
+    "int64",
+]
 
 
 def packed(entries: object, data: bytes = b"") -> bytes:
@@ -49,7 +60,8 @@ def oracle(whole: bytes) -> dict[str, tuple[str, tuple[int, ...], bytes]] | None
         return None
     names = NAMES.get
     return {
-        name: (names(each["dtype"], each["dtype"]), tuple(each["shape"]), bytes(each["data"])) for name, each in found
+        name: (names(each["dtype"], each["dtype"]), tuple(each["shape"]), bytes(each["data"]))
+        for name, each in found
     }
 
 
@@ -62,7 +74,10 @@ def opened(whole: bytes) -> Tensors:
 
 def ours(whole: bytes) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
     tensors = opened(whole)
-    return {name: (each.dtype, each.shape, whole[each.start :][: each.size]) for name, each in tensors.items()}
+    return {
+        name: (each.dtype, each.shape, whole[each.start :][: each.size])
+        for name, each in tensors.items()
+    }
 
 
 @st.composite
@@ -70,7 +85,11 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
     """Draw the entries of a sound file and its data."""
     entries: dict[str, Any] = {}
     place = 0
-    for name in draw(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), unique=True, max_size=4)):
+    for name in draw(
+        st.lists(
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=4), unique=True, max_size=4
+        )
+    ):
         dtype = draw(st.sampled_from(sorted(BITS)))
         shape = draw(st.lists(st.integers(0, 3), max_size=3))
         if BITS[dtype] % 8:
@@ -134,7 +153,10 @@ def changed(**entry: object) -> dict[str, object]:
     ("whole", "fault"),
     [
         (b"\x02\0\0", "it is cut off: its header has 2 bytes"),
-        (struct.pack("<Q", 2**64 - 1) + b"{}", "its header has 18,446,744,073,709,551,615 bytes, and 2 follow"),
+        (
+            struct.pack("<Q", 2**64 - 1) + b"{}",
+            "its header has 18,446,744,073,709,551,615 bytes, and 2 follow",
+        ),
         (packed([]), r"its header begins with b'\['"),
         (packed(b'{"\xff":1}'), "its header cannot be read .*utf-8"),
         (packed(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "recursion|not described"),
@@ -142,7 +164,10 @@ def changed(**entry: object) -> dict[str, object]:
         (packed(rb'{"\ud800":1}'), "a name or metadata that is not text"),
         (packed({"__metadata__": {"a": 1}}), "a name or metadata that is not text"),
         (packed(changed(more=1), b"ab"), "tensor 'a' is not described by"),
-        (packed(changed(shape=[2**62, 4, 0], data_offsets=[0, 0])), "tensor 'a' is not described by"),
+        (
+            packed(changed(shape=[2**62, 4, 0], data_offsets=[0, 0])),
+            "tensor 'a' is not described by",
+        ),
         (packed(changed(shape=[-2]), b"ab"), "a number out of range, -2"),
         (packed(b'{"a":' + b"9" * 5000 + b"}"), "a number out of range, 9{40}$"),
         (packed(changed(data_offsets=[1, 3]), b"abc"), "tensor 'a' leaves a hole before it"),
@@ -166,13 +191,19 @@ def test_a_header_longer_than_the_format_allows_is_refused_unread(tmp_path: Path
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 5)])
-def test_a_header_that_is_written_is_read_by_the_library_and_here(dtype: str, shape: tuple[int, ...]) -> None:
+def test_a_header_that_is_written_is_read_by_the_library_and_here(
+    dtype: str, shape: tuple[int, ...]
+) -> None:
     values = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
     first = header({"first": (dtype, shape), "second": ("int64", (1,))}, {"of": "test"})
     whole = first + values.tobytes() + np.int64(7).tobytes()
     found = safetensors.numpy.load(whole)
     assert found["first"].tobytes() == values.tobytes()
-    assert (found["first"].dtype, found["first"].shape, found["second"].tolist()) == (values.dtype, shape, [7])
+    assert (found["first"].dtype, found["first"].shape, found["second"].tolist()) == (
+        values.dtype,
+        shape,
+        [7],
+    )
     assert ours(whole) == oracle(whole)
     assert len(first) % 8 == 0
 
@@ -209,7 +240,9 @@ def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> No
     found = layer(path, "weight")
     os.truncate(path, 100_000)
     assert found.rows(np.arange(300)).shape == (300, 64)
-    with pytest.raises(InputError, match="cut off while it was read, from 256,080 to 100,000 bytes"):
+    with pytest.raises(
+        InputError, match="cut off while it was read, from 256,080 to 100,000 bytes"
+    ):
         found.rows(np.array([3, 999]))
     with pytest.raises(InputError, match="cut off"):
         list(found.blocks())
@@ -222,20 +255,34 @@ def sharded(folder: Path, weight_map: dict[str, str] | None = None) -> Path:
     """Make a checkpoint of two parts; return its index."""
     folder.mkdir(exist_ok=True, parents=True)
     save_file({"a.weight": matrix(seed=1)}, folder / "model-1.safetensors")
-    save_file({"b.weight": matrix(seed=2), "c": np.zeros(2, np.float32)}, folder / "model-2.safetensors")
+    save_file(
+        {"b.weight": matrix(seed=2), "c": np.zeros(2, np.float32)}, folder / "model-2.safetensors"
+    )
     index = folder / "model.safetensors.index.json"
-    mapped = {"a.weight": "model-1.safetensors", "b.weight": "model-2.safetensors", "c": "model-2.safetensors"}
-    index.write_text(json.dumps({"metadata": {}, "weight_map": mapped if weight_map is None else weight_map}))
+    mapped = {
+        "a.weight": "model-1.safetensors",
+        "b.weight": "model-2.safetensors",
+        "c": "model-2.safetensors",
+    }
+    index.write_text(
+        json.dumps({"metadata": {}, "weight_map": mapped if weight_map is None else weight_map})
+    )
     return index
 
 
 def test_shards_are_one_checkpoint(tmp_path: Path) -> None:
     tensors = open_tensors(sharded(tmp_path))
-    assert (list(tensors), len(tensors), tensors.format) == (["a.weight", "b.weight", "c"], 3, "safetensors")
+    assert (list(tensors), len(tensors), tensors.format) == (
+        ["a.weight", "b.weight", "c"],
+        3,
+        "safetensors",
+    )
     assert [path.name for path in tensors.files] == ["model-1.safetensors", "model-2.safetensors"]
     assert_rows(tensors.layer("a.weight"), matrix(seed=1))
     assert_rows(tensors.layer("b.weight"), matrix(seed=2))
-    (tmp_path / "model-1.safetensors").write_bytes(b"garbage")  # only the shard of a tensor is opened
+    (tmp_path / "model-1.safetensors").write_bytes(
+        b"garbage"
+    )  # only the shard of a tensor is opened
     assert_rows(layer(tmp_path / "model.safetensors.index.json", "b.weight"), matrix(seed=2))
 
 
@@ -264,7 +311,9 @@ def test_shards_that_are_links_into_the_blobs_of_the_cache_are_read(tmp_path: Pa
         ("model-2.safetensors", "has no tensor 'a.weight'"),
     ],
 )
-def test_an_index_names_files_of_its_own_folder_or_is_refused(tmp_path: Path, file: str, reason: str) -> None:
+def test_an_index_names_files_of_its_own_folder_or_is_refused(
+    tmp_path: Path, file: str, reason: str
+) -> None:
     index = sharded(tmp_path / "model", {"a.weight": file})
     save_file({"a.weight": matrix()}, tmp_path / "out.safetensors")
     (tmp_path / "model/circle").symlink_to("circle")
@@ -311,7 +360,9 @@ print(json.dumps([rows[:, 0].tolist(), seconds, (after - before) / 1024, slow, h
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="takes sparse files")
-def test_rows_of_100_gigabytes_take_milliseconds_and_little_memory_and_no_torch(tmp_path: Path) -> None:
+def test_rows_of_100_gigabytes_take_milliseconds_and_little_memory_and_no_torch(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "large.safetensors"
     large(path)
     done = subprocess.run(

@@ -17,14 +17,28 @@ from embcli.files.tensors import Tensors
 from embcli.layer import Layer
 from tests.files.made import assert_equal, assert_rows, matrix, refusal
 
-WORDS = ["the", "</s>", "nan", "1", "Café", "\u00a0", "a\u0085b", "the", ". . .", "at name@example.com", "-0.5"]
+WORDS = [
+    "the",
+    "</s>",
+    "nan",
+    "1",
+    "Café",
+    "\u00a0",
+    "a\u0085b",
+    "the",
+    ". . .",
+    "at name@example.com",
+    "-0.5",
+]
 
 
 def line(word: str, values: np.ndarray) -> str:
     return f"{word} {' '.join(map(repr, map(float, values)))}"
 
 
-def text_file(path: Path, words: list[str], values: np.ndarray, header: bool = False, end: str = "\n") -> Path:
+def text_file(
+    path: Path, words: list[str], values: np.ndarray, header: bool = False, end: str = "\n"
+) -> Path:
     first = f"{len(words)} {values.shape[1]}{end}" if header else ""
     body = "".join(f"{line(word, row)}{end}" for word, row in zip(words, values, strict=True))
     path.write_bytes((first + body).encode())
@@ -32,7 +46,10 @@ def text_file(path: Path, words: list[str], values: np.ndarray, header: bool = F
 
 
 def binary_file(path: Path, words: list[str], values: np.ndarray, end: bytes = b"\n") -> Path:
-    rows = (word.encode() + b" " + row.astype("<f4").tobytes() + end for word, row in zip(words, values, strict=True))
+    rows = (
+        word.encode() + b" " + row.astype("<f4").tobytes() + end
+        for word, row in zip(words, values, strict=True)
+    )
     path.write_bytes(f"{len(words)} {values.shape[1]}\n".encode() + b"".join(rows))
     return path
 
@@ -40,12 +57,18 @@ def binary_file(path: Path, words: list[str], values: np.ndarray, end: bytes = b
 def opened(path: Path) -> tuple[Tensors, Layer, list[str]]:
     tensors = open_tensors(path)
     own = tensors.own_words()
-    return tensors, tensors.layer(path.stem), [own.token_bytes(row).decode() for row in range(own.vocabulary_size)]
+    return (
+        tensors,
+        tensors.layer(path.stem),
+        [own.token_bytes(row).decode() for row in range(own.vocabulary_size)],
+    )
 
 
 @pytest.mark.parametrize("end", ["\n", " \n", "\r\n", "\t\n", "  \n"], ids=repr)
 @pytest.mark.parametrize("header", [False, True])
-def test_rows_and_words_of_text_are_those_of_the_file(tmp_path: Path, header: bool, end: str) -> None:
+def test_rows_and_words_of_text_are_those_of_the_file(
+    tmp_path: Path, header: bool, end: str
+) -> None:
     values = matrix(len(WORDS), 5)
     tensors, layer, words = opened(text_file(tmp_path / "m.txt", WORDS, values, header, end))
     assert words == WORDS
@@ -75,20 +98,28 @@ def test_no_small_binary_form_passes_for_text(
 ) -> None:
     """Also with newlines and blanks among its bytes, as long as one of them is none of a text's."""
     letters = st.sampled_from(b"\n \t1\x01\x80")
-    rows = np.array(data.draw(st.lists(letters, min_size=4 * count * dim, max_size=4 * count * dim)), np.uint8)
+    rows = np.array(
+        data.draw(st.lists(letters, min_size=4 * count * dim, max_size=4 * count * dim)), np.uint8
+    )
     rows.reshape(count, -1)[:, -1] = data.draw(st.sampled_from([1, 0x80]))
     values = rows.view("<f4").reshape(count, dim)
-    _, layer, found = opened(binary_file(tmp_path_factory.getbasetemp() / "small.bin", ["a", "b", "c"][:count], values))
+    _, layer, found = opened(
+        binary_file(tmp_path_factory.getbasetemp() / "small.bin", ["a", "b", "c"][:count], values)
+    )
     assert found == ["a", "b", "c"][:count]
     assert_rows(layer, values)
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n" * 6])
-def test_rows_and_words_of_the_binary_form_are_those_of_the_file(tmp_path: Path, end: bytes) -> None:
+def test_rows_and_words_of_the_binary_form_are_those_of_the_file(
+    tmp_path: Path, end: bytes
+) -> None:
     words = [word for word in WORDS if " " not in word]
     values = matrix(len(words), 5)
     path = binary_file(tmp_path / "m.bin", words, values, end)
-    os.truncate(path, path.stat().st_size - len(end[1:]))  # several newlines stand between rows alone
+    os.truncate(
+        path, path.stat().st_size - len(end[1:])
+    )  # several newlines stand between rows alone
     tensors, layer, found = opened(path)
     assert found == words
     assert (tensors["m"].shape, tensors["m"].dtype) == ((len(words), 5), "float32")
@@ -108,8 +139,16 @@ def test_the_first_of_equal_words_is_found(tmp_path: Path) -> None:
     assert own.encode("the nan -0.5 the").tolist() == [0, 2, 10, 0]
 
 
-@given(st.lists(st.tuples(st.text("abc \t.é", min_size=1, max_size=4), st.booleans()), min_size=1, max_size=30))
-def test_words_with_spaces_keep_them(tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, bool]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.text("abc \t.é", min_size=1, max_size=4), st.booleans()),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_words_with_spaces_keep_them(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, bool]]
+) -> None:
     words = [word.strip() or "x" for word, _ in drawn]
     path = tmp_path_factory.getbasetemp() / "spaces.txt"
     values = matrix(len(words) + 1, 3)
@@ -164,7 +203,10 @@ def test_a_note_is_made_where_going_through_a_file_takes_seconds(
         (b"2 3\nabcdefghijklmnop \0\0\0\0\1\1\1\1\2\2\2\2\nb \0\0\0", "ends within row 1 of 2"),
         (b"2 3\nab " + bytes(12) + b"x" * 13, "ends within row 1 of 2"),
         (b"1 2\na \0\0\0\0\1\1\1\1\nxxxx", "5 bytes follow"),
-        (b"99999999999999999 3\na \0\0\0\0\1\1\1\1\2\2\2\2", "promises 99,999,999,999,999,999 rows"),
+        (
+            b"99999999999999999 3\na \0\0\0\0\1\1\1\1\2\2\2\2",
+            "promises 99,999,999,999,999,999 rows",
+        ),
         (b"1 99999999999999999\na \0\0\0\0\1\1\1\1\2\2\2\2", "promises 1 rows"),
         (b"1 0\na \0\0\0\0", "promises 1 rows of 0 numbers"),
     ],
@@ -210,7 +252,9 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [text_file, binary_file])
-def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path, form: Callable[..., Path]) -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(
+    tmp_path: Path, form: Callable[..., Path]
+) -> None:
     values = matrix(200, 64)
     path = form(tmp_path / "m.bin", [f"w{row}" for row in range(200)], values)
     layer = opened(path)[1]

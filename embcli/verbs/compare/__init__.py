@@ -53,7 +53,12 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
     def records(self) -> Records:
         """Return the comparison as data: a row for each token with both outputs; the rest stands beside the rows."""
         (size, dim), length, show = self.weight.shape, len(self.tokens), self.show or ()
-        shapes = {"ids": [length], "one_hot": [length, size], "first": [dim, size], "shared": [dim, size]}
+        shapes = {
+            "ids": [length],
+            "one_hot": [length, size],
+            "first": [dim, size],
+            "shared": [dim, size],
+        }
         shapes |= {name: [length, dim] for name in OUTPUTS}
         weights = {"first": self.first, "shared": self.weight.T}
         return Records(
@@ -142,4 +147,6 @@ def compare(
     build = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
     own = {} if found["origin"].is_seeded else found["origin"].document()
     run = run_of(tokens.encoding, sequences=tokens.sequences, seed=seed, **build, **own)
-    return Comparison(**found, tokens=tokens, run=run, show=show, trace=trace, draw=draw, notes=notes)
+    return Comparison(
+        **found, tokens=tokens, run=run, show=show, trace=trace, draw=draw, notes=notes
+    )

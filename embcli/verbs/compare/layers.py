@@ -15,17 +15,28 @@ from embcli.errors import Notes
 from embcli.layer import Source, shape_of
 from embcli.verbs.compare.pair import Gradient, Training
 
-GRADIENT_SLICE = 1 << 24  # elements of one-hot rows in a backward pass: within one slice, sums are torch's bit for bit
+GRADIENT_SLICE = (
+    1 << 24
+)  # elements of one-hot rows in a backward pass: within one slice, sums are torch's bit for bit
 ENOUGH = 0.05  # seconds of runs
-_SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: page faults make larger slices slower
+_SLICE = (
+    1 << 20
+)  # elements of a one-hot matrix that are made at a time: page faults make larger slices slower
 _LONGEST = 0.5  # seconds after which a single run is enough
 _FEWEST, _MOST = 5, 500  # runs
 # The processor time of this thread, or wall time where that has too coarse a clock, as on Windows.
-clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
+clock = (
+    time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
+)
 
 
 def compare(
-    source: Source, ids: np.ndarray, seed: int, gradient: bool, learning_rate: float | None, notes: Notes
+    source: Source,
+    ids: np.ndarray,
+    seed: int,
+    gradient: bool,
+    learning_rate: float | None,
+    notes: Notes,
 ) -> dict[str, Any]:
     """Return the fields of a Comparison that torch computes; the state of its generator is changed."""
     (size, dim), origin = shape_of(source, "token"), source.origin
@@ -85,7 +96,9 @@ def timed(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, list[float]]:
             return output, times[1:]
 
 
-def _cost(ids: torch.Tensor, linear: torch.nn.Linear, times: dict[str, list[float]]) -> dict[str, Any]:
+def _cost(
+    ids: torch.Tensor, linear: torch.nn.Linear, times: dict[str, list[float]]
+) -> dict[str, Any]:
     """Return the cost of both ways for T tokens; the lookup needs no one-hot matrix."""
     length, size, dim = len(ids), linear.in_features, linear.out_features
     seconds = {name: median(each) for name, each in times.items()}
@@ -95,7 +108,10 @@ def _cost(ids: torch.Tensor, linear: torch.nn.Linear, times: dict[str, list[floa
         "dim": dim,
         "multiply_adds": {"embedding": 0, "linear": length * size * dim},
         "weight_bytes_read": {"embedding": 4 * length * dim, "linear": 4 * size * dim},
-        "one_hot_bytes": {"int64": 8 * length * size, "float32": 4 * length * size},  # torch makes the first
+        "one_hot_bytes": {
+            "int64": 8 * length * size,
+            "float32": 4 * length * size,
+        },  # torch makes the first
         "multiplications_by_zero": length * (size - 1) * dim,
         "seconds": seconds,
         "least_seconds": {name: min(each) for name, each in times.items()},
@@ -107,7 +123,10 @@ def _cost(ids: torch.Tensor, linear: torch.nn.Linear, times: dict[str, list[floa
 
 
 def _gradient(
-    embedding: torch.nn.Embedding, linear: torch.nn.Linear, ids: torch.Tensor, learning_rate: float | None
+    embedding: torch.nn.Embedding,
+    linear: torch.nn.Linear,
+    ids: torch.Tensor,
+    learning_rate: float | None,
 ) -> Gradient:
     """Return the gradients of both weights, and with a learning rate the weights after one step."""
     size, (occurring, places) = linear.in_features, np.unique(ids.numpy(), return_inverse=True)
@@ -118,14 +137,18 @@ def _gradient(
     ways = {"embedding": (embedding, [ids]), "linear": (linear, one_hot_rows)}
     gradients, rows, after, moved = {}, {}, {}, {}
     for name, (layer, inputs) in ways.items():
-        parts = (torch.autograd.grad(layer(each).square().sum() / 2, layer.weight)[0] for each in inputs)
+        parts = (
+            torch.autograd.grad(layer(each).square().sum() / 2, layer.weight)[0] for each in inputs
+        )
         gradient = next(parts)
         for part in parts:
             gradient += part
         by_row = gradient.T if name == "linear" else gradient
         gradients[name], rows[name] = by_row[chosen].numpy(), int((by_row != 0).any(dim=1).sum())
         if learning_rate is not None:
-            stepped = torch.nn.Parameter(layer.weight.detach().clone())  # the weight that both layers share is to stay
+            stepped = torch.nn.Parameter(
+                layer.weight.detach().clone()
+            )  # the weight that both layers share is to stay
             stepped.grad = gradient
             torch.optim.SGD([stepped], lr=learning_rate).step()
             new = stepped.detach().T if name == "linear" else stepped.detach()
@@ -135,6 +158,14 @@ def _gradient(
         del gradient, by_row  # each is as large as the weight, (V, D)
     training = None
     if learning_rate is not None:
-        training = Training(**after, before=weight[chosen].numpy(), rows=moved, learning_rate=learning_rate, size=size)
+        training = Training(
+            **after,
+            before=weight[chosen].numpy(),
+            rows=moved,
+            learning_rate=learning_rate,
+            size=size,
+        )
     times = np.bincount(places, minlength=len(occurring))
-    return Gradient(**gradients, ids=occurring, times=times, rows=rows, slices=len(slices), training=training)
+    return Gradient(
+        **gradients, ids=occurring, times=times, rows=rows, slices=len(slices), training=training
+    )

@@ -13,7 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from embcli.names import OUTPUTS, STEPS, Step
-from embcli.page import Hint, Label, Matrix, NumberFormat, Values, left_out, rows_that_fit, ruled, title, words
+from embcli.page import (
+    Hint,
+    Label,
+    Matrix,
+    NumberFormat,
+    Values,
+    left_out,
+    rows_that_fit,
+    ruled,
+    title,
+    words,
+)
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict
@@ -25,7 +36,11 @@ if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison
 
 _WIDE_COST = 90  # cells from which the cost has all its columns
-_MOST_TOKENS, _MOST_IDS, _MOST_TRAINED = 40, 12, 4  # tokens in a table, IDs in one line, and IDs after a step
+_MOST_TOKENS, _MOST_IDS, _MOST_TRAINED = (
+    40,
+    12,
+    4,
+)  # tokens in a table, IDs in one line, and IDs after a step
 _MOST = 8  # rows of a weight, tokens of a drawing, and tokens and terms that are written out
 _REASONS = {
     "value": "The sum of linear was rounded.",
@@ -37,7 +52,9 @@ _REASONS = {
 def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> RenderResult:
     """Yield the page: steps, the verdict and its reason, what else was asked for, and the cost."""
     width = options.max_width
-    rows = rows_that_fit(options, 2 * _MOST_TOKENS) // 2  # of a table, beside the steps and the verdict
+    rows = (
+        rows_that_fit(options, 2 * _MOST_TOKENS) // 2
+    )  # of a table, beside the steps and the verdict
     yield from _heading(comparison)
     steps = _steps(comparison)
     titles = _titles(comparison)
@@ -98,9 +115,18 @@ def _titles(comparison: Comparison) -> dict[str, str]:
     }
 
 
-def _matrix(comparison: Comparison, labels: Sequence[Label], *blocks: Values, **more: Any) -> Matrix:
+def _matrix(
+    comparison: Comparison, labels: Sequence[Label], *blocks: Values, **more: Any
+) -> Matrix:
     numbers = np.arange(blocks[0].values.shape[1])
-    return Matrix(labels, blocks, numbers, precision=comparison.style.precision, heat=comparison.style.heat, **more)
+    return Matrix(
+        labels,
+        blocks,
+        numbers,
+        precision=comparison.style.precision,
+        heat=comparison.style.heat,
+        **more,
+    )
 
 
 def _step(comparison: Comparison, name: Step, width: int, most: int) -> Iterator[RenderableType]:
@@ -139,7 +165,9 @@ def _one_hot(comparison: Comparison, width: int, most: int) -> Iterator[Renderab
     labels = token_labels(tokens, rows.places)
     columns = np.arange(min(size, width))
     entries = Values((ids[:, None] == columns).astype(np.float32))
-    matrix = Matrix(labels, [entries], columns, rows.gaps, precision=0, rows_left_out=rows.missing("row"))
+    matrix = Matrix(
+        labels, [entries], columns, rows.gaps, precision=0, rows_left_out=rows.missing("row")
+    )
     if matrix.fits(width):
         yield matrix
         return
@@ -156,7 +184,9 @@ def _first_weights(comparison: Comparison) -> Iterator[RenderableType]:
     if comparison.origin.is_seeded:
         yield words(f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers.")
     else:
-        yield words(f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them.")
+        yield words(
+            f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them."
+        )
     yield _weight(comparison, comparison.first, "D")
 
 
@@ -170,7 +200,13 @@ def _shared_weight(comparison: Comparison) -> Iterator[RenderableType]:
 def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:
     rows = Excerpt.ends(_MOST, len(weight))
     labels = [Label(label, rows.places)]
-    return _matrix(comparison, labels, Values(weight[rows.places]), gaps=rows.gaps, rows_left_out=rows.missing("row"))
+    return _matrix(
+        comparison,
+        labels,
+        Values(weight[rows.places]),
+        gaps=rows.gaps,
+        rows_left_out=rows.missing("row"),
+    )
 
 
 def _both_outputs(comparison: Comparison, width: int, most: int) -> Matrix:
@@ -180,7 +216,9 @@ def _both_outputs(comparison: Comparison, width: int, most: int) -> Matrix:
     is_in_turn = len(outputs.blocks) == 1
     if is_in_turn and most < _MOST_TOKENS:
         half = most // 2
-        outputs = _outputs(comparison, Excerpt.ends(half if count <= half else half - 1, count), width)
+        outputs = _outputs(
+            comparison, Excerpt.ends(half if count <= half else half - 1, count), width
+        )
     return outputs
 
 
@@ -191,15 +229,26 @@ def _outputs(comparison: Comparison, rows: Excerpt, width: int) -> Matrix:
 
 
 def _both(
-    comparison: Comparison, labels: Sequence[Label], pair: Pair, gaps: Sequence[int], missing: str, width: int
+    comparison: Comparison,
+    labels: Sequence[Label],
+    pair: Pair,
+    gaps: Sequence[int],
+    missing: str,
+    width: int,
 ) -> Matrix:
     """Return rows of both ways side by side, or in turn if not all columns fit that way."""
     cells = ["0" if value == 0 else f"{value:.1e}" for value in pair.largest.tolist()]
-    both, after = [Values(pair.embedding, "embedding"), Values(pair.linear, "linear")], [Label("diff", cells)]
+    both, after = (
+        [Values(pair.embedding, "embedding"), Values(pair.linear, "linear")],
+        [Label("diff", cells)],
+    )
     side_by_side = _matrix(comparison, labels, *both, gaps=gaps, after=after, rows_left_out=missing)
     if side_by_side.fits(width):
         return side_by_side
-    labels = [label._replace(cells=[cell for each in label.texts for cell in (each, "")]) for label in labels]
+    labels = [
+        label._replace(cells=[cell for each in label.texts for cell in (each, "")])
+        for label in labels
+    ]
     in_turn = _matrix(
         comparison,
         [*labels, Label("", [*OUTPUTS] * len(cells), "left")],
@@ -217,7 +266,9 @@ def _why(comparison: Comparison) -> Iterator[Text]:
     verdict = comparison.verdict
     if verdict.place is None:
         if verdict.values:
-            yield words("A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID.")
+            yield words(
+                "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
+            )
         return
     row, column = verdict.place
     own = int(comparison.tokens.ids[row])
@@ -226,7 +277,9 @@ def _why(comparison: Comparison) -> Iterator[Text]:
     if verdict.kind in _REASONS:
         yield words(_REASONS[verdict.kind])
     else:
-        cause, value = next((cause, _number(value)) for cause, value in verdict.causes if cause != own)
+        cause, value = next(
+            (cause, _number(value)) for cause, value in verdict.causes if cause != own
+        )
         yield words(
             f"Row {cause} of the weight has {value} in column {column}: embedding reads only the row of the ID, "
             f"linear multiplies all others by 0, and 0 · {value} = NaN."
@@ -241,7 +294,12 @@ def _drawing(comparison: Comparison, width: int, rows_of_page: int) -> Iterator[
     tokens = Excerpt.ends(max(min(_MOST, cells // 3, rows_of_page // 2), 1), length)
     places, ids = tokens.places.tolist(), comparison.tokens.ids[tokens.places]
     rows = picked_rows(ids, beside)
-    one, zero, dots, below = words("1", "strong"), words("0", "dim"), words("…", "dim"), [words("")] * len(ids)
+    one, zero, dots, below = (
+        words("1", "strong"),
+        words("0", "dim"),
+        words("…", "dim"),
+        [words("")] * len(ids),
+    )
     labels = [
         Label(str(place), [*(one if row == own else zero for row in rows.rows.tolist()), *below])
         for place, own in zip(places, ids.tolist(), strict=True)
@@ -252,7 +310,8 @@ def _drawing(comparison: Comparison, width: int, rows_of_page: int) -> Iterator[
     labels.append(Label("row", [*rows.rows.tolist(), *(f"pos {place}" for place in places)]))
     if comparison.tokens.encoding is not None:
         labels.append(token_label([None] * len(rows.rows) + comparison.tokens.bytes_of(ids)))
-    yield title(f"One-hot rows times the weight = its rows: ({length:,}, {size:,}) × ({size:,}, {dim:,})")  # noqa: RUF001
+    shapes = f"({length:,}, {size:,}) × ({size:,}, {dim:,})"  # noqa: RUF001
+    yield title(f"One-hot rows times the weight = its rows: {shapes}")
     yield words("One column per token: its one-hot row, upright; the 1 selects its row.")
     yield _matrix(
         comparison,
@@ -267,29 +326,47 @@ def _drawing(comparison: Comparison, width: int, rows_of_page: int) -> Iterator[
 def _trace(comparison: Comparison) -> Iterator[RenderableType]:
     size = len(comparison.weight)
     yield title("The product, written out")
-    yield words("Each row of the weight times its entry in the token's one-hot row, and the sum of all.")
+    yield words(
+        "Each row of the weight times its entry in the token's one-hot row, and the sum of all."
+    )
     traced = Excerpt.ends(_MOST, len(comparison.tokens))
     for place in traced.places.tolist():
         own = int(comparison.tokens.ids[place])
         terms = [*range(size)] if size <= _MOST else sorted({0, own, size - 1})
-        dots = ["… + " if term > before + 1 else "" for before, term in zip([-1, *terms], terms, strict=False)]
-        formula = " + ".join(f"{dot}{int(term == own)}·row{term}" for dot, term in zip(dots, terms, strict=True))
-        factors = [f"{'+ ' if term else ''}{int(term == own)} ·" for term in terms]  # the first term is 0
+        dots = [
+            "… + " if term > before + 1 else ""
+            for before, term in zip([-1, *terms], terms, strict=False)
+        ]
+        formula = " + ".join(
+            f"{dot}{int(term == own)}·row{term}" for dot, term in zip(dots, terms, strict=True)
+        )
+        factors = [
+            f"{'+ ' if term else ''}{int(term == own)} ·" for term in terms
+        ]  # the first term is 0
         yield ""
         yield title(f"token {place}, ID {own}: {formula} = row{own}")
         yield _matrix(
             comparison,
-            [Label("factor", [*factors, "="]), Label("row", [*(f"row{term}" for term in terms), "sum"], "left")],
-            Values(np.concatenate([comparison.weight[terms], comparison.linear[place : place + 1]])),
+            [
+                Label("factor", [*factors, "="]),
+                Label("row", [*(f"row{term}" for term in terms), "sum"], "left"),
+            ],
+            Values(
+                np.concatenate([comparison.weight[terms], comparison.linear[place : place + 1]])
+            ),
             tones=["strong" if term == own else "dim" for term in terms],
-            rows_left_out=f"{size - len(terms):,} terms, all of them 0 times a row" if len(terms) < size else "",
+            rows_left_out=f"{size - len(terms):,} terms, all of them 0 times a row"
+            if len(terms) < size
+            else "",
         )
     note = left_out(traced.missing("token"))
     if note is not None:
         yield note
 
 
-def _training(comparison: Comparison, gradient: Gradient, width: int, most: int) -> Iterator[RenderableType]:
+def _training(
+    comparison: Comparison, gradient: Gradient, width: int, most: int
+) -> Iterator[RenderableType]:
     """Yield the gradients and, after a step of training, each row before it, its gradient, and the row after."""
     training, count = gradient.training, len(gradient.ids)
     pairs: dict[str, Pair] = {"": gradient}
@@ -300,17 +377,21 @@ def _training(comparison: Comparison, gradient: Gradient, width: int, most: int)
         rows, numbers = Excerpt.first(_MOST_TRAINED, count), {"ID": gradient.ids}
     empty, dim = [""] * (len(pairs) - 1), gradient.linear.shape[1]
     labels = [
-        Label(name, [cell for each in all[rows.places] for cell in (each, *empty)]) for name, all in numbers.items()
+        Label(name, [cell for each in all[rows.places] for cell in (each, *empty)])
+        for name, all in numbers.items()
     ]
     if training is not None:
         labels.append(Label("", [*pairs] * len(rows.places), "left"))
     left, right = (
-        np.stack([vars(pair)[way][rows.places] for pair in pairs.values()], axis=1).reshape(-1, dim) for way in OUTPUTS
+        np.stack([vars(pair)[way][rows.places] for pair in pairs.values()], axis=1).reshape(-1, dim)
+        for way in OUTPUTS
     )
     yield title(f"The gradients of both weights, for the loss {gradient.loss}")
     yield words("One row per ID: its gradient is the output itself, summed over its n tokens.")
     missing = rows.missing("row" if training is None else "ID", gradient.ids)
-    yield _both(comparison, labels, Pair(left, right), rows.gaps if training is None else (), missing, width)
+    yield _both(
+        comparison, labels, Pair(left, right), rows.gaps if training is None else (), missing, width
+    )
     yield _judgement(gradient.verdict)
     if gradient.verdict.kind == "value":
         order = "Gradients of an ID that occurs several times are summed in another order"
@@ -318,7 +399,9 @@ def _training(comparison: Comparison, gradient: Gradient, width: int, most: int)
     elif not gradient.verdict.identical:
         yield words("The outputs differ, and so do their gradients.")
     if training is None:
-        counts = "{embedding:,} in the embedding, {linear:,} in the linear layer".format(**gradient.rows)
+        counts = "{embedding:,} in the embedding, {linear:,} in the linear layer".format(
+            **gradient.rows
+        )
         yield words(f"Rows with a non-zero gradient: {counts}.")
         return
     size, absent = training.size, training.size - count
@@ -337,7 +420,11 @@ def _cost_table(cost: dict[str, Any], width: int) -> Table:
     one_hot = cost["one_hot_bytes"]
     rows = [
         ("multiply-adds", [f"{each:,}" for each in cost["multiply_adds"].values()], "T·V·D"),
-        ("weight read", [in_bytes(each) for each in cost["weight_bytes_read"].values()], "T·D and V·D float32"),
+        (
+            "weight read",
+            [in_bytes(each) for each in cost["weight_bytes_read"].values()],
+            "T·D and V·D float32",
+        ),
         ("one-hot int64", ["0", in_bytes(one_hot["int64"])], "T·V, as torch makes it"),
         ("one-hot float32", ["0", in_bytes(one_hot["float32"])], "T·V"),
         (
@@ -345,7 +432,11 @@ def _cost_table(cost: dict[str, Any], width: int) -> Table:
             [in_seconds(each) for each in cost["seconds"].values()],
             f"median of {of_lookup} {several}",
         ),
-        ("  at least", [in_seconds(each) for each in cost["least_seconds"].values()], "the fastest run"),
+        (
+            "  at least",
+            [in_seconds(each) for each in cost["least_seconds"].values()],
+            "the fastest run",
+        ),
     ]
     labels = [
         Label("Cost", [name for name, _, _ in rows], "left"),
@@ -371,9 +462,14 @@ def _judgement(verdict: Verdict) -> Text:
     if not verdict.values:
         return words("Nothing to compare: there are no tokens.")
     if verdict.identical:
-        return words(f"Bit-identical: all {verdict.values:,} values, the largest |difference| is 0.", "good")
+        return words(
+            f"Bit-identical: all {verdict.values:,} values, the largest |difference| is 0.", "good"
+        )
     largest = f"the largest |difference| is {_number(verdict.difference)}"
-    return words(f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ, {largest}.", "bad")
+    return words(
+        f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ, {largest}.",
+        "bad",
+    )
 
 
 def _number(value: float | None) -> str:

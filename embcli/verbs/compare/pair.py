@@ -24,7 +24,9 @@ class Verdict:
     place: tuple[int, int] | None = None  # its row and column
     left: float | None = None
     right: float | None = None
-    causes: tuple[tuple[int, float], ...] = ()  # rows of the weight, and their values that made the product NaN
+    causes: tuple[
+        tuple[int, float], ...
+    ] = ()  # rows of the weight, and their values that made the product NaN
 
     @property
     def identical(self) -> bool:
@@ -40,7 +42,9 @@ class Verdict:
             "different_values": self.different,
             "largest_difference": self.difference,
             "place": place if self.place else None,
-            "causes": [{"row": each, "column": column, "value": str(value)} for each, value in self.causes],
+            "causes": [
+                {"row": each, "column": column, "value": str(value)} for each, value in self.causes
+            ],
         }
 
 
@@ -68,13 +72,17 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
         "zero sign": unequal,
     }
     kind, there = next((kind, there) for kind, there in kinds.items() if there.any())
-    row, column = divmod(int(np.argmax(np.where(there, sizes, -1))), left.shape[1])  # the first NaN is the largest
+    row, column = divmod(
+        int(np.argmax(np.where(there, sizes, -1))), left.shape[1]
+    )  # the first NaN is the largest
     causes: tuple[tuple[int, float], ...] = ()
     if weight is not None and kind == "nan":
         odd = np.flatnonzero(~np.isfinite(weight[:, column]))[:_MOST_CAUSES]
         causes = tuple(zip(odd.tolist(), weight[odd, column].tolist(), strict=True))
     largest, *both = (decimals(each[row, column]) for each in (sizes, left, right))
-    return Verdict(kind, left.size, int(unequal.sum()), largest, (row, column), both[0], both[1], causes)
+    return Verdict(
+        kind, left.size, int(unequal.sum()), largest, (row, column), both[0], both[1], causes
+    )
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
