@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 _SEEKING = Lock()  # the offset of a file belongs to all threads
 
@@ -27,15 +27,15 @@ class Binary:
         try:
             status = path.stat()  # before it is opened: opening a pipe waits for a writer
             if not stat.S_ISREG(status.st_mode):
-                raise self.refused("it is not a regular file")
+                raise self.file_error("it is not a regular file")
             self._file = path.open("rb")  # stays open for the rows to come
         except (OSError, ValueError) as error:
-            raise self.refused(getattr(error, "strerror", None) or str(error)) from None
+            raise self.file_error(getattr(error, "strerror", None) or str(error)) from None
         weakref.finalize(self, self._file.close)
         self.size = status.st_size
 
-    def refused(self, reason: str | Sentence, hint: str = "") -> InputError:
-        return refused(self.path, reason, hint)
+    def file_error(self, reason: str | Sentence, hint: str = "") -> InputError:
+        return file_error(self.path, reason, hint)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from an offset on, fewer at the end of the file."""
@@ -56,15 +56,15 @@ class Binary:
                     count = self._file.readinto(rest[:length])
                 if count < length:
                     size = os.fstat(self._file.fileno()).st_size
-                    raise self.refused(
+                    raise self.file_error(
                         f"it was cut off while it was read, from {self.size:,} to {size:,} bytes"
                     )
                 rest = rest[length:]
         except OSError as error:
-            raise self.refused(str(error.strerror)) from None
+            raise self.file_error(str(error.strerror)) from None
 
 
-class Stream(io.RawIOBase):
+class BinaryStream(io.RawIOBase):
     """The bytes of a file in order, for what reads open files."""
 
     def __init__(self, binary: Binary) -> None:
@@ -89,7 +89,7 @@ class Stream(io.RawIOBase):
         return len(data)
 
 
-def refused(path: Path, reason: str | Sentence, hint: str = "") -> InputError:
+def file_error(path: Path, reason: str | Sentence, hint: str = "") -> InputError:
     """Return the error that names a file and says why it cannot be read."""
     return InputError(
         Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason), hint
@@ -104,7 +104,7 @@ def quoted(name: str, longest: int = 80) -> str:
 def read_whole(binary: Binary, longest: int) -> bytes:
     """Return all bytes of a file; raises InputError for a file of more than `longest` bytes."""
     if binary.size > longest:
-        raise binary.refused(
+        raise binary.file_error(
             f"it is too long: {binary.size:,} bytes, and embcli reads up to {longest:,}"
         )
     return binary.read(0, binary.size)
@@ -125,14 +125,14 @@ def parsed_object(
         result: dict[str, Any] = {}
         for name, value in pairs:
             if name in result:
-                raise binary.refused(f"{what} has {quoted(name, 60)} twice")
+                raise binary.file_error(f"{what} has {quoted(name, 60)} twice")
             result[name] = value
         return result
 
     try:
         result = json.loads(data.decode(), object_pairs_hook=distinct, parse_int=whole_number)
     except (ValueError, RecursionError) as error:  # invalid UTF-8, invalid or deeply nested JSON
-        raise binary.refused(f"{what} cannot be read ({error})") from None
+        raise binary.file_error(f"{what} cannot be read ({error})") from None
     if not isinstance(result, dict):
-        raise binary.refused(f"{what} is not an object")
+        raise binary.file_error(f"{what} is not an object")
     return result

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from embcli.words import Parameter, Sentence, in_bytes
+from embcli.wording import Parameter, Sentence, in_bytes
 
 Item = TypeVar("Item")
 PATIENCE = 0.5  # seconds before somebody who waits is told what for
@@ -68,7 +68,7 @@ class OutputError(EmbcliError):
     """
 
 
-def lacks(what: str, extra: str, error: Exception | None = None) -> str:
+def missing_extra(what: str, extra: str, error: Exception | None = None) -> str:
     """Return the sentence for a package of an extra of embcli that is missing, or whose import raises an error."""
     if error is None or isinstance(error, ImportError):
         return f"{what} needs a package that is missing: pip install 'embcli[{extra}]'"

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
-View = Literal["table", "markdown", "svg", "html", "png"]
-Data = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"]
-FormatName = Literal[View, Data]
+PageFormat = Literal["table", "markdown", "svg", "html", "png"]
+DataFormat = Literal[
+    "json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"
+]
+FormatName = Literal[PageFormat, DataFormat]
 # What a result consists of: rows of fields; fields that rank rows of a matrix; token IDs; matrices; matrices in each
 # row; rows that are embeddings; more than rows, which only a JSON document has room for; a page without data behind it.
-Kind = Literal["list", "ranking", "tokens", "matrices", "batches", "embeddings", "document", "page"]
+ContentKind = Literal[
+    "list", "ranking", "tokens", "matrices", "batches", "embeddings", "document", "page"
+]
 
-_ROWS: tuple[Kind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
-_DATA: tuple[Kind, ...] = (*_ROWS, "batches")
-_PAGES: tuple[Kind, ...] = (*_DATA, "document", "page")
-_ARRAYS: tuple[Kind, ...] = ("tokens", "matrices", "batches", "embeddings")
+_ROWS: tuple[ContentKind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
+_DATA: tuple[ContentKind, ...] = (*_ROWS, "batches")
+_PAGES: tuple[ContentKind, ...] = (*_DATA, "document", "page")
+_ARRAYS: tuple[ContentKind, ...] = ("tokens", "matrices", "batches", "embeddings")
 
 
 class Format(NamedTuple):
     name: FormatName
-    kinds: tuple[Kind, ...]  # of results that it can hold
+    kinds: tuple[ContentKind, ...]  # of results that it can hold
     suffixes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     binary: bool = False
@@ -63,23 +67,23 @@ ROWS = (
 FORMATS: dict[str, Format] = {each.name: each for each in ROWS}
 SUFFIXES: dict[str, FormatName] = {suffix: each.name for each in ROWS for suffix in each.suffixes}
 ALIASES: dict[str, FormatName] = {alias: each.name for each in ROWS for alias in each.aliases}
-VIEWS: tuple[FormatName, ...] = get_args(View)
+VIEWS: tuple[FormatName, ...] = get_args(PageFormat)
 PICTURES: tuple[FormatName, ...] = tuple(each.name for each in ROWS if each.picture)
 
 
-def able(kind: Kind) -> tuple[FormatName, ...]:
+def formats_for(kind: ContentKind) -> tuple[FormatName, ...]:
     """Return the formats that can hold a kind of result.
 
-    >>> able("page")
+    >>> formats_for("page")
     ('table', 'markdown', 'svg', 'html', 'png')
     """
     return tuple(each.name for each in ROWS if kind in each.kinds)
 
 
-def either(formats: tuple[str, ...]) -> str:
+def or_list(formats: tuple[str, ...]) -> str:
     """Return formats to choose from, in words.
 
-    >>> either(("svg", "html", "png"))
+    >>> or_list(("svg", "html", "png"))
     'svg, html or png'
     """
     return " or ".join([", ".join(formats[:-1]), formats[-1]]) if len(formats) > 1 else formats[0]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, Stream, quoted
+from embcli.binary import Binary, BinaryStream, quoted
 
 # Types of metadata by number: those of numbers as numpy names them.
 _TYPES = (
@@ -44,7 +44,7 @@ def read_header(binary: Binary) -> GgufHeader:
     try:
         return _Reader(binary).header()
     except (EOFError, struct.error):
-        raise binary.refused(
+        raise binary.file_error(
             f"it is cut off: its header goes on after byte {min(binary.size, _LONGEST):,}"
         ) from None
 
@@ -54,13 +54,13 @@ class _Reader:
 
     def __init__(self, binary: Binary) -> None:
         self.binary = binary
-        self.file = io.BufferedReader(Stream(binary), _BUFFER)
+        self.file = io.BufferedReader(BinaryStream(binary), _BUFFER)
         self.end = min(binary.size, _LONGEST)
 
     def header(self) -> GgufHeader:
         magic = self.take(4)
         if magic != b"GGUF":
-            raise self.binary.refused(f"it begins with {magic!r}, and not with b'GGUF'")
+            raise self.binary.file_error(f"it begins with {magic!r}, and not with b'GGUF'")
         version = self.number("uint32")
         if version not in (2, 3):
             what = (
@@ -68,7 +68,7 @@ class _Reader:
                 if version in (2 << 24, 3 << 24)
                 else f"it has GGUF version {version}"
             )
-            raise self.binary.refused(f"{what}; embcli reads little-endian versions 2 and 3")
+            raise self.binary.file_error(f"{what}; embcli reads little-endian versions 2 and 3")
         tensors = self.number("uint64")
         pairs = self.number("uint64")
 
@@ -77,7 +77,7 @@ class _Reader:
         for _ in range(pairs):
             key = self.text()
             if key in metadata or key in arrays:
-                raise self.binary.refused(f"its metadata has {quoted(key)} twice")
+                raise self.binary.file_error(f"its metadata has {quoted(key)} twice")
             dtype = self.type_of(key)
             if dtype == "array":
                 arrays[key] = self.array(key)
@@ -92,7 +92,7 @@ class _Reader:
         name = self.text()
         dimensions = self.number("uint32")
         if dimensions > 4:
-            raise self.binary.refused(
+            raise self.binary.file_error(
                 f"tensor {quoted(name)} has {dimensions:,} dimensions, more than 4"
             )
         sizes = [self.number("uint64") for _ in range(dimensions)]
@@ -103,7 +103,7 @@ class _Reader:
     def array(self, key: str) -> list[bytes] | np.ndarray:
         dtype = self.type_of(key)
         if dtype == "array":
-            raise self.binary.refused(f"{quoted(key)} of its metadata is an array of arrays")
+            raise self.binary.file_error(f"{quoted(key)} of its metadata is an array of arrays")
         count = self.number("uint64")
         if dtype != "string":
             return self.numbers(dtype, count)
@@ -120,7 +120,7 @@ class _Reader:
     def type_of(self, key: str) -> str:
         kind = self.number("uint32")
         if kind >= len(_TYPES):
-            raise self.binary.refused(
+            raise self.binary.file_error(
                 f"{quoted(key)} of its metadata is of the unknown type {kind}"
             )
         return _TYPES[kind]

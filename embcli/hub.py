@@ -260,10 +260,10 @@ def _blob_of(folder: Path, path: Path) -> Path:
     def blob(described: dict[str, Any]) -> Path:
         given = str(described.get("digest"))
         if (digest := _DIGEST.fullmatch(given)) is None:
-            raise binary.refused(f"its digest {quoted(given)} is not sha256 and 64 digits")
+            raise binary.file_error(f"its digest {quoted(given)} is not sha256 and 64 digits")
         found = folder / "blobs" / f"sha256-{digest[1]}"
         if not found.is_file():
-            raise binary.refused(f"its blob {str(found)!r} is missing")
+            raise binary.file_error(f"its blob {str(found)!r} is missing")
         return found
 
     binary = Binary(path)
@@ -281,4 +281,4 @@ def _blob_of(folder: Path, path: Path) -> Path:
     for layer in objects("layers"):
         if layer.get("mediaType") == "application/vnd.ollama.image.model":
             return blob(layer)
-    raise binary.refused("it leads to no GGUF: it has no layer with a model")
+    raise binary.file_error("it leads to no GGUF: it has no layer with a model")

@@ -119,7 +119,7 @@ class Origin:
     guesses: Mapping[str, str] = field(default_factory=dict)  # what was guessed -> why
     first_position: int = 0  # the row of the position matrix that position 0 picks
     unopened: int = 0  # other tensors of the file
-    is_other: bool = (
+    is_custom_tensor: bool = (
         False  # whether `token` is another tensor than the token matrix, as the user wished
     )
 
@@ -177,7 +177,7 @@ class Source(Protocol):
     ): ...  # how token rows become what the first block reads, if something says so
 
     @property
-    def unapplied(
+    def orphan_norm(
         self,
     ) -> str: ...  # a norm beside the token matrix that nothing says how to apply, or nothing
 

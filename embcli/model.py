@@ -25,7 +25,7 @@ from embcli.verbs.neighbors import neighbors
 from embcli.verbs.positions import positions
 from embcli.verbs.tokenize import tokenize
 from embcli.verbs.weights import weights
-from embcli.words import counted
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,16 +58,16 @@ def seeded(
     ['1.2753', '-0.201', '-0.1606']
     """
     from embcli import encodings
+    from embcli.seeded_layers.seeded import Seeded
+    from embcli.seeded_layers.source import SeededSource
     from embcli.store import Store
-    from embcli.weights.seeded import Seeded
-    from embcli.weights.source import SeededSource
 
     known = encodings.get(encoding)
     remarks = Notes() if notes is None else notes
     size = known.vocabulary_size if vocab is None else vocab
     store = None if no_cache else Store.from_environment(remarks)
     source = SeededSource(
-        Seeded(size, dim, context_length, seed), store, encodings.labels_rows(known, size)
+        Seeded(size, dim, context_length, seed), store, encodings.encoding_for_rows(known, size)
     )
     return Model(source, known, remarks)
 
@@ -137,7 +137,7 @@ def open(
         if known is None and (known := encodings.encoding_of_size(rows)):
             reason = f"{known.name}, by the number of rows"
         if known is not None and not checkpoint.has_tokens:
-            known = encodings.labels_rows(known, rows)
+            known = encodings.encoding_for_rows(known, rows)
     least = 0 if encoding is None else rows * _PADDED
     if known is not None and checkpoint.has_tokens and not least <= known.vocabulary_size <= rows:
         sizes = f"{known.vocabulary_size:,} tokens, this matrix {counted(rows, 'row')}"
@@ -190,7 +190,7 @@ class Model(Opened):
             return self.lookup(key, show=("token",), position="none").token
         ids = np.arange(*key.indices(len(self))) if isinstance(key, slice) else np.asarray(key)
         tokens = self.tokens(np.atleast_1d(ids))
-        check_ids(tokens, len(self), grows=self.source.origin.is_seeded)
+        check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)
         rows = self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
         return np.asarray(rows if ids.ndim else rows[0])
 

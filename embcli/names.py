@@ -7,14 +7,14 @@ from typing import Literal, get_args
 PROGRAM = "embcli"
 __version__ = "0.2.0"  # the one place that names it
 
-Layer = Literal["token", "position"]
+LayerName = Literal["token", "position"]
 Matrix = Literal[
     "token", "position", "input", "hidden"
 ]  # hidden: what the first block of a real model reads
-Step = Literal["ids", "one-hot", "first", "shared", "outputs"]  # of a comparison
-Output = Literal["embedding", "linear"]  # of its last step
+ComparisonStep = Literal["ids", "one-hot", "first", "shared", "outputs"]  # of a comparison
+ComparedOutput = Literal["embedding", "linear"]  # of its last step
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions rotate
-Part = Literal["encoder", "decoder"]  # of a model that has both
+ModelPart = Literal["encoder", "decoder"]  # of a model that has both
 Sort = Literal["id", "norm"]  # the order of the rows of a matrix
 Metric = Literal["cosine", "dot", "l2"]
 Color = Literal["auto", "always", "never"]
@@ -27,10 +27,10 @@ Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
-STEPS: tuple[Step, ...] = get_args(Step)
-OUTPUTS: tuple[Output, ...] = get_args(Output)
+STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
+OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
 PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
-PARTS: tuple[Part, ...] = get_args(Part)
+PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 BROKEN: tuple[Fault, ...] = (
     "non-finite",

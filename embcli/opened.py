@@ -14,10 +14,10 @@ import numpy as np
 
 from embcli.errors import InputError, Notes, Watch, unwatched
 from embcli.layer import Source, shape_of
-from embcli.names import Layer
+from embcli.names import LayerName
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, shown, tokenize
-from embcli.words import Sentence, counted
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -82,7 +82,7 @@ class Opened:
                 notes.add("the input is empty: there are no tokens")
         return tokens
 
-    def resolve_rows(self, rows: str | None, layer: Layer = "token") -> str | None:
+    def resolve_rows(self, rows: str | None, layer: LayerName = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
 
         Raises InputError for a text that is not one token.
@@ -104,13 +104,13 @@ class Opened:
 def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: Notes) -> None:
     """Remark which special tokens the model reads around a text, and which stand in the texts as plain text."""
     texts = tokens.texts or ()
-    around = (
-        zip(encoding.around, ("before", "after"), strict=True)
+    bos_eos = (
+        zip(encoding.bos_eos, ("before", "after"), strict=True)
         if has_added and tokens.texts is not None
         else ()
     )
     read = []
-    for ids, where in around:
+    for ids, where in bos_eos:
         if ids:
             added = " ".join(shown(encoding.token_bytes(each)) for each in ids)
             read.append(f"{added} {where}")

@@ -1,7 +1,7 @@
 """A recipe: the steps from a token row to what the first block of a real model reads.
 
 `files/families.py` has the steps of each family, `files/recipes.py` fills in the numbers and tensors of one model, and
-`verbs/steps.py` applies them.
+`numerics/steps.py` applies them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     import numpy as np
 
-    from embcli.names import Part
+    from embcli.names import ModelPart
 
 
 class When(NamedTuple):
@@ -37,8 +37,10 @@ class AddPosition(NamedTuple):
     """Add the position rows."""
 
     when: When | None = None
-    waves: str = ""  # the formula of its sinusoids; empty for the rows of a position matrix
-    first: int = 0  # the position of these sinusoids that position 0 has
+    sinusoid_formula: str = (
+        ""  # the formula of its sinusoids; empty for the rows of a position matrix
+    )
+    position_offset: int = 0  # the position of these sinusoids that position 0 has
 
 
 class AddType(NamedTuple):
@@ -72,7 +74,7 @@ class Project(NamedTuple):
     width: int = 0  # columns of its rows
 
 
-Step = Scale | AddPosition | AddType | Norm | Project
+RecipeStep = Scale | AddPosition | AddType | Norm | Project
 
 
 class Quirk(NamedTuple):
@@ -83,7 +85,7 @@ class Quirk(NamedTuple):
     when: When | None = None
 
 
-def in_words(steps: tuple[Step, ...]) -> str:
+def in_words(steps: tuple[RecipeStep, ...]) -> str:
     """Return steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
     text = "token"
     for step in steps:
@@ -91,8 +93,8 @@ def in_words(steps: tuple[Step, ...]) -> str:
         match step:
             case Scale(factor=factor):
                 text += f" x {factor:.6g}"
-            case AddPosition(waves=waves):
-                text += f"{comma} + {'sinusoidal ' if waves else ''}position"
+            case AddPosition(sinusoid_formula=sinusoid_formula):
+                text += f"{comma} + {'sinusoidal ' if sinusoid_formula else ''}position"
             case AddType(row=row):
                 text += f"{comma} + token type {row}"
             case Norm():
@@ -111,22 +113,22 @@ class Recipe(NamedTuple):
     width: int  # columns of what the first block reads
     is_known: bool = True
     unknown: str = ""  # why the model's input is not known
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RecipeStep, ...] = ()
     padding: int | None = None  # the ID of tokens that positions do not count
     blocks: str = ""  # what its blocks do with positions, in words; empty for nothing
-    part: Part | None = None
+    part: ModelPart | None = None
     quirks: tuple[
         tuple[int, str], ...
     ] = ()  # IDs that the model treats in a way of its own, and which
 
     @property
-    def sum(self) -> tuple[Step, ...]:
+    def sum(self) -> tuple[RecipeStep, ...]:
         """The steps before the first norm or projection, which make an input embedding."""
         ends = (place for place, step in enumerate(self.steps) if isinstance(step, Norm | Project))
         return self.steps[: next(ends, len(self.steps))]
 
     @property
-    def rest(self) -> tuple[Step, ...]:
+    def rest(self) -> tuple[RecipeStep, ...]:
         """The steps from the first norm or projection on; empty if the first block reads input embeddings."""
         return self.steps[len(self.sum) :]
 
@@ -144,7 +146,7 @@ class Recipe(NamedTuple):
 
     @property
     def positions_in_words(self) -> str:
-        kind = "sinusoidal" if self.position and self.position.waves else "learned"
+        kind = "sinusoidal" if self.position and self.position.sinusoid_formula else "learned"
         added = f"it adds {kind} positions" if self.position else ""
         text = "; ".join(filter(None, (added, self.blocks))) or "it has no positions"
         return f"{self.where} says model_type {self.model}: {text}"

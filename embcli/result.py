@@ -11,21 +11,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
-from embcli.errors import InputError, Notes, OutputError, Watch, check_choice, lacks, unwatched
+from embcli.errors import (
+    InputError,
+    Notes,
+    OutputError,
+    Watch,
+    check_choice,
+    missing_extra,
+    unwatched,
+)
 from embcli.formats import (
     ALIASES,
     FORMATS,
     PICTURES,
     SUFFIXES,
     VIEWS,
-    Data,
+    ContentKind,
+    DataFormat,
     FormatName,
-    Kind,
-    View,
-    able,
+    PageFormat,
+    formats_for,
 )
 from embcli.names import DEFAULT_PRECISION, Theme
-from embcli.words import Parameter, Sentence, in_line
+from embcli.wording import Parameter, Sentence, in_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,11 +80,11 @@ class Result(ABC):
     """
 
     verb: ClassVar[str]
-    content: ClassVar[Kind]
+    content: ClassVar[ContentKind]
     notes: Notes = field(default_factory=Notes)  # remarks on how it came about
     style: Style = field(default_factory=Style)
 
-    def __init_subclass__(cls, *, verb: str, content: Kind) -> None:
+    def __init_subclass__(cls, *, verb: str, content: ContentKind) -> None:
         cls.verb, cls.content = verb, content
         setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - a dataclass then makes none of its own
 
@@ -123,11 +131,11 @@ class Result(ABC):
 
     def view(self) -> RenderableType:
         """Return the page, as the style says."""
-        from embcli.page.parts import Bare, Suggesting
+        from embcli.page.parts import BarePage, SuggestingPage
 
         if self.style.bare:
-            return Bare(self)
-        return Suggesting(self, self.style.suggest) if self.style.suggest else self
+            return BarePage(self)
+        return SuggestingPage(self, self.style.suggest) if self.style.suggest else self
 
     def page(self, format: FormatName) -> bytes:
         """Return the result as a page in one of the formats that are views, as in a file."""
@@ -135,7 +143,10 @@ class Result(ABC):
 
         chosen_format(self.content, format, None)
         return exported(
-            self.view(), cast("View", format), width_of(self.style.width, format), self.style.theme
+            self.view(),
+            cast("PageFormat", format),
+            width_of(self.style.width, format),
+            self.style.theme,
         )
 
     def __str__(self) -> str:
@@ -169,7 +180,7 @@ class Result(ABC):
             explaining_failure(file),
             replacing_folder(file) if FORMATS[chosen].folder else destination(file) as place,
         ):
-            writers.write(records, cast("Data", chosen), place, self.notes, watch)
+            writers.write(records, cast("DataFormat", chosen), place, self.notes, watch)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
@@ -220,7 +231,7 @@ class MatrixOf:
 
 
 def chosen_format(
-    kind: Kind, format: str | None, path: str | Path | None, default: str = ""
+    kind: ContentKind, format: str | None, path: str | Path | None, default: str = ""
 ) -> FormatName:
     """Return the format to write: as named, else by the suffix of the file, else the default if it can hold the result.
 
@@ -232,7 +243,7 @@ def chosen_format(
         raise OutputError(
             f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}"
         )
-    known = able(kind)
+    known = formats_for(kind)
     file = Path(path or "")
     suffix = file.suffix.lower()
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
@@ -256,7 +267,7 @@ def chosen_format(
         try:
             import_module(found.extra[0])
         except Exception as error:  # a package that is there can fail to load in any way
-            raise OutputError(lacks(chosen, found.extra[1], error)) from None
+            raise OutputError(missing_extra(chosen, found.extra[1], error)) from None
     if path is not None:
         if str(path).endswith("/") and not found.folder:
             raise OutputError(f"{path!r} names a folder, and {chosen} is one file")

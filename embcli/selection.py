@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from embcli import errors
 from embcli.errors import InputError
-from embcli.words import Parameter, Sentence
+from embcli.wording import Parameter, Sentence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,22 +84,3 @@ class Excerpt(NamedTuple):
         return (
             cls(total, 0, total) if total <= count else cls(count - count // 2, count // 2, total)
         )
-
-    def missing(self, what: str, numbers: np.ndarray | None = None, several: str = "") -> str:
-        """Return in words what is not shown, `columns 3 to 252 (250 of 256)`, or an empty text.
-
-        `numbers` are those of all places, by default counted from 0; `several` is the plural of `what` if it does not
-        end in s.
-        """
-        if not self.left_out:
-            return ""
-        import numpy as np
-
-        hidden = (np.arange(self.total) if numbers is None else numbers)[
-            self.head : self.total - self.tail
-        ]
-        of = f"({self.left_out:,} of {self.total:,})"
-        if len(hidden) == 1:
-            return f"{what} {hidden[0]} {of}"
-        are_consecutive = (np.diff(hidden) == 1).all()
-        return f"{several or f'{what}s'} {f'{hidden[0]} to {hidden[-1]} ' if are_consecutive else ''}{of}"

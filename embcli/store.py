@@ -27,7 +27,7 @@ _NAME = re.compile(
 )  # a partial file may be an abandoned one
 
 
-class Entry(NamedTuple):
+class KeptFile(NamedTuple):
     path: Path
     size: int  # bytes
     used: float  # time of the last use, seconds since the epoch
@@ -96,17 +96,17 @@ class Store:
                 entry.path.unlink(missing_ok=True)
                 excess -= entry.size
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[KeptFile]:
         """Return the kept and the partial files, least recently used first."""
         found = []
         with suppress(OSError):
             for path in self.folder.iterdir():
                 if _NAME.fullmatch(path.name):
                     status = path.lstat()
-                    found.append(Entry(path, status.st_size, status.st_mtime))
+                    found.append(KeptFile(path, status.st_size, status.st_mtime))
         return sorted(found, key=lambda entry: (entry.used, entry.path))
 
-    def clear(self) -> list[Entry]:
+    def clear(self) -> list[KeptFile]:
         """Remove all kept and partial files, and return them; raises OutputError for a file that cannot be removed."""
         entries = self.entries()
         for entry in entries:

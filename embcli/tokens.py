@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -114,7 +114,7 @@ def tokenize(
             np.concatenate([np.empty(0, np.int64), *arrays]), starts, encoding, given.many
         )
     ids, lengths = bytearray(), [0]  # as bytes: a million small arrays are many times slower
-    added = encoding.around if special and has_added else ((), ())
+    added = encoding.bos_eos if special and has_added else ((), ())
     before, after = (np.array(each, np.uint32) for each in added)
     for text in given.texts:
         parts = before, encoding.encode(text, special), after
@@ -139,7 +139,7 @@ def check_known(ids: np.ndarray, encoding: Encoding) -> None:
         )
 
 
-def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
+def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) -> None:
     """Raise InputError for the first ID that a layer of V rows has no row for; `grows` if V can be chosen."""
     wrong = np.flatnonzero((tokens.ids < 0) | (tokens.ids >= vocabulary_size))
     if not len(wrong):
@@ -153,7 +153,7 @@ def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
         f"the token layer has V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
     )
     reason = f"{token} at position {place:,} has no row: {there_are}"
-    if grows and token_id >= 0:
+    if can_enlarge and token_id >= 0:
         rows = int(tokens.ids.max()) + 1
         raise InputError(
             Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=rows)
@@ -161,12 +161,12 @@ def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
     raise InputError(reason)
 
 
-def check_length(tokens: Tokens, context_length: int, grows: bool) -> None:
+def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:
     """Raise InputError for a sequence of more tokens than positions; `grows` if the context length can be chosen."""
     if tokens.longest > context_length:
         reason = f"{tokens.longest:,} tokens are more than the context length of {context_length:,}"
         cure = "{window} for several of {length:,}"
-        if grows:
+        if can_enlarge:
             cure = "{context_length} {longest} for one sequence, or " + cure
         numbers = {"longest": tokens.longest, "length": context_length}
         raise InputError(Sentence("{reason}: pass " + cure, reason=reason, **numbers))

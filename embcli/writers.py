@@ -18,9 +18,9 @@ import orjson
 
 from embcli.errors import Notes, OutputError, Watch, unwatched
 from embcli.files.safetensors import header
-from embcli.formats import Data
+from embcli.formats import DataFormat
 from embcli.records import ArraySpec, Names, Piece, Records
-from embcli.words import Sentence, in_data
+from embcli.wording import Sentence, in_data
 
 _LARGE_JSON = 10_000_000  # numbers
 _BLOCK = 1 << 14  # numbers that are written as text at a time
@@ -29,13 +29,13 @@ _ROW_GROUP = 1 << 24  # bytes
 
 def write(
     records: Records,
-    format: Data,
+    format: DataFormat,
     place: BinaryIO | Path,
     notes: Notes | None = None,
     watch: Watch = unwatched,
 ) -> None:
     """Write a result as data into an open file, or into an empty folder if the format is one."""
-    writers: dict[Data, Callable[[_Job, Any], None]] = {
+    writers: dict[DataFormat, Callable[[_Job, Any], None]] = {
         "json": _json,
         "ndjson": _ndjson,
         "csv": _csv,

@@ -17,7 +17,7 @@ import typer
 import embcli.__main__
 from embcli.cli import app
 from embcli.cli.command import Command
-from embcli.cli.output import Output
+from embcli.cli.output import ResultWriter
 from tests.conftest import TIMEOUT, Embcli, Ran
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Inside(Embcli):
                 patch.setattr(sys, name, value)
             patch.setattr(app, "command_line", _built_once)
             if not self.suggesting:
-                patch.setattr(Output, "is_suggesting", False)
+                patch.setattr(ResultWriter, "is_suggesting", False)
             status = embcli.__main__.main()
         return Ran(status, out.getvalue(), err.getvalue().decode())
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from embcli.errors import Notes
 from embcli.layer import Layer, Layers, Origin
+from embcli.seeded_layers.seeded import Seeded
 from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
-from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,7 @@ class StubSource:
     origin: Origin = field(default_factory=Origin)
     asked: dict[str, Any] = field(default_factory=dict)
     recipe: Recipe | None = None
-    unapplied = ""
+    orphan_norm = ""
 
     def resized(self, context_length: int) -> StubSource:
         return self

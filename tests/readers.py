@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from embcli.errors import Notes
-from embcli.formats import Data
+from embcli.formats import DataFormat
 from embcli.records import Records
 from embcli.writers import write
 
@@ -56,7 +56,10 @@ SEPARATED = {"csv": from_csv, "tsv": from_tsv}
 
 
 def written(
-    records: Records, form: Data, show: tuple[str, ...] | None = None, notes: Notes | None = None
+    records: Records,
+    form: DataFormat,
+    show: tuple[str, ...] | None = None,
+    notes: Notes | None = None,
 ) -> bytes:
     file = io.BytesIO()
     write(replace(records, shown=show or records.shown), form, file, notes)

@@ -31,34 +31,34 @@ ALLOWED = {
     "typer": ("embcli.cli", "embcli.__main__"),
     "rich": (
         *("embcli.cli", "embcli.page", "embcli.result", "embcli.verbs", "embcli.explore"),
-        "embcli.words",  # only for sizes in words
+        "embcli.wording",  # only for sizes in words
     ),
     "resvg_py": ("embcli.page",),
     "textual": ("embcli.explore",),
     "pyarrow": ("embcli.writers",),
     "torch": (
         *(
-            "embcli.weights.drawing",
+            "embcli.seeded_layers.drawing",
             "embcli.verbs.batch",
             "embcli.verbs.compare",
-            "embcli.verbs.steps",
+            "embcli.numerics.steps",
         ),
         "embcli.verbs.info",  # only for the table of its version
     ),
     "mmap": (),  # a file that is cut while it is mapped ends the process
     # build loads torch so that no signal is lost.
-    "signal": ("embcli.cli", "embcli.explore", "embcli.__main__", "embcli.weights.build"),
+    "signal": ("embcli.cli", "embcli.explore", "embcli.__main__", "embcli.seeded_layers.build"),
 }
 
 # What computes knows nothing of how it is asked for, how it looks and where it is written.
 CORE = (
     *(
         "embcli.verbs",
-        "embcli.weights",
+        "embcli.seeded_layers",
         "embcli.files",
         "embcli.encodings",
         "embcli.positions",
-        "embcli.verbs.search",
+        "embcli.numerics.search",
     ),
     *(
         "embcli.model",
@@ -68,7 +68,7 @@ CORE = (
         "embcli.text",
         "embcli.selection",
     ),
-    *("embcli.records", "embcli.verbs.compare.pair", "embcli.errors", "embcli.words"),
+    *("embcli.records", "embcli.verbs.compare.pair", "embcli.errors", "embcli.wording"),
 )
 AROUND = (*PORCH, "embcli.writers")
 

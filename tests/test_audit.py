@@ -16,8 +16,8 @@ import embcli
 from embcli import encodings, errors, formats
 from embcli.errors import InputError
 from embcli.files.tensors import StoredLayer
+from embcli.numerics.statistics import Covariance
 from embcli.verbs.audit import Audit, unused
-from embcli.verbs.statistics import Covariance
 from tests.inside import Inside
 
 USED, RESERVED, PADDING, DIM = 200, 20, 12, 16
@@ -309,7 +309,7 @@ def test_odd_matrices_are_told_in_all_formats(
     inside: Inside, tmp_path: Path, matrix: np.ndarray
 ) -> None:
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    for form in formats.able("ranking"):
+    for form in formats.formats_for("ranking"):
         ran = inside("audit", "--from", str(tmp_path), "-f", form)
         assert ran.status == int(not matrix.all() or bool(np.isnan(matrix).any()))
         assert ran.out

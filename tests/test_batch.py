@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader
 import embcli
 from embcli.model import Model
 from embcli.page import export
+from embcli.seeded_layers.seeded import Seeded
+from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.batch import Batches
-from embcli.weights.seeded import Seeded
-from embcli.weights.source import SeededSource
 from tests.inside import Inside
 from tests.oracles import live, of_ids
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from embcli.errors import LayerError, Notes
-from embcli.weights import build
-from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
-from embcli.weights.seeded import Seeded
-from embcli.weights.source import file_name
+from embcli.seeded_layers import build
+from embcli.seeded_layers.build import NO_TORCH, cpu_capability, loading_torch, this_build
+from embcli.seeded_layers.seeded import Seeded
+from embcli.seeded_layers.source import file_name
 from tests.conftest import TIMEOUT
 
 VERSION = "__version__ = '2.12.0'\ngit_version: Optional[str] = 'aa'\n"
@@ -115,7 +115,10 @@ def test_torch_is_known_by_its_files(
 
 
 def test_the_build_is_told_without_torch() -> None:
-    code = "import sys; from embcli.weights.build import *; print(this_build()); assert 'torch' not in sys.modules"
+    code = (
+        "import sys; from embcli.seeded_layers.build import this_build; print(this_build()); "
+        "assert 'torch' not in sys.modules"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True, text=True
     )
@@ -229,7 +232,7 @@ import signal, sys
 def end(number, frame):
     raise SystemExit(128 + number)
 signal.signal(signal.SIGTERM, end)
-from embcli.weights.build import loading_torch
+from embcli.seeded_layers.build import loading_torch
 signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
 signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))
 sys.path.insert(0, sys.argv[2])

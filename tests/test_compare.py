@@ -26,9 +26,9 @@ from embcli.layer import Origin
 from embcli.model import Model
 from embcli.names import OUTPUTS, STEPS
 from embcli.page import export
+from embcli.seeded_layers.seeded import Seeded
+from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import Comparison, layers
-from embcli.weights.seeded import Seeded
-from embcli.weights.source import SeededSource
 from embcli.writers import write
 from tests.inside import Inside
 from tests.oracles import Stub, StubSource, normal, of_ids

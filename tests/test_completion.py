@@ -63,7 +63,7 @@ CASES = {
     "embcli lookup 'it''s = a \"test\"' -f n": {
         name for name in formats.FORMATS if name.startswith("n")
     },
-    "embcli weights --layer ": set(get_args(names.Layer)),
+    "embcli weights --layer ": set(get_args(names.LayerName)),
     "embcli lookup --show ": set(names.MATRICES),
     "embcli lookup --show input,token,": {"input,token,position", "input,token,hidden"},
     "embcli compare --show em": {"embedding"},

@@ -203,7 +203,7 @@ def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
         b"b",
         b"##b",
     )
-    assert encoding.around == ((2,), (3,))
+    assert encoding.bos_eos == ((2,), (3,))
 
 
 def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_bos_and_eos_of_a_sentencepiece_model_can_have_the_id_0(tmp_path: Path) 
     for name, ids in (("<s>", ((0,), (2,))), ("</s>", ((2,), (0,)))):
         ordered = sorted(scored, key=lambda each: each[0] != name)
         path = sentencepiece(tmp_path / f"{len(name)}.model", 2, ordered, by_bytes=True)
-        assert encodings.get(path).around == ids
+        assert encodings.get(path).bos_eos == ids
 
 
 def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from tokenizers import Tokenizer, models
 import embcli
 from embcli.files.checkpoint import Checkpoint
 from embcli.model import Model
+from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.diff import Diff
-from embcli.weights.seeded import Seeded
 from tests.files.made import safetensors_bytes
 from tests.inside import Inside
 from tests.oracles import live

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from wcwidth import wcswidth
 
-from embcli.formats import VIEWS, able
+from embcli.formats import VIEWS, formats_for
 from embcli.model import Model
-from embcli.weights.seeded import Seeded
+from embcli.seeded_layers.seeded import Seeded
 from tests.inside import Inside
 from tests.oracles import live, of_ids, stub
 
@@ -130,5 +130,5 @@ def test_pictures_of_all_pages_have_the_same_numbers_and_only_pages_have_them() 
     )
     assert len(table) >= 12
     assert table == markdown
-    for format in {*able("batches")} - {*VIEWS}:
+    for format in {*formats_for("batches")} - {*VIEWS}:
         assert f"--draw cannot be shown in {format}" in run.refused(*case, "-f", format)

@@ -119,8 +119,8 @@ def test_any_text_becomes_the_same_ids(
 @pytest.mark.parametrize(("size", "text"), [(50257, False), (50257, True), (50304, True)])
 def test_rows_stand_for_tokens_of_a_text_and_where_there_are_as_many(size: int, text: bool) -> None:
     gpt2 = encodings.get("gpt2")
-    assert encodings.labels_rows(gpt2, size, text) is gpt2
-    assert encodings.labels_rows(gpt2, size - 1) is None
+    assert encodings.encoding_for_rows(gpt2, size, text) is gpt2
+    assert encodings.encoding_for_rows(gpt2, size - 1) is None
 
 
 def test_a_token_with_two_names_spans_the_one_in_the_text() -> None:

@@ -29,10 +29,10 @@ import embcli
 from embcli import encodings
 from embcli.cli.groups import opened
 from embcli.explore.app import Explorer
-from embcli.explore.find import Words
-from embcli.explore.source import Source
+from embcli.explore.explored import ExploredMatrix
+from embcli.explore.find import WordIndex
 from embcli.explore.spelling import speller
-from embcli.explore.view import View
+from embcli.explore.view import ExplorerScreen
 from embcli.tokens import shown
 from tests.conftest import TIMEOUT, Embcli
 from tests.explored import held, lines, norms, press, scores, send, settle
@@ -51,7 +51,7 @@ async def walk(
 ) -> AsyncIterator[Any]:
     """Begin the full screen of a file, of a model, or of a small seeded one, without a terminal."""
     given, named = {} if path else SMALL, str(path) if path else None
-    app = Explorer(Source(model or opened(given, named), speller(named, given)), **begun)
+    app = Explorer(ExploredMatrix(model or opened(given, named), speller(named, given)), **begun)
     app.NOTIFICATION_TIMEOUT = (
         600  # seconds: on a busy machine a walk takes longer than a note stays
     )
@@ -140,7 +140,7 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
             if chance.random() < 0.1:
                 await pilot.resize_terminal(*chance.choice(SIZES))
             await settle(pilot)
-            count += held(app, np.load(path)) if isinstance(app.screen, View) else 0
+            count += held(app, np.load(path)) if isinstance(app.screen, ExplorerScreen) else 0
     assert count > 300
 
 
@@ -272,7 +272,7 @@ async def test_columns_clicks_and_names_lead_to_rows() -> None:
             assert held(app, matrix)
         top = round(app.screen.matrix.scroll_y)
         for expected in (f"row {top + 4} of 1,169", f"Row {top + 4} "):
-            await pilot.click("Matrix", offset=(5, 5))
+            await pilot.click("MatrixLines", offset=(5, 5))
             await settle(pilot)
             assert expected in lines(app)[0]
         for typed in (["comma", *"299"], ["7", "comma", *"299"]):
@@ -381,7 +381,7 @@ async def test_words_that_are_read_as_the_app_ends_reach_no_list() -> None:
     async with walk(text="a") as (app, _):
         screen = app.screen
         await screen.query_one(DataTable).remove()
-        screen._deliver(screen._take, Words(["a"]))
+        screen._deliver(screen._take, WordIndex(["a"]))
         assert app.is_running
         assert app.words is not None
 
@@ -476,7 +476,7 @@ def test_words_have_the_letters_in_order_and_the_word_itself_is_first(
         letters = iter(keep(word))
         return bool(query) and all(each in letters for each in query)
 
-    found = Words(words).find(typed).tolist()
+    found = WordIndex(words).find(typed).tolist()
     assert sorted(found) == [place for place, word in enumerate(bare) if has(word)]
     if query and query in bare and keep is str.lower:
         assert keep(bare[found[0]]) == query
@@ -484,7 +484,7 @@ def test_words_have_the_letters_in_order_and_the_word_itself_is_first(
 
 def test_a_vocabulary_is_searched_as_pages_spell_it() -> None:
     gpt2 = encodings.get("gpt2")
-    words = Words([shown(gpt2.entry(each)) for each in range(50_257)])
+    words = WordIndex([shown(gpt2.entry(each)) for each in range(50_257)])
     assert {gpt2.entry(each) for each in words.find("Paris")[:2].tolist()} == {b" Paris", b"Paris"}
     assert gpt2.encode(" neighbor")[0] in words.find("nghbr")
     assert len(words.find("e")) == 50

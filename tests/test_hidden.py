@@ -680,7 +680,7 @@ def test_torch_is_imported_for_norms_and_projections_only(
         config, names, _ = CASES[kind]
         (tmp_path / kind).mkdir()
         paths.append(str(model(tmp_path / kind, {"model_type": kind, **config}, names)))
-    monkeypatch.setattr("embcli.verbs.steps.loading_torch", None)
+    monkeypatch.setattr("embcli.numerics.steps.loading_torch", None)
     for path, needed in zip(paths, needs_torch.values(), strict=True):
         with pytest.raises(TypeError) if needed else nullcontext():
             str(embcli.open(path).lookup([1, 2]))

@@ -15,7 +15,7 @@ import torch
 
 import embcli as package
 from embcli.encodings.tiktoken import DEFINITIONS
-from embcli.weights import build
+from embcli.seeded_layers import build
 from tests.conftest import Embcli
 from tests.inside import Inside
 

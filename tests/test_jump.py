@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli.weights.drawing import DrawnLayer
-from embcli.weights.jump import WORDS, jump
-from embcli.weights.seeded import Seeded
+from embcli.seeded_layers.drawing import DrawnLayer
+from embcli.seeded_layers.jump import WORDS, jump
+from embcli.seeded_layers.seeded import Seeded
 from tests.oracles import assert_same_bits, live
 
 

@@ -17,10 +17,10 @@ import pytest
 from embcli import store as store_module
 from embcli.errors import LayerError, Notes, OutputError
 from embcli.layer import Layer
+from embcli.seeded_layers import build
+from embcli.seeded_layers.seeded import Seeded
+from embcli.seeded_layers.source import KeptLayer, SeededSource, file_name
 from embcli.store import Store
-from embcli.weights import build
-from embcli.weights.seeded import Seeded
-from embcli.weights.source import KeptLayer, SeededSource, file_name
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import forked
 from tests.oracles import assert_same_bits, live

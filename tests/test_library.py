@@ -107,7 +107,7 @@ def test_save_writes_what_the_command_writes(
     line, make = SAME[case]
     words = [word.format(*files, book=files[0].parent / "book.txt") for word in line.split(",")]
     result = make(*files)
-    for format in formats.able(result.content):
+    for format in formats.formats_for(result.content):
         if format == "png" and case != "weights":
             continue
         ours, theirs = tmp_path / f"ours-{format}", tmp_path / f"theirs-{format}"
@@ -156,7 +156,9 @@ def printed(result: Result) -> str:
     return re.sub(" +$", "", console.file.getvalue(), flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("format", [each for each in formats.able("matrices") if each != "png"])
+@pytest.mark.parametrize(
+    "format", [each for each in formats.formats_for("matrices") if each != "png"]
+)
 def test_a_comparison_is_that_of_the_command(
     format: FormatName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,9 +21,9 @@ from embcli.errors import InputError, LayerError
 from embcli.model import Model
 from embcli.page import export
 from embcli.positions import JoinedKind
+from embcli.seeded_layers.seeded import Seeded
+from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.lookup import Lookup
-from embcli.weights.seeded import Seeded
-from embcli.weights.source import SeededSource
 from tests.inside import Inside
 from tests.oracles import Stub, StubSource, assert_same_bits, live, normal, of_ids, stub
 

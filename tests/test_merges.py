@@ -166,7 +166,7 @@ def test_the_steps_of_a_vocabulary_lead_to_its_tokens(kind: str, tmp_path: Path)
                 assert b"".join(replayed(piece)) == b"".join(piece.symbols)
             if not piece.merges:  # also of what is unknown
                 tokens = [opened.encoding.token_bytes(token_id) for token_id in piece.ids]
-                assert [result.spelled(step) for step in piece.steps] == tokens
+                assert [result.token_of(step) for step in piece.steps] == tokens
     assert {*opened.merges("abcab ab").fields} - {"piece", "step", "id", "token"} == fields
 
 

@@ -19,7 +19,7 @@ from embcli import encodings
 from embcli.files.safetensors import header
 from embcli.model import Model
 from embcli.names import Metric
-from embcli.weights.seeded import Seeded
+from embcli.seeded_layers.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
 from tests.oracles import Stub, StubSource, live
 from tests.test_search import first, reference

@@ -37,12 +37,12 @@ from embcli.page import (
     Values,
     export,
     ruled,
+    safe_text,
     shorten,
     title,
     token_style,
-    words,
 )
-from embcli.page.colors import INFINITE, INKS, NAN, Scale, colors_of, means, sign_style
+from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means, sign_style
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
 from tests.conftest import Embcli
@@ -124,7 +124,9 @@ def test_columns_and_rows_in_the_middle_are_left_out_and_named() -> None:
 
 
 def test_tables_of_labels_and_drawings() -> None:
-    table = ruled([Label("a", ["x", words("y", "good")], "left"), Label("b", [1, 22])], gaps=[1])
+    table = ruled(
+        [Label("a", ["x", safe_text("y", "good")], "left"), Label("b", [1, 22])], gaps=[1]
+    )
     assert export.text(table, 40) == "a   b\n─────\nx   1\n⋮   ⋮\ny  22\n"
     assert export.text(Drawing([Text("╭─╮"), Text("│ │" * 40)]), 40).splitlines()[0] == "╭─╮"
 
@@ -226,14 +228,16 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")  # colours: all that a page ever sends
 @example("\x1b]0;pwn\x07\x1b[2J\u202e\u2066\u200b\x9b\r[bold]")
 def test_text_from_outside_is_one_line_of_data(text: str) -> None:
     labels = [Label("token", [text], "left", short=True)]
-    page = Group(title(text), Matrix(labels, [Values(VALUES[:1], text)], np.arange(3)), words(text))
+    page = Group(
+        title(text), Matrix(labels, [Values(VALUES[:1], text)], np.arange(3)), safe_text(text)
+    )
     bare = ESCAPE.sub("", on_terminal(page, 300))
     assert not UNSAFE.search(bare)
     assert len([line for line in bare.splitlines() if "│" in line and "0.5000" in line]) == 1
 
 
 def test_markup_in_text_is_not_markup() -> None:
-    assert export.text(words("[bold]x[/bold] :smile:"), 80) == "[bold]x[/bold] :smile:\n"
+    assert export.text(safe_text("[bold]x[/bold] :smile:"), 80) == "[bold]x[/bold] :smile:\n"
 
 
 @pytest.mark.parametrize("verb", ["tokenize", "lookup"])
@@ -374,11 +378,11 @@ def test_a_step_of_the_scale_is_the_nearest_one_and_symmetric_about_zero(
     values: np.ndarray, count: int, signed: bool
 ) -> None:
     values = values if signed else np.abs(values)
-    scale = Scale.of([values])
+    scale = ColorScale.of([values])
     assert scale.limit == max(
         (abs(float(each)) for each in values if math.isfinite(each)), default=0
     )
-    places, steps = np.linspace(-1 if scale.signed else 0, 1, count), scale.steps(values, count)
+    places, steps = np.linspace(-1 if scale.signed else 0, 1, count), scale.levels(values, count)
     for value, step in zip(values.tolist(), steps.tolist(), strict=True):
         if math.isfinite(value):
             share = value / scale.limit if scale.limit else 0.0
@@ -386,7 +390,7 @@ def test_a_step_of_the_scale_is_the_nearest_one_and_symmetric_about_zero(
         else:
             assert step == (NAN if math.isnan(value) else INFINITE)
     if scale.signed:
-        assert (scale.steps(-values, count)[steps >= 0] == count - 1 - steps[steps >= 0]).all()
+        assert (scale.levels(-values, count)[steps >= 0] == count - 1 - steps[steps >= 0]).all()
 
 
 def test_colours_grow_darker_from_zero_on_and_blue_and_red_tell_the_sign() -> None:
@@ -426,12 +430,12 @@ def test_the_colours_of_strips_are_the_steps_of_their_numbers(
     system: str, values: np.ndarray
 ) -> None:
     drawn = console(400, system)
-    colors, scale = colors_of(drawn), Scale.of([values])
+    colors, scale = colors_of(drawn), ColorScale.of([values])
     zero = (
         0 if scale.signed else len(colors) // 2
     )  # a matrix without negative numbers has the upper half
     assert scale.signed == bool((values < 0).any())
-    steps = scale.steps(values, len(colors) - zero)
+    steps = scale.levels(values, len(colors) - zero)
     steps[steps >= 0] += zero
 
     def expected(*pair: int) -> object:
@@ -477,7 +481,7 @@ def test_a_bin_is_the_mean_of_its_columns_and_shows_what_is_no_number(
 
 
 def test_means_of_kinds_of_columns_that_alternate() -> None:
-    assert means(np.array([[0.0, 10, 2, 12, 4, 14]]), 2, apart=2).tolist() == [
+    assert means(np.array([[0.0, 10, 2, 12, 4, 14]]), 2, column_period=2).tolist() == [
         [1.0, 11.0, 4.0, 14.0]
     ]
 
@@ -593,7 +597,7 @@ def test_a_notebook_gets_a_fragment_without_a_background_and_nothing_else(
 
 
 def test_markdown_has_a_column_for_each_number_and_says_what_the_page_says() -> None:
-    page = Group(title("*Two* rows"), PLAIN, words("1. `x` | y"))
+    page = Group(title("*Two* rows"), PLAIN, safe_text("1. `x` | y"))
     rendered = MarkdownIt("gfm-like", {"linkify": False}).render(export.markdown(page, 80))
     assert rendered.count("<th ") == 5
     numbers = re.findall(r"<td[^>]*>(-?\d\.\d{4})</td>", rendered)
@@ -634,9 +638,11 @@ a|b \| \\| \ \\ _a_ a_b_c **a** *a $a$ $$ `a` `` ``` ~~a~~ \$ &amp; &#36; &nbsp;
 )
 def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
     page = Group(
-        ruled([Label("a", texts, "left"), Label("b", [words(each, "strong") for each in texts])])
+        ruled(
+            [Label("a", texts, "left"), Label("b", [safe_text(each, "strong") for each in texts])]
+        )
     )
-    lines = Group(*(words(each) for each in texts))
+    lines = Group(*(safe_text(each) for each in texts))
     found: list[str] = []
     document = export.markdown(page, 80) + "\n" + export.markdown(lines, 80)
     assert all(len(match[1]) % 2 for match in re.finditer(r"(\\*)\$", document)), (
@@ -655,7 +661,7 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
             assert re.fullmatch(
                 "(paragraph|table|thead|tbody|tr|th|td)_(open|close)", token.type
             ), token
-    expected = [words(each).plain.strip(" ") for each in texts]
+    expected = [safe_text(each).plain.strip(" ") for each in texts]
     assert found == [
         "a",
         "b",

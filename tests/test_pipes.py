@@ -18,7 +18,7 @@ from embcli import encodings
 from embcli.atomic import destination
 from embcli.cli.output import format_of
 from embcli.errors import OutputError
-from embcli.weights.source import SeededSource
+from embcli.seeded_layers.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import forked, into, read_early, shown
 

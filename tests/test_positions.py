@@ -310,11 +310,13 @@ def test_a_page_says_what_a_kind_is(kind: str, more: dict[str, Any], lines: list
 
 
 def test_columns_that_are_in_turn_are_known_to_pictures() -> None:
-    apart = {"interleaved": [1, 2], "halves": [1, 1]}
-    for pairing, each in apart.items():
-        assert [matrix.apart for matrix in table("rotary", pairing=pairing).matrices] == each
+    column_period = {"interleaved": [1, 2], "halves": [1, 1]}
+    for pairing, each in column_period.items():
+        assert [
+            matrix.column_period for matrix in table("rotary", pairing=pairing).matrices
+        ] == each
     assert [
-        table("sinusoidal", columns=columns).matrices[0].apart for columns in (None, "0,2")
+        table("sinusoidal", columns=columns).matrices[0].column_period for columns in (None, "0,2")
     ] == [2, 1]
 
 

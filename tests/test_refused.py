@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from embcli.formats import FORMATS, Kind, able
+from embcli.formats import FORMATS, ContentKind, formats_for
+from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
-from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, shown
 
@@ -291,7 +291,7 @@ def test_empty_input_is_an_empty_result_with_a_note(inside: Embcli) -> None:
     ("verb", "kind"), [("info", "list"), ("lookup --ids 1,2", "embeddings"), ("diff", "ranking")]
 )
 def test_lone_surrogates_are_escaped_in_all_formats(
-    inside: Embcli, tmp_path: Path, verb: str, kind: Kind
+    inside: Embcli, tmp_path: Path, verb: str, kind: ContentKind
 ) -> None:
     """A path that is not UTF-8, a tensor's name, and a config.json can have them; text in UTF-8 cannot."""
     folder = tmp_path / os.fsdecode(b"caf\xe9")
@@ -304,7 +304,7 @@ def test_lone_surrogates_are_escaped_in_all_formats(
         json.dumps({"model_type": "\ud800", "architectures": ["\ud800ForCausalLM"]})
     )
     given = [str(folder / "m.bin")] * 2 if verb == "diff" else ["--from", str(folder / "m.bin")]
-    for form in set(able(kind)) - {"png"}:  # which is slow, and drawn from the same page
+    for form in set(formats_for(kind)) - {"png"}:  # which is slow, and drawn from the same page
         path = tmp_path / f"out-{form}"
         ran = inside(*verb.split(), *given, "--format", form, "--output", str(path))
         assert ran.status == 0, form

@@ -12,7 +12,7 @@ import pytest
 from embcli.files import open_tensors
 from embcli.layer import Layer
 from embcli.names import Metric
-from embcli.verbs.search import nearest
+from embcli.numerics.search import nearest
 from tests.files.made import safetensors_bytes
 from tests.oracles import Stub, normal
 

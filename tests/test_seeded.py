@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import embcli
 from embcli.errors import LayerError
 from embcli.layer import Summary
-from embcli.weights.drawing import DrawnLayer
-from embcli.weights.seeded import Seeded
+from embcli.seeded_layers.drawing import DrawnLayer
+from embcli.seeded_layers.seeded import Seeded
 from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
 

@@ -20,7 +20,7 @@ import pyte
 import pytest
 
 from embcli import names
-from embcli.cli.tour import STEPS, Step, as_typed, with_text
+from embcli.cli.tour import STEPS, TourStep, as_typed, with_text
 from tests.conftest import TIMEOUT
 from tests.inside import Inside, forked, in_terminal
 from tests.test_readme import printed
@@ -41,7 +41,7 @@ def printed_by(command: str) -> str:
     return Inside().ok(*with_text(command, names.TOUR_TEXT), COLUMNS="80").text
 
 
-def output(step: Step) -> str:
+def output(step: TourStep) -> str:
     """Return what the command of a step prints when it is typed."""
     return printed_by(step.command)
 

@@ -401,7 +401,7 @@ def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -
         assert [tuple(spans[place]) for place in known] == [
             wanted.offsets[place] for place in known
         ], text
-    assert encoding.around == ((1,), (2,))
+    assert encoding.bos_eos == ((1,), (2,))
     assert encoding.decode(encoding.encode("ab 日")) == "ab 日".encode()
 
 
@@ -522,7 +522,7 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
         assert len(spans) == len(ids)
         assert (np.diff(spans[:, 0]) >= 0).all()
         assert not ids or spans[:, 1].max() == len(text.rstrip(" ") if joins else text)
-    assert encoding.around == ((), (1,))
+    assert encoding.bos_eos == ((), (1,))
 
 
 def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_path: Path) -> None:
@@ -533,7 +533,7 @@ def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_pa
         "add_bos_token": True,
         "add_eos_token": True,
     }
-    assert encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, **rest)).around == (
+    assert encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, **rest)).bos_eos == (
         (11,),
         (11,),
     )

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import embcli
 from embcli import encodings
 from embcli.model import Model
-from embcli.weights.seeded import Seeded
-from embcli.weights.source import SeededSource
+from embcli.seeded_layers.seeded import Seeded
+from embcli.seeded_layers.source import SeededSource
 from tests.conftest import Embcli
 from tests.oracles import assert_same_bits, live
 

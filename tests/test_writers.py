@@ -315,7 +315,7 @@ def test_whole_numbers_have_no_decimal_point_in_csv() -> None:
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "projector"])
 @pytest.mark.parametrize("shape", [(3,), (3, 4, 2)])
 def test_rows_that_are_no_rows_of_numbers_are_refused_before_anything_is_written(
-    form: formats.Data, shape: tuple[int, ...], tmp_path: Path
+    form: formats.DataFormat, shape: tuple[int, ...], tmp_path: Path
 ) -> None:
     result = Result({"row": np.arange(3)}, {"inputs": np.zeros(shape, np.float32)})
     file = io.BytesIO()
@@ -342,7 +342,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("form", WHOLE)
 @pytest.mark.parametrize("step", [1, 2])
-def test_one_result_in_all_text_formats_whole(form: formats.Data, step: int) -> None:
+def test_one_result_in_all_text_formats_whole(form: formats.DataFormat, step: int) -> None:
     token = np.array([[1.5, -0.0], [0.1, 2**24]], np.float32)
     other = np.array([[np.nan, np.inf], [-np.inf, 0.1]], np.float32)
     result = Result(
@@ -429,7 +429,7 @@ ALL = ("sequence", "position", "id", "token")
     ],
 )
 def test_nothing_is_asked_for_that_is_not_written(
-    form: formats.Data, show: Names | None, asked: list[tuple[Names, Names]], tmp_path: Path
+    form: formats.DataFormat, show: Names | None, asked: list[tuple[Names, Names]], tmp_path: Path
 ) -> None:
     numbers = np.zeros((3, 2), np.float32)
     whole = np.zeros(3, np.int64)
@@ -452,7 +452,7 @@ def test_every_format_of_data_counts_the_rows_that_it_writes(tmp_path: Path) -> 
         yield from ()
 
     records = Result({"id": np.arange(5)}, {"token": np.ones((5, 2), np.float32)}).records()
-    for form in get_args(formats.Data):
+    for form in get_args(formats.DataFormat):
         write(records, form, tmp_path if form in FOLDERS else io.BytesIO(), watch=watched)
         assert {*seen} == {(5, 5)}, form
         seen.clear()

@@ -38,7 +38,7 @@ from embcli.cli.options import (
     some_of,
 )
 from embcli.errors import InputError
-from embcli.formats import Kind
+from embcli.formats import ContentKind
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS
 
@@ -195,7 +195,7 @@ def first_screen(context: typer.Context) -> None:
     context.get_help()
 
 
-def _kind_of_tokenize(options: Options) -> Kind:
+def _kind_of_tokenize(options: Options) -> ContentKind:
     is_list = options["merges"] or options["draw"] or len(_several(options["encoding"])) > 1
     return "list" if is_list else "tokens"
 
@@ -367,7 +367,7 @@ def lookup(
     )
 
 
-def _kind_of_compare(options: Options) -> Kind:
+def _kind_of_compare(options: Options) -> ContentKind:
     """Return whether there is more than rows of outputs, which only pages and JSON documents have room for."""
     is_trained = options["gradient"] or options["learning_rate"] is not None
     shown = listed(options["show"]) or ()
@@ -427,7 +427,7 @@ def compare(
     )
 
 
-def _kind_of_positions(options: Options) -> Kind:
+def _kind_of_positions(options: Options) -> ContentKind:
     kind, _ = KindAndPath(options["named_kind"], options["named"]).chosen(options["kind"])
     return (
         "batches" if kind == "relative" and not options["similarity"] else "embeddings"
@@ -496,7 +496,7 @@ def weights(
     *,
     named: o.Path_ = None,
     model: ModelOptions,
-    layer: Annotated[names.Layer, option("Model", "Which layer.")] = "token",
+    layer: Annotated[names.LayerName, option("Model", "Which layer.")] = "token",
     rows: Annotated[
         str | None,
         option("View", "Which rows: 0:5,100,50256, or tokens: king,queen.", "--rows ROWS"),

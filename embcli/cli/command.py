@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from embcli.cli import groups
 from embcli.cli.options import flag_of
 from embcli.errors import OutputError
-from embcli.formats import PICTURES, VIEWS, FormatName, Kind, either
+from embcli.formats import PICTURES, VIEWS, ContentKind, FormatName, or_list
 from embcli.names import MATRICES, OUTPUTS
 
 if TYPE_CHECKING:
-    from embcli.cli.output import Output
+    from embcli.cli.output import ResultWriter
     from embcli.result import Result
 
 Function = Callable[..., Any]
@@ -50,7 +50,7 @@ class Command:
     """
 
     function: Function
-    content: Kind | Literal["text"] | Callable[[Options], Kind] | None
+    content: ContentKind | Literal["text"] | Callable[[Options], ContentKind] | None
     view: tuple[type, ...] = ()
 
     @property
@@ -106,15 +106,15 @@ class Command:
         output = self._output(options)
         return output.write(self.call(options))
 
-    def _output(self, options: Options) -> "Output":
+    def _output(self, options: Options) -> "ResultWriter":
         """Return the output of a result; raises OutputError for what the format, the file or a terminal cannot hold."""
-        from embcli.cli.output import Output, format_of
+        from embcli.cli.output import ResultWriter, format_of
         from embcli.result import Style, refuse_many
 
         named = options["output"]
         path = None if named in (None, "-") else Path(named)
         if self.content == "text":
-            output = Output(path=path)
+            output = ResultWriter(path=path)
         else:
             style = Style(**_style_options(options))
             kind = self.content(options) if callable(self.content) else self.content
@@ -123,7 +123,7 @@ class Command:
             shown = groups.listed(options.get("show")) or ()
             refuse_many(tuple(name for name in shown if name in (*MATRICES, *OUTPUTS)), format)
             known = frozenset(flag.name for flag in self.flags)
-            output = Output(format, path, options.get("color", "auto"), style, known)
+            output = ResultWriter(format, path, options.get("color", "auto"), style, known)
         _refuse_overwriting(path, options)
         return output
 
@@ -135,7 +135,7 @@ def _refuse_options(format: FormatName, options: Options, path: Path | None) -> 
         if groups.is_given(options.get(name)) and format not in formats:
             is_plain = format == "table" and path is None
             example = f", as in: -o picture.{formats[0]}" if is_plain else ""
-            needed = f"it needs --format {either(formats)}{example}"
+            needed = f"it needs --format {or_list(formats)}{example}"
             raise OutputError(f"{flag_of(name)} cannot be shown in {format}; {needed}")
 
 

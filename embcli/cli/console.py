@@ -10,7 +10,7 @@ from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
 from embcli.errors import EmbcliError, Notes
-from embcli.words import Sentence, in_line, shortened
+from embcli.wording import Sentence, in_line, shortened
 
 Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds before a bar is shown
@@ -50,7 +50,7 @@ def say_error(error: EmbcliError) -> None:
 
 
 def _with_flags(message: str | Sentence) -> str:
-    return message.spelled(flag_of) if isinstance(message, Sentence) else message
+    return message.with_names(flag_of) if isinstance(message, Sentence) else message
 
 
 class PrintedNotes(Notes):

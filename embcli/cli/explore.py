@@ -7,9 +7,9 @@ import sys
 
 from embcli.cli.console import is_terminal
 from embcli.cli.groups import ModelOptions, opened
-from embcli.errors import InputError, OutputError, lacks
+from embcli.errors import InputError, OutputError, missing_extra
 from embcli.text import decoded
-from embcli.words import in_line
+from embcli.wording import in_line
 
 
 def walk(
@@ -26,8 +26,8 @@ def walk(
     try:
         from embcli.explore import app
     except ImportError as error:
-        raise OutputError(lacks("explore", "explore", error)) from None
-    from embcli.explore.source import Source
+        raise OutputError(missing_extra("explore", "explore", error)) from None
+    from embcli.explore.explored import ExploredMatrix
     from embcli.explore.spelling import speller
 
     row = row and decoded(row, "--row")
@@ -36,7 +36,7 @@ def walk(
     model = opened(given, path)
     if text is not None and model.encoding is None:
         raise InputError("these rows have no tokens: --encoding names an encoding")
-    source = Source(model, speller(path, given))
+    source = ExploredMatrix(model, speller(path, given))
     explorer = app.Explorer(source, 0 if row is None else source.row_of(row), text, sort)
     status = app.run(explorer)
     if status == 0:

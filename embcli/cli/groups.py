@@ -18,9 +18,9 @@ from embcli.cli.console import PrintedNotes, watched
 from embcli.cli.input import read
 from embcli.cli.options import argument, option, some_of
 from embcli.errors import InputError, Notes
-from embcli.formats import FORMATS, either
+from embcli.formats import FORMATS, or_list
 from embcli.positions import KINDS, OTHER_NAMES
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.model import Model
@@ -156,7 +156,7 @@ class KindAndPath:
     """A kind of positions and a model; the first argument may be either."""
 
     named_kind: Annotated[
-        str | None, argument("KIND", f"{either(KINDS)}; or PATH.", autocompletion=some_of(KINDS))
+        str | None, argument("KIND", f"{or_list(KINDS)}; or PATH.", autocompletion=some_of(KINDS))
     ] = None
     named: o.Path_ = None
 
@@ -212,7 +212,7 @@ class Page:
         str | None,
         option(
             "Output",
-            f"{either(tuple(FORMATS))}, as the result allows.",
+            f"{or_list(tuple(FORMATS))}, as the result allows.",
             "--format -f FORMAT",
             "by -o's suffix, EMBCLI_FORMAT or table",
             autocompletion=some_of(tuple(FORMATS)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from embcli.cli.console import is_terminal, say
 from embcli.errors import InputError
-from embcli.words import counted, in_bytes
+from embcli.wording import counted, in_bytes
 
 if TYPE_CHECKING:
     import numpy as np

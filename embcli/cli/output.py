@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, terminal_size, watched
 from embcli.errors import OutputError
-from embcli.formats import FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind
+from embcli.formats import FORMATS, PICTURES, SUFFIXES, VIEWS, ContentKind, DataFormat, FormatName
 from embcli.names import Color
 from embcli.result import Result, Style, chosen_format, width_of
-from embcli.words import printable
+from embcli.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.formats import View
+    from embcli.formats import PageFormat
     from embcli.records import Records
 
 Content = Literal["page", "text", "binary"]
@@ -34,7 +34,7 @@ _NOT_FOR_A_TERMINAL = (
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
+class ResultWriter:
     """A destination, and the format that results are written in."""
 
     format: FormatName = "table"
@@ -94,7 +94,7 @@ class Output:
         width = width_of(self.style.width, self.format)
         if self.format != "table":
             content = export.exported(
-                page, cast("View", self.format), width, self.style.theme, self.is_colored
+                page, cast("PageFormat", self.format), width, self.style.theme, self.is_colored
             )
         elif self._on_a_terminal:
             columns, lines = terminal_size()
@@ -110,7 +110,7 @@ class Output:
         from embcli import writers
 
         records = result.records()
-        format = cast("Data", self.format)
+        format = cast("DataFormat", self.format)
         names = records.one if FORMATS[format].one_matrix else records.several
         if names == ("input",) and "hidden" in records.matrices and records.shown is None:
             say(
@@ -167,7 +167,7 @@ class Output:
             file.flush()
 
 
-def format_of(kind: Kind, named: str | None, file: str | None) -> FormatName:
+def format_of(kind: ContentKind, named: str | None, file: str | None) -> FormatName:
     """Return the format to write a kind of result in: as named, by the file's suffix, or as EMBCLI_FORMAT says.
 
     Raises OutputError for a format that cannot hold it. A suffix that says another format than the named one is noted.

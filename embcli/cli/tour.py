@@ -21,14 +21,14 @@ import typer
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 
 from embcli.cli.console import is_terminal, say_error
-from embcli.cli.output import Output
+from embcli.cli.output import ResultWriter
 from embcli.errors import EmbcliError, InputError, OutputError
 from embcli.names import TOUR_TEXT
-from embcli.page import title, words
-from embcli.page.parts import Cut, Sheets
+from embcli.page import safe_text, title
+from embcli.page.parts import CutPage, Sheets
 from embcli.result import Result
 from embcli.text import decoded
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.records import Records
@@ -44,7 +44,7 @@ _NEXT = ("tokenize", "--merges"), ("lookup", "--heat"), ("lookup", "--from MODEL
 
 
 @dataclass(frozen=True)
-class Step:
+class TourStep:
     """A step of the tour; a question has an answer and is asked before the command is run."""
 
     heading: str
@@ -64,7 +64,7 @@ class Step:
 
 
 STEPS = [
-    Step(**each)
+    TourStep(**each)
     for each in orjson.loads((Path(__file__).parents[1] / "data" / "tour.json").read_bytes())
 ]
 
@@ -120,7 +120,7 @@ def guide(
 def _last_words() -> list[RenderableType]:
     lines: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
     return lines + [
-        words(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT
+        safe_text(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT
     ]
 
 
@@ -149,7 +149,7 @@ class Handout(Result, verb="tour", content="page"):
 class _Tour:
     """A tour in progress."""
 
-    steps: list[Step]
+    steps: list[TourStep]
     text: str
     result_of: Callable[[list[str]], object]
     has_failed: bool = False
@@ -222,15 +222,15 @@ class _Tour:
         command = self._typed(step.command)
         explained: list[RenderableType] = [""]
         if answer and step.is_right(answer):
-            explained.append(words("Right.", "good"))
+            explained.append(safe_text("Right.", "good"))
         elif answer:
-            explained.append(words(f"Not quite. The answer: {step.answers[0]}", "bad"))
+            explained.append(safe_text(f"Not quite. The answer: {step.answers[0]}", "bad"))
         elif step.answers:
-            explained.append(words(f"The answer: {step.answers[0]}"))
-        explained.append(words(step.words))
+            explained.append(safe_text(f"The answer: {step.answers[0]}"))
+        explained.append(safe_text(step.words))
         page = self._page(step.command)
         if height is not None:
-            page = Cut(page, [*asked, *command, *explained], height)
+            page = CutPage(page, [*asked, *command, *explained], height)
         return [*command, page, *explained]
 
     def _asked(self, number: int, above: str = "") -> list[RenderableType]:
@@ -239,11 +239,11 @@ class _Tour:
         parts: list[RenderableType] = [title(f"{number}/{len(self.steps)}  {step.heading}")]
         if step.about and step.about != above:
             parts += [*self._typed(step.about), self._page(step.about), ""]
-        return [*parts, words(step.question)] if step.question else parts
+        return [*parts, safe_text(step.question)] if step.question else parts
 
     def _typed(self, command: str) -> list[RenderableType]:
         lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
-        return [words(line, "accent") for line in lines]
+        return [safe_text(line, "accent") for line in lines]
 
     def _page(self, command: str) -> RenderableType:
         """Return the page of the result of a command; empty if it fails, which is reported."""
@@ -266,4 +266,4 @@ def _show_screen(parts: list[RenderableType]) -> None:
             sys.stdin, termios.TCIFLUSH
         )  # what was typed before there was anything to read
     print(end="\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J", flush=True)
-    Output().show(Group(*parts))
+    ResultWriter().show(Group(*parts))

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, RankFileEncoding, TiktokenEncoding, loaded
-from embcli.errors import InputError, Notes, lacks
+from embcli.errors import InputError, Notes, missing_extra
 
 __all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
 
 _SUFFIXES = (".json", ".gguf", ".tiktoken", ".model", ".txt")  # of files
 
 
-def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
+def encoding_for_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
     """Return the encoding if the rows of a layer are its tokens: it gave their IDs, or V is the same."""
     return encoding if from_text or size == encoding.vocabulary_size else None
 
@@ -41,7 +41,7 @@ def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes) -> Encod
         path.suffix
     )
     if package and path.name != "tekken.json" and find_spec(package) is None:
-        notes.add(lacks(f"the {path.name} beside the weights", "models"))
+        notes.add(missing_extra(f"the {path.name} beside the weights", "models"))
         return own
     return _of_path(path, str(path))
 

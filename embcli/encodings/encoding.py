@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from embcli.binary import Binary, quoted, read_object, refused
+from embcli.binary import Binary, file_error, quoted, read_object
 from embcli.encodings.merging import Derivation
-from embcli.errors import InputError, lacks
-from embcli.words import in_data
+from embcli.errors import InputError, missing_extra
+from embcli.wording import in_data
 
 LONGEST = 1 << 27  # bytes of a file that lists tokens
 _LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
@@ -39,7 +39,7 @@ class Encoding(ABC):
 
     name: str  # of the encoding, the model or the file
     splits: bool = True  # whether it can split a text
-    around: tuple[tuple[int, ...], tuple[int, ...]] = (
+    bos_eos: tuple[tuple[int, ...], tuple[int, ...]] = (
         (),
         (),
     )  # IDs that a model reads before and after each text
@@ -236,10 +236,10 @@ def package(path: Path, name: str, what: str) -> Any:
     try:
         return import_module(name)
     except Exception as error:
-        raise refused(path, lacks(what, "models", error)) from None
+        raise file_error(path, missing_extra(what, "models", error)) from None
 
 
-def beside(path: Path, name: str) -> dict[str, Any]:
+def sibling_json(path: Path, name: str) -> dict[str, Any]:
     """Return the JSON object of a file of the same folder, which need not be there."""
     path = path.with_name(name)
     return read_object(Binary(path), _LONGEST_CONFIG) if path.is_file() else {}
@@ -261,7 +261,7 @@ def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
         except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
             raise
         except BaseException as error:
-            raise refused(path, f"{failure} ({quoted(str(error)).strip(chr(39))})") from None
+            raise file_error(path, f"{failure} ({quoted(str(error)).strip(chr(39))})") from None
 
 
 def facts(name: str) -> Any:

@@ -19,7 +19,7 @@ from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_charac
 from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
 from embcli.errors import InputError
 from embcli.gguf import GgufHeader, read_header
-from embcli.words import Sentence, in_data
+from embcli.wording import Sentence, in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # whose rules are known
@@ -74,7 +74,7 @@ class GgufEncoding(VocabularyEncoding):
         ]
 
     @cached_property
-    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
         if self.model == "bert":
             return (self._special("bos", 101),), (self._special("seperator", 102),)
         adds_bos = self.model == "llama" or (
@@ -122,8 +122,8 @@ class GgufEncoding(VocabularyEncoding):
             if name is None
             else f"its {what} {quoted(str(name))} is unknown"
         )
-        refused = "it has the tokens of its rows, but cannot split a text: {why}; give {ids} or {encoding}"
-        return self._binary.refused(Sentence(refused, why=why))
+        file_error = "it has the tokens of its rows, but cannot split a text: {why}; give {ids} or {encoding}"
+        return self._binary.file_error(Sentence(file_error, why=why))
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
@@ -182,11 +182,11 @@ class GgufEncoding(VocabularyEncoding):
             return np.zeros(len(self._words), np.float32)
         scores = np.asarray(stored)[: len(self._words)]
         if scores.dtype not in (np.int32, np.float32) or len(scores) < len(self._words):
-            raise self._binary.refused(
+            raise self._binary.file_error(
                 "its tokenizer.ggml.scores are not numbers, one for each token"
             )
         if not np.isfinite(scores).all():
-            raise self._binary.refused("its tokenizer.ggml.scores are not all finite")
+            raise self._binary.file_error("its tokenizer.ggml.scores are not all finite")
         return scores
 
     def _flag(self, name: str, default: bool) -> bool:
@@ -198,7 +198,7 @@ class GgufEncoding(VocabularyEncoding):
         value = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
         known = [each for each in (value, default) if isinstance(each, int) and 0 <= each < size]
         if not known:
-            raise self._binary.refused(
+            raise self._binary.file_error(
                 f"it says that a text gets its {name} token, but not which one this is"
             )
         return known[0]
@@ -209,7 +209,7 @@ class GgufEncoding(VocabularyEncoding):
         if merges is None and splitting is splittings()["kimi-k2"]:
             merges = []
         if not isinstance(merges, list):
-            raise self._binary.refused(
+            raise self._binary.file_error(
                 "it has no merges (tokenizer.ggml.merges), so it cannot split a text"
             )
         known: Callable[[bytes], bytes | None] = (
@@ -257,7 +257,7 @@ def gguf_encoding(path: Path, name: str) -> GgufEncoding:
     binary = Binary(path)
     found = vocabulary_of(binary, read_header(binary), name)
     if found is None:
-        raise binary.refused("it has no vocabulary (tokenizer.ggml.tokens)")
+        raise binary.file_error("it has no vocabulary (tokenizer.ggml.tokens)")
     return found
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.binary import Binary, read_object, read_whole, refused
-from embcli.encodings.encoding import LONGEST, Encoding, beside, guarded, package
+from embcli.binary import Binary, file_error, read_object, read_whole
+from embcli.encodings.encoding import LONGEST, Encoding, guarded, package, sibling_json
 from embcli.encodings.merging import (
     NEVER,
     Derivation,
@@ -24,7 +24,7 @@ from embcli.encodings.merging import (
     spans_of,
 )
 from embcli.encodings.pieces import splittings
-from embcli.words import in_data
+from embcli.wording import in_data
 
 if TYPE_CHECKING:
     import tokenizers
@@ -66,7 +66,7 @@ class HuggingFaceEncoding(Encoding):
         return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     @cached_property
-    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
         encoded = guarded(self.path, "it cannot split a text", lambda: self.tokenizer.encode("a"))
         own = [
             place for place, is_added in enumerate(encoded.special_tokens_mask) if not is_added
@@ -84,7 +84,7 @@ class HuggingFaceEncoding(Encoding):
             "Unigram": self._in_order,
         }.get(kind)
         if derive is None:
-            raise refused(self.path, f"its model is {kind}, whose tokens are whole words")
+            raise file_error(self.path, f"its model is {kind}, whose tokens are whole words")
         for _, group in groupby(
             zip(encoded.word_ids, encoded.ids, strict=True), lambda token: token[0]
         ):
@@ -128,7 +128,9 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def _merge_ranks(self) -> dict[tuple[bytes, ...], int]:
         if self._model.get("continuing_subword_prefix"):
-            raise refused(self.path, "its merges spell tokens with a prefix, which cannot be shown")
+            raise file_error(
+                self.path, "its merges spell tokens with a prefix, which cannot be shown"
+            )
         ranks: dict[tuple[bytes, ...], int] = {}
         for rank, merge in enumerate(self._model["merges"]):
             ranks.setdefault(tuple(part.encode() for part in merge), rank)
@@ -240,7 +242,9 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
             word: token_id
             for token_id, word in enumerate(read_whole(binary, LONGEST).decode().splitlines())
         }
-        lowers = beside(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
+        lowers = (
+            sibling_json(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
+        )
         is_whole = ids.keys() >= {"[CLS]", "[SEP]"}  # which the package's class asks for
         tokenizer = Tokenizer.from_str(
             BertWordPieceTokenizer(ids if is_whole else None, lowercase=lowers).to_str()
@@ -255,14 +259,14 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
         read_object(binary, LONGEST),
         {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"},
     )
-    named = [str(beside(binary.path, file).get(key)).lower() for file, key in files.items()]
+    named = [str(sibling_json(binary.path, file).get(key)).lower() for file, key in files.items()]
     kinds = [name.removesuffix("fast").removesuffix("tokenizer") for name in named]
     pre = next((_PRE[kind] for kind in kinds if kind in _PRE), None)
     if pre is None:
         reason = (
             "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
         )
-        raise binary.refused(f"{reason}, so it cannot split a text")
+        raise binary.file_error(f"{reason}, so it cannot split a text")
     lines = read_whole(Binary(binary.path.with_name("merges.txt")), LONGEST).decode().split("\n")
     merges = [
         line.partition(" ")[::2]

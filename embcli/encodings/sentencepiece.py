@@ -17,13 +17,13 @@ from embcli.encodings.encoding import (
     MOST_IDS,
     NamedToken,
     VocabularyEncoding,
-    beside,
     guarded,
     package,
+    sibling_json,
 )
 from embcli.encodings.merging import SPACE, Derivation, DerivationStep, from_piece
 from embcli.encodings.pieces import Scores
-from embcli.words import in_data
+from embcli.wording import in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
@@ -69,9 +69,9 @@ class SentencePieceEncoding(VocabularyEncoding):
         return sorted(named, key=lambda each: -len(each.name))
 
     @cached_property
-    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
         """BOS and EOS, as tokenizer_config.json says; without it, BOS as Llama, and EOS as T5 in transformers."""
-        config = beside(self.path, "tokenizer_config.json")
+        config = sibling_json(self.path, "tokenizer_config.json")
         adds_bos = config.get("add_bos_token", self._model.kind == _BPE)
         adds_eos = config.get("add_eos_token", "T5" in str(config.get("tokenizer_class")))
         bos, eos = self._processor.bos_id(), self._processor.eos_id()
@@ -175,15 +175,15 @@ def _read(binary: Binary) -> _Model:
         if not 0 < len(pieces) < MOST_IDS:
             raise ValueError
     except (ValueError, TypeError, KeyError, error):
-        raise binary.refused("it is not a SentencePiece model") from None
+        raise binary.file_error("it is not a SentencePiece model") from None
     adds_space, joins_spaces, escapes_spaces = (
         settings[3].get(number, 1) != 0 for number in (3, 4, 5)
     )
     model = _Model(data, pieces, settings[2].get(3, _UNIGRAM), adds_space, joins_spaces)
     if model.kind not in (_UNIGRAM, _BPE) or settings[2].get(24) or not escapes_spaces:
-        raise binary.refused("it is a kind of SentencePiece model that embcli does not know")
+        raise binary.file_error("it is a kind of SentencePiece model that embcli does not know")
     if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in pieces]).all():
-        raise binary.refused("it has no unknown token, or scores that are not finite")
+        raise binary.file_error("it has no unknown token, or scores that are not finite")
     return model
 
 

@@ -28,7 +28,7 @@ from embcli.encodings.encoding import (
 )
 from embcli.encodings.merging import NEVER, Derivation, derived, spans_of
 from embcli.errors import InputError, does_not_load
-from embcli.words import in_data
+from embcli.wording import in_data
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -212,13 +212,13 @@ def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         reason = (
             "its name is none of tiktoken's encodings, and nothing else tells how it splits a text"
         )
-        raise binary.refused(reason, f"encodings are {', '.join(DEFINITIONS)}")
+        raise binary.file_error(reason, f"encodings are {', '.join(DEFINITIONS)}")
     try:
         ids = _ranks(read_whole(binary, LONGEST))
     except ValueError:
-        raise binary.refused("it is not a file of tokens and ranks") from None
+        raise binary.file_error("it is not a file of tokens and ranks") from None
     if any(not 0 <= rank < MOST_IDS for rank in ids.values()):
-        raise binary.refused("it has a rank that no vocabulary has")
+        raise binary.file_error("it has a rank that no vocabulary has")
     size = max([*ids.values(), *known.special_tokens.values()], default=-1) + 1
     return known._replace(vocabulary_size=size), ids
 
@@ -236,11 +236,11 @@ def _tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         }
         pattern = str(config["pattern"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise binary.refused(f"it is not a tekken.json ({error!r})") from None
+        raise binary.file_error(f"it is not a tekken.json ({error!r})") from None
     if not 0 <= first <= size < MOST_IDS or any(rank < 0 for rank in ranks.values()):
-        raise binary.refused("it has a rank that no vocabulary has")
+        raise binary.file_error("it has a rank that no vocabulary has")
     if first > _MOST_SPECIAL:
-        raise binary.refused(f"it promises {first:,} special tokens")
+        raise binary.file_error(f"it promises {first:,} special tokens")
     ids = {token: rank + first for token, rank in ranks.items() if rank < size - first}
     special: dict[str, int] = {}
     for at in range(first):

@@ -19,11 +19,11 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from embcli.errors import EmbcliError
-from embcli.explore.find import FindScreen, Words
+from embcli.explore.explored import ExploredMatrix
+from embcli.explore.find import FindScreen, WordIndex
 from embcli.explore.matrix import MatrixScreen
 from embcli.explore.row import PairScreen, RowScreen
-from embcli.explore.source import Source
-from embcli.explore.view import View, sentence
+from embcli.explore.view import ExplorerScreen, sentence
 from embcli.selection import select
 
 
@@ -68,7 +68,7 @@ class Explorer(App[list[str]]):
     #nearest DataTable { border-left: tall $panel; border-title-color: $text-muted; }
     #nearest DataTable:focus { border-left: tall $accent; }
     FindScreen #text { margin: 0 1; }
-    View { layers: default above; }
+    ExplorerScreen { layers: default above; }
     Prompt { layer: above; dock: bottom; margin: 0 0 1 0; display: none; }
     Prompt:focus { display: block; }
     KeysScreen { align: center middle; }
@@ -98,7 +98,7 @@ class Explorer(App[list[str]]):
     ]
 
     def __init__(
-        self, source: Source, row: int = 0, text: str | None = None, sort: str = "id"
+        self, source: ExploredMatrix, row: int = 0, text: str | None = None, sort: str = "id"
     ) -> None:
         super().__init__()
         self.animation_level = "none"  # textual's scrolling would go on in a screen that has closed
@@ -106,7 +106,7 @@ class Explorer(App[list[str]]):
         self.first_row = row
         self.first_text = text
         self.first_sort = sort
-        self.words: Words | None = None  # of the vocabulary, once they are read
+        self.words: WordIndex | None = None  # of the vocabulary, once they are read
 
     def get_driver_class(self) -> type[Driver]:
         if sys.platform == "win32":
@@ -208,7 +208,7 @@ class Explorer(App[list[str]]):
         view: Any = self.screen
         self.source.marked = None if self.source.marked == view.row else view.row
         view.tell()
-        view.query("Matrix").refresh()
+        view.query("MatrixLines").refresh()
 
     async def action_compare(self) -> None:
         view: Any = self.screen
@@ -229,7 +229,7 @@ class Explorer(App[list[str]]):
     async def action_quit(self, status: int = 0) -> None:
         commands: list[str] = []
         for screen in self.screen_stack:
-            if isinstance(screen, View):
+            if isinstance(screen, ExplorerScreen):
                 commands = screen.commands() or commands  # an empty search has none
         self.exit(commands, return_code=status)
 

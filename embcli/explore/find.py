@@ -16,8 +16,8 @@ from textual.fuzzy import FuzzySearch
 from textual.widgets import Input
 
 from embcli.errors import EmbcliError, Watch
-from embcli.explore.source import TOP, Source, fitted
-from embcli.explore.view import Table, View, sentence
+from embcli.explore.explored import TOP, ExploredMatrix, fitted
+from embcli.explore.view import ExplorerScreen, ListTable, sentence
 from embcli.tokens import shown, tokens_of
 
 _MOST_TOKENS, _TOKEN = 1000, 40
@@ -25,7 +25,7 @@ _MOST_SCORED, _MOST_WAYS = 1000, 5000  # words, and what textual's search tries 
 _SPACE = shown(b" ")
 
 
-class Words:
+class WordIndex:
     def __init__(self, words: list[str]) -> None:
         bare = [word.lstrip(_SPACE) or word for word in words]
         self._ids = sorted(
@@ -72,10 +72,10 @@ class SearchField(Input):
     ]
 
 
-class FindScreen(View):
+class FindScreen(ExplorerScreen):
     AUTO_FOCUS = "#text"
 
-    def __init__(self, source: Source, text: str = "") -> None:
+    def __init__(self, source: ExploredMatrix, text: str = "") -> None:
         super().__init__(source)
         self.text = text
         self.ids = np.empty(0, np.int64)  # of the rows in the list
@@ -86,7 +86,7 @@ class FindScreen(View):
         yield SearchField(
             self.text, "a text, or a part of a word", id="text", compact=True, select_on_focus=False
         )
-        yield Table(cursor_type="row", cell_padding=1)
+        yield ListTable(cursor_type="row", cell_padding=1)
 
     def heading(self) -> str:
         return self.error or f"Find a row: type a text, or a part of a word   {self.source.name}"
@@ -109,18 +109,18 @@ class FindScreen(View):
             (Text("ID", justify="right"), len(str(self.source.size))),
             ("token", _TOKEN),
         ):
-            self.query_one(Table).add_column(name, width=width)
+            self.query_one(ListTable).add_column(name, width=width)
         self.show_found()
         if self.app.words is None:
             self.run_passes("", [(self._read, self._take)])
             self.tell("reading the vocabulary …")
 
-    def _read(self, _: Watch) -> Words:
+    def _read(self, _: Watch) -> WordIndex:
         encoding = self.source.model.encoding
         ids = np.arange(min(self.source.size, encoding.vocabulary_size if encoding else 0))
-        return Words([*map(shown, tokens_of(ids, encoding))])
+        return WordIndex([*map(shown, tokens_of(ids, encoding))])
 
-    def _take(self, words: Words) -> None:
+    def _take(self, words: WordIndex) -> None:
         self.app.words = words
         self.show_found()
 
@@ -134,13 +134,13 @@ class FindScreen(View):
             )
         except EmbcliError as error:  # a word that a file of vectors does not have
             self.error = sentence(error)
-        words = self.app.words or Words([])
+        words = self.app.words or WordIndex([])
         like = next(
             (found for part in (text, *text.split()[-1:]) if len(found := words.find(part))),
             ids[:0],
         )
         self.ids, self.like = np.concatenate([ids, like]), like.tolist()
-        table = self.query_one(Table)
+        table = self.query_one(ListTable)
         table.clear()
         kinds = [f"token {place}" for place in range(len(ids))] + ["word"] * len(like)
         for kind, row, token in zip(
@@ -152,14 +152,14 @@ class FindScreen(View):
         self.tell()
 
     def action_move(self, how: str) -> None:
-        getattr(self.query_one(Table), f"action_{how}")()
+        getattr(self.query_one(ListTable), f"action_{how}")()
 
     @on(Input.Submitted, "#text")
-    @on(Table.RowSelected)
+    @on(ListTable.RowSelected)
     def go_to_row(self) -> None:
         if not len(self.ids) or not self.is_active:  # a second Enter comes too late
             return
-        row = int(self.ids[self.query_one(Table).cursor_row])
+        row = int(self.ids[self.query_one(ListTable).cursor_row])
         if row < self.source.size:
             self.dismiss(row)
         else:

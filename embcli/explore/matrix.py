@@ -16,17 +16,17 @@ from textual.geometry import Size
 from textual.strip import Strip
 
 from embcli.errors import EmbcliError
-from embcli.explore.source import Source, fitted
-from embcli.explore.view import CURSOR, DIM, STRONG, Lines, View, sentence
-from embcli.page.colors import Scale, means
+from embcli.explore.explored import ExploredMatrix, fitted
+from embcli.explore.view import CURSOR, DIM, STRONG, ExplorerScreen, Lines, sentence
+from embcli.numerics.statistics import NormOrder, norm_order
+from embcli.page.colors import ColorScale, means
 from embcli.page.matrix import NumberFormat, written
 from embcli.page.strips import Fit
-from embcli.verbs.statistics import NormOrder, norm_order
 
 _MOST_OF_TOKEN, _NORM = 24, 10  # cells
 
 
-class Matrix(Lines, inherit_bindings=False):
+class MatrixLines(Lines, inherit_bindings=False):
     """The rows of a matrix, and a cursor on one of them."""
 
     app: Any  # the Explorer
@@ -54,7 +54,7 @@ class Matrix(Lines, inherit_bindings=False):
         Binding("dollar_sign", "last_column", tooltip="the last column", show=False),
     ]
 
-    def __init__(self, source: Source, row: int) -> None:
+    def __init__(self, source: ExploredMatrix, row: int) -> None:
         super().__init__()
         self.source, self.cursor = source, row
         self.left, self.rows_shown = 0, 1  # the first column, and how many rows fit
@@ -228,8 +228,8 @@ class Matrix(Lines, inherit_bindings=False):
             self.move_to(place)
 
 
-class MatrixScreen(View):
-    AUTO_FOCUS = "Matrix"
+class MatrixScreen(ExplorerScreen):
+    AUTO_FOCUS = "MatrixLines"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Row", tooltip="the row: its values, norm and neighbours"),
         Binding("s", "sort", "Sort", tooltip="sort by norm, or by ID again"),
@@ -238,9 +238,9 @@ class MatrixScreen(View):
         ),
     ]
 
-    def __init__(self, source: Source, row: int) -> None:
+    def __init__(self, source: ExploredMatrix, row: int) -> None:
         super().__init__(source)
-        self.matrix = Matrix(source, row)
+        self.matrix = MatrixLines(source, row)
 
     def body(self) -> ComposeResult:
         yield self.matrix
@@ -292,7 +292,9 @@ class MatrixScreen(View):
         matrix = self.matrix
         matrix.read()
         per = Fit.of(self.source.dim, matrix.room, halves=False).per
-        matrix.limit = Scale.of([means(matrix.values, per)]).limit if matrix.limit is None else None
+        matrix.limit = (
+            ColorScale.of([means(matrix.values, per)]).limit if matrix.limit is None else None
+        )
         matrix.action_columns(0)
 
     @property

@@ -15,19 +15,19 @@ from textual.geometry import Size
 from textual.strip import Strip
 
 from embcli.errors import EmbcliError
-from embcli.explore.source import TOP, Source, fitted
-from embcli.explore.view import DIM, STRONG, Lines, Table, View, sentence
+from embcli.explore.explored import TOP, ExploredMatrix, fitted
+from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, sentence
 from embcli.names import Metric
+from embcli.numerics.statistics import norms_of
 from embcli.page.colors import sign_style
 from embcli.page.matrix import NumberFormat, written
-from embcli.verbs.statistics import norms_of
 
 _PER_LINE = (16, 10, 8, 5, 4, 2, 1)
 _TOKEN, _COLUMNS = 14, 100  # cells; columns of two rows
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 
-class Values(Lines):
+class RowValues(Lines):
     """The values of a row, with keys of less and vi beside textual's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,7 +82,7 @@ class Values(Lines):
         return self.line(Segment(f"{first:>{self.label}} │", DIM), *values)
 
 
-class RowScreen(View):
+class RowScreen(ExplorerScreen):
     AUTO_FOCUS = "#cosine"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,n", "open", "Row", tooltip="go on to this neighbour"),
@@ -96,10 +96,10 @@ class RowScreen(View):
         Binding("left", "page(-1)", show=False),
     ]
 
-    def __init__(self, source: Source, row: int, column: int = 0) -> None:
+    def __init__(self, source: ExploredMatrix, row: int, column: int = 0) -> None:
         super().__init__(source)
         self.row, self.token = row, source.token(row, 24)
-        self.values = Values(source.row(row), column)
+        self.values = RowValues(source.row(row), column)
         self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}
 
     def body(self) -> ComposeResult:
@@ -107,7 +107,7 @@ class RowScreen(View):
             yield self.values
             with Vertical(id="nearest"):
                 for metric in _METRICS:
-                    yield Table(id=metric, cursor_type="row", cell_padding=1)
+                    yield ListTable(id=metric, cursor_type="row", cell_padding=1)
 
     def heading(self) -> str:
         norm = written(norms_of(self.values.values[None].astype(np.float64)), 4)[0]
@@ -129,7 +129,7 @@ class RowScreen(View):
     def on_screen_resume(self) -> None:
         missing = [metric for metric in _METRICS if metric not in self.nearest]
         for metric in missing:
-            self.query_one(f"#{metric}", Table).clear(columns=True).add_column(
+            self.query_one(f"#{metric}", ListTable).clear(columns=True).add_column(
                 f"{_METRICS[metric]}: searching …"
             )
         passes = [
@@ -143,7 +143,7 @@ class RowScreen(View):
         self.workers.cancel_node(self)
 
     def _take(self, metric: Metric, found: tuple[np.ndarray, np.ndarray] | EmbcliError) -> None:
-        table = self.query_one(f"#{metric}", Table)
+        table = self.query_one(f"#{metric}", ListTable)
         table.clear(columns=True)
         if isinstance(found, EmbcliError):
             table.add_column(f"nearest by {_METRICS[metric]}")
@@ -172,17 +172,17 @@ class RowScreen(View):
         metric: Metric = "l2" if self.focused is not None and self.focused.id == "l2" else "cosine"
         ids = self.nearest.get(metric, (np.empty(0),))[0]
         if len(ids):
-            at = self.query_one(f"#{metric}", Table).cursor_row
+            at = self.query_one(f"#{metric}", ListTable).cursor_row
             await self.app.open_row(int(ids[at]), self.values.shown.start)
 
     def action_page(self, pages: int) -> None:
         self.values.scroll_relative(y=pages * max(self.values.size.height - 2, 1), animate=False)
 
 
-class PairScreen(View):
-    AUTO_FOCUS = "Table"
+class PairScreen(ExplorerScreen):
+    AUTO_FOCUS = "ListTable"
 
-    def __init__(self, source: Source, one: int, other: int) -> None:
+    def __init__(self, source: ExploredMatrix, one: int, other: int) -> None:
         super().__init__(source)
         self.rows = one, other
         values = np.stack([source.row(one), source.row(other)])
@@ -197,11 +197,11 @@ class PairScreen(View):
         self.values = np.stack([*values, difference], axis=1)[self.columns]  # (n, 3) float32
 
     def body(self) -> ComposeResult:
-        yield Table(cursor_type="row", cell_padding=1)
+        yield ListTable(cursor_type="row", cell_padding=1)
 
     def on_resize(self) -> None:
         """List the columns of the table for which there is room: no number is cut."""
-        table, write = self.query_one(Table), NumberFormat([self.values], 4).write
+        table, write = self.query_one(ListTable), NumberFormat([self.values], 4).write
         columns = {
             "column": [Text(str(column), justify="right") for column in self.columns.tolist()]
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from embcli.explore.source import Spell
+from embcli.explore.explored import Spell
 
 _POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
 

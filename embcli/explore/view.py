@@ -26,11 +26,11 @@ from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
 from embcli.errors import EmbcliError, Watch
-from embcli.explore.source import Source
-from embcli.page.colors import MARKS, RAMP, STYLES, Scale, colors_of, means, sign_style
+from embcli.explore.explored import ExploredMatrix
+from embcli.page.colors import MARKS, RAMP, STYLES, ColorScale, colors_of, means, sign_style
 from embcli.page.matrix import NumberFormat
 from embcli.page.strips import Fit
-from embcli.words import in_line
+from embcli.wording import in_line
 
 Item = TypeVar("Item")
 DIM, STRONG, CURSOR = Style(dim=True), Style(bold=True), Style(bold=True, reverse=True)
@@ -63,7 +63,7 @@ class KeyLine(Footer):
             super().bindings_changed(screen)
 
 
-class Table(DataTable[Text | str], inherit_bindings=False):
+class ListTable(DataTable[Text | str], inherit_bindings=False):
     """A list of rows, with keys of less and vi; Enter is the screen's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -76,7 +76,7 @@ class Table(DataTable[Text | str], inherit_bindings=False):
     ]
 
 
-class View(Screen[int]):
+class ExplorerScreen(Screen[int]):
     """A screen; a new one has a title, a body and commands."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -103,7 +103,7 @@ class View(Screen[int]):
     heading: Callable[[], str]
     commands: Callable[[], list[str]]  # that print what is on the screen
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ExploredMatrix) -> None:
         super().__init__()
         self.source = source
 
@@ -203,7 +203,7 @@ class Lines(ScrollView, can_focus=True):
     """A list of lines, of which only those on the screen are made; the header stays while they scroll."""
 
     def moved(self) -> None:
-        if isinstance(self.screen, View):
+        if isinstance(self.screen, ExplorerScreen):
             self.screen.tell()
 
     def line(self, *segments: Segment) -> Strip:
@@ -227,7 +227,7 @@ class Lines(ScrollView, can_focus=True):
         colors = colors[:: len(colors) // 32 or 1]  # a third of the 97: fewer bytes
         cells = means(values[None], fit.per)[0]
         cells = np.where(np.isfinite(cells), np.clip(cells, -limit, limit), cells)
-        steps, segments = Scale(limit).steps(cells, len(colors) or len(RAMP)).tolist(), []
+        steps, segments = ColorScale(limit).levels(cells, len(colors) or len(RAMP)).tolist(), []
         for step, same in groupby(steps):
             mark = MARKS[step] if step < 0 else " " if colors else RAMP[step]
             style = STYLES["bad"] if step < 0 else _background(colors[step]) if colors else None

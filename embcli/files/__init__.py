@@ -53,19 +53,19 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
             )
             return tensors
     if head.startswith(b"version https://git-lfs"):
-        raise binary.refused("it is a Git LFS pointer; download the file itself (git lfs pull)")
+        raise binary.file_error("it is a Git LFS pointer; download the file itself (git lfs pull)")
     if head.startswith(b"PAR1"):
-        raise binary.refused(
+        raise binary.file_error(
             "it is a table in parquet, which embcli writes only",
             "Save its matrix as .npy: numpy.save('matrix.npy', matrix)",
         )
     if head and is_text(head):
-        raise binary.refused(
+        raise binary.file_error(
             "it is a text, not a model",
             "Word vectors are a word and its numbers per line, with spaces",
         )
     start = f"it begins with {head[:16]!r}" if head else "it is empty"
-    raise binary.refused(f"{start}, unlike a file of {', '.join(name for name, *_ in _FORMATS)}")
+    raise binary.file_error(f"{start}, unlike a file of {', '.join(name for name, *_ in _FORMATS)}")
 
 
 def _read_index(binary: Binary) -> Tensors:
@@ -76,16 +76,16 @@ def _read_index(binary: Binary) -> Tensors:
     names = read_object(binary, _LONGEST_INDEX).get("weight_map")
     paths: list[Path] = []
     if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
-        raise binary.refused(
+        raise binary.file_error(
             "it is JSON, but not an index: it has no weight_map from tensors to files"
         )
     for file in dict.fromkeys(names.values()):
         named = PurePath(file)
         if named.is_absolute() or ".." in named.parts:
-            raise binary.refused(f"it names a file outside its folder, {quoted(file)}")
+            raise binary.file_error(f"it names a file outside its folder, {quoted(file)}")
         path = binary.path.parent / file
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises errors for some names
-            raise binary.refused(f"its file {quoted(file)} is missing")
+            raise binary.file_error(f"its file {quoted(file)} is missing")
         paths.append(path)
     name = (
         "safetensors"
@@ -109,9 +109,9 @@ class _Shards(Tensors):
         file = self._names[name]
         part = self._opened(self.path.parent / file)
         if isinstance(part, _Shards):
-            raise self.refused(f"its file {quoted(file)} is itself an index")
+            raise self.file_error(f"its file {quoted(file)} is itself an index")
         if name not in part:
-            raise self.refused(f"its file {quoted(file)} has no tensor {quoted(name)}")
+            raise self.file_error(f"its file {quoted(file)} has no tensor {quoted(name)}")
         return part[name]
 
     def __iter__(self) -> Iterator[str]:

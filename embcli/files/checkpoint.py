@@ -98,7 +98,7 @@ class Checkpoint:
 
     def without_other(self) -> Checkpoint:
         """Return this checkpoint with its own token matrix, if the user named another tensor in place of it."""
-        if not self.roles.is_other:
+        if not self.roles.is_custom_tensor:
             return self
         own = Checkpoint(self.path)
         own.name_encoding(self.encoding)
@@ -107,7 +107,7 @@ class Checkpoint:
     @property
     def has_tokens(self) -> bool:
         """Whether the rows of the `token` layer can stand for tokens: those of another tensor if it has as many."""
-        return not self.roles.is_other or self.roles.token.shape[0] in [
+        return not self.roles.is_custom_tensor or self.roles.token.shape[0] in [
             each.shape[0] for each in self.roles.known
         ]
 
@@ -138,7 +138,7 @@ class Checkpoint:
         for name in wanted:
             tensor = self.roles.find(name)
             if tensor is None:
-                raise self.tensors.refused(f"it has no {name.replace('_', ' ')} matrix")
+                raise self.tensors.file_error(f"it has no {name.replace('_', ' ')} matrix")
             opened[name] = tensor
             layers[name] = self.tensors.layer(tensor.name)
         if notes is not None:
@@ -159,7 +159,7 @@ class Checkpoint:
             },
             first_position=first,
             unopened=len(self.tensors) - len(opened),
-            is_other=self.roles.is_other,
+            is_custom_tensor=self.roles.is_custom_tensor,
         )
         return Layers(layers, origin, self)
 
@@ -168,7 +168,7 @@ class Checkpoint:
         """How token rows become what the first block reads; None without a config.json that names the model's type."""
         if self._config_error:
             raise self._config_error
-        return None if self.roles.is_other else recipe_of(self.roles, self.values)
+        return None if self.roles.is_custom_tensor else recipe_of(self.roles, self.values)
 
     def values(self, name: str) -> np.ndarray:
         return self.tensors.array(
@@ -176,7 +176,7 @@ class Checkpoint:
         )  # a recipe is pickled with this method, and so with what reads the file anew
 
     @property
-    def unapplied(self) -> str:
+    def orphan_norm(self) -> str:
         """The name of a norm beside the token matrix, if nothing says how the model applies it; otherwise empty."""
         module = self.roles.token.name.split(".")[:-2]
         beside = (".".join([*module, norm, end]) for norm in NORMS for end in SUFFIXES["weight"])

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from embcli.binary import quoted
 from embcli.errors import InputError
-from embcli.names import PARTS, Part
-from embcli.recipe import AddPosition, AddType, Norm, Project, Quirk, Scale, Step, When
+from embcli.names import PARTS, ModelPart
+from embcli.recipe import AddPosition, AddType, Norm, Project, Quirk, RecipeStep, Scale, When
 
 # The names of each matrix; the first that a file has counts. Any prefix may precede a name, and a suffix may follow it.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -88,10 +88,10 @@ SHIFTED = (
     (r"(?:^|\.)embed_positions(?:\.|$)", 2, "has {rows:,} rows, as OPT's and BART's"),
 )
 
-Inside = Literal[
+BlockPositions = Literal[
     "", "rotary", "alibi", "relative"
 ]  # the positions that blocks compute; empty for none
-BLOCKS: dict[Inside, str] = {
+BLOCKS: dict[BlockPositions, str] = {
     "": "",
     "rotary": "its blocks rotate queries and keys: RoPE",
     "alibi": "its blocks add a bias per distance: ALiBi",
@@ -103,16 +103,18 @@ class Family(NamedTuple):
     """Models with the same steps from a token row to what the first block reads."""
 
     models: str  # values of `model_type`
-    steps: tuple[Step, ...] = ()
-    first: int = 0  # the row of position 0
-    after: int | str | None = (
+    steps: tuple[RecipeStep, ...] = ()
+    position_offset: int = 0  # the row of position 0
+    padding_id: int | str | None = (
         None  # positions begin after this padding ID, and do not count padding; or its key
     )
-    waves: str = ""  # the formula of sinusoidal positions, if the file has no position matrix
-    inside: Inside = ""
-    inside_when: When | None = None
-    reads: tuple[Part, ...] = ()  # the parts of the model that read tokens, if there are two
-    part: Part | None = None  # the part that the row is about
+    sinusoid_formula: str = (
+        ""  # the formula of sinusoidal positions, if the file has no position matrix
+    )
+    block_positions: BlockPositions = ""
+    block_positions_when: When | None = None
+    reads: tuple[ModelPart, ...] = ()  # the parts of the model that read tokens, if there are two
+    part: ModelPart | None = None  # the part that the row is about
     when: When | None = None
     quirks: tuple[Quirk, ...] = ()
     unknown: str = ""  # why no steps tell what the first block reads
@@ -141,7 +143,7 @@ _MASKED = Quirk(
     _DROPOUT,
 )
 _ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
-_BOTH: tuple[Part, ...] = PARTS
+_BOTH: tuple[ModelPart, ...] = PARTS
 
 # The first row with a `model_type`, a part and a condition that fit counts.
 FAMILIES = (
@@ -150,22 +152,24 @@ FAMILIES = (
         "llama mistral mixtral ministral qwen2 qwen2_moe qwen3 qwen3_moe phi phi3 phimoe gpt_neox gpt_neox_japanese "
         "gptj codegen cohere cohere2 starcoder2 stablelm olmo olmo2 olmo3 olmoe gpt_oss persimmon nemotron helium glm "
         "glm4 lfm2 moshi doge minimax deepseek_v2 deepseek_v3 smollm3 seed_oss ernie4_5 exaone4 arcee apertus",
-        inside="rotary",
+        block_positions="rotary",
     ),
-    Family("falcon", inside="alibi", when=When("alibi")),
-    Family("falcon", inside="rotary"),
-    Family("mpt", inside="alibi"),
+    Family("falcon", block_positions="alibi", when=When("alibi")),
+    Family("falcon", block_positions="rotary"),
+    Family("mpt", block_positions="alibi"),
     Family("mamba mamba2 falcon_mamba jamba rwkv"),
-    Family("xlnet", inside="relative"),
-    Family("t5 mt5 umt5 longt5 switch_transformers", inside="relative", reads=_BOTH),
+    Family("xlnet", block_positions="relative"),
+    Family("t5 mt5 umt5 longt5 switch_transformers", block_positions="relative", reads=_BOTH),
     # The token rows by a number.
     Family(
         "gemma gemma2 gemma3 gemma3_text vaultgemma",
         (Scale(root=True, is_rounded=True),),
-        inside="rotary",
+        block_positions="rotary",
     ),
     Family(
-        "granite granitemoe granitemoeshared", (Scale(key="embedding_multiplier"),), inside="rotary"
+        "granite granitemoe granitemoeshared",
+        (Scale(key="embedding_multiplier"),),
+        block_positions="rotary",
     ),
     # A position row is added, or a sinusoid.
     Family(
@@ -173,47 +177,64 @@ FAMILIES = (
         (_POSITION,),
     ),
     Family("semantic coarse_acoustics", (_POSITION,)),  # Bark
-    Family("opt", (Project("project_in", is_optional=True), _POSITION), first=2),
-    Family("biogpt", (_SCALED_BY_DEFAULT, _POSITION), first=2),
-    Family("xglm", (_SCALED_BY_DEFAULT, _POSITION), first=2, waves="sines, cosines"),
-    Family("xlm-roberta-xl", (_TYPE, _POSITION), after="pad_token_id"),
+    Family("opt", (Project("project_in", is_optional=True), _POSITION), position_offset=2),
+    Family("biogpt", (_SCALED_BY_DEFAULT, _POSITION), position_offset=2),
+    Family(
+        "xglm",
+        (_SCALED_BY_DEFAULT, _POSITION),
+        position_offset=2,
+        sinusoid_formula="sines, cosines",
+    ),
+    Family("xlm-roberta-xl", (_TYPE, _POSITION), padding_id="pad_token_id"),
     Family("megatron-bert", (_TYPE, _POSITION)),
     # Encoder-decoders.
-    Family("bart plbart mbart mvp", (_SCALED, _POSITION, _BART_NORM), first=2, reads=_BOTH),
+    Family(
+        "bart plbart mbart mvp", (_SCALED, _POSITION, _BART_NORM), position_offset=2, reads=_BOTH
+    ),
     Family("led", (_POSITION, _BART_NORM), reads=_BOTH),
     Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), reads=_BOTH),
     Family("blenderbot", (_SCALED, _POSITION), reads=_BOTH),
     Family("blenderbot-small", (_SCALED, _POSITION, _BART_NORM), reads=_BOTH, part="encoder"),
     Family("blenderbot-small", (_BART_NORM, _POSITION), reads=_BOTH, part="decoder"),
-    Family("pegasus marian", (_SCALED, _POSITION), waves="sines, cosines in float64", reads=_BOTH),
+    Family(
+        "pegasus marian",
+        (_SCALED, _POSITION),
+        sinusoid_formula="sines, cosines in float64",
+        reads=_BOTH,
+    ),
     Family(
         "m2m_100 nllb-moe",
         (_SCALED_BY_DEFAULT, _POSITION),
-        after="pad_token_id",
-        waves="sines, cosines",
+        padding_id="pad_token_id",
+        sinusoid_formula="sines, cosines",
         reads=_BOTH,
     ),
     Family(
         "speech_to_text",
         (_SCALED_BY_DEFAULT, _POSITION),
-        after="pad_token_id",
-        waves="sines, cosines",
+        padding_id="pad_token_id",
+        sinusoid_formula="sines, cosines",
     ),
-    Family("trocr", _TROCR, first=2, when=When("use_learned_position_embeddings", default=True)),
-    Family("trocr", _TROCR, after="pad_token_id", waves="sines, cosines"),
+    Family(
+        "trocr",
+        _TROCR,
+        position_offset=2,
+        when=When("use_learned_position_embeddings", default=True),
+    ),
+    Family("trocr", _TROCR, padding_id="pad_token_id", sinusoid_formula="sines, cosines"),
     # A LayerNorm follows.
-    Family("bloom", (Norm(_BLOOM_NORM, "layer_norm_epsilon", 1e-5),), inside="alibi"),
+    Family("bloom", (Norm(_BLOOM_NORM, "layer_norm_epsilon", 1e-5),), block_positions="alibi"),
     Family(
         "modernbert modernbert-decoder",
         (Norm(("norm", "token_embd_norm"), "norm_eps", 1e-5),),
-        inside="rotary",
+        block_positions="rotary",
     ),
     Family(
         "nomic_bert nomic-bert",
         (_TYPE, _BERT_NORM._replace(names=(*_BERT_NORM.names, "emb_ln"))),
-        inside="rotary",
+        block_positions="rotary",
     ),
-    Family("jina-bert-v2", (_TYPE, _BERT_NORM), inside="alibi"),
+    Family("jina-bert-v2", (_TYPE, _BERT_NORM), block_positions="alibi"),
     Family(
         "xlm",
         (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps")),
@@ -224,29 +245,29 @@ FAMILIES = (
     ),
     Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
-    Family("mpnet", (_POSITION, _BERT_NORM), after=1, inside="relative"),
+    Family("mpnet", (_POSITION, _BERT_NORM), padding_id=1, block_positions="relative"),
     Family(
         "esm",
         (*_OF_ESM, _POSITION, _ESM_NORM),
-        after="pad_token_id",
+        padding_id="pad_token_id",
         when=_ABSOLUTE,
         quirks=(_MASKED,),
     ),
-    Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY, quirks=(_MASKED,)),
+    Family("esm", (*_OF_ESM, _ESM_NORM), block_positions="rotary", when=_ROTARY, quirks=(_MASKED,)),
     Family("bert splinter dpr", (_TYPE, _POSITION, _BERT_NORM)),
     Family(
         "roberta roberta-prelayernorm xlm-roberta camembert data2vec-text xmod altclip_text_model clap_text_model",
         (_TYPE, _POSITION, _BERT_NORM),
-        after="pad_token_id",
+        padding_id="pad_token_id",
     ),
     Family(
         "ibert",
         (_TYPE, _POSITION, _SPELLED),
-        after="pad_token_id",
+        padding_id="pad_token_id",
         when=When("quant_mode", equals=False),
     ),
-    Family("longformer luke", (_POSITION, _TYPE, _BERT_NORM), after="pad_token_id"),
-    Family("nystromformer yoso mra", (_TYPE, _POSITION, _BERT_NORM), first=2),
+    Family("longformer luke", (_POSITION, _TYPE, _BERT_NORM), padding_id="pad_token_id"),
+    Family("nystromformer yoso mra", (_TYPE, _POSITION, _BERT_NORM), position_offset=2),
     Family("squeezebert", (_POSITION, _TYPE, _BERT_NORM)),
     Family(
         "big_bird",
@@ -267,14 +288,19 @@ FAMILIES = (
     Family(
         "deberta",
         (*_DEBERTA, _DEBERTA_NORM._replace(kind="spelled")),
-        inside="relative",
-        inside_when=_RELATIVE,
+        block_positions="relative",
+        block_positions_when=_RELATIVE,
     ),
-    Family("deberta-v2", (*_DEBERTA, _DEBERTA_NORM), inside="relative", inside_when=_RELATIVE),
+    Family(
+        "deberta-v2",
+        (*_DEBERTA, _DEBERTA_NORM),
+        block_positions="relative",
+        block_positions_when=_RELATIVE,
+    ),
     # What no text tells.
     Family(
         "markuplm",
-        after="pad_token_id",
+        padding_id="pad_token_id",
         unknown="it adds a row for the place of each token in a page of HTML, which no text tells",
     ),
     Family(
@@ -318,7 +344,7 @@ class Settings(NamedTuple):
     """What config.json says, read strictly: a value of the wrong type is refused; null is a missing value."""
 
     values: Mapping[str, Any]
-    refused: Callable[[str], InputError]
+    file_error: Callable[[str], InputError]
     where: str = "config.json"
 
     def number(self, key: str, default: float, least: float = -LARGEST) -> float:
@@ -357,7 +383,7 @@ class Settings(NamedTuple):
     def wrong(self, key: str, right: str) -> InputError:
         given = quoted(str(self.values[key]), 40)
         name = key if self.where == "config.json" else KEYS_OF_GGUF.get(key, key)
-        return self.refused(f"{self.where} has {given} as {name}, which must be {right}")
+        return self.file_error(f"{self.where} has {given} as {name}, which must be {right}")
 
 
 def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -371,7 +397,7 @@ def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def family_of(settings: Settings, part: Part | None = None) -> Family | None:
+def family_of(settings: Settings, part: ModelPart | None = None) -> Family | None:
     """Return the family of a `model_type`, or None; `part` chooses between the parts of an encoder-decoder."""
     model = settings.values.get("model_type")
     if not isinstance(model, str):
@@ -389,9 +415,13 @@ def has_two_parts(model: object) -> bool:
 
 def first_position(family: Family, settings: Settings) -> int:
     padding = padding_of(family, settings)
-    return family.first if padding is None else padding + 1
+    return family.position_offset if padding is None else padding + 1
 
 
 def padding_of(family: Family, settings: Settings) -> int | None:
     """Return the ID of tokens that the positions of a family do not count; None if they count all tokens."""
-    return settings.whole(family.after, 1) if isinstance(family.after, str) else family.after
+    return (
+        settings.whole(family.padding_id, 1)
+        if isinstance(family.padding_id, str)
+        else family.padding_id
+    )

@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.binary import Binary, quoted
 from embcli.encodings.gguf import vocabulary_of
-from embcli.errors import Notes, lacks
+from embcli.errors import Notes, missing_extra
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.gguf import GgufHeader, read_header
@@ -70,7 +70,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     for part, header in headers.items():
         for tensor in _tensors(part, header):
             if tensor.name in tensors:
-                raise part.refused(f"it has the tensor {quoted(tensor.name)} twice")
+                raise part.file_error(f"it has the tensor {quoted(tensor.name)} twice")
             tensors[tensor.name] = tensor
 
     first, header = next(iter(headers.items()))
@@ -83,7 +83,7 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
     """Return the tensors of a file in their order; raises InputError unless each has its own range of bytes."""
     alignment = header.metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-        raise binary.refused(f"its alignment is {alignment!r}, which is not a power of two")
+        raise binary.file_error(f"its alignment is {alignment!r}, which is not a power of two")
     data = -(-header.end // alignment) * alignment
     ordered = sorted(header.tensors, key=lambda tensor: tensor.offset)
     ends = [data + tensor.offset for tensor in ordered[1:]]
@@ -98,19 +98,19 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
             dtype, values, block = TYPES[kind]
             if (1, *shape)[-1] % values:
                 what = f"rows that do not divide into {dtype}'s blocks of {values}"
-                raise binary.refused(f"tensor {quoted(name)} has {what}")
+                raise binary.file_error(f"tensor {quoted(name)} has {what}")
             size = prod(shape) // values * block
         else:  # it takes all available bytes
             dtype = f"type {kind}"
             values = 1
             size = max(end - start, 0)
         if offset % alignment or start < place:
-            raise binary.refused(
+            raise binary.file_error(
                 f"tensor {quoted(name)} begins at byte {start:,}, where no tensor can begin"
             )
         place = start + size
         if place > binary.size:
-            raise binary.refused(
+            raise binary.file_error(
                 f"it is cut off: tensor {quoted(name)} ends at byte {place:,} of {binary.size:,}"
             )
         matrix = file_layer if values == 1 else _quantised
@@ -124,7 +124,7 @@ def _quantised(tensor: Tensor) -> Layer:
         from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
         from gguf.quants import dequantize
     except ImportError:
-        raise tensor.binary.refused(lacks(str(tensor), "models")) from None
+        raise tensor.binary.file_error(missing_extra(str(tensor), "models")) from None
 
     def widen(stored: np.ndarray) -> np.ndarray:
         if not len(stored):  # the package fails for no rows
@@ -138,7 +138,7 @@ def _quantised(tensor: Tensor) -> Layer:
         block = np.dtype((np.void, size))
         widen(np.zeros((1, 1), block))
     except (KeyError, NotImplementedError, ValueError):
-        raise tensor.binary.refused(
+        raise tensor.binary.file_error(
             f"{tensor} has numbers that the installed gguf package does not read"
         ) from None
     return file_layer(tensor, StoredDtype(tensor.dtype, block, widen, values))
@@ -147,10 +147,10 @@ def _quantised(tensor: Tensor) -> Layer:
 def _parts(binary: Binary, header: GgufHeader) -> list[Path]:
     count = header.metadata["split.count"]
     if not isinstance(count, int) or not 0 < count < 10**5:
-        raise binary.refused(f"its split.count is {count!r}, which is not a number of parts")
+        raise binary.file_error(f"its split.count is {count!r}, which is not a number of parts")
     named = re.fullmatch(r"(.*-)(\d{5})-of-(\d{5})(\.gguf)", binary.path.name)
     if named is None or int(named[3]) != count:
-        raise binary.refused(
+        raise binary.file_error(
             f"it is one of {count} parts; its name must end like -00001-of-{count:05}.gguf"
         )
     paths = [
@@ -159,5 +159,5 @@ def _parts(binary: Binary, header: GgufHeader) -> list[Path]:
     ]
     for path in paths:
         if not path.is_file():
-            raise binary.refused(f"its part {path.name!r} is missing")
+            raise binary.file_error(f"its part {path.name!r} is missing")
     return paths

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from numpy.lib import format as numpy_format
 
-from embcli.binary import Binary, Stream, quoted
+from embcli.binary import Binary, BinaryStream, quoted
 from embcli.errors import InputError, Notes, refuse_too_large
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
@@ -36,16 +36,16 @@ DAMAGES = (
 
 def opened_archive(binary: Binary) -> zipfile.ZipFile:
     try:
-        return zipfile.ZipFile(Stream(binary))
+        return zipfile.ZipFile(BinaryStream(binary))
     except DAMAGES as error:
-        raise binary.refused(f"it is a damaged archive ({str(error)[:200]})") from None
+        raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
 
 
 def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
     """Return where the bytes of a member begin; raises InputError if it has no header."""
     local = binary.read(info.header_offset, 30)
     if len(local) < 30 or not local.startswith(b"PK\x03\x04"):
-        raise binary.refused(f"it is a damaged archive: {quoted(info.filename)} has no header")
+        raise binary.file_error(f"it is a damaged archive: {quoted(info.filename)} has no header")
     lengths: tuple[int, int] = struct.unpack_from(
         "<2H", local, 26
     )  # of the name and of an extra field
@@ -66,7 +66,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
         if name == info.filename:
             continue
         if name in arrays:
-            raise binary.refused(f"it has array {quoted(name)} twice")
+            raise binary.file_error(f"it has array {quoted(name)} twice")
         try:
             with archive.open(info) as member:
                 prefix = member.read(_PREFIX)
@@ -108,7 +108,7 @@ def _described(
             raise ValueError(f"its shape is {shape}")
     except Exception as error:  # Python's parser raises many kinds, with messages of any length
         reason = quoted((str(error) or type(error).__name__).partition("\n")[0], 100)
-        raise binary.refused(
+        raise binary.file_error(
             f"array {quoted(name)} has a header that cannot be read ({reason})"
         ) from None
     shape = tuple(map(int, shape))
@@ -116,7 +116,7 @@ def _described(
     end = file.tell() + data
     available = size if unpacked else min(size, binary.size - start)
     if end > available:
-        raise binary.refused(f"array {quoted(name)} ends at byte {end:,} of {available:,}")
+        raise binary.file_error(f"array {quoted(name)} ends at byte {end:,} of {available:,}")
 
     def matrix(tensor: Tensor) -> Layer:
         if dtype.kind not in "fiu":
@@ -125,7 +125,7 @@ def _described(
                 if dtype.hasobject
                 else f"{dtype}, not real numbers"
             )
-            raise binary.refused(f"array {quoted(name)} has {what}")
+            raise binary.file_error(f"array {quoted(name)} has {what}")
         numbers = StoredDtype(dtype.name, dtype)
         if unpacked is None:
             return file_layer(tensor, numbers)
@@ -138,6 +138,6 @@ def _described(
 
 
 def _damaged(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:
-    return binary.refused(
+    return binary.file_error(
         f"its member {quoted(info.filename)} is damaged ({str(error)[:200] or 'it ends too early'})"
     )

@@ -79,7 +79,7 @@ class _Weight(NamedTuple):
 def read(binary: Binary, notes: Notes) -> Tensors:
     """Return the tensors of a PyTorch file, named by the keys that lead to them, joined with dots."""
     if binary.read(0, 2) != b"PK":
-        raise binary.refused(f"it is a pickle, as PyTorch before 1.6 wrote it; {_ADVICE}")
+        raise binary.file_error(f"it is a pickle, as PyTorch before 1.6 wrote it; {_ADVICE}")
     archive = opened_archive(binary)
     members = archive.NameToInfo
     listed = archive.infolist()
@@ -87,7 +87,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     if not pickles:
         if any(name.endswith(".npy") for name in members):
             return npy.read(binary, notes)  # whose first member is no array
-        raise binary.refused(
+        raise binary.file_error(
             "it is a zip archive without arrays (.npy) and without the data.pkl of torch.save"
         )
     folder = pickles[0].removesuffix("/data.pkl")
@@ -96,9 +96,9 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed
     )
     if not is_plain or len(members) < len(listed):
-        raise binary.refused("it is an archive that torch.save does not write")
+        raise binary.file_error("it is an archive that torch.save does not write")
     if data.file_size > _LONGEST_PICKLE:
-        raise binary.refused(
+        raise binary.file_error(
             f"its pickle has {data.file_size:,} bytes, and embcli reads up to {_LONGEST_PICKLE:,}"
         )
 
@@ -110,14 +110,16 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         what = f"its storage {quoted(storage.key)}"
         info = members.get(f"{folder}/data/{storage.key}")
         if info is None:
-            raise binary.refused(f"{what} is missing")
+            raise binary.file_error(f"{what} is missing")
         start = member_start(binary, info)
         if storage.size != info.file_size or start + storage.size > binary.size:
-            raise binary.refused(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
+            raise binary.file_error(
+                f"{what} claims {storage.size:,} bytes and has {info.file_size:,}"
+            )
         item = _item_size(weight.dtype)
         size = prod(weight.shape) * item
         if size > storage.size:
-            raise binary.refused(f"tensor {quoted(name)} claims more numbers than it has bytes")
+            raise binary.file_error(f"tensor {quoted(name)} claims more numbers than it has bytes")
         return Tensor(
             name,
             weight.shape,
@@ -134,16 +136,18 @@ def read(binary: Binary, notes: Notes) -> Tensors:
             raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
         weights = _named_weights(_unpickled(archive.read(data)), binary.path.stem)
     except Malformed as error:
-        raise binary.refused(str(error)) from None
+        raise binary.file_error(str(error)) from None
     except DAMAGES as error:
-        raise binary.refused(f"it is a damaged archive ({str(error)[:200]})") from None
+        raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
     return Tensors(
         binary, "PyTorch", {name: described(name, weight) for name, weight in weights.items()}
     )
 
 
 def _without_numbers(tensor: Tensor) -> NoReturn:
-    raise tensor.binary.refused(f"{tensor} is negated or without data, so it has no plain numbers")
+    raise tensor.binary.file_error(
+        f"{tensor} is negated or without data, so it has no plain numbers"
+    )
 
 
 def _named_weights(whole: Any, name: str) -> dict[str, _Weight]:

@@ -14,16 +14,16 @@ from embcli.errors import InputError
 from embcli.files.families import (
     BLOCKS,
     LARGEST,
+    BlockPositions,
     Family,
-    Inside,
     Settings,
     family_of,
     first_position,
     padding_of,
 )
 from embcli.files.roles import Roles
-from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Scale, Step
-from embcli.words import counted
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, RecipeStep, Scale
+from embcli.wording import counted
 
 _LARGEST_FLOAT32 = 3e38
 _DIMENSIONS = (
@@ -58,7 +58,7 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
     }
     if stated and dim not in stated.values():
         said = ", ".join(f"{key} {value:,}" for key, value in stated.items())
-        raise tensors.refused(
+        raise tensors.file_error(
             f"{settings.where} says {said}; rows of its token matrix have {counted(dim, 'column')}"
         )
     quirks = [(each.token, each.why) for each in family.quirks if settings.holds(each.when)]
@@ -75,7 +75,7 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
         steps=steps,
         padding=padding_of(family, settings),
         blocks=blocks_in_words(
-            family.inside if settings.holds(family.inside_when) else "", settings
+            family.block_positions if settings.holds(family.block_positions_when) else "", settings
         ),
         part=roles.part if roles.has_two_parts else None,
         quirks=tuple(each for each in dict.fromkeys(ids) if each[0] >= 0),
@@ -88,7 +88,7 @@ class _Found:
     def __init__(self, roles: Roles) -> None:
         self.roles, self.settings, self.tensors = roles, roles.settings, roles.tensors
 
-    def steps(self, family: Family, width: int) -> Iterator[Step]:
+    def steps(self, family: Family, width: int) -> Iterator[RecipeStep]:
         """Yield the steps of a family; raises InputError if a number has a wrong type, or a tensor is missing."""
         settings = self.settings
         for step in family.steps:
@@ -110,9 +110,10 @@ class _Found:
                 case AddPosition():
                     if self.roles.find("position"):
                         yield step
-                    elif family.waves:
+                    elif family.sinusoid_formula:
                         yield step._replace(
-                            waves=family.waves, first=first_position(family, settings)
+                            sinusoid_formula=family.sinusoid_formula,
+                            position_offset=first_position(family, settings),
                         )
                     else:
                         raise self.missing("position matrix")
@@ -139,7 +140,7 @@ class _Found:
             return None
         tensor = self.tensors[weight or self.weight(step.name)]
         if len(tensor.shape) != 2 or tensor.shape[1] != width:
-            raise self.tensors.refused(f"{tensor} does not project rows of {width:,} columns")
+            raise self.tensors.file_error(f"{tensor} does not project rows of {width:,} columns")
         self.check_size(tensor.shape[0], bias)
         return step._replace(weight=weight, bias=bias, width=tensor.shape[0])
 
@@ -158,18 +159,18 @@ class _Found:
     def check_size(self, size: int, *names: str) -> None:
         for name in filter(None, names):
             if self.tensors[name].shape != (size,):
-                raise self.tensors.refused(
+                raise self.tensors.file_error(
                     f"{self.tensors[name]} does not fit rows of {size:,} columns"
                 )
 
     def missing(self, name: str) -> InputError:
         model = quoted(str(self.settings.values["model_type"]))
-        return self.tensors.refused(
+        return self.tensors.file_error(
             f"{self.settings.where} says that it is a {model} model, and it has no {name}"
         )
 
 
-def blocks_in_words(inside: Inside, settings: Settings) -> str:
+def blocks_in_words(block_positions: BlockPositions, settings: Settings) -> str:
     """Return what blocks do with positions; of rotary ones the thetas and scalings that config.json names."""
     said = settings.values
     ropes = [
@@ -188,9 +189,9 @@ def blocks_in_words(inside: Inside, settings: Settings) -> str:
         for kind in kinds
         if kind not in (None, "default", "none") and _WORD.fullmatch(str(kind))
     ]
-    words = [BLOCKS[inside]]
-    if inside == "rotary" and thetas:
+    words = [BLOCKS[block_positions]]
+    if block_positions == "rotary" and thetas:
         words.append(f"theta {' and '.join(dict.fromkeys(f'{theta:,.12g}' for theta in thetas))}")
-    if inside == "rotary" and scaled:
+    if block_positions == "rotary" and scaled:
         words.append(f"scaled: {' and '.join(dict.fromkeys(scaled))}")
     return ", ".join(words)

@@ -19,9 +19,9 @@ from embcli.errors import InputError
 from embcli.files import families
 from embcli.files.families import NAMES, SHIFTED, SUFFIXES, Family, Settings
 from embcli.files.tensors import Tensor, Tensors
-from embcli.names import Part
+from embcli.names import ModelPart
 from embcli.recipe import AddPosition, AddType, Project
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
 _MIXED = {
@@ -53,16 +53,16 @@ class Roles:
         self.config: Mapping[str, Any] = (
             config  # with the part about the text model; empty if there is none
         )
-        settings = Settings(config, tensors.refused) if config else None
+        settings = Settings(config, tensors.file_error) if config else None
         # The same, or what the metadata of a GGUF file says under its names, read strictly.
         self.settings = settings or Settings(
-            families.of_gguf(tensors.metadata), tensors.refused, "its metadata"
+            families.of_gguf(tensors.metadata), tensors.file_error, "its metadata"
         )
         self.family: Family | None = None
         with suppress(InputError):  # for a value of a wrong type, which the recipe refuses
             self.family = families.family_of(self.settings, half)
         reads = self.family.reads if self.family and not text_model else ()
-        self.part: Part | None = half or (
+        self.part: ModelPart | None = half or (
             reads[0] if reads else None
         )  # of a model with two that read tokens
         is_one = self.family is not None and not reads
@@ -97,7 +97,7 @@ class Roles:
         return found
 
     @property
-    def is_other(self) -> bool:
+    def is_custom_tensor(self) -> bool:
         """Whether the user named another tensor in place of a token matrix that is known by its name."""
         return bool(self.known) and self.token not in self.known
 
@@ -138,7 +138,7 @@ class Roles:
             if chosen not in tensors:
                 raise _undecided(tensors, f"it has no tensor {quoted(chosen)}")
             if not tensors[chosen].is_matrix:
-                raise tensors.refused(
+                raise tensors.file_error(
                     Sentence("{tensor} {chosen} is not a matrix", chosen=tensors[chosen])
                 )
             return tensors[chosen]
@@ -217,7 +217,7 @@ class Roles:
         return 0
 
 
-def _half(said: Mapping[str, Any], tensors: Tensors) -> Part | None:
+def _half(said: Mapping[str, Any], tensors: Tensors) -> ModelPart | None:
     """Return the part that config.json describes for tokens, where a model is put together from two models."""
     if said.get("model_type") == "encoder-decoder":
         return "encoder"
@@ -239,12 +239,12 @@ def _undecided(
     matrices = (tensor for tensor in tensors.values() if tensor.is_matrix)
     listed = [*candidates] or sorted(matrices, key=lambda tensor: -max(tensor.shape))
     if not listed:
-        return tensors.refused("it has no two-dimensional tensor, so no weight matrix")
+        return tensors.file_error("it has no two-dimensional tensor, so no weight matrix")
     more = f"; and {len(listed) - _MOST_LISTED:,} more" if len(listed) > _MOST_LISTED else ""
     hint = f"{'; '.join(map(str, listed[:_MOST_LISTED]))}{more}"
     if not can_choose:
-        return tensors.refused(reason, hint)
-    return tensors.refused(Sentence("{reason}; choose one with {tensor}", reason=reason), hint)
+        return tensors.file_error(reason, hint)
+    return tensors.file_error(Sentence("{reason}; choose one with {tensor}", reason=reason), hint)
 
 
 def _parts(name: str) -> list[str]:

@@ -68,22 +68,22 @@ def read(binary: Binary, _: Notes) -> Tensors:
     place = 8 + length
     if binary.size < place:
         follow = max(binary.size - 8, 0)
-        raise binary.refused(
+        raise binary.file_error(
             f"it is cut off: its header has {length:,} bytes, and {follow:,} follow"
         )
     if length > _LONGEST:
-        raise binary.refused(
+        raise binary.file_error(
             f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows"
         )
     data = binary.read(8, length)
     if data[:1] != b"{":
-        raise binary.refused(
+        raise binary.file_error(
             f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'"
         )
 
     def natural(text: str) -> int:
         if not text.isdigit() or len(text) > 19 or int(text) > _LARGEST:
-            raise binary.refused(f"its header has a number out of range, {text[:40]}")
+            raise binary.file_error(f"its header has a number out of range, {text[:40]}")
         return int(text)
 
     entries = parsed_object(binary, data, "its header", natural)
@@ -91,7 +91,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     if not isinstance(metadata, dict) or not all(
         map(_is_text, (*entries, *metadata, *metadata.values()))
     ):
-        raise binary.refused("its header has a name or metadata that is not text")
+        raise binary.file_error("its header has a name or metadata that is not text")
     described = [_tensor(binary, name, entry, place) for name, entry in entries.items()]
     ordered = sorted(described, key=lambda tensor: (tensor.start, tensor.size))
     for tensor in ordered:
@@ -99,11 +99,13 @@ def read(binary: Binary, _: Notes) -> Tensors:
             fault = (
                 "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
             )
-            raise binary.refused(f"tensor {tensor.name[:60]!r} {fault}")
+            raise binary.file_error(f"tensor {tensor.name[:60]!r} {fault}")
         place += tensor.size
     if place != binary.size:
         cut = "it is cut off: " if place > binary.size else ""
-        raise binary.refused(f"{cut}its tensors end at byte {place:,}, and it has {binary.size:,}")
+        raise binary.file_error(
+            f"{cut}its tensors end at byte {place:,}, and it has {binary.size:,}"
+        )
     return Tensors(binary, "safetensors", {tensor.name: tensor for tensor in ordered}, metadata)
 
 
@@ -133,6 +135,6 @@ def _tensor(binary: Binary, name: str, entry: Any, data: int) -> Tensor:
             )
     except (TypeError, KeyError, ValueError):
         pass
-    raise binary.refused(
+    raise binary.file_error(
         f"tensor {name[:60]!r} is not described by a dtype, a shape and data_offsets that fit together"
     )

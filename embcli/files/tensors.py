@@ -57,7 +57,7 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
     numbers = numbers or STORED_DTYPES.get(tensor.dtype)
     if numbers is None:
         known = ", ".join(STORED_DTYPES)
-        raise tensor.binary.refused(
+        raise tensor.binary.file_error(
             f"{tensor} has numbers that embcli does not read; it reads {known}"
         )
     stored = numbers.stored
@@ -134,7 +134,7 @@ class Tensors(Mapping[str, Tensor]):
         ),  # returns the encoding that the file's tokens make
     ) -> None:
         self.path = binary.path
-        self.refused = binary.refused
+        self.file_error = binary.file_error
         self.format = format
         self.tensors = tensors
         self.metadata = metadata or {}
@@ -154,7 +154,7 @@ class Tensors(Mapping[str, Tensor]):
         """Return a matrix as a layer of rows; raises InputError for a tensor that is none or cannot be read."""
         tensor = self[name]
         if not tensor.is_matrix:
-            raise self.refused(
+            raise self.file_error(
                 f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1"
             )
         return tensor.matrix(tensor)

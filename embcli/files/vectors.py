@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, Stream
+from embcli.binary import Binary, BinaryStream
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import Notes
 from embcli.files.numbers import STORED_DTYPES
@@ -65,7 +65,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
                 start = int(index.starts[row])
                 fields = binary.read(start, int(index.stops[row]) - start).split()
                 if len(fields) != index.dim:
-                    raise binary.refused(
+                    raise binary.file_error(
                         f"{line} has {len(fields):,} numbers, and others have {index.dim:,}"
                     )
                 try:
@@ -76,7 +76,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
                         .removeprefix("could not convert string to float: ")
                         .removeprefix("b")
                     )
-                    raise binary.refused(f"{line} has {reason} in place of a number") from None
+                    raise binary.file_error(f"{line} has {reason} in place of a number") from None
         return rows
 
     def matrix(tensor: Tensor) -> Layer:
@@ -110,21 +110,21 @@ def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index
     starts = array("q")
     stops = array("q")
     is_behind = False  # all rows: lines without anything may follow
-    file = io.BufferedReader(Stream(binary), _BUFFER)
+    file = io.BufferedReader(BinaryStream(binary), _BUFFER)
     file.seek(start)
     while line := file.readline(LONGEST_LINE):
         number = f"line {first + len(words):,}"
         begin = place
         place += len(line)
         if not line.endswith(b"\n") and place < binary.size:
-            raise binary.refused(
+            raise binary.file_error(
                 f"{number} has more than {LONGEST_LINE:,} bytes; it is not a word vector"
             )
         if line.isspace():
             is_behind = True
             continue
         if is_behind:
-            raise binary.refused(f"{number} has 0 numbers after its word, not {dim:,}")
+            raise binary.file_error(f"{number} has 0 numbers after its word, not {dim:,}")
         dim = dim or len(line.split()) - 1
         length = line.find(b" ")
         if length < 1 or line.count(b" ") - line.endswith(b" \n") != dim:
@@ -133,9 +133,9 @@ def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index
         starts.append(begin + length + 1)
         stops.append(place)
     if not dim or not words:
-        raise binary.refused("it has no line of a word and its numbers")
+        raise binary.file_error("it has no line of a word and its numbers")
     if sizes is not None and len(words) != sizes[0]:
-        raise binary.refused(
+        raise binary.file_error(
             f"its first line promises {sizes[0]:,} rows, and it has {len(words):,}"
         )
     return Index(dim, words, np.frombuffer(starts, np.int64), np.frombuffer(stops, np.int64))
@@ -151,7 +151,7 @@ def _length_of_word(binary: Binary, line: bytes, number: str, dim: int) -> int:
         except ValueError:
             return len(line.rsplit(None, dim)[0])  # the word has spaces
     if numbers != dim:
-        raise binary.refused(
+        raise binary.file_error(
             f"{number} has {max(numbers, 0):,} numbers after its word, not {dim:,}"
         )
     return line.index(fields[0]) + len(fields[0])
@@ -161,7 +161,7 @@ def _of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
     """Index V rows of a word, a space and D float32 numbers; a newline may follow each row."""
     count, dim = sizes
     if dim < 1 or not 0 < count <= (binary.size - start) // (4 * dim + 1):
-        raise binary.refused(
+        raise binary.file_error(
             f"its first line promises {count:,} rows of {dim:,} numbers; {binary.size - start:,} bytes follow"
         )
     words: list[bytes] = []
@@ -179,9 +179,9 @@ def _of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
         starts[row] = base + space + 1
         place = base + space + 1 + 4 * dim
         if space < 0 or place > binary.size:
-            raise binary.refused(f"it ends within row {row:,} of {count:,}")
+            raise binary.file_error(f"it ends within row {row:,} of {count:,}")
     if binary.read(place, 2) not in (b"", b"\n"):
-        raise binary.refused(
+        raise binary.file_error(
             f"{binary.size - place:,} bytes follow the {count:,} rows that its first line promises"
         )
     return Index(dim, words, starts, starts + 4 * dim)

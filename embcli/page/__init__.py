@@ -5,7 +5,16 @@ A result yields these, rich's Text and tables in its `__rich_console__`; `export
 
 from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
-from embcli.page.parts import Hint, LeftOut, Note, left_out, rows_that_fit, title, words
+from embcli.page.parts import (
+    Hint,
+    LeftOut,
+    Note,
+    left_out,
+    omission,
+    rows_that_fit,
+    safe_text,
+    title,
+)
 from embcli.page.strips import Strips, Values
 from embcli.page.table import Drawing, Label, ruled, shorten
 
@@ -21,11 +30,12 @@ __all__ = [
     "Strips",
     "Values",
     "left_out",
+    "omission",
     "rows_that_fit",
     "ruled",
+    "safe_text",
     "shorten",
     "title",
     "token_style",
-    "words",
     "written",
 ]

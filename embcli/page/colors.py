@@ -78,22 +78,22 @@ def colors_of(console: Console) -> Sequence[Color]:
     return _DARK_SCALE if console.get_style(DARK, default="none") else _SCALE
 
 
-class Scale(NamedTuple):
+class ColorScale(NamedTuple):
     limit: float
     signed: bool = True
 
     @classmethod
-    def of(cls, values: Sequence[np.ndarray]) -> Scale:
+    def of(cls, values: Sequence[np.ndarray]) -> ColorScale:
         """Return the scale of matrices, from 0 up if they have no negative numbers."""
         limit = max((np.abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0)
         return cls(float(limit), any((each < 0).any() for each in values))
 
-    def steps(self, values: np.ndarray, count: int) -> np.ndarray:
-        """Return the step of each value, from 0 to count - 1, or NAN or INFINITE; int64 in the shape of the values.
+    def levels(self, values: np.ndarray, count: int) -> np.ndarray:
+        """Return the level of each value, from 0 to count - 1, or NAN or INFINITE; int64 in the shape of the values.
 
-        `count` is odd for signed numbers, so that 0 has a step of its own.
+        `count` is odd for signed numbers, so that 0 has a level of its own.
 
-        >>> Scale(2.0).steps(np.array([-2, 0, 0.9, np.nan]), 5).tolist()
+        >>> ColorScale(2.0).levels(np.array([-2, 0, 0.9, np.nan]), 5).tolist()
         [0, 2, 3, -1]
         """
         zero = (count - 1) // 2 if self.signed else 0
@@ -105,7 +105,7 @@ class Scale(NamedTuple):
         return steps
 
 
-def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:
+def means(values: np.ndarray, per: int, column_period: int = 1) -> np.ndarray:
     """Return the means of every `per` columns, the last of fewer: (n, columns) -> (n, bins) float64.
 
     If `apart` kinds of columns alternate, such as sines and cosines, each mean is of one kind.
@@ -114,7 +114,7 @@ def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:
     if per == 1 or not values.size:
         return values.astype(np.float64)
     columns = np.arange(values.shape[1])
-    bins = columns // (per * apart) * apart + columns % apart
+    bins = columns // (per * column_period) * column_period + columns % column_period
     _, starts, counts = np.unique(np.sort(bins), return_index=True, return_counts=True)
     ordered = values[:, np.argsort(bins, kind="stable")].astype(np.float64)
     with np.errstate(invalid="ignore"):

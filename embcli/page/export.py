@@ -18,14 +18,14 @@ from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
 from embcli.page.colors import DARK, INKS
-from embcli.page.parts import Cut, Sheets
+from embcli.page.parts import CutPage, Sheets
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Drawing, Line, Shortened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.formats import View
+    from embcli.formats import PageFormat
     from embcli.names import Theme
 
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
@@ -100,7 +100,7 @@ def text(page: RenderableType, width: int, lines: int | None = None, color: bool
 
 
 def exported(
-    page: RenderableType, format: View, width: int, theme: Theme, color: bool = True
+    page: RenderableType, format: PageFormat, width: int, theme: Theme, color: bool = True
 ) -> bytes:
     """Return a page as a text or a picture. Raises OutputError if PNG cannot be drawn here."""
     if format in ("table", "markdown"):
@@ -189,7 +189,7 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
         yield "\n".join(
             f"    {line.plain}".rstrip() for line in page.lines
         )  # a block of code, whatever is in it
-    elif isinstance(page, Cut):
+    elif isinstance(page, CutPage):
         yield from _blocks(page.page, console)  # a text has no last line
     elif isinstance(page, Padding):
         yield from _blocks(page.renderable, console)

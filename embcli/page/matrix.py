@@ -15,11 +15,11 @@ import numpy as np
 from rich.text import Text
 
 from embcli.page.colors import STYLES, sign_style
-from embcli.page.parts import left_out
+from embcli.page.parts import left_out, omission
 from embcli.page.strips import Strips
 from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, ruled
 from embcli.selection import Excerpt
-from embcli.words import in_line
+from embcli.wording import in_line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -82,7 +82,7 @@ class Matrix(Strips):
         else:
             labels, shown = self._excerpt(width)
             yield self._table(labels, shown.places, shown.gaps)
-            columns = shown.missing(self.column, self.numbers) if self.column else ""
+            columns = omission(shown, self.column, self.numbers) if self.column else ""
         parameters = [self.rows_parameter] if self.rows_left_out and self.rows_parameter else []
         if self.column == "column":
             parameters.append("columns")
@@ -120,7 +120,7 @@ class Matrix(Strips):
             for gap in reversed(self.gaps):
                 lines.insert(gap, Line([Text("⋮")] * len(widths), widths, "dim"))
             tables.append((Line(headers, widths, title=in_line(block.title)), lines))
-        return ruled(labels, tables, self.after, self.gaps, self.tones)
+        return ruled(labels, tables, self.trailing, self.gaps, self.tones)
 
     @cached_property
     def _format(self) -> NumberFormat:
@@ -132,7 +132,7 @@ class Matrix(Strips):
 
     def _most(self, labels: Sequence[Label], width: int, dots: bool = False) -> int:
         """Return how many columns of numbers each block has beside labels, a bar and perhaps a column of dots."""
-        taken = sum(label.width + GAP for label in [*labels, *self.after])
+        taken = sum(label.width + GAP for label in [*labels, *self.trailing])
         taken += len(self.blocks) * (2 if dots else 1) * (1 + GAP)
         return (width + GAP - taken) // (len(self.blocks) * (self._cell + GAP))
 

@@ -14,11 +14,14 @@ from rich.segment import Segment
 from rich.text import Text
 
 from embcli.page.colors import STYLES
-from embcli.words import in_line
+from embcli.wording import in_line
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.style import Style
+
+    from embcli.selection import Excerpt
 
 _FEWEST = 3  # lines of a page that is cut
 _OTHER_LINES, _FEWEST_ROWS = 12, 6
@@ -31,7 +34,7 @@ def rows_that_fit(options: ConsoleOptions, elsewhere: int) -> int:
     )
 
 
-def words(text: object, style: str | Style = "") -> Text:
+def safe_text(text: object, style: str | Style = "") -> Text:
     """Return a text from anywhere as rich's Text, made safe for one line; a style can be a name in STYLES."""
     return Text(in_line(str(text)), STYLES.get(style, style) if isinstance(style, str) else style)
 
@@ -62,6 +65,31 @@ def left_out(*parts: str, parameters: Sequence[str] = ()) -> LeftOut | None:
     return LeftOut(f"Left out: {' and '.join(missing)}.", *parameters) if missing else None
 
 
+def omission(
+    excerpt: Excerpt, what: str, numbers: np.ndarray | None = None, plural: str = ""
+) -> str:
+    """Return in words what an excerpt leaves out, `columns 3 to 252 (250 of 256)`, or "".
+
+    `numbers` are the numbers of all places, by default counted from 0. `plural` is the plural of
+    `what` if that does not end in s.
+    """
+    if not excerpt.left_out:
+        return ""
+    import numpy as np
+
+    if numbers is None:
+        numbers = np.arange(excerpt.total)
+    hidden = numbers[excerpt.head : excerpt.total - excerpt.tail]
+    share = f"({excerpt.left_out:,} of {excerpt.total:,})"
+    if len(hidden) == 1:
+        return f"{what} {hidden[0]} {share}"
+    things = plural or f"{what}s"
+    are_consecutive = (np.diff(hidden) == 1).all()
+    if are_consecutive:
+        return f"{things} {hidden[0]} to {hidden[-1]} {share}"
+    return f"{things} {share}"
+
+
 @dataclass(frozen=True, eq=False)
 class Hint:
     """Parameters that show more of what a page shows in short; it is not seen itself."""
@@ -80,7 +108,7 @@ class Composite:
 
 
 @dataclass(frozen=True, eq=False)
-class Bare:
+class BarePage:
     """The titles, tables, pictures and drawings of a page; a page of words alone is whole."""
 
     page: Any
@@ -99,7 +127,7 @@ class Bare:
 
 
 @dataclass(frozen=True, eq=False)
-class Suggesting:
+class SuggestingPage:
     """A page, and below it a line that a function makes of the notes on the page."""
 
     page: Any
@@ -118,11 +146,11 @@ class Suggesting:
                 yield each
         line = self.suggest(notes)
         if line:
-            yield words(line, "dim")
+            yield safe_text(line, "dim")
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class CutPage:
     """A result's page in the lines that others leave of a height; a line says that more were cut off."""
 
     page: RenderableType
@@ -140,7 +168,9 @@ class Cut:
             yield from line
             yield Segment.line()
         if len(kept) < len(lines):
-            more = words(f"… {len(lines) - len(kept):,} more lines; the command alone prints them")
+            more = safe_text(
+                f"… {len(lines) - len(kept):,} more lines; the command alone prints them"
+            )
             more.no_wrap = True
             yield more
 

@@ -16,10 +16,10 @@ import numpy as np
 from rich.style import Style
 from rich.text import Text
 
-from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, Scale, colors_of, means
+from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
 from embcli.page.parts import Composite
 from embcli.page.table import GAP, Label, label_versions, ruled
-from embcli.words import counted, in_line
+from embcli.wording import counted, in_line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -38,7 +38,7 @@ _colored = lru_cache(4096)(Style.from_color)
 class Values(NamedTuple):
     values: np.ndarray  # (n, columns) float32, or whole numbers
     title: str = ""
-    apart: int = 1  # kinds of columns that alternate, such as sines and cosines; a colour is a mean of one kind
+    column_period: int = 1  # kinds of columns that alternate, such as sines and cosines; a colour is a mean of one kind
 
 
 def has_halves(console: Console) -> bool:
@@ -56,7 +56,7 @@ class Shades(Text):
 
 
 def strip(
-    values: np.ndarray, scale: Scale, console: Console, cells: int = 1, glyph: str = ""
+    values: np.ndarray, scale: ColorScale, console: Console, cells: int = 1, glyph: str = ""
 ) -> Shades:
     """Return numbers (rows, columns) as one line of colours.
 
@@ -64,12 +64,12 @@ def strip(
     """
     colors = colors_of(console)
     if not colors:
-        places = scale.steps(values[0], len(RAMP)).repeat(cells).tolist()
+        places = scale.levels(values[0], len(RAMP)).repeat(cells).tolist()
         return Shades(
             "".join(MARKS[place] if place < 0 else RAMP[place] for place in places), no_wrap=True
         )
     zero = 0 if scale.signed else len(colors) // 2
-    steps = scale.steps(values, len(colors) - zero)
+    steps = scale.levels(values, len(colors) - zero)
     steps[steps >= 0] += zero
     if glyph == "▌":
         row = steps[0].tolist()
@@ -107,14 +107,16 @@ class Fit(NamedTuple):
     high: int = 1  # strips of each row
 
     @classmethod
-    def of(cls, columns: int, available: int, halves: bool, apart: int = 1) -> Fit:
+    def of(cls, columns: int, available: int, halves: bool, column_period: int = 1) -> Fit:
         """Return how columns fit into the available cells, which may be halved; bins hold one number if possible."""
         if columns <= available:
             return cls(columns, 1, min(available // max(columns, 1), WIDEST))
         most = 2 * available if halves else available
-        per = 1 if columns <= most else -(-columns // apart // max(most // apart, 1))
-        whole, rest = divmod(columns, per * apart)
-        bins = whole * apart + min(rest, apart)
+        per = (
+            1 if columns <= most else -(-columns // column_period // max(most // column_period, 1))
+        )
+        whole, rest = divmod(columns, per * column_period)
+        bins = whole * column_period + min(rest, column_period)
         return cls(bins, per, 1, "▌" if halves else "")
 
     @property
@@ -134,25 +136,28 @@ class Strips(Composite):
     blocks: Sequence[Values]
     numbers: np.ndarray  # (columns,) int64: those of the columns
     gaps: Sequence[int] = ()
-    after: Sequence[Label] = ()
+    trailing: Sequence[Label] = ()
     precision: int = 4
     lines: int | None = None  # None for a strip of each row
     square: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        count, apart = len(self.numbers), max(block.apart for block in self.blocks)
-        labels, cells = beside(options.max_width, self.labels, self.after, len(self.blocks))
-        fit = self._fit(console, cells, apart)
-        shown = [means(means(block.values.T, fit.rows).T, fit.per, apart) for block in self.blocks]
-        scale, step = Scale.of(shown), 2 if fit.glyph == "▀" else 1
+        count, column_period = len(self.numbers), max(block.column_period for block in self.blocks)
+        labels, cells = fit_labels(options.max_width, self.labels, self.trailing, len(self.blocks))
+        fit = self._fit(console, cells, column_period)
+        shown = [
+            means(means(block.values.T, fit.rows).T, fit.per, column_period)
+            for block in self.blocks
+        ]
+        scale, step = ColorScale.of(shown), 2 if fit.glyph == "▀" else 1
         begun = range(0, len(shown[0]) * fit.high, step)  # the strips that each line begins with
         rows = [None if k % fit.high else k // fit.high * fit.rows for k in begun]
-        labels, after = (
+        labels, trailing = (
             [
                 each._replace(cells=["" if row is None else each.cells[row] for row in rows])
                 for each in part
             ]
-            for part in (labels, self.after)
+            for part in (labels, self.trailing)
         )
         first, last = (str(number) for number in self.numbers[[0, -1]]) if count else ("", "")
         axis = (
@@ -169,7 +174,7 @@ class Strips(Composite):
             columns.append(
                 (Text(f"{in_line(block.title)}\n{axis}" if block.title else axis), strips)
             )
-        table = ruled(labels, columns, after, self.gaps)
+        table = ruled(labels, columns, trailing, self.gaps)
         if console.record:  # a file is as wide as its strips
             table.width = console.measure(
                 table, options=options.update(max_width=8 * _FILE[0])
@@ -178,16 +183,16 @@ class Strips(Composite):
         yield ""
         yield self._bar(scale, shown, fit, console, options.max_width)
 
-    def _fit(self, console: Console, cells: int, apart: int) -> Fit:
+    def _fit(self, console: Console, cells: int, column_period: int) -> Fit:
         """Return how the numbers fit into these cells beside the labels, and into the lines of a picture."""
         columns, rows, halves = len(self.numbers), len(self.blocks[0].values), has_halves(console)
         if self.lines is None:
-            return Fit.of(columns, room(console, cells, columns), halves, apart)
+            return Fit.of(columns, room(console, cells, columns), halves, column_period)
         lines = max(self.lines - _AROUND, _FILE[1] if console.record else 1)
         stacked = halves and (self.square or rows > lines)
         height = 2 * lines if stacked else lines
         per = max(-(-rows // height), 1)
-        fit = Fit.of(columns, room(console, cells, columns), halves and not stacked, apart)
+        fit = Fit.of(columns, room(console, cells, columns), halves and not stacked, column_period)
         if self.square:
             width = cells if stacked else room(console, cells // 2, columns)
             per = max(per, -(-columns // width))
@@ -199,16 +204,24 @@ class Strips(Composite):
         return fit._replace(glyph="▀" if stacked else fit.glyph, rows=per)
 
     def _bar(
-        self, scale: Scale, shown: Sequence[np.ndarray], fit: Fit, console: Console, width: int
+        self, scale: ColorScale, shown: Sequence[np.ndarray], fit: Fit, console: Console, width: int
     ) -> Text:
         """Return a colour bar with the ends of its scale, and remarks about the colours above it."""
         limit = f"{scale.limit:.{max(self.precision, 4)}g}"
         low = f"-{limit}" if scale.signed else "0"
-        halves, apart, remarks = has_halves(console), max(block.apart for block in self.blocks), []
+        halves, column_period, remarks = (
+            has_halves(console),
+            max(block.column_period for block in self.blocks),
+            [],
+        )
         of = [counted(fit.rows, "row")] if fit.rows > 1 else []
-        of += [f"{fit.per} {'even or odd ' if apart > 1 else ''}columns"] if fit.per > 1 else []
+        of += (
+            [f"{fit.per} {'even or odd ' if column_period > 1 else ''}columns"]
+            if fit.per > 1
+            else []
+        )
         fewer = len(self.blocks[0].values) % fit.rows or (
-            fit.per > 1 and len(self.numbers) % (fit.per * apart)
+            fit.per > 1 and len(self.numbers) % (fit.per * column_period)
         )
         if of:
             each = "colour" if colors_of(console) else "character"
@@ -237,12 +250,12 @@ class Strips(Composite):
         )
 
 
-def beside(
-    width: int, labels: Sequence[Label], after: Sequence[Label], blocks: int = 1
+def fit_labels(
+    width: int, labels: Sequence[Label], trailing: Sequence[Label], blocks: int = 1
 ) -> tuple[list[Label], int]:
     """Return the labels of strips, if necessary with short tokens or none, and the cells of each block beside them."""
     for version in label_versions(labels):
-        taken = sum(label.width + GAP for label in [*version, *after]) + blocks * (1 + GAP)
+        taken = sum(label.width + GAP for label in [*version, *trailing]) + blocks * (1 + GAP)
         cells = (width + GAP - taken) // blocks - GAP
         if cells >= LEAST:
             break

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import STYLES
-from embcli.page.parts import words
+from embcli.page.parts import safe_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ class Label(NamedTuple):
 
     @property
     def texts(self) -> list[Text]:
-        return [cell if isinstance(cell, Text) else words(cell) for cell in self.cells]
+        return [cell if isinstance(cell, Text) else safe_text(cell) for cell in self.cells]
 
     @property
     def width(self) -> int:
@@ -82,7 +82,7 @@ class Bar(Text):
 def ruled(
     labels: Sequence[Label],
     blocks: Sequence[tuple[Text, Sequence[RenderableType]]] = (),
-    after: Sequence[Label] = (),
+    trailing: Sequence[Label] = (),
     gaps: Sequence[int] = (),
     tones: Sequence[str] = (),
     has_rule: bool = True,
@@ -118,7 +118,7 @@ def ruled(
         table.add_column(Bar("│\n│" if "\n" in header.plain else "│", _DIM), no_wrap=True)
         table.add_column(header, no_wrap=True)
         columns += [[Bar("│", _DIM)] * len(rows), [*rows]]
-    for label in after:
+    for label in trailing:
         add(label)
     places = (
         place

@@ -21,7 +21,7 @@ class PositionMatrix(NamedTuple):
     dtype: str = "float32"
     heading: str | None = ""  # the line above it on a page; None for a matrix that only data have
     label: str = "pos"  # of the numbers of its rows
-    apart: int = 1  # kinds of columns in turn, of which a picture shows no common mean
+    column_period: int = 1  # kinds of columns in turn, of which a picture shows no common mean
     numbers: np.ndarray | None = (
         None  # of its rows, (n,) int64; None for those of the chosen positions
     )

@@ -21,7 +21,7 @@ from embcli.positions.kind import (
     in_turn,
     products_of,
 )
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 
 def check(dim: int, theta: float) -> None:
@@ -64,7 +64,7 @@ def rotary(
                 rows,
                 rotated,
                 heading=what,
-                apart=in_turn(rotated) if is_interleaved else 1,
+                column_period=in_turn(rotated) if is_interleaved else 1,
             ),
         ],
         products_of(exact),

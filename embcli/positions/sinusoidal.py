@@ -35,9 +35,12 @@ def sinusoidal(dim: int, columns: np.ndarray, own: Rows | None) -> Shown:
     def exact(positions: np.ndarray) -> np.ndarray:
         return own(positions).astype(np.float64) if own else waves(dim, positions)
 
-    apart = 1 if own else in_turn(columns)
+    column_period = 1 if own else in_turn(columns)
     matrix = PositionMatrix(
-        "position", lambda at: exact(at)[:, columns].astype(np.float32), columns, apart=apart
+        "position",
+        lambda at: exact(at)[:, columns].astype(np.float32),
+        columns,
+        column_period=column_period,
     )
     return Shown(f"D = {dim:,} columns", formula, [matrix], products_of(exact), meaning)
 

@@ -13,15 +13,10 @@ import numpy as np
 from embcli import errors
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Watch, check_choice, check_top
-from embcli.formats import either
+from embcli.formats import or_list
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
-from embcli.opened import Opened, remark_scaled
-from embcli.records import FieldType, Records, listed, run_of
-from embcli.result import Result
-from embcli.selection import Excerpt
-from embcli.tokens import token_text, tokens_of
-from embcli.verbs.statistics import (
+from embcli.numerics.statistics import (
     AT,
     Covariance,
     dots,
@@ -30,7 +25,12 @@ from embcli.verbs.statistics import (
     quantiles,
     squares,
 )
-from embcli.words import QUANTILES, Sentence, counted
+from embcli.opened import Opened, remark_scaled
+from embcli.records import FieldType, Records, listed, run_of
+from embcli.result import Result
+from embcli.selection import Excerpt
+from embcli.tokens import token_text, tokens_of
+from embcli.wording import QUANTILES, Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -195,15 +195,15 @@ class Audit(Result, verb="audit", content="ranking"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.table import Table
 
-        from embcli.page import Note, title, words
-        from embcli.verbs.parts import origin_in_words, origin_lines
+        from embcli.page import Note, safe_text, title
+        from embcli.page.labels import origin_in_words, origin_lines
 
         facts = Table.grid(padding=(0, 2, 0, 0))
         facts.add_column(no_wrap=True)
         candidates, table = self._candidates()
         broken = {"rows": self.faults["missing"], "broken": len(self.non_finite) + len(self.zero)}
         for name, fact in (*self._facts(), ("candidates", candidates)):
-            facts.add_row(f"{name:12}", words(fact, "bad" if broken.get(name) else ""))
+            facts.add_row(f"{name:12}", safe_text(fact, "bad" if broken.get(name) else ""))
         sizes = f"V = {counted(self.shape[0], 'row')}, D = {counted(self.shape[1], 'column')}"
         yield title(
             f"Audit of a token matrix, {sizes}: {origin_in_words(self.origin, 'token')}, {self.dtype}"
@@ -212,12 +212,12 @@ class Audit(Result, verb="audit", content="ranking"):
         yield from table
         yield from origin_lines(self.origin)
         if self.broken:
-            yield words(f"Broken: {self.why_no}", "bad")
+            yield safe_text(f"Broken: {self.why_no}", "bad")
             return
         sound = (
             "Sound" if {*BROKEN} <= {*self.fail_on} else "Passed"
         )  # other faults were not checked
-        faults = either(self.fail_on)
+        faults = or_list(self.fail_on)
         unopened = self.origin.unopened
         others = f"; {counted(unopened, 'other tensor')} not checked" if unopened else ""
         parameters = ("tensor", "encoding") if unopened else ()
@@ -225,7 +225,7 @@ class Audit(Result, verb="audit", content="ranking"):
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         from embcli.page import NumberFormat
-        from embcli.verbs.parts import first_of, head_in_words, named_rows
+        from embcli.page.labels import first_of, head_in_words, named_rows
 
         size, top, encoding = self.shape[0], self.top, self.encoding
         if encoding is None:
@@ -293,8 +293,8 @@ class Audit(Result, verb="audit", content="ranking"):
 
     def _candidates(self) -> tuple[str, list[RenderableType]]:
         """Return in words how many tokens resemble unused ones, and a table of those that resemble them most."""
-        from embcli.page import Label, NumberFormat, left_out, ruled, written
-        from embcli.verbs.parts import id_labels
+        from embcli.page import Label, NumberFormat, left_out, omission, ruled, written
+        from embcli.page.labels import id_labels
 
         if self.threshold is None:
             return f"none: {self.reason}", []
@@ -319,7 +319,7 @@ class Audit(Result, verb="audit", content="ranking"):
                 Label(name.replace("_", " ") if name == "cosine_distance" else name, cells)
             )
         missing = left_out(
-            excerpt.missing("candidate", np.arange(1, excerpt.total + 1)), parameters=("top",)
+            omission(excerpt, "candidate", np.arange(1, excerpt.total + 1)), parameters=("top",)
         )
         return found, [ruled(labels), *([missing] if missing is not None else [])]
 
@@ -376,7 +376,7 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
             covariance.add(exact[finite & of_token[ids]])
 
     checkpoint = source if isinstance(source, Checkpoint) else None
-    output = checkpoint.head if checkpoint and not checkpoint.roles.is_other else None
+    output = checkpoint.head if checkpoint and not checkpoint.roles.is_custom_tensor else None
     padding = checkpoint.roles.config.get("pad_token_id") if checkpoint else None
     values, of_others = norms, np.where(norms > 0, norms, np.nan)
     indicators: dict[str, np.ndarray] = {}

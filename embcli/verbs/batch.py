@@ -17,11 +17,11 @@ from embcli.layer import Layer, Origin, shape_of
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
+from embcli.seeded_layers.build import loading_torch
+from embcli.seeded_layers.source import SeededSource
 from embcli.selection import Excerpt, select
 from embcli.tokens import Tokens, check_ids, shown
-from embcli.weights.build import loading_torch
-from embcli.weights.source import SeededSource
-from embcli.words import Parameter, Sentence, counted
+from embcli.wording import Parameter, Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -109,8 +109,8 @@ class Batches(Result, verb="batch", content="batches"):
             yield {"batch": number, "inputs": inputs, "targets": targets, "vectors": vectors}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Hint, Label, Note, ruled, title, words
-        from embcli.verbs.parts import origin_lines
+        from embcli.page import Hint, Label, Note, ruled, safe_text, title
+        from embcli.page.labels import origin_lines
 
         length, count, (size, dim) = self.max_length, len(self.order), self.layer.shape
         if self.is_drawn:
@@ -153,16 +153,16 @@ class Batches(Result, verb="batch", content="batches"):
             )
         if self.stride > length:
             skipped = f"{self.stride - length:,} of {self.stride:,} tokens"
-            yield words(f"The stride exceeds T: {skipped} are in no sample.")
+            yield safe_text(f"The stride exceeds T: {skipped} are in no sample.")
         if self.is_drawn:
-            yield words(
+            yield safe_text(
                 "Position rows differ from lookup's: the loader consumes a random number first."
             )
         yield from origin_lines(self.origin)
 
     def _table(self, width: int) -> tuple[Matrix, bool]:
         """Return the table of IDs, and whether tokens beside them are shortened."""
-        from embcli.page import Label, Matrix, Values, shorten
+        from embcli.page import Label, Matrix, Values, omission, shorten
         from embcli.page.table import SHORTEST
 
         rows = Excerpt.ends(_MOST_SAMPLES, len(self.order))
@@ -187,7 +187,7 @@ class Batches(Result, verb="batch", content="batches"):
             labels.append(Label("tokens", words, "left", short=room < SHORTEST))
         blocks, missing = (
             [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")],
-            rows.missing("row"),
+            omission(rows, "row"),
         )
         places = np.arange(self.max_length)
         return Matrix(
@@ -195,8 +195,8 @@ class Batches(Result, verb="batch", content="batches"):
         ), is_shortened
 
     def _picture(self) -> Matrix:
-        from embcli.page import Label, Matrix, Values
-        from embcli.verbs.parts import token_label
+        from embcli.page import Label, Matrix, Values, omission
+        from embcli.page.labels import token_label
 
         most = _MOST_IN_COLOUR if self.style.heat else _MOST_DRAWN[0]
         samples, tokens = (
@@ -220,7 +220,7 @@ class Batches(Result, verb="batch", content="batches"):
             labels.append(Label("ID" if is_named else name, each))
         gaps = [gap * count for gap in samples.gaps]
         gaps += [place * count + gap for place in range(len(order)) for gap in tokens.gaps]
-        missing = [samples.missing("sample", self.order), tokens.missing("position")]
+        missing = [omission(samples, "sample", self.order), omission(tokens, "position")]
         return Matrix(
             labels,
             [Values(values, "input")],
@@ -308,9 +308,9 @@ def batch(
         import torch
         from torch.utils.data import DataLoader
 
-        from embcli.weights.drawing import Stream, global_generator
+        from embcli.seeded_layers.drawing import RandomStream, global_generator
     with global_generator():
-        torch.set_rng_state(Stream(source.seeded, "token").state_after())
+        torch.set_rng_state(RandomStream(source.seeded, "token").state_after())
         numbers: Any = range(samples)  # a data set of the samples' numbers
         loader = DataLoader(numbers, batch_size, shuffle, drop_last=not keep_last)
         iter(loader)  # which consumes a random number

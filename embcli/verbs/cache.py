@@ -10,8 +10,8 @@ from embcli.errors import OutputError
 from embcli.names import __version__
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.store import LIMIT, Entry, Store
-from embcli.words import counted, in_bytes
+from embcli.store import LIMIT, KeptFile, Store
+from embcli.wording import counted, in_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -22,7 +22,7 @@ class Files(Result, verb="cache", content="list"):
     """The kept files, or those that were removed."""
 
     folder: str
-    entries: tuple[Entry, ...]
+    entries: tuple[KeptFile, ...]
     are_removed: bool
 
     @property
@@ -43,16 +43,16 @@ class Files(Result, verb="cache", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, words
+        from embcli.page import Label, ruled, safe_text
 
         if self.are_removed:
-            yield words(
+            yield safe_text(
                 f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}"
             )
             return
         names = [entry.path.stem.partition("-torch")[0] for entry in self.entries]
-        yield words(self.folder)
-        yield words(
+        yield safe_text(self.folder)
+        yield safe_text(
             f"{counted(len(self.entries), 'layer')}, {in_bytes(self.size)} of at most {in_bytes(LIMIT)}"
         )
         if self.entries:

@@ -9,7 +9,7 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.opened import Opened, ids_of
 from embcli.tokens import check_known
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 
 def decode(model: Opened, ids: Sequence[int] | np.ndarray) -> str:

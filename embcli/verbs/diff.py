@@ -14,13 +14,13 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, check_top
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import SHOWN_ROWS, __version__
+from embcli.numerics.statistics import AT, quantiles, squares
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.statistics import AT, quantiles, squares
-from embcli.words import QUANTILES, counted
+from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -174,29 +174,31 @@ class Diff(Result, verb="diff", content="ranking"):
         return Records(run, "rows", sum(self.counts.values()), fields, pieces, more={"diff": more})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Note, left_out, title, words
-        from embcli.verbs.parts import first_of, named_rows, origin_in_words
+        from embcli.page import Note, left_out, omission, safe_text, title
+        from embcli.page.labels import first_of, named_rows, origin_in_words
 
         yield title("Token matrices, row by row")
         for name, origin, (rows, columns), dtype in zip(
             _NAMES, self.origins, self.shapes, self.dtypes, strict=True
         ):
             where = origin_in_words(origin, "token") + (f" of {origin.path}" if origin.path else "")
-            yield words(f"{name:5}  ({rows:,}, {columns:,}) {dtype}: {where}")
+            yield safe_text(f"{name:5}  ({rows:,}, {columns:,}) {dtype}: {where}")
         in_words = zip(
             self.counts.values(), ("equal", "changed", "only in BASE", "only in TUNED"), strict=True
         )
-        yield words(f"rows   {', '.join(f'{count:,} {what}' for count, what in in_words if count)}")
+        yield safe_text(
+            f"rows   {', '.join(f'{count:,} {what}' for count, what in in_words if count)}"
+        )
         if self.matching.by == "token":
-            yield words("The vocabularies differ: rows match by the bytes of their tokens")
+            yield safe_text("The vocabularies differ: rows match by the bytes of their tokens")
         changed = Excerpt.ends(2 * self.top, len(self.changed))
-        missing = [changed.missing("changed row", np.arange(1, changed.total + 1))]
+        missing = [omission(changed, "changed row", np.arange(1, changed.total + 1))]
         for name, ids, encoding in zip(_NAMES, self.matching.alone, self.encodings, strict=True):
             shown = ids[: self.top + 1]
             if len(ids):
                 named = first_of(named_rows(shown, tokens_of(shown, encoding)), self.top)
-                yield words(f"only in {name}: {named}")
-            if more := Excerpt.first(self.top, len(ids)).missing("row", ids):
+                yield safe_text(f"only in {name}: {named}")
+            if more := omission(Excerpt.first(self.top, len(ids)), "row", ids):
                 missing.append(f"{more} of {name}")
         yield from self._table(changed) if len(self.changed) else []
         note = left_out(*missing, parameters=("top",))
@@ -207,10 +209,12 @@ class Diff(Result, verb="diff", content="ranking"):
             which = (
                 name for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons
             )
-            yield words(f"A guess for {' and '.join(which)}: {reason}")
+            yield safe_text(f"A guess for {' and '.join(which)}: {reason}")
         verdict, style = ("differ", "bad") if self.different else ("are equal", "good")
         matrices = (
-            "tensors" if any(origin.is_other for origin in self.origins) else "token matrices"
+            "tensors"
+            if any(origin.is_custom_tensor for origin in self.origins)
+            else "token matrices"
         )
         unopened = max(origin.unopened for origin in self.origins)
         others = f"; {counted(unopened, 'other tensor')} not compared" if unopened else ""
@@ -220,7 +224,7 @@ class Diff(Result, verb="diff", content="ranking"):
     def _table(self, changed: Excerpt) -> list[RenderableType]:
         """Return the tokens that changed most, and after a gap those that changed least."""
         from embcli.page import Label, ruled, title, written
-        from embcli.verbs.parts import token_label
+        from embcli.page.labels import token_label
 
         pairs, precision, medians = self.changed[changed.places], self.style.precision, []
         labels = [Label("ID", self.matching.pairs[0][pairs])]

@@ -20,7 +20,7 @@ from embcli.errors import InputError
 from embcli.names import __version__
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -75,29 +75,29 @@ class Explanations(Result, verb="explain", content="list"):
         from rich.padding import Padding
         from rich.text import Text
 
-        from embcli.page import title, words
+        from embcli.page import safe_text, title
 
         if len(self.entries) > 1:
             for part, group in groupby(self.entries, lambda entry: entry.part):
                 yield title(part).append_text(
-                    words(f": {', '.join(each.word for each in group)}", "not bold")
+                    safe_text(f": {', '.join(each.word for each in group)}", "not bold")
                 )
             return
         (entry,) = self.entries
         also = f" ({', '.join(entry.also)})" if entry.also else ""
-        yield title(entry.word).append_text(words(also, "not bold dim"))
+        yield title(entry.word).append_text(safe_text(also, "not bold dim"))
         for block in entry.blocks:
             if block.kind == "prose":
-                yield words(block.text)
+                yield safe_text(block.text)
             elif block.kind == "command":
-                yield words(f"  {block.text}", "accent")
+                yield safe_text(f"  {block.text}", "accent")
             else:
                 text = Text.assemble(
-                    title(block.name), words(f": {block.text}" if block.name else block.text)
+                    title(block.name), safe_text(f": {block.text}" if block.name else block.text)
                 )
                 yield Padding(text, (0, 0, 0, 2))
         if entry.source:
-            yield words(f"Source: {entry.source}", "dim")
+            yield safe_text(f"Source: {entry.source}", "dim")
 
 
 def explain(word: str | None = None) -> Explanations:

@@ -12,7 +12,7 @@ from embcli.names import __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.words import counted, in_bytes, in_data
+from embcli.wording import counted, in_bytes, in_data
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -39,7 +39,7 @@ class Info(Result, verb="info", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, words
+        from embcli.page import Label, ruled, safe_text
 
         lines = {
             **self.versions,
@@ -47,7 +47,7 @@ class Info(Result, verb="info", content="list"):
             "cache": self.cache or "none",
         }
         width = max(map(len, lines))
-        yield from (words(f"{name:{width}}  {value}") for name, value in lines.items())
+        yield from (safe_text(f"{name:{width}}  {value}") for name, value in lines.items())
         yield ""
         tokens = Label("tokens", [f"{size:,}" for size, _ in self.encodings.values()])
         carried = Label(
@@ -62,8 +62,8 @@ def this_machine() -> Info:
     from importlib.metadata import version
 
     from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+    from embcli.seeded_layers.build import NO_TORCH, cpu_capability, loading_torch, this_build
     from embcli.store import Store
-    from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 
     build, capability = this_build(), cpu_capability()
     versions = {"embcli": __version__, "python": platform.python_version(), "torch": build.version}
@@ -144,15 +144,15 @@ class ModelInfo(Result, verb="info", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, LeftOut, ruled, title, words
-        from embcli.verbs.parts import guess, head_in_words
+        from embcli.page import Label, LeftOut, ruled, safe_text, title
+        from embcli.page.labels import guess, head_in_words
 
         checkpoint, head, recipe = self.checkpoint, self.checkpoint.head, self.recipe
         part = checkpoint.roles.part
         yield title(f"{checkpoint.path}: {checkpoint.tensors.format}")
-        yield from map(words, checkpoint.tensors.files)
+        yield from map(safe_text, checkpoint.tensors.files)
         encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
-        yield words(f"{counted(len(checkpoint.tensors), 'tensor')}; encoding: {encoding}")
+        yield safe_text(f"{counted(len(checkpoint.tensors), 'tensor')}; encoding: {encoding}")
         yield ""
         labels = [
             Label("role", [*self.roles.values()], "left"),
@@ -170,12 +170,14 @@ class ModelInfo(Result, verb="info", content="list"):
         if others := len(checkpoint.tensors) - len(self.roles):
             yield LeftOut(f"Left out: {counted(others, 'other tensor')}.", "tensors")
         yield ""
-        yield words(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
+        yield safe_text(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
         if recipe is not None:
-            yield words(f"hidden{f' of the {part}' if part else ''} = {recipe}")
-        yield from (words(f"{name}: {value}") for name, value in checkpoint.positions.items())
+            yield safe_text(f"hidden{f' of the {part}' if part else ''} = {recipe}")
+        yield from (safe_text(f"{name}: {value}") for name, value in checkpoint.positions.items())
         if checkpoint.roles.first_position and "first_position" not in checkpoint.reasons:
-            yield words(f"position 0: row {checkpoint.roles.first_position} of the position matrix")
+            yield safe_text(
+                f"position 0: row {checkpoint.roles.first_position} of the position matrix"
+            )
         yield from (guess(reason) for reason in dict.fromkeys(checkpoint.reasons.values()))
 
 
@@ -189,7 +191,7 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     if not isinstance(model.source, Checkpoint):
         raise InputError("a seeded model has no file")
     roles_of_file = model.source.roles
-    other = roles_of_file.find("token") if roles_of_file.is_other else None
+    other = roles_of_file.find("token") if roles_of_file.is_custom_tensor else None
     checkpoint = model.source.without_other()
     roles = {
         tensor.name: role for role in _ROLES if (tensor := checkpoint.roles.find(role)) is not None
@@ -226,7 +228,7 @@ class Models(Result, verb="info", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, words
+        from embcli.page import Label, ruled, safe_text
 
         yield ruled(
             [
@@ -240,7 +242,7 @@ class Models(Result, verb="info", content="list"):
             ]
         )
         yield ""
-        yield words(f"{counted(len(self.models), 'model')} in {', '.join(self.places)}")
+        yield safe_text(f"{counted(len(self.models), 'model')} in {', '.join(self.places)}")
 
 
 def local_models(notes: Notes) -> Models:

@@ -16,18 +16,18 @@ from embcli.errors import InputError, Notes, check_choice
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.names import Matrix as MatrixName
+from embcli.numerics.steps import StepValues, Term, sinusoids
 from embcli.opened import Opened, TextOrIds
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, OTHER_NAMES, JoinedKind
 from embcli.positions.kind import in_turn
 from embcli.positions.sinusoidal import wave_rows
-from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Scale, Step, in_words
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, RecipeStep, Scale, in_words
 from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids, check_length, id_in_words
-from embcli.verbs.steps import StepValues, Term, sinusoids
-from embcli.words import Sentence, counted
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -56,9 +56,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     columns: np.ndarray  # of the token layer, (chosen columns,) int64
     columns_chosen: bool  # by the user
     origin: Origin
-    steps: tuple[Step, ...]  # from a token row to the input embedding
+    steps: tuple[RecipeStep, ...]  # from a token row to the input embedding
     step_values: StepValues  # what they add
-    rest: tuple[Step, ...]  # from the input embedding to `hidden`; empty if the input is that
+    rest: tuple[RecipeStep, ...]  # from the input embedding to `hidden`; empty if the input is that
     position_source: str  # of position rows, in words
     matrices: Names
     show: Names | None  # of the matrices, as the user chose
@@ -173,21 +173,23 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     # --- its page ---
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import rows_that_fit, words
-        from embcli.verbs.parts import origin_lines
+        from embcli.page import rows_that_fit, safe_text
+        from embcli.page.labels import origin_lines
 
         meaning = [*self._meaning()]
-        line = words("; ".join(meaning))
+        line = safe_text("; ".join(meaning))
         end: list[RenderableType] = (
-            [line] if meaning and line.cell_len <= options.max_width else [*map(words, meaning)]
+            [line] if meaning and line.cell_len <= options.max_width else [*map(safe_text, meaning)]
         )
         if self.tokens.sequences == 2:
             one, other = np.split(self.tokens.ids, self.tokens.starts[1:2])
             if not np.array_equal(one, other) and np.array_equal(np.sort(one), np.sort(other)):
-                end.append(words("Both sequences are the same bag of tokens in different orders:"))
+                end.append(
+                    safe_text("Both sequences are the same bag of tokens in different orders:")
+                )
                 same = "equal token rows, different input embeddings."
                 end.append(
-                    words(
+                    safe_text(
                         same
                         if self.step_values.positions
                         else "equal input embeddings: the order is lost."
@@ -203,8 +205,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def _table(self, most: int) -> Iterator[RenderableType]:
         """Yield the terms of at most so many tokens, or the matrices that the user chose, below a title."""
-        from embcli.page import Label, Matrix, Values, title
-        from embcli.verbs.parts import token_label, token_labels
+        from embcli.page import Label, Matrix, Values, omission, title
+        from embcli.page.labels import token_label, token_labels
 
         tokens = self.tokens
         rows = Excerpt.ends(most, len(self))
@@ -261,13 +263,13 @@ class Lookup(Result, verb="lookup", content="embeddings"):
                     labels.insert(0, Label("seq", of_sequences))
             yield Matrix(
                 labels,
-                [Values(values, apart=in_turn(columns) if is_in_turn else 1)],
+                [Values(values, column_period=in_turn(columns) if is_in_turn else 1)],
                 columns,
                 [len(part) * gap for gap in rows.gaps],
                 precision=self.style.precision,
                 heat=self.style.heat,
                 every=self.columns_chosen and part is not projected,
-                rows_left_out=rows.missing("token", self.only),
+                rows_left_out=omission(rows, "token", self.only),
                 rows_parameter="only",
             )
 
@@ -276,7 +278,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         shown, recipe, origin, formula = self.shown, self.recipe, self.origin, in_words(self.steps)
         types = [step for step in self.steps if isinstance(step, AddType)]
         if "token" in shown and not self.draw:
-            tensor = f"tensor {origin.tensors['token']}, " if origin.is_other else ""
+            tensor = f"tensor {origin.tensors['token']}, " if origin.is_custom_tensor else ""
             yield f"token: row ID of {tensor}V = {counted(self.layer.shape[0], 'token')}"
         if "position" in shown and self.step_values.positions is not None:
             yield f"position: {self.position_source}"
@@ -301,10 +303,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def _picture(self, width: int) -> list[RenderableType]:
         """Return the token layer with the picked rows marked, and where they go: as many positions as fit."""
         from embcli.page import Label, Matrix, Values, left_out, title
-        from embcli.verbs.parts import picked_rows, token_label
+        from embcli.page.labels import picked_rows, token_label
 
         tokens, index = self.tokens, self.index(np.arange(len(self)))
-        picked = picked_rows(tokens.ids[index], rows_beside(self.layer.shape[0]))
+        picked = picked_rows(tokens.ids[index], context_rows(self.layer.shape[0]))
         targets = []
         for row in picked.rows.tolist():
             sequence, position = tokens.places(index[tokens.ids[index] == row])
@@ -320,7 +322,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
                 [_goal(to, most) for to in targets],
                 "left",
             )
-            if Matrix(*least, after=[goals]).fits(width):
+            if Matrix(*least, trailing=[goals]).fits(width):
                 break
         if tokens.encoding is not None:
             named = zip(tokens.bytes_of(picked.rows), targets, strict=True)
@@ -336,7 +338,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def _trace(self, place: int, width: int) -> Iterator[RenderableType]:
         """Yield the sum of one token, value by value, and the norm after it."""
-        from embcli.page import left_out, title, words, written
+        from embcli.page import left_out, omission, safe_text, title, written
 
         columns, dim = Excerpt.ends(_MOST, len(self.columns)), self.layer.shape[1]
         whole = replace(self, columns=np.arange(dim)).terms(np.array([place]))
@@ -348,7 +350,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         yield ""
         yield title(f"Trace of token {place}:{formula} = input row {place}")
         yield from self._values(terms, columns, width)
-        yield words(
+        yield safe_text(
             f"The sum is computed in float32; it is shown to {self.style.precision} decimals."
         )
         if len(self.rest) == 1 and isinstance(norm := self.rest[0], Norm):
@@ -366,11 +368,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             yield title(
                 f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)"
             )
-            yield words(
+            yield safe_text(
                 f"mean {shown[0]}, variance {shown[1]}, over all {dim:,} columns; epsilon {norm.epsilon:g}"
             )
             yield from self._values(steps, columns, width)
-        missing = left_out(columns.missing("column", self.columns), parameters=("columns",))
+        missing = left_out(omission(columns, "column", self.columns), parameters=("columns",))
         if missing is not None:
             yield missing
 
@@ -436,14 +438,14 @@ def lookup(
     vocabulary_size, dim = shape_of(source, "token")
     seeded = source.origin.is_seeded
     places = None if only is None else _occurrences(tokens, only, special)
-    check_ids(tokens, vocabulary_size, grows=seeded)
+    check_ids(tokens, vocabulary_size, can_enlarge=seeded)
     kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()), notes)
     if kind == NO_POSITIONS and "position" in (show or ()):
         raise InputError(Sentence("{position} none has no rows that {show} could name"))
     rest = recipe.rest if recipe else ()
     every = (*steps, *rest)
     positions, has_layer, position_source = None, False, ""
-    if recipe and recipe.position and recipe.position.waves:
+    if recipe and recipe.position and recipe.position.sinusoid_formula:
         positions = partial(sinusoids, recipe.position, dim)
         position_source = (
             "the model's own sinusoids, sines in the first half of the columns, then cosines"
@@ -453,7 +455,7 @@ def lookup(
         position_source = "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
     elif kind == DEFAULT_KIND or any(isinstance(step, AddPosition) for step in every):
         has_layer = True
-        check_length(tokens, shape_of(source, "position")[0], grows=seeded)
+        check_length(tokens, shape_of(source, "position")[0], can_enlarge=seeded)
     if trace is not None and not every:
         raise InputError(
             Sentence("{trace} writes out a sum; {position} {kind} adds nothing", kind=kind)
@@ -464,7 +466,7 @@ def lookup(
         raise InputError(Sentence(wrong, given=trace, there_are=there_are))
     chosen = select(columns, dim, "column")
     asked = {
-        "token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids
+        "token": np.concatenate([tokens.ids, context_rows(vocabulary_size)]) if draw else tokens.ids
     }
     types = np.array([step.row for step in every if isinstance(step, AddType)], np.int64)
     asked |= {"position": np.arange(tokens.longest)} if has_layer else {}
@@ -517,7 +519,7 @@ def _remark_recipe(recipe: Recipe, tokens: Tokens, dtype: str, notes: Notes) -> 
 
 def _planned(
     source: Source, given: JoinedKind | None, shown: Names, notes: Notes
-) -> tuple[JoinedKind, Recipe | None, tuple[Step, ...]]:
+) -> tuple[JoinedKind, Recipe | None, tuple[RecipeStep, ...]]:
     """Return the kind of positions, the recipe unless the user asks for another sum, and the steps to the input."""
     seeded = source.origin.is_seeded
     is_default = given in (None, DEFAULT_KIND)
@@ -530,10 +532,10 @@ def _planned(
     )
     own: JoinedKind = DEFAULT_KIND if recipe is None and has_layer else NO_POSITIONS
     if recipe is not None and step in recipe.sum:
-        own = "sinusoidal" if step.waves else DEFAULT_KIND
-    if recipe is None and source.unapplied:
+        own = "sinusoidal" if step.sinusoid_formula else DEFAULT_KIND
+    if recipe is None and source.orphan_norm:
         notes.add(
-            f"no file says how the model applies {quoted(source.unapplied)}: these rows are before it"
+            f"no file says how the model applies {quoted(source.orphan_norm)}: these rows are before it"
         )
     if has_types:
         notes.add(
@@ -552,7 +554,7 @@ def _planned(
             of = f"what a {quoted(recipe.model)} model adds to the token rows is not known{why}"
             what = f"{of}; the input rows are the token rows"
         notes.add(what)
-    if given == DEFAULT_KIND and step and not step.waves:  # perhaps after a projection
+    if given == DEFAULT_KIND and step and not step.sinusoid_formula:  # perhaps after a projection
         given = None
     follows = recipe is not None and recipe.is_known and given in (None, own)
     if "hidden" in shown and not follows and not seeded:
@@ -582,7 +584,7 @@ def _goal(places: list[str], most: int) -> str:
     return f"→ {', '.join(named)}" if named else ""
 
 
-def rows_beside(size: int) -> np.ndarray:
+def context_rows(size: int) -> np.ndarray:
     """Return the rows of a token layer that a picture shows beside those that are picked, (n,) int64."""
     return np.arange(size) if size <= _WHOLE else np.array([0, size - 1])
 

@@ -16,7 +16,7 @@ from embcli.records import Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown, token_text
-from embcli.words import counted
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -73,14 +73,14 @@ class Merges(Result, verb="merges", content="list"):
             "rank": [step.rank for step in each],
             "score": [step.score for step in each],
             "id": [step.token_id for step in each],
-            "token": [token_text(self.spelled(step)) for step in each],
+            "token": [token_text(self.token_of(step)) for step in each],
         }
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))
         return listed(
             run, "steps", **{name: (kind, columns[name]) for name, kind in self.fields.items()}
         )
 
-    def spelled(self, step: DerivationStep) -> bytes | None:
+    def token_of(self, step: DerivationStep) -> bytes | None:
         if step.left is not None or self.tokens.encoding is None or step.token_id is None:
             return step.token
         return self.tokens.encoding.token_bytes(
@@ -88,7 +88,7 @@ class Merges(Result, verb="merges", content="list"):
         )  # of a part that is unknown, not that part
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import title, words
+        from embcli.page import safe_text, title
 
         merged = any(piece.merges for piece in self.pieces)
         how = (
@@ -106,12 +106,12 @@ class Merges(Result, verb="merges", content="list"):
         thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
         start = f"{counted(len(symbols), thing)} in " if merged else ""
         name = f" ({self.tokens.encoding.name})" if self.tokens.encoding else ""
-        yield words(
+        yield safe_text(
             f"{start}{counted(len(self.pieces), 'piece')} become {counted(len(self.ids), 'token')}{name}"
         )
 
     def _table(self) -> Iterator[RenderableType]:
-        from embcli.page import Label, left_out, ruled, token_style, words
+        from embcli.page import Label, left_out, omission, ruled, safe_text, token_style
 
         rows = [
             (number, step, each)
@@ -138,14 +138,14 @@ class Merges(Result, verb="merges", content="list"):
                     Label(name, ["" if each is None else format(each, form) for each in values])
                 )
         tokens = [
-            words(shown(self.spelled(each)), token_style(number)) for number, _, each in chosen
+            safe_text(shown(self.token_of(each)), token_style(number)) for number, _, each in chosen
         ]
         labels.append(Label("token", tokens, "left", short=True))
         labels.append(
             Label("ID", ["" if each.token_id is None else each.token_id for _, _, each in chosen])
         )
         yield ruled(labels, gaps=excerpt.gaps)
-        missing = left_out(excerpt.missing("row"))
+        missing = left_out(omission(excerpt, "row"))
         if missing is not None:
             yield missing
 
@@ -153,7 +153,7 @@ class Merges(Result, verb="merges", content="list"):
         """Yield a tree for each piece, as many side by side as fit into a width; one alone may be wider."""
         from rich.text import Text
 
-        from embcli.page import Drawing, token_style, words
+        from embcli.page import Drawing, safe_text, token_style
 
         lines: list[Text] = []
         for number, piece in enumerate(self.pieces[:_MOST_TREES]):
@@ -169,28 +169,28 @@ class Merges(Result, verb="merges", content="list"):
         yield Drawing(lines)
         if len(self.pieces) > _MOST_TREES:
             yield ""
-            yield words(f"Not drawn: {counted(len(self.pieces) - _MOST_TREES, 'more piece')}.")
+            yield safe_text(f"Not drawn: {counted(len(self.pieces) - _MOST_TREES, 'more piece')}.")
 
     def _tree(self, piece: Derivation, style: Style, width: int) -> list[Text]:
         """Return a piece as a tree: its symbols, the merges below them, the IDs at the bottom; or as a line."""
         from rich.cells import cell_len
         from rich.text import Text
 
-        from embcli.page import title, words
+        from embcli.page import safe_text, title
 
         if not piece.merges:
             parts = (
-                f"{shown(self.spelled(step))}{'' if step.score is None else f' {step.score:.4f}'}"
+                f"{shown(self.token_of(step))}{'' if step.score is None else f' {step.score:.4f}'}"
                 for step in piece.steps
             )
             return [
                 title(shown(b"".join(piece.symbols))).append_text(
-                    words(f" → {' + '.join(parts)}", "not bold")
+                    safe_text(f" → {' + '.join(parts)}", "not bold")
                 )
             ]
         if sum(cell_len(shown(symbol)) + _APART for symbol in piece.symbols) > width + _APART:
             return [
-                words(
+                safe_text(
                     f"{len(piece.symbols):,} symbols are wider than this page; a file has room for them."
                 )
             ]

@@ -18,14 +18,14 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, check_choice, check_top
 from embcli.layer import Layer, Origin
 from embcli.names import Metric
+from embcli.numerics.search import Search, nearest
 from embcli.opened import Opened, TextOrIds, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, check_ids, shown, token_text, tokens_of
-from embcli.verbs.search import Search, nearest
-from embcli.words import Parameter, Sentence, counted
+from embcli.wording import Parameter, Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -94,8 +94,8 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         return listed(run, "neighbors", **columns)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import left_out, words
-        from embcli.verbs.parts import origin_lines
+        from embcli.page import left_out, omission, safe_text
+        from embcli.page.labels import origin_lines
 
         queries = Excerpt.ends(_MOST_QUERIES, len(self.queries))
         for number in queries.places.tolist():
@@ -104,7 +104,7 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         of_all = (
             f" of {self.layer.shape[0]:,}" if self.search.searched < self.layer.shape[0] else ""
         )
-        yield words(f"Searched {counted(self.search.searched, 'row')}{of_all}.")
+        yield safe_text(f"Searched {counted(self.search.searched, 'row')}{of_all}.")
         kinds = {
             "with NaN or infinity": self.search.not_finite,
             "of zeros, without a direction": self.search.zero,
@@ -112,15 +112,27 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         for what, ids in kinds.items():
             if len(ids):
                 first = ", ".join([*map(str, ids[:_MOST_TERMS]), *["…"] * (len(ids) > _MOST_TERMS)])
-                yield words(f"Not ranked: {counted(len(ids), 'row')} {what}: {first}")
-        missing = left_out(queries.missing("query", np.arange(1, len(self.queries) + 1), "queries"))
+                yield safe_text(f"Not ranked: {counted(len(ids), 'row')} {what}: {first}")
+        missing = left_out(
+            omission(queries, "query", np.arange(1, len(self.queries) + 1), "queries")
+        )
         if missing is not None:
             yield missing
         yield from origin_lines(self.origin)
 
     def _part(self, number: int) -> Iterator[RenderableType]:
-        from embcli.page import Label, Matrix, Values, left_out, ruled, title, words, written
-        from embcli.verbs.parts import token_label
+        from embcli.page import (
+            Label,
+            Matrix,
+            Values,
+            left_out,
+            omission,
+            ruled,
+            safe_text,
+            title,
+            written,
+        )
+        from embcli.page.labels import token_label
 
         query, ranking, precision = (
             self.queries[number],
@@ -140,11 +152,11 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
                 named += sign + ", ".join(each)
         yield title(f"Nearest to {named} by {_METRICS[self.metric]}")
         if len(query.ids) > 1:
-            yield words(f"The query is the mean of {len(query.ids):,} rows.")
+            yield safe_text(f"The query is the mean of {len(query.ids):,} rows.")
         if self.metric == "cosine" and (query.plus or query.minus):
-            yield words("Each term is scaled to length 1 first.")
+            yield safe_text("Each term is scaled to length 1 first.")
         if not len(ranking.ids):
-            yield words("No other rows.")
+            yield safe_text("No other rows.")
             return
         rows = Excerpt.ends(_MOST_ROWS, len(ranking.ids))
         ids, scores = ranking.ids[rows.places], ranking.scores[rows.places]
@@ -154,7 +166,7 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
             Label("ID", ids),
             Label("distance" if self.metric == "l2" else "score", written(scores, precision)),
         ]
-        missing = rows.missing("rank", np.arange(1, len(ranking.ids) + 1))
+        missing = omission(rows, "rank", np.arange(1, len(ranking.ids) + 1))
         if self.style.heat:
             labels = [
                 each._replace(cells=["query" if each.header == "rank" else "", *each.cells])
@@ -184,8 +196,8 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
 
         A full bar is the score of the query itself or a larger product, no bar that of a perpendicular row as long.
         """
-        from embcli.page import Label, words
-        from embcli.verbs.parts import bar
+        from embcli.page import Label, safe_text
+        from embcli.page.labels import bar
 
         square, most = (
             float(np.square(self.vectors[number]).sum()),
@@ -199,7 +211,9 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         nothing, full = ends[self.metric]
         shares = (shown - nothing) / ((full - nothing) or -1)  # a query of zeros has no scale
         low, high = (f"{end:.3g}" for end in (nothing, full))
-        bars = [words(bar(share, _BAR) if share > 0 else "", "accent") for share in shares.tolist()]
+        bars = [
+            safe_text(bar(share, _BAR) if share > 0 else "", "accent") for share in shares.tolist()
+        ]
         return Label(f"{low}{high:>{_BAR - len(low)}}", bars, "left", minimum=_BAR)
 
 
@@ -329,7 +343,7 @@ def queries_of_tokens(
                 notes.add(
                     f"the tokenizer itself puts a space before a text: leave out the one in {text[:40]!r}"
                 )
-    check_ids(tokens, rows, grows=False)
+    check_ids(tokens, rows, can_enlarge=False)
     terms: dict[str, tuple[np.ndarray, ...]] = {}
     for parameter, given in (("plus", plus), ("minus", minus)):
         terms[parameter] = tuple(
@@ -339,7 +353,7 @@ def queries_of_tokens(
             if not len(ids):
                 named = {"parameter": Parameter(parameter), "term": term[:40]}
                 raise InputError(Sentence("{parameter} {term!r} has no tokens", **named))
-            check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, grows=False)
+            check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, can_enlarge=False)
     sequences = [
         tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(tokens.starts.tolist())
     ]

@@ -20,8 +20,9 @@ from embcli.names import (
     Pairing,
     __version__,
 )
+from embcli.numerics.steps import sinusoids
 from embcli.opened import Opened
-from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, OTHER_NAMES, Kind, check_options
+from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, OTHER_NAMES, PositionKind, check_options
 from embcli.positions.kind import PositionMatrix, Shown
 from embcli.positions.learned import learned
 from embcli.positions.relative import K, relative
@@ -29,12 +30,11 @@ from embcli.positions.rotary import check, rotary
 from embcli.positions.sinusoidal import sinusoidal
 from embcli.records import ArraySpec, Records, in_pieces
 from embcli.result import MatrixOf, Result
+from embcli.seeded_layers.seeded import check_size
 from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids
-from embcli.verbs.steps import sinusoids
-from embcli.weights.seeded import check_size
-from embcli.words import Sentence, counted
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -54,7 +54,7 @@ _LINES = 35  # of a picture in a pipe or a file
 class PositionTable(Result, verb="positions", content="embeddings"):
     """The matrices of a kind of positions, for the chosen positions; each is an array under its name."""
 
-    kind: Kind
+    kind: PositionKind
     shown: Callable[[], Shown]
     options: dict[str, Any]  # of the kind, in data
     token_id: int  # of the row that the positions are applied to
@@ -104,7 +104,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli import page
-        from embcli.verbs.parts import origin_lines
+        from embcli.page.labels import origin_lines
 
         length, chosen = self.length, self.chosen
         if self.is_long:
@@ -115,16 +115,16 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             heading = (
                 f"Dot products of {self.kind} positions{first}: T = {counted(length, 'position')}"
             )
-            head = [page.title(heading), page.words(said.meaning)]
+            head = [page.title(heading), page.safe_text(said.meaning)]
             if self.kind in OPTIONS["ids"]:
-                head.append(page.words(f"The row is that of token ID {self.token_id}."))
+                head.append(page.safe_text(f"The row is that of token ID {self.token_id}."))
         else:
             heading = (
                 f"{self.kind.capitalize()} positions{first}: T = {length:,} positions, {said.size}"
             )
-            head = [page.title(heading), page.words(said.formula)]
+            head = [page.title(heading), page.safe_text(said.formula)]
         end = [
-            page.words(line)
+            page.safe_text(line)
             for line in ("" if self.is_similarity else said.note, self.reason)
             if line
         ]
@@ -133,7 +133,9 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             if not origin.is_seeded and (layer == "position" or not self.reason):
                 has_offset = layer == "position" and origin.first_position
                 offset = f"; position 0 is its row {origin.first_position}" if has_offset else ""
-                end.append(page.words(f"{origin.tensors[layer]} ({origin.dtypes[layer]}){offset}"))
+                end.append(
+                    page.safe_text(f"{origin.tensors[layer]} ({origin.dtypes[layer]}){offset}")
+                )
             end += origin_lines(origin)
         yield from head
         shown = [matrix for matrix in self.matrices if matrix.heading is not None]
@@ -166,7 +168,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         tables: int,
     ) -> Matrix:
         """Return rows of a matrix, one of so many tables: as many as fit, or a picture of all."""
-        from embcli.page import Label, Matrix, Values, rows_that_fit
+        from embcli.page import Label, Matrix, Values, omission, rows_that_fit
 
         lines = None
         if self.style.heat and (self.is_similarity or not self.rows_chosen):
@@ -186,7 +188,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         values = matrix.rows(numbers[rows.places])[:, : len(columns)]
         return Matrix(
             [Label(matrix.label, numbers[rows.places])],
-            [Values(values, apart=matrix.apart)],
+            [Values(values, column_period=matrix.column_period)],
             columns,
             rows.gaps,
             precision=self.style.precision,
@@ -194,14 +196,14 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             every=self.columns_chosen,
             lines=lines,
             square=self.is_similarity,
-            rows_left_out=rows.missing("row", numbers),
+            rows_left_out=omission(rows, "row", numbers),
             rows_parameter="rows",
         )
 
 
 def positions(
     model: Opened,
-    kind: Kind | None = None,
+    kind: PositionKind | None = None,
     *,
     context_length: int | None = None,
     pairing: Pairing | None = None,
@@ -289,8 +291,8 @@ def positions(
 
 
 def _chosen(
-    source: Source, kind: Kind | None, context_length: int | None
-) -> tuple[Kind, str, int, int]:
+    source: Source, kind: PositionKind | None, context_length: int | None
+) -> tuple[PositionKind, str, int, int]:
     """Return the kind of positions, why it is that of the model if nobody chose it, T, and D."""
     seeded, recipe, shape, reason = (
         source.origin.is_seeded,
@@ -298,7 +300,7 @@ def _chosen(
         source.shape("position"),
         "",
     )
-    waves = recipe and recipe.position and recipe.position.waves
+    waves = recipe and recipe.position and recipe.position.sinusoid_formula
     if kind is None and recipe is not None:
         if not recipe.is_known and shape is None:
             raise InputError(f"which positions a {quoted(recipe.model)} model has is not known")
@@ -306,7 +308,7 @@ def _chosen(
             reason = recipe.positions_in_words
         if recipe.is_known and recipe.position is None:
             raise InputError(f"{reason}; no position rows are added, so there is nothing to show")
-    name: Kind = kind or ("sinusoidal" if waves and reason else DEFAULT_KIND)
+    name: PositionKind = kind or ("sinusoidal" if waves and reason else DEFAULT_KIND)
     if seeded or (name == "sinusoidal" and waves):
         own = shape[0] if seeded and shape else DEFAULT_CONTEXT_LENGTH
         default = (

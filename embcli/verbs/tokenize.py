@@ -14,7 +14,7 @@ from embcli.records import Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, check_known, shown
-from embcli.words import counted
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -98,7 +98,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, left_out, ruled, token_style, words
+        from embcli.page import Label, left_out, omission, ruled, safe_text, token_style
 
         tokens = self.tokens
         excerpt = Excerpt.ends(_MOST_ROWS, len(tokens))
@@ -117,7 +117,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         if {*brackets} - {" "}:
             labels.append(Label("", brackets, "left"))
         styled = [
-            words(shown(token), token_style(place))
+            safe_text(shown(token), token_style(place))
             for token, place in zip(named, places.tolist(), strict=True)
         ]
         labels += [
@@ -127,7 +127,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
             Label("span", [f"{start}:{end}" for start, end in self.spans[places].tolist()], "left"),
         ]
         yield ruled(labels, gaps=excerpt.gaps)
-        missing = left_out(excerpt.missing("row"))
+        missing = left_out(omission(excerpt, "row"))
         if missing is not None:
             yield missing
         yield ""
@@ -145,7 +145,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         ]
         ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
         name = tokens.encoding.name if tokens.encoding else "no encoding"
-        yield words(
+        yield safe_text(
             f"{', '.join(counts)}{ratio} ({name}){'' if self.comes_back else '; they decode to another text'}"
         )
         shared = [group for group in groups if len(group) > 1 and not joined[group[0]]]
@@ -157,9 +157,9 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
             between = (
                 f"is in tokens {places[first]} to {places[last]}: {' + '.join(map(shown, parts))}"
             )
-            yield words(f"{shown(b''.join(parts)[len(whole) :])} {between}")
+            yield safe_text(f"{shown(b''.join(parts)[len(whole) :])} {between}")
         if len(shared) > _MOST_SHARED:
-            yield words(
+            yield safe_text(
                 "More characters are in several tokens; the brackets show which tokens belong together."
             )
         if console.is_terminal and groups:
@@ -173,7 +173,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         """
         from rich.text import Text
 
-        from embcli.page import Drawing, token_style, words
+        from embcli.page import Drawing, safe_text, token_style
 
         lines = [Text(), Text()]
         total = next_place = 0
@@ -182,7 +182,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
                 lines[-2].append("… ", "dim")
                 lines[-1].append("  ")
             next_place, style, ids = group[-1] + 1, token_style(int(group[0])), self.ids[group]
-            word = words(
+            word = safe_text(
                 shown(b"".join(token or b"" for token in self.tokens.bytes_of(ids))), style
             )
             number = Text(" ".join(map(str, ids.tolist())), style)

@@ -19,7 +19,7 @@ from embcli.records import Names, Piece, Records
 from embcli.result import Result
 from embcli.tokens import Tokens, shown, tokenize
 from embcli.verbs.tokenize import Tokenization
-from embcli.words import Sentence, counted
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -154,10 +154,10 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
-        from embcli.page import Hint, Label, left_out, rows_that_fit, ruled, title, words
+        from embcli.page import Hint, Label, left_out, rows_that_fit, ruled, safe_text, title
         from embcli.page.table import GAP, SHORTEST
 
-        names = [words(encoding.name) for encoding in self.encodings]
+        names = [safe_text(encoding.name) for encoding in self.encodings]
         is_long = max(name.cell_len for name in names) > _LONGEST_NAME
         numbers = [Text(str(number)) for number in range(1, len(names) + 1)]
         labels = numbers if is_long else names
@@ -177,7 +177,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
                 "char" if any(each.header for each in columns) else "",
             )
             head = ", ".join(filter(None, heads))
-            begin = Label(head, [words(label.plain, "dim") for label in labels], "left")
+            begin = Label(head, [safe_text(label.plain, "dim") for label in labels], "left")
             yield ruled([begin, *columns], has_rule=False)
         yield ""
         ratios = [f"{characters / count:.2f}" if count else "" for count in self.counts]
@@ -200,7 +200,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         yield ""
         differences = f"{counted(self.same, 'token')} in common, {counted(self.different, 'place')} cut differently"
         sizes = f"{counted(characters, 'character')}, {counted(int(self.bases[-1]) - len(self.texts), 'byte')}"
-        yield words(f"{sizes}; {differences if self.different else 'all cut it the same way'}")
+        yield safe_text(f"{sizes}; {differences if self.different else 'all cut it the same way'}")
         if is_whole:
             return
         parts = ["the rest of the text"]
@@ -280,13 +280,13 @@ def _rows(segments: Iterable[Segment], available: int) -> Iterator[tuple[int, li
 
     Each segment is a column of a line per encoding; its header is its place if it is cut differently.
     """
-    from embcli.page import Label, token_style, words
+    from embcli.page import Label, safe_text, token_style
 
     columns: list[Label] = []
     cells = sequence = 0
     for place, segment in enumerate(segments):
         style = "" if segment.is_same else token_style(place)
-        lines = [words(line, style) for line in _aligned(segment, available)]
+        lines = [safe_text(line, style) for line in _aligned(segment, available)]
         column = Label("" if segment.is_same else str(segment.start), lines, "left")
         if columns and (cells + column.width > available or segment.sequence != sequence):
             yield sequence, columns

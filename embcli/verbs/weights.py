@@ -12,15 +12,14 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import Watch, check_choice
 from embcli.layer import Layer, Origin, Summary, shape_of
-from embcli.names import Layer as LayerName
-from embcli.names import Sort
+from embcli.names import LayerName, Sort
+from embcli.numerics.statistics import NormOrder, norm_order
 from embcli.opened import Opened
 from embcli.records import ArraySpec, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.statistics import NormOrder, norm_order
-from embcli.words import counted, in_bytes
+from embcli.wording import counted, in_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -95,7 +94,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     @property
     def title(self) -> str:
         size, dim = self.layer.shape
-        if self.name == "token" and self.origin.is_other:
+        if self.name == "token" and self.origin.is_custom_tensor:
             return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {counted(dim, 'column')}"
         rows = f"C = {counted(size, 'position')}, one row each"
         if self.name == "token":
@@ -107,13 +106,15 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         return f"{self.name.capitalize()} weight matrix: {rows}, D = {counted(dim, 'column')}"
 
     def lines_below(self, summary: Summary | None) -> Iterator[Text]:
-        from embcli.page import NumberFormat, words
-        from embcli.verbs.parts import origin_in_words, origin_lines
+        from embcli.page import NumberFormat, safe_text
+        from embcli.page.labels import origin_in_words, origin_lines
 
         size, dim = self.layer.shape
         stored = in_bytes(self.origin.sizes.get(self.name, 4 * size * dim))
         origin = origin_in_words(self.origin, self.name)
-        yield words(f"{origin}, {counted(size * dim, 'parameter')} ({self.layer.dtype}), {stored}")
+        yield safe_text(
+            f"{origin}, {counted(size * dim, 'parameter')} ({self.layer.dtype}), {stored}"
+        )
         if summary is not None:
             ends = np.array([summary.minimum, summary.maximum], np.float32)
             write = NumberFormat([ends], self.style.precision).write
@@ -121,27 +122,29 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
                 f"mean {write(summary.mean)}",
                 f"standard deviation {write(summary.std)}",
             )
-            yield words(f"{mean}, {deviation}, minimum {write(ends[0])}, maximum {write(ends[1])}")
+            yield safe_text(
+                f"{mean}, {deviation}, minimum {write(ends[0])}, maximum {write(ends[1])}"
+            )
         if self.padding:
-            yield words(f"Padding: {self.padding}")
+            yield safe_text(f"Padding: {self.padding}")
         yield from origin_lines(self.origin)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, Matrix, Values, rows_that_fit, title, written
-        from embcli.verbs.parts import id_labels
+        from embcli.page import Label, Matrix, Values, omission, rows_that_fit, title, written
+        from embcli.page.labels import id_labels
 
         rows = Excerpt.ends(
             _MOST_CHOSEN if self.rows_chosen else rows_that_fit(options, _MOST), len(self.ids)
         )
         ids = self.ids[rows.places]
-        label = "row" if self.origin.is_other and self.encoding is None else "ID"
+        label = "row" if self.origin.is_custom_tensor and self.encoding is None else "ID"
         tokens = tokens_of(ids, self.encoding) if self.encoding is not None else None
         labels = id_labels(ids, tokens, "pos" if self.name == "position" else label)
-        missing = rows.missing("row", self.ids)
+        missing = omission(rows, "row", self.ids)
         if self.order is not None:
             labels.append(Label("norm", written(self.order.norms[ids], self.style.precision)))
             labels.append(Label("rank", self.order.ranks[ids]))
-            missing = rows.missing("rank", self.order.ranks[self.ids])
+            missing = omission(rows, "rank", self.order.ranks[self.ids])
         values = self.rows(ids)
         yield title(self.title)
         yield Matrix(

@@ -10,7 +10,7 @@ from unittest import mock
 
 import embcli
 from embcli.explore.app import Explorer
-from embcli.explore.source import Source
+from embcli.explore.explored import ExploredMatrix
 from embcli.explore.spelling import speller
 from tests.explored import settle
 from tests.inside import Inside
@@ -35,7 +35,7 @@ def _screen() -> bytes:
     """Return a screen of explore: a row and its neighbours."""
 
     async def pictured() -> str:
-        source = Source(embcli.seeded(), speller(None, {}))
+        source = ExploredMatrix(embcli.seeded(), speller(None, {}))
         async with Explorer(source, source.row_of(" effort")).run_test(size=(96, 26)) as pilot:
             await pilot.press("enter")
             await settle(pilot)

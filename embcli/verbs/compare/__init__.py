@@ -14,11 +14,11 @@ from embcli.names import DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import Result
+from embcli.seeded_layers.build import loading_torch
+from embcli.seeded_layers.seeded import torch_seed
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict, decimals, judge
-from embcli.weights.build import loading_torch
-from embcli.weights.seeded import torch_seed
-from embcli.words import Sentence
+from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -136,12 +136,12 @@ def compare(
     copies = (4 if gradient else 2) + (learning_rate is not None)  # of the weight
     one_hot = (8 + 4) * size  # bytes of a row: int64 as torch makes it, and float32
     refuse_too_large("a pair of layers", (size, dim), copies=copies, more=one_hot)
-    check_ids(tokens, size, grows=origin.is_seeded)
+    check_ids(tokens, size, can_enlarge=origin.is_seeded)
     with loading_torch(notes):
         import torch
 
+        from embcli.seeded_layers.drawing import global_generator
         from embcli.verbs.compare import layers
-        from embcli.weights.drawing import global_generator
     with global_generator():
         found = layers.compare(source, tokens.ids, seed, gradient, learning_rate, notes)
     build = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import OUTPUTS, STEPS, Step
+from embcli.names import OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
     Hint,
     Label,
@@ -20,17 +20,18 @@ from embcli.page import (
     NumberFormat,
     Values,
     left_out,
+    omission,
     rows_that_fit,
     ruled,
+    safe_text,
     title,
-    words,
 )
+from embcli.page.labels import origin_in_words, origin_lines, picked_rows, token_label, token_labels
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict
-from embcli.verbs.lookup import rows_beside
-from embcli.verbs.parts import origin_in_words, origin_lines, picked_rows, token_label, token_labels
-from embcli.words import counted, in_bytes, in_seconds
+from embcli.verbs.lookup import context_rows
+from embcli.wording import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison
@@ -84,7 +85,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
     yield from origin_lines(comparison.origin)
 
 
-def _steps(comparison: Comparison) -> tuple[Step, ...]:
+def _steps(comparison: Comparison) -> tuple[ComparisonStep, ...]:
     """Return the steps that the user named; otherwise the IDs and the outputs, unless something else was asked for."""
     if comparison.show is not None:
         named = {"outputs" if name in OUTPUTS else name for name in comparison.show}
@@ -100,7 +101,7 @@ def _heading(comparison: Comparison) -> Iterator[Text]:
     if not comparison.origin.is_seeded:
         origin += f" ({comparison.origin.dtypes['token']})"
     yield title("Two ways from token IDs to vectors: embedding layer and linear layer")
-    yield words(f"{sizes}, {origin}")
+    yield safe_text(f"{sizes}, {origin}")
 
 
 def _titles(comparison: Comparison) -> dict[str, str]:
@@ -129,7 +130,9 @@ def _matrix(
     )
 
 
-def _step(comparison: Comparison, name: Step, width: int, most: int) -> Iterator[RenderableType]:
+def _step(
+    comparison: Comparison, name: ComparisonStep, width: int, most: int
+) -> Iterator[RenderableType]:
     """Yield a step in tables of at most so many rows."""
     match name:
         case "ids":
@@ -153,27 +156,27 @@ def _ids(comparison: Comparison, most: int) -> Text:
         named.append(str(number) if token is None else f"{number} ({shown(token)})")
     if rows.left_out:
         named.insert(rows.head, f"… {rows.left_out:,} more …")
-    return words("  ".join(named) or "none")
+    return safe_text("  ".join(named) or "none")
 
 
 def _one_hot(comparison: Comparison, width: int, most: int) -> Iterator[RenderableType]:
     tokens = comparison.tokens
     size = len(comparison.weight)
-    yield words(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
+    yield safe_text(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
     rows = Excerpt.ends(most, len(tokens))
     ids = tokens.ids[rows.places]
     labels = token_labels(tokens, rows.places)
     columns = np.arange(min(size, width))
     entries = Values((ids[:, None] == columns).astype(np.float32))
     matrix = Matrix(
-        labels, [entries], columns, rows.gaps, precision=0, rows_left_out=rows.missing("row")
+        labels, [entries], columns, rows.gaps, precision=0, rows_left_out=omission(rows, "row")
     )
     if matrix.fits(width):
         yield matrix
         return
     labels.append(Label("the 1 is at", [f"column {each}" for each in ids.tolist()], "left"))
     yield ruled(labels, gaps=rows.gaps)
-    note = left_out(rows.missing("row"))
+    note = left_out(omission(rows, "row"))
     if note is not None:
         yield note
 
@@ -182,9 +185,9 @@ def _first_weights(comparison: Comparison) -> Iterator[RenderableType]:
     bound = 1 / math.sqrt(len(comparison.weight))
     drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
     if comparison.origin.is_seeded:
-        yield words(f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers.")
+        yield safe_text(f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers.")
     else:
-        yield words(
+        yield safe_text(
             f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them."
         )
     yield _weight(comparison, comparison.first, "D")
@@ -193,7 +196,7 @@ def _first_weights(comparison: Comparison) -> Iterator[RenderableType]:
 def _shared_weight(comparison: Comparison) -> Iterator[RenderableType]:
     size, dim = comparison.weight.shape
     assigned = f"Now linear.weight = Parameter(embedding.weight.T), (D, V) = ({dim:,}, {size:,})"
-    yield words(f"{assigned}: each row here is a column of it.")
+    yield safe_text(f"{assigned}: each row here is a column of it.")
     yield _weight(comparison, comparison.weight, "ID")
 
 
@@ -205,7 +208,7 @@ def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:
         labels,
         Values(weight[rows.places]),
         gaps=rows.gaps,
-        rows_left_out=rows.missing("row"),
+        rows_left_out=omission(rows, "row"),
     )
 
 
@@ -225,7 +228,7 @@ def _both_outputs(comparison: Comparison, width: int, most: int) -> Matrix:
 def _outputs(comparison: Comparison, rows: Excerpt, width: int) -> Matrix:
     pair = Pair(comparison.embedding[rows.places], comparison.linear[rows.places])
     labels = token_labels(comparison.tokens, rows.places)
-    return _both(comparison, labels, pair, rows.gaps, rows.missing("row"), width)
+    return _both(comparison, labels, pair, rows.gaps, omission(rows, "row"), width)
 
 
 def _both(
@@ -242,7 +245,9 @@ def _both(
         [Values(pair.embedding, "embedding"), Values(pair.linear, "linear")],
         [Label("diff", cells)],
     )
-    side_by_side = _matrix(comparison, labels, *both, gaps=gaps, after=after, rows_left_out=missing)
+    side_by_side = _matrix(
+        comparison, labels, *both, gaps=gaps, trailing=after, rows_left_out=missing
+    )
     if side_by_side.fits(width):
         return side_by_side
     labels = [
@@ -254,11 +259,11 @@ def _both(
         [*labels, Label("", [*OUTPUTS] * len(cells), "left")],
         Values(np.stack([pair.embedding, pair.linear], axis=1).reshape(-1, pair.linear.shape[1])),
         gaps=[2 * gap for gap in gaps],
-        after=[Label("diff", [cell for each in cells for cell in ("", each)])],
+        trailing=[Label("diff", [cell for each in cells for cell in ("", each)])],
         rows_left_out=missing,
     )
     is_known = {*cells} == {"0"} and not in_turn.fits(width)  # by the verdict
-    return replace(in_turn, after=[]) if is_known else in_turn
+    return replace(in_turn, trailing=[]) if is_known else in_turn
 
 
 def _why(comparison: Comparison) -> Iterator[Text]:
@@ -266,21 +271,21 @@ def _why(comparison: Comparison) -> Iterator[Text]:
     verdict = comparison.verdict
     if verdict.place is None:
         if verdict.values:
-            yield words(
+            yield safe_text(
                 "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
             )
         return
     row, column = verdict.place
     own = int(comparison.tokens.ids[row])
     both = f"embedding gives {_number(verdict.left)}, linear {_number(verdict.right)}"
-    yield words(f"At token {row} (ID {own}), column {column}: {both}.")
+    yield safe_text(f"At token {row} (ID {own}), column {column}: {both}.")
     if verdict.kind in _REASONS:
-        yield words(_REASONS[verdict.kind])
+        yield safe_text(_REASONS[verdict.kind])
     else:
         cause, value = next(
             (cause, _number(value)) for cause, value in verdict.causes if cause != own
         )
-        yield words(
+        yield safe_text(
             f"Row {cause} of the weight has {value} in column {column}: embedding reads only the row of the ID, "
             f"linear multiplies all others by 0, and 0 · {value} = NaN."
         )
@@ -289,16 +294,16 @@ def _why(comparison: Comparison) -> Iterator[Text]:
 def _drawing(comparison: Comparison, width: int, rows_of_page: int) -> Iterator[RenderableType]:
     """Yield the product of as many tokens as fit: one-hot rows, the rows they multiply, and the sums."""
     (length, dim), size = comparison.linear.shape, len(comparison.weight)
-    beside = rows_beside(size)
+    beside = context_rows(size)
     cells = width - 26 - 2 * NumberFormat([comparison.weight], comparison.style.precision).width
     tokens = Excerpt.ends(max(min(_MOST, cells // 3, rows_of_page // 2), 1), length)
     places, ids = tokens.places.tolist(), comparison.tokens.ids[tokens.places]
     rows = picked_rows(ids, beside)
     one, zero, dots, below = (
-        words("1", "strong"),
-        words("0", "dim"),
-        words("…", "dim"),
-        [words("")] * len(ids),
+        safe_text("1", "strong"),
+        safe_text("0", "dim"),
+        safe_text("…", "dim"),
+        [safe_text("")] * len(ids),
     )
     labels = [
         Label(str(place), [*(one if row == own else zero for row in rows.rows.tolist()), *below])
@@ -312,21 +317,21 @@ def _drawing(comparison: Comparison, width: int, rows_of_page: int) -> Iterator[
         labels.append(token_label([None] * len(rows.rows) + comparison.tokens.bytes_of(ids)))
     shapes = f"({length:,}, {size:,}) × ({size:,}, {dim:,})"  # noqa: RUF001
     yield title(f"One-hot rows times the weight = its rows: {shapes}")
-    yield words("One column per token: its one-hot row, upright; the 1 selects its row.")
+    yield safe_text("One column per token: its one-hot row, upright; the 1 selects its row.")
     yield _matrix(
         comparison,
         labels,
         Values(np.concatenate([comparison.weight[rows.rows], comparison.linear[tokens.places]])),
         gaps=rows.gaps,
         tones=[*rows.tones, *["linear"] * len(ids)],
-        rows_left_out=tokens.missing("token"),
+        rows_left_out=omission(tokens, "token"),
     )
 
 
 def _trace(comparison: Comparison) -> Iterator[RenderableType]:
     size = len(comparison.weight)
     yield title("The product, written out")
-    yield words(
+    yield safe_text(
         "Each row of the weight times its entry in the token's one-hot row, and the sum of all."
     )
     traced = Excerpt.ends(_MOST, len(comparison.tokens))
@@ -359,7 +364,7 @@ def _trace(comparison: Comparison) -> Iterator[RenderableType]:
             if len(terms) < size
             else "",
         )
-    note = left_out(traced.missing("token"))
+    note = left_out(omission(traced, "token"))
     if note is not None:
         yield note
 
@@ -387,30 +392,30 @@ def _training(
         for way in OUTPUTS
     )
     yield title(f"The gradients of both weights, for the loss {gradient.loss}")
-    yield words("One row per ID: its gradient is the output itself, summed over its n tokens.")
-    missing = rows.missing("row" if training is None else "ID", gradient.ids)
+    yield safe_text("One row per ID: its gradient is the output itself, summed over its n tokens.")
+    missing = omission(rows, "row" if training is None else "ID", gradient.ids)
     yield _both(
         comparison, labels, Pair(left, right), rows.gaps if training is None else (), missing, width
     )
     yield _judgement(gradient.verdict)
     if gradient.verdict.kind == "value":
         order = "Gradients of an ID that occurs several times are summed in another order"
-        yield words(f"{order}: they differ by rounding.")
+        yield safe_text(f"{order}: they differ by rounding.")
     elif not gradient.verdict.identical:
-        yield words("The outputs differ, and so do their gradients.")
+        yield safe_text("The outputs differ, and so do their gradients.")
     if training is None:
         counts = "{embedding:,} in the embedding, {linear:,} in the linear layer".format(
             **gradient.rows
         )
-        yield words(f"Rows with a non-zero gradient: {counts}.")
+        yield safe_text(f"Rows with a non-zero gradient: {counts}.")
         return
     size, absent = training.size, training.size - count
     moved = [f"{rows:,} of {size:,} rows" for rows in training.rows.values()]
     yield title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
     yield _judgement(training.verdict)
-    yield words(f"Moved: {moved[0]} in the embedding, {moved[1]} in the linear layer.")
+    yield safe_text(f"Moved: {moved[0]} in the embedding, {moved[1]} in the linear layer.")
     are = "is" if absent == 1 else "are"
-    yield words(f"{counted(absent, 'row')} of {size:,} {are} of tokens that did not occur.")
+    yield safe_text(f"{counted(absent, 'row')} of {size:,} {are} of tokens that did not occur.")
 
 
 def _cost_table(cost: dict[str, Any], width: int) -> Table:
@@ -455,18 +460,18 @@ def _cost_line(cost: dict[str, Any]) -> Text:
         zeros = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}"
     slices = cost["slices"]
     saved = f"; computed in {slices:,} slices of tokens to save memory" if slices > 1 else ""
-    return words(f"linear: {ratio}x the time; {zeros} are multiplications by zero{saved}.")
+    return safe_text(f"linear: {ratio}x the time; {zeros} are multiplications by zero{saved}.")
 
 
 def _judgement(verdict: Verdict) -> Text:
     if not verdict.values:
-        return words("Nothing to compare: there are no tokens.")
+        return safe_text("Nothing to compare: there are no tokens.")
     if verdict.identical:
-        return words(
+        return safe_text(
             f"Bit-identical: all {verdict.values:,} values, the largest |difference| is 0.", "good"
         )
     largest = f"the largest |difference| is {_number(verdict.difference)}"
-    return words(
+    return safe_text(
         f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ, {largest}.",
         "bad",
     )

@@ -10,7 +10,7 @@ import numpy as np
 from rich.text import Text
 
 from embcli.layer import Origin
-from embcli.page import Label, Note
+from embcli.page import Label, Note, omission
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown
 
@@ -93,11 +93,11 @@ class PickedRows(NamedTuple):
     missing: str  # in words, picked rows that are not shown
 
 
-def picked_rows(ids: np.ndarray, beside: np.ndarray) -> PickedRows:
+def picked_rows(ids: np.ndarray, context: np.ndarray) -> PickedRows:
     """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
     picked = np.unique(ids).astype(np.int64)
     excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
-    rows = np.unique(np.concatenate([picked[excerpt.places], beside]))
+    rows = np.unique(np.concatenate([picked[excerpt.places], context]))
     gaps = (np.flatnonzero(np.diff(rows) > 1) + 1).tolist()
     tones = np.where(np.isin(rows, picked), "strong", "dim").tolist()
-    return PickedRows(rows, gaps, tones, excerpt.missing("picked row", picked))
+    return PickedRows(rows, gaps, tones, omission(excerpt, "picked row", picked))

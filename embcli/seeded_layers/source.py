@@ -13,12 +13,12 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import PATIENCE, Notes
 from embcli.layer import Layer, Layers, Origin
+from embcli.seeded_layers.build import Build, cpu_capability, loading_torch, this_build
+from embcli.seeded_layers.seeded import Seeded
 from embcli.store import Store
-from embcli.weights.build import Build, cpu_capability, loading_torch, this_build
-from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:
-    from embcli.weights.drawing import DrawnLayer
+    from embcli.seeded_layers.drawing import DrawnLayer
 
 
 def file_name(name: str, seeded: Seeded, build: Build) -> str:
@@ -49,7 +49,7 @@ class SeededSource:
     """
 
     recipe: None = None
-    unapplied = ""
+    orphan_norm = ""
 
     def __init__(
         self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None
@@ -88,7 +88,7 @@ class SeededSource:
     def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
         """Draw a layer, and keep it if the store takes it."""
         with loading_torch(notes):
-            from embcli.weights.drawing import DrawnLayer
+            from embcli.seeded_layers.drawing import DrawnLayer
         layer = DrawnLayer(self.seeded, name)
         if self.store is not None:
             rows, columns = layer.shape

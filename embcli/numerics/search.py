@@ -13,7 +13,7 @@ import numpy as np
 from embcli.errors import Watch, unwatched
 from embcli.layer import Layer
 from embcli.names import Metric
-from embcli.verbs.statistics import numbered_blocks, squares
+from embcli.numerics.statistics import numbered_blocks, squares
 
 _BLOCK = 1 << 18  # values of a block
 _QUERIES = 1 << 10  # of a pass

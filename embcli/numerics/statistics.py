@@ -10,7 +10,7 @@ import numpy as np
 
 from embcli.errors import Watch, unwatched
 from embcli.layer import Layer, Summary
-from embcli.words import QUANTILES
+from embcli.wording import QUANTILES
 
 AT = tuple(QUANTILES.values())
 _ROUNDING = 2.0**-50  # of a column's mean; different float32 values differ by far more

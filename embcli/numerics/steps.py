@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.recipe import AddPosition, AddType, Norm, Project, Scale, Step
-from embcli.weights.build import loading_torch
+from embcli.recipe import AddPosition, AddType, Norm, Project, RecipeStep, Scale
+from embcli.seeded_layers.build import loading_torch
 
 
 class Term(NamedTuple):
@@ -33,7 +33,7 @@ class StepValues(NamedTuple):
     values: Callable[[str], np.ndarray]  # returns a tensor by its name, as float32
 
     def apply(
-        self, steps: Iterable[Step], rows: np.ndarray, at: np.ndarray
+        self, steps: Iterable[RecipeStep], rows: np.ndarray, at: np.ndarray
     ) -> tuple[np.ndarray, list[Term]]:
         """Return rows (n, columns) at these positions (n,) after all steps, and the terms of their sum.
 
@@ -98,14 +98,14 @@ def _normed(
 
 def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
     """Return the sinusoidal rows of positions, (n,) -> (n, D) float32; position -1 is padding, with zeros."""
-    if step.waves == "sines, cosines in float64":  # Marian
+    if step.sinusoid_formula == "sines, cosines in float64":  # Marian
         angles = positions[:, None] / np.power(10000, 2 * (np.arange(dim) // 2) / dim)
         return np.concatenate([np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])], axis=1).astype(
             np.float32
         )
     with loading_torch():
         import torch
-    at = torch.from_numpy(np.maximum(positions + step.first, 0)).float()[:, None]
+    at = torch.from_numpy(np.maximum(positions + step.position_offset, 0)).float()[:, None]
     rates = torch.exp(
         torch.arange(dim // 2, dtype=torch.int64).float() * -(math.log(10000) / (dim // 2 - 1))
     )

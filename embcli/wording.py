@@ -67,7 +67,7 @@ class Sentence:
     >>> sentence = Sentence("{dim} must be at least 1, not {given:,}; give {ids}", given=-2000)
     >>> str(sentence)
     'dim must be at least 1, not -2,000; give ids'
-    >>> sentence.spelled(lambda parameter: f"--{parameter}")
+    >>> sentence.with_names(lambda parameter: f"--{parameter}")
     '--dim must be at least 1, not -2,000; give --ids'
     """
 
@@ -75,21 +75,21 @@ class Sentence:
         self.template = template
         self.values = values
 
-    def spelled(self, name_of: Callable[[str], str] = str) -> str:
+    def with_names(self, name_of: Callable[[str], str] = str) -> str:
         """Return the sentence with each parameter as a function spells it."""
         values: dict[str, object] = {}
         for _, name, _, _ in Formatter().parse(self.template):
             if name is not None:
-                values[name] = _spelled(self.values.get(name, Parameter(name)), name_of)
+                values[name] = _value_with_names(self.values.get(name, Parameter(name)), name_of)
         return self.template.format_map(values)
 
     def __str__(self) -> str:
-        return self.spelled()
+        return self.with_names()
 
 
-def _spelled(value: object, name_of: Callable[[str], str]) -> object:
+def _value_with_names(value: object, name_of: Callable[[str], str]) -> object:
     if isinstance(value, Sentence):
-        return value.spelled(name_of)
+        return value.with_names(name_of)
     return name_of(value) if isinstance(value, Parameter) else value
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from embcli.errors import LayerError, refuse_too_large
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
-from embcli.words import Parameter, Sentence
+from embcli.wording import Parameter, Sentence
 
 
 @dataclass(frozen=True)

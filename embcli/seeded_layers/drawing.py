@@ -19,8 +19,8 @@ import torch
 
 from embcli.files.tensors import runs
 from embcli.layer import Layer
-from embcli.weights.jump import WORDS, jump
-from embcli.weights.seeded import Seeded
+from embcli.seeded_layers.jump import WORDS, jump
+from embcli.seeded_layers.seeded import Seeded
 
 BLOCK = 16  # elements that torch draws together
 _AT_ONCE = 1 << 20  # elements that are drawn for chosen rows before these are copied out
@@ -54,7 +54,7 @@ class DrawnLayer(Layer):
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         }
         self._seeded = seeded
-        self._stream = Stream(seeded, name)
+        self._stream = RandomStream(seeded, name)
         self._lock = Lock()
         self._last = (
             np.empty(0, np.int64),
@@ -88,14 +88,14 @@ class DrawnLayer(Layer):
             max(_BUFFER // dim // BLOCK, 1) * BLOCK
         )  # rows that begin where torch draws a block of its own
         stream, buffer = (
-            Stream(self._seeded, self.name),
+            RandomStream(self._seeded, self.name),
             np.empty(step * dim + 2 * BLOCK, np.float32),
         )
         for row in range(0, rows, step):
             yield stream.elements(row * dim, min(row + step, rows) * dim, buffer).reshape(-1, dim)
 
 
-class Stream:
+class RandomStream:
     """The elements of one layer, from a generator that moves forwards cheaply; to move back it starts again."""
 
     def __init__(self, seeded: Seeded, name: str) -> None:

@@ -12,9 +12,9 @@ from rich.text import Text
 from embcli.errors import InputError, Watch
 from embcli.model import Model
 from embcli.names import Metric
+from embcli.numerics.statistics import NormOrder
 from embcli.selection import select
 from embcli.tokens import shown, tokens_of
-from embcli.verbs.statistics import NormOrder
 
 TOP = 50  # neighbours, and words
 _BLOCK_VALUES, _BLOCK_ROWS, _BLOCKS = 1 << 18, 64, 16
@@ -23,7 +23,7 @@ Spell = Callable[
 ]  # writes the command line of a verb, of more words, and perhaps of a `text`
 
 
-class Source:
+class ExploredMatrix:
     """The token matrix of a model, its rows by ID or by norm, and the marked row."""
 
     def __init__(self, model: Model, spell: Spell) -> None:
