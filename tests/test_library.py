@@ -372,6 +372,18 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
     assert model.batch(TEXT * 20).input.shape == (8, 4, 4)
 
 
+@pytest.mark.parametrize("format", [name for name, each in formats.FORMATS.items() if each.one_matrix])
+def test_several_matrices_are_not_saved_where_only_one_has_room(
+    model: Model, tmp_path: Path, format: FormatName
+) -> None:
+    several = model.lookup(TEXT, show=("token", "position"))
+    with pytest.raises(embcli.OutputError, match="one matrix, not token, position"):
+        several.save(tmp_path / "rows", format)
+    assert not any(tmp_path.iterdir())
+    with pytest.raises(embcli.OutputError, match="one matrix, not token, position"):
+        several.to_arrow()
+
+
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
