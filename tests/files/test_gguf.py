@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from pathlib import Path
@@ -184,6 +185,13 @@ def described(
 def test_headers_that_lie_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
     (tmp_path / "m.gguf").write_bytes(data)
     assert reason in refusal(tmp_path / "m.gguf")
+
+
+def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 0, 1 << 28)))
+    os.truncate(path, 1 << 29)  # zeros that take no room on a disk
+    assert "cut off" in refusal(path)
 
 
 def test_a_tensor_of_an_unknown_type_leaves_the_others_readable(tmp_path: Path) -> None:
