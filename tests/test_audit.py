@@ -145,6 +145,20 @@ def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(
     assert "must be at least 1, not 0" in inside.refused("audit", "--from", str(folder), "-k", "0")
 
 
+@pytest.mark.parametrize("top", [1, 3, 5, 6, 20])
+def test_of_many_broken_rows_a_page_counts_all_and_names_the_first(
+    inside: Inside, tmp_path: Path, top: int
+) -> None:
+    matrix = trained(False)
+    matrix[10:16] = 0
+    folder = model(tmp_path / "model", matrix)
+    named = [f"{row} w{row}" for row in range(10, 16)]
+    if top < len(named):
+        named[top:] = ["..."]
+    text = inside("audit", "--from", str(folder), "-k", str(top), COLUMNS="900").text
+    assert f"broken        6 zero rows: {', '.join(named)}\n" in text
+
+
 def test_the_fullest_page_fits_a_small_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
