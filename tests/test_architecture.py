@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -301,3 +303,12 @@ def test_nobody_but_the_command_touches_streams_terminals_and_arguments() -> Non
     assert {each for _, each in touched("embcli.__main__")} >= {"sys.stdout"}
     inside = [name for name in FILES if not within(name, PORCH)]
     assert not [(place(name, line), each) for name in inside for line, each in touched(name)]
+
+
+def test_what_has_arrays_is_equal_to_itself_alone() -> None:
+    """Fields would be compared by `==`, which gives an array for arrays: neither true nor false."""
+    classes = [each for name in FILES for each in vars(import_module(name)).values() if isinstance(each, type)]
+    ours = [each for each in classes if is_dataclass(each) and each.__module__ in FILES]
+    of_arrays = [each for each in ours if any("ndarray" in str(field.type) for field in fields(each))]
+    assert of_arrays
+    assert [each for each in of_arrays if each.__eq__ is not object.__eq__] == []
