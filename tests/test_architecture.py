@@ -307,8 +307,15 @@ def test_nobody_but_the_command_touches_streams_terminals_and_arguments() -> Non
 
 def test_what_has_arrays_is_equal_to_itself_alone() -> None:
     """Fields would be compared by `==`, which gives an array for arrays: neither true nor false."""
-    classes = [each for name in FILES for each in vars(import_module(name)).values() if isinstance(each, type)]
+    classes = [
+        each
+        for name in FILES
+        for each in vars(import_module(name)).values()
+        if isinstance(each, type)
+    ]
     ours = [each for each in classes if is_dataclass(each) and each.__module__ in FILES]
-    of_arrays = [each for each in ours if any("ndarray" in str(field.type) for field in fields(each))]
+    of_arrays = [
+        each for each in ours if any("ndarray" in str(field.type) for field in fields(each))
+    ]
     assert of_arrays
     assert [each for each in of_arrays if each.__eq__ is not object.__eq__] == []

@@ -144,6 +144,25 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
     assert count > 300
 
 
+async def test_the_command_of_a_row_names_the_columns_that_a_low_terminal_shows(
+    tmp_path: Path,
+) -> None:
+    np.save(tmp_path / "wide.npy", np.random.default_rng(3).standard_normal((4, 300), np.float32))
+    heights = set()
+    async with walk(tmp_path / "wide.npy", size=(120, 12)) as (app, pilot):
+        await press(pilot, "enter")
+        values = app.screen.values
+        for height in range(12, 4, -1):
+            await pilot.resize_terminal(120, height)
+            await settle(pilot)
+            rest = [line[: values.size.width].partition("│")[2] for line in lines(app)[2:-2]]
+            numbers = " ".join(rest).split()
+            if numbers:
+                heights.add(values.size.height)
+                assert len(numbers) == len(values.shown), height
+    assert {2, 3} < heights  # the first line has no values
+
+
 async def test_colours_beyond_the_scale_are_those_of_its_ends(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -224,7 +224,9 @@ def test_a_model_of_ollama_is_found_by_its_manifest(
 
 
 @pytest.mark.parametrize("folder", ["localhost:5000", "localhost%3A5000"])
-def test_a_host_with_a_port_is_found_and_listed_in_either_spelling(inside: Embcli, home: Path, folder: str) -> None:
+def test_a_host_with_a_port_is_found_and_listed_in_either_spelling(
+    inside: Embcli, home: Path, folder: str
+) -> None:
     blob = of_ollama(home / ".ollama/models", f"{folder}/org/name/latest")
     assert located("ollama:localhost:5000/org/name") == blob
     (listed,) = json.loads(inside.ok("info", "--models", "-f", "json").out)["models"]

@@ -271,10 +271,22 @@ def test_without_a_home_there_is_no_cache_and_a_note(
 
 @pytest.mark.parametrize(
     "verb",
-    ["batch --ids 1,2,3,4,5 --batch-size 1", "lookup --ids 1,2", "neighbors --ids 1", "audit", "positions", "weights"],
+    [
+        "batch --ids 1,2,3,4,5 --batch-size 1",
+        "lookup --ids 1,2",
+        "neighbors --ids 1",
+        "audit",
+        "positions",
+        "weights",
+    ],
 )
-def test_each_verb_keeps_the_layers_that_it_draws_unless_told_not_to(inside: Embcli, store: Store, verb: str) -> None:
-    words, here = [*verb.split(), "--vocab", "6", "--dim", "3"], {"EMBCLI_CACHE_DIR": str(store.folder)}
+def test_each_verb_keeps_the_layers_that_it_draws_unless_told_not_to(
+    inside: Embcli, store: Store, verb: str
+) -> None:
+    words, here = (
+        [*verb.split(), "--vocab", "6", "--dim", "3"],
+        {"EMBCLI_CACHE_DIR": str(store.folder)},
+    )
     drawn = inside.ok(*words, "--no-cache", **here).out
     assert store.entries() == []
     assert inside.ok(*words, **here).out == drawn

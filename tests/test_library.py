@@ -372,7 +372,9 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
     assert model.batch(TEXT * 20).input.shape == (8, 4, 4)
 
 
-@pytest.mark.parametrize("format", [name for name, each in formats.FORMATS.items() if each.one_matrix])
+@pytest.mark.parametrize(
+    "format", [name for name, each in formats.FORMATS.items() if each.one_matrix]
+)
 def test_several_matrices_are_not_saved_where_only_one_has_room(
     model: Model, tmp_path: Path, format: FormatName
 ) -> None:

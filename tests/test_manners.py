@@ -118,7 +118,9 @@ def test_more_than_100_000_numbers_are_refused_on_a_terminal(command: str, numbe
 
 
 @pytest.mark.parametrize("columns", range(20, 60, 5))
-def test_a_sentence_on_a_terminal_is_broken_between_words_so_that_a_flag_can_be_copied(columns: int) -> None:
+def test_a_sentence_on_a_terminal_is_broken_between_words_so_that_a_flag_can_be_copied(
+    columns: int,
+) -> None:
     words = ("lookup", "--ids", "0", "--from", "x", "--context-length", "9")
     told = Inside(noisy=True)(*words, COLUMNS=str(columns)).err
     assert told.count("\n") > 1

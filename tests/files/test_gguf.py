@@ -187,7 +187,9 @@ def test_headers_that_lie_are_refused(tmp_path: Path, data: bytes, reason: str) 
     assert reason in refusal(tmp_path / "m.gguf")
 
 
-def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_it(tmp_path: Path) -> None:
+def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_it(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 0, 1 << 28)))
     os.truncate(path, 1 << 29)  # zeros that take no room on a disk
