@@ -1,1 +1,1 @@
-"""The command line: signatures, options, input, output and bars; all that knows a terminal, a flag or a stream."""
+"""The command line: all that knows flags, terminals and standard streams."""

@@ -1,12 +1,12 @@
-"""The command line: the commands, the app that Typer makes of them, and hints for words that are no command."""
+"""The command line: one function per command, and the app that Typer makes of them.
 
-# Annotations are read as they stand here, so no `from __future__ import annotations`.
+A command opens what its options name, calls a verb of the library, and returns the result;
+`Command` writes it. The annotations of these functions are read as Typer's options, so this file
+has no `from __future__ import annotations`.
+"""
 
 import os
-import re
-import shlex
-from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -29,6 +29,7 @@ from embcli.cli.groups import (
     one_path,
     opened,
 )
+from embcli.cli.hints import cure, refuse_unknown
 from embcli.cli.input import read, read_ids, read_vectors
 from embcli.cli.options import (
     argument,
@@ -47,14 +48,14 @@ COMMANDS: dict[str, tuple[Command, dict[str, Any]]] = {}  # by name, with settin
 
 
 def command(
-    panel: str, *examples: str, content: Any = None, view: tuple[type, ...] = ()
+    panel: str, examples: dict[str, str], content: Any = None, view: tuple[type, ...] = ()
 ) -> Callable[[Function], Function]:
-    """Return a decorator that makes a function a command in a panel of the list; an example ends with a comment.
+    """Return a decorator that makes a function a command in a panel of the list.
 
-    `content` and `view` are those of Command.
+    `examples` are command lines, and what each of them shows; `content` and `view` are those of
+    Command.
     """
-    parts = (example.partition("  # ") for example in examples)
-    epilog = "\n\n".join(f"[dim]# {comment}[/dim]\n\n{line}" for line, _, comment in parts)
+    epilog = "\n\n".join(f"[dim]# {comment}[/dim]\n\n{line}" for line, comment in examples.items())
 
     def register(function: Function) -> Function:
         settings = {"rich_help_panel": panel, "epilog": epilog, "help": function.__doc__}
@@ -67,93 +68,53 @@ def command(
 def command_line(words: Sequence[str] | None = None, finish: Finish = Command.write) -> typer.Typer:
     """Return the command line: all of it, or only what these words after `embcli` need.
 
-    A start builds one command; the list of commands needs no option of any. Without words the list fits a screen.
+    A start builds one command; the list of commands needs no option of any. Without words the list
+    fits a screen.
     """
     is_first = words is not None and not words
+    called = words[0] if words and words[0] in COMMANDS else None
     app = typer.Typer(
         add_completion=False,  # embcli installs scripts itself
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": [] if is_first else ["--help", "-h"]},
     )
-    called = words[0] if words and words[0] in COMMANDS else None
-    root: Function = (
-        first_screen if is_first else (lambda: None) if called else embcli
-    )  # of options before a command
-    app.callback(invoke_without_command=True)(root)
+
+    options_before_a_command: Function = embcli
+    if is_first:
+        options_before_a_command = first_screen
+    elif called is not None:
+        options_before_a_command = _without_options
+    app.callback(invoke_without_command=True)(options_before_a_command)
+
     for name, (each, settings) in COMMANDS.items():
+        is_hidden = is_first and settings["rich_help_panel"] == "More"
         if words is None or name == called:
             app.command(name, **settings)(each.for_typer(finish))
-        elif called is None and not (is_first and settings["rich_help_panel"] == "More"):
-            app.command(name, **settings)(lambda: None)
+        elif called is None and not is_hidden:
+            app.command(name, **settings)(_without_options)
     return app
 
 
+def _without_options() -> None:
+    """Stand for a command that is only listed."""
+
+
 def run(words: Sequence[str], finish: Finish = Command.write) -> object:
-    """Run the command of these words after `embcli`; raises InputError for words that are no command."""
+    """Run the command of these words after `embcli`.
+
+    Raises InputError for words that are no command.
+    """
     first = words[0] if words else ""
     if words and first not in COMMANDS and not first.startswith("-"):
-        for reason, hint in _hints(words):
-            raise InputError(f"{first[:60]!r} is {reason}", hint)
+        refuse_unknown(words, [*COMMANDS])
     try:
         return command_line(words, finish)(words, prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
         called = f"{PROGRAM} {first}" if first in COMMANDS else PROGRAM
-        raise InputError(
-            message, f"{_cure(message, first)}Try '{called} --help' for help."
-        ) from None
-
-
-def _hints(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what a first word is that is no command, and which command may be meant, the likeliest first."""
-    from difflib import get_close_matches
-
-    from embcli.verbs.explain import named
-
-    first = words[0]
-    quoted = shlex.quote(first[:60])
-    text = shlex.quote(" ".join(takewhile(lambda word: not word.startswith("-"), words))[:60])
-    of_model = f"embcli info {quoted} shows a model"
-    of_file = f"{of_model}, embcli tokenize --file {quoted} a text"
-    if os.access(f"{first}/.", os.F_OK):
-        yield "a folder, not a command", of_model
-    if os.access(first, os.F_OK):
-        yield "a file, not a command", of_file
-    if re.search(r"[./][\w-]+$", first):
-        yield "not a command", of_file
-    if first.casefold() in named():
-        yield "not a command", f"embcli explain {first} explains the word; embcli --help"
-    if not get_close_matches(first, COMMANDS):  # Typer names them
-        yield "not a command", f"For a text: embcli tokenize {text}; embcli --help"
-
-
-_WITH_TEXT = ("tokenize", "batch", "lookup", "compare", "neighbors")
-_ARGUMENT = ".*unexpected extra argument"
-# What Typer says of a wrong option or argument, in some commands or in all -> what would be right.
-_CURES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    (
-        "No such option: -[0-9]",
-        (),
-        "IDs are not negative; a text that begins with - goes after --. ",
-    ),
-    (
-        "No such option: --from",
-        ("tokenize", "decode"),
-        "--encoding takes a model's folder or tokenizer. ",
-    ),
-    ("No such option: --map", ("weights",), "--heat shows rows as colours. "),
-    (_ARGUMENT, ("tour",), "--text takes a text in quotes, --step a number. "),
-    (rf"{_ARGUMENT}\(s\) \([0-9 ]+\)", _WITH_TEXT, "Write IDs as one word: 2,3,5,1. "),
-    (_ARGUMENT, _WITH_TEXT, "Put a text of several words in quotes. "),
-)
-
-
-def _cure(message: str, name: str) -> str:
-    for pattern, commands, cure in _CURES:
-        if re.match(pattern, message) and (name in commands or not commands):
-            return cure
-    return ""
+        hint = f"{cure(message, first)}Try '{called} --help' for help."
+        raise InputError(message, hint) from None
 
 
 _Shell = Annotated[
@@ -172,47 +133,58 @@ def embcli(
 ) -> None:
     """Show what an embedding layer does, from text to the numbers that a model reads.
 
-    Start with [bold]embcli tour[/bold], the chapter step by step; or [bold]embcli lookup "Hi there"[/bold].
+    Start with [bold]embcli tour[/bold], the chapter step by step; or [bold]embcli lookup "Hi
+    there"[/bold].
     """
     from embcli.cli.completion import install, script
 
     if version:
-        told = f"embcli {__version__}"
+        answer = f"embcli {__version__}"
     elif show_completion is not None:
-        told = script(show_completion)
+        answer = script(show_completion)
     elif install_completion is not None:
-        told = install(install_completion)
+        answer = install(install_completion)
     else:
         return
-    typer.echo(told)
+    typer.echo(answer)
     raise typer.Exit
 
 
 def first_screen(context: typer.Context) -> None:
-    """Start with [bold]embcli tour[/bold], the chapter step by step; or [bold]embcli lookup "Hi there"[/bold].
+    """Start with [bold]embcli tour[/bold], the chapter step by step;
+    or [bold]embcli lookup "Hi there"[/bold].
     COMMAND --help shows examples; embcli --help lists options and more commands.
     """  # noqa: D205 - Typer would show the blank line
     context.get_help()
 
 
 def _kind_of_tokenize(options: Options) -> ContentKind:
-    is_list = options["merges"] or options["draw"] or len(_several(options["encoding"])) > 1
+    encodings = _several(options["encoding"])
+    is_list = options["merges"] or options["draw"] or len(encodings) > 1
     return "list" if is_list else "tokens"
 
 
 def _several(encodings: list[str] | None) -> list[str]:
-    """Return the encodings that are named, one or several in a word; the path of a file may contain commas."""
+    """Return the encodings that are named, one or several in a word.
+
+    The path of a file can contain commas.
+    """
     found: list[str] = []
     for word in encodings or [names.DEFAULT_ENCODING]:
-        found += [word] if os.access(word, os.F_OK) else word.split(",")
+        is_file = os.access(word, os.F_OK)
+        found += [word] if is_file else word.split(",")
     return found
 
 
 @command(
     "Text and vectors",
-    'embcli tokenize "Every effort moves you"  # the tokens of a sentence, their IDs and bytes',
-    "embcli tokenize strawberry --merges --draw  # how its letters became these tokens",
-    'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base  # under two tokenizers, side by side',
+    {
+        'embcli tokenize "Every effort moves you"': "the tokens of a sentence, their IDs and bytes",
+        "embcli tokenize strawberry --merges --draw": "how its letters became these tokens",
+        'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base': (
+            "under two tokenizers, side by side"
+        ),
+    },
     content=_kind_of_tokenize,
     view=BARE,
 )
@@ -224,7 +196,8 @@ def tokenize(
         list[str] | None,
         option(
             "Input",
-            "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base.",
+            "An encoding or model, a tokenizer's file, or a GGUF; several are compared: "
+            "gpt2,o200k_base.",
             "--encoding NAMES",
             names.DEFAULT_ENCODING,
             autocompletion=encodings,
@@ -256,9 +229,15 @@ def tokenize(
 
 @command(
     "Text and vectors",
-    "embcli batch --file the-verdict.txt  # the first batch, as in the chapter",
-    'embcli batch "Every effort moves you forward" --batch-size 1 --dim 3 --draw  # every number of a short text',
-    "embcli batch --file the-verdict.txt --shuffle --all -o input.npy  # all batches, shuffled, for the next program",
+    {
+        "embcli batch --file the-verdict.txt": "the first batch, as in the chapter",
+        'embcli batch "Every effort moves you forward" --batch-size 1 --dim 3 --draw': (
+            "every number of a short text"
+        ),
+        "embcli batch --file the-verdict.txt --shuffle --all -o input.npy": (
+            "all batches, shuffled, for the next program"
+        ),
+    },
     content="batches",
     view=NUMBERS,
 )
@@ -302,9 +281,15 @@ def batch(
 
 @command(
     "Text and vectors",
-    'embcli lookup "Every effort moves you"  # token rows + position rows = input embeddings',
-    "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0  # a small layer, and the sum of the first token",
-    'embcli lookup "Every effort moves you" --from gpt2 -o input.npy  # what a real model reads, as a file',
+    {
+        'embcli lookup "Every effort moves you"': "token rows + position rows = input embeddings",
+        "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0": (
+            "a small layer, and the sum of the first token"
+        ),
+        'embcli lookup "Every effort moves you" --from gpt2 -o input.npy': (
+            "what a real model reads, as a file"
+        ),
+    },
     content="embeddings",
     view=NUMBERS,
 )
@@ -368,18 +353,20 @@ def lookup(
 
 
 def _kind_of_compare(options: Options) -> ContentKind:
-    """Return whether there is more than rows of outputs, which only pages and JSON documents have room for."""
+    """Return "document" if there is more than rows of outputs, for which other data has no room."""
     is_trained = options["gradient"] or options["learning_rate"] is not None
-    shown = listed(options["show"]) or ()
-    has_steps = not {*shown} <= {*names.OUTPUTS, "outputs"}
+    shown = set(listed(options["show"]) or ())
+    has_steps = not shown <= {*names.OUTPUTS, "outputs"}
     return "document" if is_trained or has_steps else "matrices"
 
 
 @command(
     "Text and vectors",
-    "embcli compare  # the chapter's three IDs, step by step",
-    'embcli compare "Every effort moves you" --trace  # the product of each token, written out',
-    "embcli compare --from model.safetensors  # on the matrix of a model",
+    {
+        "embcli compare": "the chapter's three IDs, step by step",
+        'embcli compare "Every effort moves you" --trace': "the product of each token, written out",
+        "embcli compare --from model.safetensors": "on the matrix of a model",
+    },
     content=_kind_of_compare,
     view=NUMBERS,
 )
@@ -391,7 +378,8 @@ def compare(
         str | None,
         option(
             "View",
-            "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost, or all; or embedding, "
+            "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost, "
+            "or all; or embedding, "
             "linear.",
             "--show NAMES",
             "ids,outputs",
@@ -428,17 +416,23 @@ def compare(
 
 
 def _kind_of_positions(options: Options) -> ContentKind:
-    kind, _ = KindAndPath(options["named_kind"], options["named"]).chosen(options["kind"])
-    return (
-        "batches" if kind == "relative" and not options["similarity"] else "embeddings"
-    )  # a row for each pair
+    named = KindAndPath(options["named_kind"], options["named"])
+    kind, _ = named.chosen(options["kind"])
+    has_row_per_pair = kind == "relative" and not options["similarity"]
+    return "batches" if has_row_per_pair else "embeddings"
 
 
 @command(
     "Text and vectors",
-    "embcli positions sinusoidal --context-length 32 --dim 64 --heat  # waves of growing length, as colours",
-    "embcli positions rotary  # angles by which rotary positions rotate a row",
-    "embcli positions model.safetensors --similarity  # how similar the positions of a model are",
+    {
+        "embcli positions sinusoidal --context-length 32 --dim 64 --heat": (
+            "waves of growing length, as colours"
+        ),
+        "embcli positions rotary": "angles by which rotary positions rotate a row",
+        "embcli positions model.safetensors --similarity": (
+            "how similar the positions of a model are"
+        ),
+    },
     content=_kind_of_positions,
     view=NUMBERS,
 )
@@ -468,8 +462,8 @@ def positions(
 ) -> Any:
     """Show how a position becomes a vector.
 
-    As learned, sinusoidal, relative or rotary positions, or as in a real model. A page shows positions 0 to 15, unless
-    you choose T or rows.
+    As learned, sinusoidal, relative or rotary positions, or as in a real model. A page shows
+    positions 0 to 15, unless you choose T or rows.
     """
     chosen, path = named.chosen(kind)
     return model.opened(path).positions(
@@ -486,9 +480,15 @@ def positions(
 
 @command(
     "Matrices and models",
-    "embcli weights --vocab 6 --dim 3  # all of a small layer, with random numbers",
-    "embcli weights model.safetensors --rows 0:5,100 --columns 0:8  # chosen rows and columns of a model",
-    "embcli weights model.safetensors --heat  # the first and last rows, all columns as colours",
+    {
+        "embcli weights --vocab 6 --dim 3": "all of a small layer, with random numbers",
+        "embcli weights model.safetensors --rows 0:5,100 --columns 0:8": (
+            "chosen rows and columns of a model"
+        ),
+        "embcli weights model.safetensors --heat": (
+            "the first and last rows, all columns as colours"
+        ),
+    },
     content="embeddings",
     view=NUMBERS,
 )
@@ -513,9 +513,13 @@ def weights(
 
 @command(
     "Matrices and models",
-    'embcli neighbors " Paris" --from gpt2  # the tokens nearest to a token of a model',
-    'embcli neighbors " king" --minus " man" --plus " woman" --from gpt2  # king - man + woman',
-    'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -  # nearest to each input embedding of a text',
+    {
+        'embcli neighbors " Paris" --from gpt2': "the tokens nearest to a token of a model",
+        'embcli neighbors " king" --minus " man" --plus " woman" --from gpt2': "king - man + woman",
+        'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -': (
+            "nearest to each input embedding of a text"
+        ),
+    },
     content="ranking",
     view=NUMBERS,
 )
@@ -531,7 +535,8 @@ def neighbors(
         Path | None,
         option(
             "Input",
-            "Vectors in place of the text: a .npy, or one JSON array or line of lookup's ndjson per line; "
+            "Vectors in place of the text: a .npy, or one JSON array or line of lookup's ndjson "
+            "per line; "
             "- reads them.",
             "--vector PATH",
         ),
@@ -569,9 +574,15 @@ def neighbors(
 
 @command(
     "Matrices and models",
-    "embcli audit model.safetensors  # broken, unused, equal and under-trained rows",
-    "embcli audit model.safetensors --fail-on missing,padding  # status 1 for these faults, for a script",
-    "embcli audit model.safetensors -f csv -o audit.csv  # every finding, as a table for a spreadsheet",
+    {
+        "embcli audit model.safetensors": "broken, unused, equal and under-trained rows",
+        "embcli audit model.safetensors --fail-on missing,padding": (
+            "status 1 for these faults, for a script"
+        ),
+        "embcli audit model.safetensors -f csv -o audit.csv": (
+            "every finding, as a table for a spreadsheet"
+        ),
+    },
     content="ranking",
     view=BARE,
 )
@@ -600,9 +611,17 @@ def audit(
 
 @command(
     "Matrices and models",
-    "embcli diff model.safetensors tuned.safetensors  # which rows fine-tuning changed, and how much",
-    "embcli diff model.safetensors tuned.safetensors -f ndjson  # all rows, for the next program",
-    "embcli diff model.safetensors tuned.safetensors -o changed.csv  # status 1 if any row differs, for a script",
+    {
+        "embcli diff model.safetensors tuned.safetensors": (
+            "which rows fine-tuning changed, and how much"
+        ),
+        "embcli diff model.safetensors tuned.safetensors -f ndjson": (
+            "all rows, for the next program"
+        ),
+        "embcli diff model.safetensors tuned.safetensors -o changed.csv": (
+            "status 1 if any row differs, for a script"
+        ),
+    },
     content="ranking",
     view=BARE,
 )
@@ -618,16 +637,22 @@ def diff(
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
-    notes = PrintedNotes()  # of both
     options = {"encoding": encoding, "tensor": tensor}
-    return opened(options, base, notes).diff(opened(options, tuned, notes), top=top)
+    notes = PrintedNotes()  # are those of both models
+    base_model = opened(options, base, notes)
+    tuned_model = opened(options, tuned, notes)
+    return base_model.diff(tuned_model, top=top)
 
 
 @command(
     "Matrices and models",
-    "embcli explore model.safetensors  # walk through the matrix of a model",
-    'embcli explore gpt2 --row " Paris"  # from a row on, by its token or ID',
-    'embcli explore gpt2 --text "Every effort moves you"  # the tokens of a text, and their rows',
+    {
+        "embcli explore model.safetensors": "walk through the matrix of a model",
+        'embcli explore gpt2 --row " Paris"': "from a row on, by its token or ID",
+        'embcli explore gpt2 --text "Every effort moves you"': (
+            "the tokens of a text, and their rows"
+        ),
+    },
 )
 def explore(
     *,
@@ -641,8 +666,8 @@ def explore(
 ) -> int:
     """Walk through a matrix, full-screen.
 
-    Rows, neighbours, findings and input embeddings, by keys; ? lists them. Each screen names the command that prints
-    it, and q prints that command.
+    Rows, neighbours, findings and input embeddings, by keys; ? lists them. Each screen names the
+    command that prints it, and q prints that command.
     """
     from embcli.cli.explore import walk
 
@@ -651,9 +676,11 @@ def explore(
 
 @command(
     "Text and vectors",
-    "embcli tour  # all steps, with questions",
-    'embcli tour --text "Hello, world" --step 6  # one step, with your own text',
-    "embcli tour -o handout.html  # all steps on one page",
+    {
+        "embcli tour": "all steps, with questions",
+        'embcli tour --text "Hello, world" --step 6': "one step, with your own text",
+        "embcli tour -o handout.html": "all steps on one page",
+    },
     content="page",
 )
 def tour(
@@ -673,16 +700,19 @@ def tour(
     """
     from embcli.cli.tour import guide
 
-    return guide(
-        text, step, lambda words: run(words, Command.result), is_file=output not in (None, "-")
-    )
+    def result_of(words: list[str]) -> object:
+        return run(words, Command.result)
+
+    return guide(text, step, result_of, is_file=output not in (None, "-"))
 
 
 @command(
     "Text and vectors",
-    "embcli explain one-hot  # a word that a page prints",
-    "embcli explain equal_to  # a field of the data formats",
-    "embcli explain  # the list of words",
+    {
+        "embcli explain one-hot": "a word that a page prints",
+        "embcli explain equal_to": "a field of the data formats",
+        "embcli explain": "the list of words",
+    },
     content="list",
     view=PAGE,
 )
@@ -704,9 +734,11 @@ def explain(
 
 @command(
     "More",
-    "embcli decode 6109 3626 6100 345  # back to text",
-    "embcli decode --encoding gpt-4o 13225  # with the encoding of another model",
-    "embcli tokenize -f ids < book.txt | embcli decode  # all IDs from a pipe",
+    {
+        "embcli decode 6109 3626 6100 345": "back to text",
+        "embcli decode --encoding gpt-4o 13225": "with the encoding of another model",
+        "embcli tokenize -f ids < book.txt | embcli decode": "all IDs from a pipe",
+    },
     content="text",
     view=FILE,
 )
@@ -719,11 +751,16 @@ def decode(
 
     Byte for byte. Without IDS, IDs are read from standard input.
     """
-    return opened({"encoding": encoding}).decode_bytes(read_ids(" ".join(ids) if ids else None))
+    token_ids = read_ids(" ".join(ids) if ids else None)
+    return opened({"encoding": encoding}).decode_bytes(token_ids)
 
 
 @command(
-    "More", "embcli help lookup  # all options of a command", "embcli help  # the list of commands"
+    "More",
+    {
+        "embcli help lookup": "all options of a command",
+        "embcli help": "the list of commands",
+    },
 )
 def help(
     *, words: Annotated[list[str] | None, argument("COMMAND", "Such as lookup.")] = None
@@ -734,9 +771,11 @@ def help(
 
 @command(
     "Matrices and models",
-    "embcli info  # versions, encodings and the cache",
-    "embcli info gpt2  # the tensors of a model, and what they are for",
-    "embcli info --models  # the models on this machine",
+    {
+        "embcli info": "versions, encodings and the cache",
+        "embcli info gpt2": "the tensors of a model, and what they are for",
+        "embcli info --models": "the models on this machine",
+    },
     content="list",
     view=PAGE,
 )
@@ -749,11 +788,12 @@ def info(
 ) -> Any:
     """Show versions and the cache, or the tensors of a model.
 
-    Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli reads, or all.
+    Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli
+    reads, or all.
     """
     from embcli.verbs.info import local_models, this_machine
 
-    is_of_model = {named, model.path, model.tensor} != {None}
+    is_of_model = any(value is not None for value in (named, model.path, model.tensor))
     if models and is_of_model:
         raise InputError("--models lists all models; leave out the model")
     if is_of_model:
@@ -763,8 +803,10 @@ def info(
 
 @command(
     "More",
-    "embcli cache  # where layers are kept, and how much space they take",
-    "embcli cache clear  # remove everything",
+    {
+        "embcli cache": "where layers are kept, and how much space they take",
+        "embcli cache clear": "remove everything",
+    },
     content="list",
     view=PAGE,
 )
@@ -778,4 +820,5 @@ def cache(
     from embcli.store import Store
     from embcli.verbs.cache import files
 
-    return files(Store.from_environment(PrintedNotes()), remove=action == "clear")
+    store = Store.from_environment(PrintedNotes())
+    return files(store, remove=action == "clear")

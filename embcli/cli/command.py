@@ -1,7 +1,7 @@
 """A command: a function that takes groups of options and its own options, and returns its result.
 
-The wrapper makes flags of the groups, refuses what the format cannot hold before the function runs, writes the result,
-and gives the exit status. The tour takes the same results without writing them.
+The wrapper makes flags of the groups, refuses what the format cannot hold before the function runs,
+writes the result, and gives the exit status. The tour takes the same results without writing them.
 """
 
 import inspect
@@ -28,25 +28,19 @@ BARE = (groups.Bare, groups.Page)
 NUMBERS = (groups.Numbers, groups.Bare, groups.Page)
 FILE = (groups.File,)
 
-_READ = (
-    "file",
-    "vector",
-    "path",
-    "named",
-    "named_kind",
-    "base",
-    "tuned",
-    "encoding",
-)  # options that name files
-_ON_PAGES = ("heat", "bare", "width", "trace", "draw")  # options that only a page can show
+# Options that name files which the command reads.
+_READ = ("file", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")
+# Options that only a page can show.
+_ON_PAGES = ("heat", "bare", "width", "trace", "draw")
 
 
 @dataclass(frozen=True, eq=False)
 class Command:
     """A function, what its result can be written as, and the groups that say where it goes.
 
-    `content` is the kind of the result, or a function of all options that returns the kind. A function without a
-    result, such as a full screen, has no content and returns the exit status itself.
+    `content` is the kind of the result, or a function of all options that returns the kind. A
+    function without a result, such as a full screen, has no content and returns the exit status
+    itself.
     """
 
     function: Function
@@ -57,25 +51,17 @@ class Command:
     def flags(self) -> list[inspect.Parameter]:
         """The parameters that Typer sees: the fields of each group in its place."""
         found: list[inspect.Parameter] = []
-        kind = inspect.Parameter.KEYWORD_ONLY
-        own = [*inspect.signature(self.function).parameters.values()]
-        for parameter in [
-            *own,
-            *(inspect.Parameter(group.__name__, kind, annotation=group) for group in self.view),
-        ]:
+        for parameter in inspect.signature(self.function).parameters.values():
             if is_dataclass(parameter.annotation):
-                for each in fields(parameter.annotation):
-                    found.append(
-                        inspect.Parameter(
-                            each.name, kind, default=each.default, annotation=each.type
-                        )
-                    )
+                found += _flags_of(parameter.annotation)
             else:
                 found.append(parameter)
+        for group in self.view:
+            found += _flags_of(group)
         return found
 
     def for_typer(self, finish: Callable[["Command", Options], object]) -> Function:
-        """Return a function with a parameter for each flag, which gives their values to `finish`."""
+        """Return a function with a parameter for each flag; it passes their values to `finish`."""
 
         def run(**options: Any) -> object:
             return finish(self, options)
@@ -85,14 +71,15 @@ class Command:
 
     def call(self, options: Options) -> Any:
         """Return what the function returns: its result, or an exit status."""
-        given = {}
+        arguments = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
             group = parameter.annotation
             if is_dataclass(group):
-                given[name] = group(**{field.name: options[field.name] for field in fields(group)})  # type: ignore[operator]
+                values = {field.name: options[field.name] for field in fields(group)}
+                arguments[name] = group(**values)  # type: ignore[operator]
             else:
-                given[name] = options[name]
-        return self.function(**given)
+                arguments[name] = options[name]
+        return self.function(**arguments)
 
     def result(self, options: Options) -> "Result":
         """Return the result in the style that the options ask for."""
@@ -107,35 +94,47 @@ class Command:
         return output.write(self.call(options))
 
     def _output(self, options: Options) -> "ResultWriter":
-        """Return the output of a result; raises OutputError for what the format, the file or a terminal cannot hold."""
+        """Return the writer of the result.
+
+        Raises OutputError for what the format, the file or a terminal cannot hold.
+        """
         from embcli.cli.output import ResultWriter, format_of
         from embcli.result import Style, refuse_many
 
-        named = options["output"]
-        path = None if named in (None, "-") else Path(named)
+        name = options["output"]
+        path = None if name in (None, "-") else Path(name)
         if self.content == "text":
             output = ResultWriter(path=path)
         else:
             style = Style(**_style_options(options))
             kind = self.content(options) if callable(self.content) else self.content
-            format = format_of(kind, options.get("format"), named)  # type: ignore[arg-type]
+            format = format_of(kind, options.get("format"), name)  # type: ignore[arg-type]
             _refuse_options(format, options, path)
             shown = groups.listed(options.get("show")) or ()
-            refuse_many(tuple(name for name in shown if name in (*MATRICES, *OUTPUTS)), format)
+            matrices = tuple(name for name in shown if name in (*MATRICES, *OUTPUTS))
+            refuse_many(matrices, format)
             known = frozenset(flag.name for flag in self.flags)
             output = ResultWriter(format, path, options.get("color", "auto"), style, known)
         _refuse_overwriting(path, options)
         return output
 
 
+def _flags_of(group: Any) -> list[inspect.Parameter]:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(field.name, kind, default=field.default, annotation=field.type)
+        for field in fields(group)
+    ]
+
+
 def _refuse_options(format: FormatName, options: Options, path: Path | None) -> None:
     """Raise OutputError for an option that the format cannot show."""
-    limits = [(name, VIEWS) for name in _ON_PAGES]
-    for name, formats in (*limits, ("theme", PICTURES)):
+    limits = {**dict.fromkeys(_ON_PAGES, VIEWS), "theme": PICTURES}
+    for name, formats in limits.items():
         if groups.is_given(options.get(name)) and format not in formats:
-            is_plain = format == "table" and path is None
-            example = f", as in: -o picture.{formats[0]}" if is_plain else ""
-            needed = f"it needs --format {or_list(formats)}{example}"
+            needed = f"it needs --format {or_list(formats)}"
+            if format == "table" and path is None:
+                needed += f", as in: -o picture.{formats[0]}"
             raise OutputError(f"{flag_of(name)} cannot be shown in {format}; {needed}")
 
 
@@ -146,19 +145,21 @@ def _style_options(options: Options) -> "dict[str, Any]":
 
 
 def _refuse_overwriting(path: Path | None, options: Options) -> None:
-    """Raise OutputError if the file to write is one that the command reads, or lies in a folder that it reads."""
-    if path is not None and path.is_file():
-        target = path.resolve()
-        for place in _files_read(options):
-            if place.resolve() in (target, target.parent):
-                raise OutputError(
-                    f"{str(path)!r} is read by this command; name another file with --output"
-                )
+    """Raise OutputError if the file to write is read by the command, or its folder is."""
+    if path is None or not path.is_file():
+        return
+    target = path.resolve()
+    for place in _files_read(options):
+        if place.resolve() in (target, target.parent):
+            wrong = f"{str(path)!r} is read by this command; name another file with --output"
+            raise OutputError(wrong)
 
 
 def _files_read(options: Options) -> Iterator[Path]:
+    """Yield what the command may read: also the parts of an option that names several encodings."""
     for name in _READ:
-        given = options.get(name) or []
-        for word in given if isinstance(given, list) else [str(given)]:
+        value = options.get(name) or []
+        words = value if isinstance(value, list) else [str(value)]
+        for word in words:
             yield Path(word)
-            yield from map(Path, word.split(","))  # of several encodings
+            yield from map(Path, word.split(","))

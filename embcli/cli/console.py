@@ -1,4 +1,7 @@
-"""The terminal: errors, notes and a progress bar on standard error, and what is typed on standard input."""
+"""The terminal: its size, and errors, notes and a progress bar on standard error.
+
+All commands write there through this module, so that nothing unsafe reaches a terminal.
+"""
 
 import shutil
 import sys
@@ -29,24 +32,30 @@ def terminal_size() -> tuple[int, int]:
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, made safe and short; on a terminal, they are broken between words."""
+    """Print lines on standard error, made safe and short.
+
+    On a terminal they are broken between words.
+    """
     if sys.stderr is None:
         return
-    text = "\n".join(in_line(shortened(line)) for line in ("embcli: " + lines[0], *lines[1:]))
+    first, *others = lines
+    printed = [in_line(shortened(line)) for line in (f"embcli: {first}", *others)]
     if is_terminal(sys.stderr):
         columns, _ = terminal_size()
-        wrapped = [
+        printed = [
             textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
-            for line in text.split("\n")
+            for line in printed
         ]
-        text = "\n".join(wrapped)
     with suppress(OSError):  # if nobody reads it, the result is still good
-        print(text, file=sys.stderr, flush=True)
+        print("\n".join(printed), file=sys.stderr, flush=True)
 
 
 def say_error(error: EmbcliError) -> None:
     """Print an error, with flags in the places of its parameters, and its hint."""
-    say(_with_flags(error.message), *([error.hint] if error.hint else []))
+    lines = [_with_flags(error.message)]
+    if error.hint:
+        lines.append(error.hint)
+    say(*lines)
 
 
 def _with_flags(message: str | Sentence) -> str:
@@ -54,6 +63,8 @@ def _with_flags(message: str | Sentence) -> str:
 
 
 class PrintedNotes(Notes):
+    """Notes that are printed as they come about."""
+
     def added(self, remark: str | Sentence) -> None:
         say(_with_flags(remark))
 
@@ -67,11 +78,15 @@ class PrintedNotes(Notes):
 
 
 def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
-    """Yield the items under a progress bar if they take more than a second; `total` is the sum of their sizes."""
+    """Yield the items, under a progress bar if they take more than a second.
+
+    `total` is the sum of their sizes.
+    """
     if not is_terminal(sys.stderr):
         yield from items
         return
-    start, done = time.monotonic(), 0
+    start = time.monotonic()
+    done = 0
     with ExitStack() as stack:
         bar = None
         for item in items:

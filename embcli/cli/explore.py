@@ -1,4 +1,7 @@
-"""The full screen from the command line: how it begins, and how it ends."""
+"""The full screen from the command line: how it begins, and how it ends.
+
+The command `explore` calls it; it has no result, and returns the exit status itself.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,13 @@ from embcli.wording import in_line
 def walk(
     path: str | None, options: ModelOptions, row: str | None, text: str | None, sort: str
 ) -> int:
-    """Show the full screen, and print the command of the screen that was left; return the exit status."""
+    """Show the full screen, and print the command of the screen that was left.
+
+    Returns the exit status.
+    """
     is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
-    if is_dumb or not all(
-        map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))
-    ):  # textual draws on standard error
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on standard error
+    if is_dumb or not all(map(is_terminal, streams)):
         raise OutputError(
             "explore is a full screen and needs a terminal; embcli weights prints rows"
         )
@@ -32,12 +37,13 @@ def walk(
 
     row = row and decoded(row, "--row")
     text = text and decoded(text, "--text")
-    given = {name: value for name, value in vars(options).items() if name != "path"}
-    model = opened(given, path)
+    model_options = {name: value for name, value in vars(options).items() if name != "path"}
+    model = opened(model_options, path)
     if text is not None and model.encoding is None:
         raise InputError("these rows have no tokens: --encoding names an encoding")
-    source = ExploredMatrix(model, speller(path, given))
-    explorer = app.Explorer(source, 0 if row is None else source.row_of(row), text, sort)
+    matrix = ExploredMatrix(model, speller(path, model_options))
+    first_row = 0 if row is None else matrix.row_of(row)
+    explorer = app.Explorer(matrix, first_row, text, sort)
     status = app.run(explorer)
     if status == 0:
         print(*map(in_line, explorer.return_value or []), sep="\n")

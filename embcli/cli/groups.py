@@ -1,10 +1,10 @@
-"""Options in groups: each group is declared once and put on many commands, whose signatures name it.
+"""Options in groups: each group is declared once and put on many commands.
 
-A group is a frozen dataclass whose fields are annotated options; `command` makes flags of them. A command that words an
-option of its own way has a group that declares this field anew, in its place.
+A group is a frozen dataclass whose fields are annotated options; a command's signature names it,
+and `Command` makes flags of its fields. A command that words an option in a way of its own has a
+subclass, which declares this field anew. Annotations are read as they stand here, so this file has
+no `from __future__ import annotations`.
 """
-
-# Annotations are read as they stand here, so no `from __future__ import annotations`.
 
 import os
 from collections.abc import Mapping
@@ -53,12 +53,17 @@ class Given:
         return self.text is None and self.file is None and self.ids is None
 
     def read(self, example: str, lines: bool = False) -> "Sequences":
-        """Return the texts or the IDs; the example, which begins with the verb, says what could be given."""
+        """Return the texts or the IDs.
+
+        The example, which begins with the verb, says what could be given.
+        """
         return read(self.text, self.file, self.ids, lines, example)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparedGiven(Given):
+    """A text or token IDs, or the IDs of the chapter."""
+
     text: Annotated[
         str | None, argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1.")
     ] = None
@@ -93,13 +98,16 @@ class ModelOptions(FileOptions):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PositionsModel(ModelOptions):
+    """A model on disk, or layers of a seed, with positions for any T."""
+
     context_length: Annotated[
         int | None,
         option(
             "Model",
             "T, the number of positions.",
             "--context-length T",
-            f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}",
+            f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; "
+            f"relative {names.SHORT_LENGTH}",
         ),
     ] = None
 
@@ -153,7 +161,7 @@ class BatchModel:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KindAndPath:
-    """A kind of positions and a model; the first argument may be either."""
+    """A kind of positions and a model; the first argument can be the one or the other."""
 
     named_kind: Annotated[
         str | None, argument("KIND", f"{or_list(KINDS)}; or PATH.", autocompletion=some_of(KINDS))
@@ -161,18 +169,24 @@ class KindAndPath:
     named: o.Path_ = None
 
     def chosen(self, option: str | None) -> tuple[Any, str | None]:
-        """Return the kind, which --kind may name as well, and the path; the library checks the kind."""
+        """Return the kind, which --kind can name as well, and the path.
+
+        The library checks the kind.
+        """
         first = self.named_kind
+        if first is None:
+            return option, self.named
+
         is_kind = first in (*KINDS, *OTHER_NAMES)
-        if first is None or (is_kind and option in (None, first)):
-            return first or option, self.named
+        if is_kind and option in (None, first):
+            return first, self.named
         if is_kind:
             raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
+
         is_word = first.isalpha() and not os.access(first, os.F_OK)
         if self.named is not None or is_word:
-            raise InputError(
-                f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}"
-            )
+            wrong = f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}"
+            raise InputError(wrong)
         return option, first
 
 
@@ -231,27 +245,30 @@ class File:
 def opened(
     options: Mapping[str, Any], path: str | None = None, notes: Notes | None = None
 ) -> "Model":
-    """Return the model of a path, or layers of a seed; raises InputError for options of the other one."""
+    """Return the model of a path, or layers of a seed.
+
+    Raises InputError for options of the other one.
+    """
     from embcli import model as library
 
-    named = {
-        name: options[name] for name in ("encoding", "tensor") if options.get(name) is not None
-    }
-    of_layers = ("vocab", "dim", "context_length", "seed", "no_cache")
-    layers = {name: options[name] for name in of_layers if is_given(options.get(name))}
     remarks = notes or PrintedNotes()
+    of_file = _given(options, ("encoding", "tensor"))
+    of_layers = _given(options, ("vocab", "dim", "context_length", "seed", "no_cache"))
     if path is None:
-        if "tensor" in named:
+        if "tensor" in of_file:
             raise InputError(Sentence("{tensor} goes with {path}, which names the file"))
-        model = library.seeded(**named, **layers, notes=remarks)
+        model = library.seeded(**of_file, **of_layers, notes=remarks)
     else:
-        if layers:
-            raise InputError(
-                f"{o.flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds"
-            )
-        model = library.open(path, **named, notes=remarks)
+        for name in of_layers:
+            flag = o.flag_of(name)
+            raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
+        model = library.open(path, **of_file, notes=remarks)
     model.watch = watched
     return model
+
+
+def _given(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: options[name] for name in names if is_given(options.get(name))}
 
 
 def is_given(value: object) -> bool:
@@ -262,12 +279,13 @@ def is_given(value: object) -> bool:
 def one_path(argument: str | None, option: str | None) -> str | None:
     """Return the model that an argument or --from names; raises InputError for both."""
     if argument is not None and option is not None:
-        raise InputError(
-            f"{argument[:60]!r} and --from name the same thing, the model; give one of them"
-        )
+        wrong = f"{argument[:60]!r} and --from name the same thing, the model; give one of them"
+        raise InputError(wrong)
     return argument if option is None else option
 
 
-def listed(names_given: str | None) -> Any:
+def listed(words: str | None) -> Any:
     """Return comma-separated names, which the library checks."""
-    return None if names_given is None else tuple(name.strip() for name in names_given.split(","))
+    if words is None:
+        return None
+    return tuple(name.strip() for name in words.split(","))

@@ -1,4 +1,8 @@
-"""The input of a command: a text or token IDs from an argument, a file or standard input."""
+"""The input of a command: a text or token IDs from an argument, a file or standard input.
+
+The groups of options and the commands call it. What it returns has been decoded and split, but not
+tokenized; token IDs have been parsed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,8 @@ if TYPE_CHECKING:
 
     from embcli.text import Sequences
 
-_MOST = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
+_LONGEST_INPUT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
+_IDS = r"[0-9]+(?:[, ]+[0-9]+)*"
 
 
 def read(
@@ -28,80 +33,124 @@ def read(
     lines: bool = False,
     example: str = 'embcli lookup "Every effort moves you"',
 ) -> Sequences:
-    """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
+    """Read a text or IDs; by default from standard input, unless that is a terminal.
 
-    `lines` makes each line a sequence, without its line end. The example, which begins with the verb, says what could
-    be given. A text that looks like IDs or is the name of a file is read as text, with a note.
+    `lines` makes each line a sequence, without its line end. The example, which begins with the
+    verb, says what could be given. A text that looks like IDs or is the name of a file is read as
+    text, with a note.
     """
-    from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids
+    from embcli.text import Sequences, lines_of
 
-    verb = " ".join(example.split()[:2])
-    used = [
-        name
-        for name, value in {"TEXT": text, "--file": file, "--ids": ids}.items()
-        if value is not None
-    ]
-    if len(used) > 1:
-        hint = (
-            "Write the IDs as one word, with commas between: --ids 2,3,5,1"
-            if "--ids" in used
-            else ""
-        )
-        raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
+    _refuse_several({"TEXT": text, "--file": file, "--ids": ids})
     if ids is not None:
-        source = (
-            _content(None, "--ids -", f"echo 2,3,5,1 | {verb} --ids -", verb) if ids == "-" else ids
-        )
-        return Sequences(ids=lines_of_ids(source) if lines else (parse_ids(source),), many=lines)
-    if text is not None and text != "-":
-        content = decoded(text, "TEXT")
-        if re.fullmatch(r"[0-9]+(?:[, ]+[0-9]+)*", text, re.ASCII):
-            joined = ",".join(re.findall("[0-9]+", text))[:60]
-            say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined}")
-        if len(text) < 256 and "\0" not in text and Path(text).is_file():
-            say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
+        return _ids(ids, lines, example)
+
+    is_typed = text not in (None, "-")
+    if text is not None and is_typed:
+        content = _typed_text(text, example)
     else:
-        content = _content(None if str(file) == "-" else file, "TEXT", example, verb)
+        path = None if str(file) == "-" else file
+        content = _content(path, "TEXT", example)
     texts = lines_of(content) if lines else [content]
-    returns = sum(each.count("\r") for each in texts)
-    if returns and text in (None, "-"):
-        say(
-            f"the text keeps {counted(returns, 'carriage return')}; Python's open() reads them as LF"
-        )
+
+    if not is_typed:
+        _note_carriage_returns(texts)
     return Sequences(texts=tuple(texts), many=lines)
 
 
+def _refuse_several(inputs: dict[str, object]) -> None:
+    """Raise InputError if more than one of these inputs is given; they are named by their flags."""
+    names = [name for name, value in inputs.items() if value is not None]
+    if len(names) > 1:
+        hint = ""
+        if "--ids" in names:
+            hint = "Write the IDs as one word, with commas between: --ids 2,3,5,1"
+        raise InputError(f"{' and '.join(names)} stand for the same input; give one of them", hint)
+
+
+def _ids(ids: str, lines: bool, example: str) -> Sequences:
+    from embcli.text import Sequences, lines_of_ids, parse_ids
+
+    if ids == "-":
+        verb = _verb(example)
+        ids = _content(None, "--ids -", f"echo 2,3,5,1 | {verb} --ids -", verb)
+    if lines:
+        return Sequences(ids=lines_of_ids(ids), many=True)
+    return Sequences(ids=(parse_ids(ids),), many=False)
+
+
+def _typed_text(text: str, example: str) -> str:
+    """Return a text from the command line; a note says what else its writer may have meant."""
+    from embcli.text import decoded
+
+    content = decoded(text, "TEXT")
+    verb = _verb(example)
+    if re.fullmatch(_IDS, text, re.ASCII):
+        joined = ",".join(re.findall("[0-9]+", text))
+        say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
+    may_be_a_path = len(text) < 256 and "\0" not in text
+    if may_be_a_path and Path(text).is_file():
+        say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
+    return content
+
+
+def _note_carriage_returns(texts: list[str]) -> None:
+    count = sum(text.count("\r") for text in texts)
+    if count:
+        returns = counted(count, "carriage return")
+        say(f"the text keeps {returns}; Python's open() reads them as LF")
+
+
 def read_ids(ids: str | None = None) -> np.ndarray:
-    """Read IDs, (T,) int64; without any (or for -) from standard input. Raises InputError for anything else."""
+    """Read IDs, (T,) int64; without any, or for -, from standard input.
+
+    Raises InputError for anything else.
+    """
     from embcli.text import parse_ids
 
-    example = "embcli decode 6109 3626 6100 345"
-    return parse_ids(_content(None, "IDS", example, "embcli decode") if ids in (None, "-") else ids)
+    if ids is None or ids == "-":
+        ids = _content(None, "IDS", "embcli decode 6109 3626 6100 345")
+    return parse_ids(ids)
 
 
 def read_vectors(path: Path, dim: int) -> np.ndarray:
-    """Read vectors, (n, D) or (D,) float32, from a .npy file, or from lines of a file or (for -) standard input."""
+    """Read vectors, (n, D) or (D,) float32.
+
+    They come from a .npy file, or from lines of a file or, for -, of standard input.
+    """
     from embcli.verbs.neighbors import vectors_in_array, vectors_in_lines
 
     if path.suffix == ".npy":
         return vectors_in_array(path)
-    (typed,) = read(file=path, example="embcli neighbors --vector -").texts or ("",)
-    return vectors_in_lines(typed, dim)
+    sequences = read(file=path, example="embcli neighbors --vector -")
+    (content,) = sequences.texts or ("",)
+    return vectors_in_lines(content, dim)
 
 
-def _content(file: Path | None, name: str, example: str, verb: str) -> str:
-    """Return the text of a file, or of standard input; `name` is what else could be given, as in the example."""
+def _content(file: Path | None, name: str, example: str, verb: str | None = None) -> str:
+    """Return the text of a file, or of standard input.
+
+    `name` is what else could be given, as in the example, which begins with the verb unless that is
+    given.
+    """
     from embcli.text import decoded
 
     if file is None and (sys.stdin is None or is_terminal(sys.stdin)):
-        hint = f"Try '{verb} --help' for help."
+        hint = f"Try '{verb or _verb(example)} --help' for help."
         raise InputError(f"no {name} given and nothing is piped in, as in: {example}", hint)
+
     place = "standard input" if file is None else repr(str(file))
     try:
         with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
-            data = source.read(_MOST + 1)
+            data = source.read(_LONGEST_INPUT + 1)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {place}: {getattr(error, 'strerror', error)}") from None
-    if len(data) > _MOST:
-        raise InputError(f"cannot read {place}: it gives more than {in_bytes(_MOST)}")
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"cannot read {place}: {reason}") from None
+    if len(data) > _LONGEST_INPUT:
+        raise InputError(f"cannot read {place}: it gives more than {in_bytes(_LONGEST_INPUT)}")
     return decoded(data, str(file or place))
+
+
+def _verb(example: str) -> str:
+    """Return the command of an example, such as `embcli lookup`."""
+    return " ".join(example.split()[:2])

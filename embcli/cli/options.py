@@ -1,4 +1,7 @@
-"""The options and arguments of all commands, each declared once, as an annotated type; and the flags of parameters."""
+"""The options and arguments that several commands share, and the flags of parameters.
+
+Each is declared once, as an annotated type, and named in the signature of a command or in a group.
+"""
 
 import os
 import re
@@ -24,12 +27,17 @@ def flag_of(parameter: str) -> str:
 
 
 def some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """Return a completion of a name, or of the last of some comma-separated names, by those that are not used yet."""
+    """Return a function that completes one of these names, or the last of several with commas.
+
+    It offers only names that are not used yet.
+    """
 
     def complete(incomplete: str) -> list[str]:
-        *before, last = incomplete.split(",")
-        others = [name for name in known if name not in before and name.startswith(last)]
-        return [",".join([*before, name]) for name in others] if {*before} <= {*known} else []
+        *used, last = incomplete.split(",")
+        if not {*used} <= {*known}:
+            return []
+        others = [name for name in known if name not in used and name.startswith(last)]
+        return [",".join([*used, name]) for name in others]
 
     return complete
 
@@ -38,26 +46,30 @@ def explained_words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
     from embcli.verbs.explain import named
 
-    return sorted(
-        {
-            name
-            for name in named()
-            if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)
-        }
-    )
+    plain = {name for name in named() if re.fullmatch(r"\w[\w.-]*", name)}
+    return sorted(name for name in plain if name.startswith(incomplete))
 
 
 def encodings(incomplete: str) -> list[str]:
-    """Complete the last of some encodings, or a folder or a tokenizer's file that needs no quotes."""
+    """Complete the last of some encodings, or the name of a tokenizer's file or folder.
+
+    A name that a shell would have to quote is omitted.
+    """
     if "," in incomplete:
         return some_of(names.ENCODINGS)(incomplete)
-    known = [name for name in names.ENCODINGS if name.startswith(incomplete)]
-    if known and incomplete:
-        with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
-            here = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
-            plain = filter(re.compile(r"[\w.-]+(/|\.(json|gguf|tiktoken))").fullmatch, here)
-            known += [name for name in plain if name.startswith(incomplete)]
-    return known
+    found = [name for name in names.ENCODINGS if name.startswith(incomplete)]
+    if found and incomplete:
+        with suppress(OSError):  # the folder may be gone or unreadable
+            found += [name for name in _tokenizer_files() if name.startswith(incomplete)]
+    return found
+
+
+def _tokenizer_files() -> list[str]:
+    """Return the folders, which end with a slash, and the tokenizers' files in this folder."""
+    is_plain = re.compile(r"[\w.-]+(/|\.(json|gguf|tiktoken))").fullmatch
+    with os.scandir() as entries:
+        found = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+    return sorted(filter(is_plain, found))
 
 
 def argument(metavar: str, help: str, **settings: Any) -> Any:
@@ -67,11 +79,20 @@ def argument(metavar: str, help: str, **settings: Any) -> Any:
 def option(
     panel: str, help: str, spelling: str = "", default: str | bool = True, **settings: Any
 ) -> Any:
-    """Return an option as it is spelled: flags, if they are not the parameter's name, and a metavar."""
-    flags = [word for word in spelling.split() if word.startswith("-")]
-    metavar = " ".join(spelling.split()[len(flags) :]) or None
+    """Return an option in a panel of the help.
+
+    Its spelling has flags, unless they are the parameter's name, and a metavar: `--top -k K`.
+    """
+    words = spelling.split()
+    flags = [word for word in words if word.startswith("-")]
+    metavar = " ".join(words[len(flags) :])
     return typer.Option(
-        *flags, metavar=metavar, help=help, rich_help_panel=panel, show_default=default, **settings
+        *flags,
+        metavar=metavar or None,
+        help=help,
+        rich_help_panel=panel,
+        show_default=default,
+        **settings,
     )
 
 

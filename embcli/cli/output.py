@@ -1,4 +1,7 @@
-"""Where a result is written, and in which format: standard output or a file."""
+"""The writer of results: to standard output or a file, in one of the formats.
+
+`command` makes one for the options of a command. What it writes to a terminal is made safe.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class ResultWriter:
     path: Path | None = None  # None for standard output
     color: Color = "auto"
     style: Style = field(default_factory=Style)
-    options: Collection[str] = ()  # of the command: a line below a page suggests some of them
+    options: Collection[str] = ()  # the command's; a line below a page suggests some of them
 
     def __post_init__(self) -> None:
         if self.path is None and FORMATS[self.format].folder:
@@ -101,9 +104,8 @@ class ResultWriter:
             text = export.text(page, self.style.width or columns, lines, self.is_colored)
             content = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
         else:
-            content = export.text(page, width, None, self.is_colored).encode(
-                "utf-8", "backslashreplace"
-            )
+            text = export.text(page, width, None, self.is_colored)
+            content = text.encode("utf-8", "backslashreplace")
         self._write_bytes(content, "page")
 
     def _write_data(self, result: Result) -> None:
@@ -114,7 +116,8 @@ class ResultWriter:
         names = records.one if FORMATS[format].one_matrix else records.several
         if names == ("input",) and "hidden" in records.matrices and records.shown is None:
             say(
-                "the matrix is input, not hidden, which the first block reads; --show hidden chooses it"
+                "the matrix is input, not hidden, which the first block reads; "
+                "--show hidden chooses it"
             )
         self._refuse_many_numbers(records, names)
         if format == "json" and self._on_a_terminal:
@@ -134,12 +137,11 @@ class ResultWriter:
         """Raise OutputError for more numbers than a terminal is for."""
         numbers = records.numbers(names)
         if self._on_a_terminal and numbers > _MOST_ON_A_TERMINAL:
-            raise OutputError(
-                f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe"
-            )
+            wrong = f"{numbers:,} numbers are too many for a terminal"
+            raise OutputError(f"{wrong}; name a file with -o, or use a pipe")
 
     def _write_bytes(self, content: bytes, kind: Content) -> None:
-        """Write a page or a text as it is; on a terminal, a text is escaped and its last line ended."""
+        """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
         with self._open(kind) as file:
             file.write(content)
 
@@ -149,7 +151,10 @@ class ResultWriter:
 
     @contextmanager
     def _open(self, kind: Content) -> Iterator[BinaryIO]:
-        """Open the destination. A terminal gets text at once, with control characters escaped, and no binary data."""
+        """Open the destination.
+
+        A terminal gets text at once, with control characters escaped, and no binary data.
+        """
         if self.path is None and sys.stdout is None:
             raise OutputError("standard output is closed; open it, or name a file with --output")
         place = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
@@ -159,23 +164,25 @@ class ResultWriter:
             elif kind == "binary":
                 raise OutputError(_NOT_FOR_A_TERMINAL)
             else:
-                yield (written := io.BytesIO())
-                text = (
-                    written.getvalue().decode(errors="backslashreplace").replace("\r\n", "\n")
-                )  # of csv
+                written = io.BytesIO()
+                yield written
+                text = written.getvalue().decode(errors="backslashreplace")
+                text = text.replace("\r\n", "\n")  # lines of csv end so
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
 
 
 def format_of(kind: ContentKind, named: str | None, file: str | None) -> FormatName:
-    """Return the format to write a kind of result in: as named, by the file's suffix, or as EMBCLI_FORMAT says.
+    """Return the format to write a kind of result in.
 
-    Raises OutputError for a format that cannot hold it. A suffix that says another format than the named one is noted.
+    It is the named one, else that of the file's suffix, else that of EMBCLI_FORMAT. Raises
+    OutputError for a format that cannot hold the result. A suffix that says another format than the
+    named one is noted.
     """
     path = None if file == "-" else file
     chosen = chosen_format(kind, named, path, os.environ.get("EMBCLI_FORMAT") or "")
     if path is not None and named is not None:
-        suffix = Path(path).suffix.lower()
-        if SUFFIXES.get(suffix, chosen) != chosen:
-            say(f"{path!r} is written as {chosen}, as --format says, not as {SUFFIXES[suffix]}")
+        by_suffix = SUFFIXES.get(Path(path).suffix.lower(), chosen)
+        if by_suffix != chosen:
+            say(f"{path!r} is written as {chosen}, as --format says, not as {by_suffix}")
     return chosen

@@ -1,4 +1,8 @@
-"""The line below a page on standard output: options that show what the page leaves out, or other numbers."""
+"""The line below a page: options that show what the page leaves out, or other numbers.
+
+`output` asks for it when a table goes to standard output. It chooses by the parameters that the
+notes of the page name, never by what is printed.
+"""
 
 from __future__ import annotations
 
@@ -46,23 +50,37 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
     >>> suggestions("weights", ("columns",), [LeftOut("columns 4 to 253", "columns")])
     '--columns picks columns; -f npy has all.'
     """
-    found: list[str] = []
-    omitted = [note for note in notes if isinstance(note, LeftOut)]
-    if omitted:
-        parameters = dict.fromkeys(
-            name for note in omitted for name in note.parameters if name in known
-        )
-        found += [_DO[tuple(parameters)]] if parameters else []
-        found += [_HAS_ALL[verb]] if verb in _HAS_ALL else []
+    found = _for_omissions(verb, known, [note for note in notes if isinstance(note, LeftOut)])
     for note in notes:
-        if note in omitted or not note.parameters:
-            continue
-        if note.parameters == ("format",):
-            found.append(_HAS_ALL[verb])
-        elif {*note.parameters} <= {*known}:
-            found.append(_DO[note.parameters])
-        elif note.parameters == ("path",):
-            found.append(_WITHOUT_FROM)
+        if not isinstance(note, LeftOut) and note.parameters:
+            found += _for_note(verb, known, note.parameters)
     if verb in _EXPLAINED:
         found.append(f"embcli explain {verb} explains the words")
-    return f"{'; '.join(dict.fromkeys(found))}." if found else ""
+    if not found:
+        return ""
+    return f"{'; '.join(dict.fromkeys(found))}."
+
+
+def _for_omissions(verb: str, known: Collection[str], omissions: Sequence[LeftOut]) -> list[str]:
+    """Return what shows the things that a page leaves out."""
+    if not omissions:
+        return []
+    found = []
+    parameters = dict.fromkeys(name for note in omissions for name in note.parameters)
+    usable = tuple(name for name in parameters if name in known)
+    if usable:
+        found.append(_DO[usable])
+    if verb in _HAS_ALL:
+        found.append(_HAS_ALL[verb])
+    return found
+
+
+def _for_note(verb: str, known: Collection[str], parameters: tuple[str, ...]) -> list[str]:
+    """Return what changes the thing that a note with these parameters is about."""
+    if parameters == ("format",):
+        return [_HAS_ALL[verb]]
+    if {*parameters} <= {*known}:
+        return [_DO[parameters]]
+    if parameters == ("path",):
+        return [_WITHOUT_FROM]
+    return []

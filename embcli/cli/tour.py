@@ -1,6 +1,7 @@
-"""The tour: steps on a terminal, led by keys; in a pipe or a file all of them, or one. They are `data/tour.json`.
+"""The tour: steps on a terminal, led by keys; in a pipe or a file all of them, or one.
 
-A step shows a command, its result, and words about it. The results are those of the commands themselves.
+The steps are in `data/tour.json`. A step shows a command, its result, and words about it. The
+results are those of the commands themselves, which `app` passes in as a function.
 """
 
 from __future__ import annotations
@@ -33,14 +34,18 @@ from embcli.wording import Sentence
 if TYPE_CHECKING:
     from embcli.records import Records
 
-_KEYS = "Enter continues, b goes back, q quits: "
-_ANSWERS = (
-    f"Your answer ({_KEYS[:-2]}): ",
+_KEYS = "Enter continues, b goes back, q quits"
+_KEYS_PROMPT = f"{_KEYS}: "
+_ANSWER_PROMPTS = (
+    f"Your answer ({_KEYS}): ",
     "Not quite. Try again (Enter shows the answer, b goes back, q quits): ",
 )
+_FORWARD = ("\r", "\n", " ", "n")
+_BACK = "b"
+_QUIT = "q"
 _SHEET = 40  # lines of a step on paper
-_ON, _BACK, _END = ("\r", "\n", " ", "n"), ("b",), ("q", "")
-_NEXT = ("tokenize", "--merges"), ("lookup", "--heat"), ("lookup", "--from MODEL")
+# Commands, and an option of each, that the tour ends with.
+_NEXT = (("tokenize", "--merges"), ("lookup", "--heat"), ("lookup", "--from MODEL"))
 
 
 @dataclass(frozen=True)
@@ -48,41 +53,52 @@ class TourStep:
     """A step of the tour; a question has an answer and is asked before the command is run."""
 
     heading: str
-    command: str  # as it is typed, with {text} in place of the text, and {reversed} with its words in reverse
+    # {text} stands for the text, {reversed} for its words in reverse.
+    command: str
     words: str
     question: str = ""
     answers: tuple[str, ...] = ()  # the first one is shown
-    about: str = ""  # a command whose output is above the question, as the question is about it
-    own: dict[str, str] = field(
-        default_factory=dict
-    )  # what is different with the reader's own text
+    about: str = ""  # a command whose output is shown above the question
+    # The fields that differ if the reader has given another text.
+    own: dict[str, str] = field(default_factory=dict)
 
     def is_right(self, answer: str) -> bool:
         """Return whether this is an answer; blanks, commas and capitals do not count."""
-        plain, *right = (re.sub(r"[\s,.]", "", each).casefold() for each in (answer, *self.answers))
-        return plain in right
+        return _plain(answer) in [_plain(right) for right in self.answers]
 
 
-STEPS = [
-    TourStep(**each)
-    for each in orjson.loads((Path(__file__).parents[1] / "data" / "tour.json").read_bytes())
-]
+def _plain(answer: str) -> str:
+    return re.sub(r"[\s,.]", "", answer).casefold()
+
+
+def _steps() -> list[TourStep]:
+    file = Path(__file__).parents[1] / "data" / "tour.json"
+    return [TourStep(**step) for step in orjson.loads(file.read_bytes())]
+
+
+STEPS = _steps()
 
 
 def with_text(command: str, text: str) -> list[str]:
-    """Return the words after `embcli` with a text in its place; a text that begins with a dash is placed after --.
+    """Return the words after `embcli` with a text in its place.
+
+    A text that begins with a dash is placed after --.
 
     >>> with_text("embcli lookup {text} --dim 3", "- a dash")
     ['lookup', '--dim', '3', '--', '- a dash']
     """
-    given, turned = shlex.split(command)[1:], " ".join(reversed(text.split()))
-    filled = [word.replace("{reversed}", turned).replace("{text}", text) for word in given]
-    dashed = [
-        word
-        for word, old in zip(filled, given, strict=True)
-        if "{text}" in old and word.startswith("-")
-    ]
-    return [*(word for word in filled if word not in dashed), "--", *dashed] if dashed else filled
+    in_reverse = " ".join(reversed(text.split()))
+    words = []
+    with_a_dash = []
+    for template in shlex.split(command)[1:]:
+        word = template.replace("{reversed}", in_reverse).replace("{text}", text)
+        if "{text}" in template and word.startswith("-"):
+            with_a_dash.append(word)
+        else:
+            words.append(word)
+    if with_a_dash:
+        return [*words, "--", *with_a_dash]
+    return words
 
 
 def as_typed(typed: list[str]) -> str:
@@ -98,30 +114,37 @@ def as_typed(typed: list[str]) -> str:
 def guide(
     text: str, first: int | None, result_of: Callable[[list[str]], object], is_file: bool
 ) -> Handout:
-    """Go through the tour on a terminal, from the step that is named; otherwise return all steps, or only that one.
+    """Go through the tour on a terminal, from the step that is named; otherwise return its sheets.
 
-    `result_of` returns the result of the command with these words after `embcli`. A step that fails is reported and the
-    tour continues; then the status is 2.
+    These are all steps, or only the named one. `result_of` returns the result of the command with
+    these words after `embcli`. A step that fails is reported and the tour continues; then the
+    status is 2.
     """
     if text.strip() in ("", "-"):  # the steps cannot share standard input
         raise InputError(f"--text {text!r} is not a text; give the text itself")
     text = decoded(text, "--text")
-    steps = STEPS if text == TOUR_TEXT else [replace(step, **step.own) for step in STEPS]  # type: ignore[arg-type]
+    steps = STEPS
+    if text != TOUR_TEXT:
+        steps = [replace(step, **step.own) for step in STEPS]  # type: ignore[arg-type]
     if first is not None and not 1 <= first <= len(steps):
         wrong = "{step} must be from 1 to {count}, not {given}"
         raise InputError(Sentence(wrong, count=len(steps), given=str(first)[:20]))
+
     tour = _Tour(steps, text, result_of)
-    if not is_file and is_terminal(sys.stdout) and is_terminal(sys.stdin):
-        is_done = tour.walk(first or 1)
-        return Handout([["", *_last_words()] if is_done else [""]], tour.has_failed)
-    return tour.handout(first, is_file)
+    if is_file or not (is_terminal(sys.stdout) and is_terminal(sys.stdin)):
+        return tour.handout(first, is_file)
+    is_at_the_end = tour.walk(first or 1)
+    last_sheet: list[RenderableType] = [""]
+    if is_at_the_end:
+        last_sheet += _last_words()
+    return Handout([last_sheet], tour.has_failed)
 
 
 def _last_words() -> list[RenderableType]:
     lines: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
-    return lines + [
-        safe_text(f'$ embcli {verb} "A text of yours" {flag}', "accent") for verb, flag in _NEXT
-    ]
+    for verb, flag in _NEXT:
+        lines.append(safe_text(f'$ embcli {verb} "A text of yours" {flag}', "accent"))
+    return lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +170,7 @@ class Handout(Result, verb="tour", content="page"):
 
 @dataclass
 class _Tour:
-    """A tour in progress."""
+    """A tour in progress; it notes whether the command of a step has failed."""
 
     steps: list[TourStep]
     text: str
@@ -155,52 +178,58 @@ class _Tour:
     has_failed: bool = False
 
     def walk(self, number: int) -> bool:
-        """Show step after step, each on a screen of its own, as the keys say; return whether the last one was left."""
+        """Show step after step, each on a screen of its own, as the keys say.
+
+        Returns whether the last step was passed.
+        """
         while number <= len(self.steps):
-            step, answer, key = self.steps[number - 1], "", "?"
-            if step.question:
-                _show_screen(self._asked(number))
-                for prompt in _ANSWERS:
-                    print(f"\r{prompt}", end="", flush=True)
-                    typed = sys.stdin.buffer.readline().decode(errors="replace")
-                    answer = typed.strip()
-                    if not answer or step.is_right(answer) or answer in (*_BACK, *_END):
-                        break
-                if not typed or (answer in ("b", "q") and not step.is_right(answer)):
-                    key = answer
-            if key == "?":
-                asked = self._asked(number, above=step.about)
-                _show_screen(
-                    [
-                        *asked,
-                        *self._told(number, asked, answer, shutil.get_terminal_size().lines - 1),
-                    ]
-                )
-            while key not in (*_ON, *_BACK, *_END):
-                print(f"\r{_KEYS}", end="", flush=True)
-                key = ""  # if the terminal is gone
-                with suppress(EOFError, OSError):
-                    key = typer.getchar()[:1]
-            if key in _END:
+            key = self._show(number)
+            if key == _BACK:
+                number = max(number - 1, 1)
+            elif key in _FORWARD:
+                number += 1
+            else:
                 return False
-            print(
-                f"\r{' ' * len(_KEYS)}\r", end="", flush=True
-            )  # for what the next step says while it is made
-            number = max(number - 1, 1) if key in _BACK else number + 1
         return True
+
+    def _show(self, number: int) -> str:
+        """Show a step, and return the key that leaves it: one of _FORWARD, _BACK, _QUIT, or ""."""
+        step = self.steps[number - 1]
+        answer = ""
+        if step.question:
+            _show_screen(self._asked(number))
+            answer, is_open = _read_answer(step)
+            is_key = answer in (_BACK, _QUIT) and not step.is_right(answer)
+            if is_key or not is_open:
+                return self._left(answer)
+
+        asked = self._asked(number, above=step.about)
+        height = shutil.get_terminal_size().lines - 1
+        _show_screen([*asked, *self._told(number, asked, answer, height)])
+        return self._left(_read_key())
+
+    def _left(self, key: str) -> str:
+        """Clear the prompt, for what the next step says while it is made; return the key."""
+        if key not in (_QUIT, ""):
+            print(f"\r{' ' * len(_KEYS_PROMPT)}\r", end="", flush=True)
+        return key
 
     def handout(self, only: int | None, is_on_paper: bool) -> Handout:
         """Return all steps, or one, each on a sheet; on paper the answers are on the last one."""
         sheets: list[Sequence[RenderableType]] = []
         answers: list[RenderableType] = [title("Answers")]
-        for number in range(1, len(self.steps) + 1) if only is None else [only]:
-            above = self.steps[number - 2].command if only is None and number > 1 else ""
+        height = _SHEET if is_on_paper else None
+        numbers = range(1, len(self.steps) + 1) if only is None else [only]
+        for number in numbers:
+            step = self.steps[number - 1]
+            above = ""
+            if only is None and number > 1:
+                above = self.steps[number - 2].command
             asked = self._asked(number, above)
-            told = self._told(number, asked, height=_SHEET if is_on_paper else None)
-            if is_on_paper and self.steps[number - 1].question:
-                sheets.append(
-                    [*asked, "", "Your answer: ____________________  (The answers are at the end.)"]
-                )
+            told = self._told(number, asked, height=height)
+            if is_on_paper and step.question:
+                line = "Your answer: ____________________  (The answers are at the end.)"
+                sheets.append([*asked, "", line])
                 answers += ["", asked[0], *told]
             else:
                 sheets.append([*asked, *told])
@@ -217,7 +246,10 @@ class _Tour:
         answer: str = "",
         height: int | None = None,
     ) -> list[RenderableType]:
-        """Return what is below the question: the command, its result, which is cut to fit the height, and words."""
+        """Return what is below the question: the command, its result, and words.
+
+        With a height, the result is cut so that all of it fits, with the question.
+        """
         step = self.steps[number - 1]
         command = self._typed(step.command)
         explained: list[RenderableType] = [""]
@@ -234,12 +266,17 @@ class _Tour:
         return [*command, page, *explained]
 
     def _asked(self, number: int, above: str = "") -> list[RenderableType]:
-        """Return the heading and the question of a step, below the result that it is about, unless that is above."""
+        """Return the heading and the question of a step.
+
+        The result that the question is about stands over it, unless `above` is its command.
+        """
         step = self.steps[number - 1]
         parts: list[RenderableType] = [title(f"{number}/{len(self.steps)}  {step.heading}")]
         if step.about and step.about != above:
             parts += [*self._typed(step.about), self._page(step.about), ""]
-        return [*parts, safe_text(step.question)] if step.question else parts
+        if step.question:
+            parts.append(safe_text(step.question))
+        return parts
 
     def _typed(self, command: str) -> list[RenderableType]:
         lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
@@ -258,12 +295,38 @@ class _Tour:
         return result
 
 
+def _read_answer(step: TourStep) -> tuple[str, bool]:
+    """Ask for the answer of a step, twice if the first one is wrong.
+
+    Returns what was typed, and whether the terminal is still there.
+    """
+    answer = ""
+    line = b""
+    for prompt in _ANSWER_PROMPTS:
+        print(f"\r{prompt}", end="", flush=True)
+        line = sys.stdin.buffer.readline()
+        answer = line.decode(errors="replace").strip()
+        if not answer or answer in (_BACK, _QUIT) or step.is_right(answer):
+            break
+    return answer, bool(line)
+
+
+def _read_key() -> str:
+    """Wait for a key that leaves a step; "" stands for a terminal that is gone."""
+    while True:
+        print(f"\r{_KEYS_PROMPT}", end="", flush=True)
+        key = ""
+        with suppress(EOFError, OSError):
+            key = typer.getchar()[:1]
+        if key in (*_FORWARD, _BACK, _QUIT, ""):
+            return key
+
+
 def _show_screen(parts: list[RenderableType]) -> None:
     with suppress(Exception):  # without termios, or without a terminal any more
         import termios
 
-        termios.tcflush(
-            sys.stdin, termios.TCIFLUSH
-        )  # what was typed before there was anything to read
+        # What was typed before there was anything to read is dropped.
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     print(end="\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J", flush=True)
     ResultWriter().show(Group(*parts))
