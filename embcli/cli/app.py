@@ -5,6 +5,7 @@ A command opens what its options name, calls a verb of the library, and returns 
 has no `from __future__ import annotations`.
 """
 
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,6 +45,17 @@ from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS
 
 Finish = Callable[[Command, Options], object]  # what is done with the values of a command's options
+_WELCOME = (
+    "Start with [bold]embcli tour[/bold], the chapter step by step; "
+    'or [bold]embcli lookup "Hi there"[/bold].'
+)
+_HELP = (
+    f"Show what an embedding layer does, from text to the numbers that a model reads.\n\n{_WELCOME}"
+)
+_FIRST_HELP = (
+    f"{_WELCOME}\nCOMMAND --help shows examples; embcli --help lists options and more commands."
+)
+
 COMMANDS: dict[str, tuple[Command, dict[str, Any]]] = {}  # by name, with settings for Typer
 
 
@@ -58,11 +70,17 @@ def command(
     epilog = "\n\n".join(f"[dim]# {comment}[/dim]\n\n{line}" for line, comment in examples.items())
 
     def register(function: Function) -> Function:
-        settings = {"rich_help_panel": panel, "epilog": epilog, "help": function.__doc__}
+        help = _flowing(inspect.getdoc(function) or "")
+        settings = {"rich_help_panel": panel, "epilog": epilog, "help": help}
         COMMANDS[function.__name__] = Command(function, content, view), settings
         return function
 
     return register
+
+
+def _flowing(text: str) -> str:
+    """Return paragraphs without line breaks inside, so that they fill any width."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def command_line(words: Sequence[str] | None = None, finish: Finish = Command.write) -> typer.Typer:
@@ -80,12 +98,12 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
         context_settings={"help_option_names": [] if is_first else ["--help", "-h"]},
     )
 
-    options_before_a_command: Function = embcli
     if is_first:
-        options_before_a_command = first_screen
+        app.callback(invoke_without_command=True, help=_FIRST_HELP)(first_screen)
     elif called is not None:
-        options_before_a_command = _without_options
-    app.callback(invoke_without_command=True)(options_before_a_command)
+        app.callback(invoke_without_command=True)(_without_options)
+    else:
+        app.callback(invoke_without_command=True, help=_HELP)(embcli)
 
     for name, (each, settings) in COMMANDS.items():
         is_hidden = is_first and settings["rich_help_panel"] == "More"
@@ -97,7 +115,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
 
 
 def _without_options() -> None:
-    """Stand for a command that is only listed."""
+    pass  # a command that is only listed needs no options
 
 
 def run(words: Sequence[str], finish: Finish = Command.write) -> object:
@@ -131,11 +149,7 @@ def embcli(
     show_completion: _Shell = None,
     install_completion: _ShellToInstall = None,
 ) -> None:
-    """Show what an embedding layer does, from text to the numbers that a model reads.
-
-    Start with [bold]embcli tour[/bold], the chapter step by step; or [bold]embcli lookup "Hi
-    there"[/bold].
-    """
+    """Answer the options before a command."""
     from embcli.cli.completion import install, script
 
     if version:
@@ -151,10 +165,7 @@ def embcli(
 
 
 def first_screen(context: typer.Context) -> None:
-    """Start with [bold]embcli tour[/bold], the chapter step by step;
-    or [bold]embcli lookup "Hi there"[/bold].
-    COMMAND --help shows examples; embcli --help lists options and more commands.
-    """  # noqa: D205 - Typer would show the blank line
+    """Show the list of commands; nothing is given after `embcli`."""
     context.get_help()
 
 
