@@ -8,10 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from embcli.encodings.encoding import Encoding
-from embcli.encodings.tiktoken import DEFINITIONS, RankFileEncoding, TiktokenEncoding, loaded
+from embcli.encodings.tiktoken import (
+    DEFINITIONS,
+    RankFileEncoding,
+    TiktokenEncoding,
+    import_tiktoken,
+)
 from embcli.errors import InputError, Notes, missing_extra
 
-__all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
+__all__ = ["Encoding", "encoding_for_rows", "encoding_of_file", "encoding_of_size", "get"]
 
 _SUFFIXES = (".json", ".gguf", ".tiktoken", ".model", ".txt")  # of files
 
@@ -78,7 +83,7 @@ def get(name: str) -> Encoding:
 
     if "/" in name or name.endswith(_SUFFIXES) or name.startswith(OLLAMA):
         return _of_path(located(name, tokenizer_file), name)
-    model = loaded("tiktoken.model")
+    model = import_tiktoken("tiktoken.model")
     try:
         return TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:

@@ -21,9 +21,9 @@ from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, missing_extra
 from embcli.wording import in_data
 
-LONGEST = 1 << 27  # bytes of a file that lists tokens
+MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 _LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
-MOST_IDS = 1 << 22  # no vocabulary has more
+MAX_TOKENS = 1 << 22  # no vocabulary has more
 LOCK = RLock()  # special tokens and standard error are set for one call at a time
 _Value = TypeVar("_Value")
 Fragment = tuple[
@@ -231,7 +231,7 @@ def _listed(words: Iterable[str]) -> str:
     return ", ".join(repr(word[:_LONGEST_LISTED]) for word in words)
 
 
-def package(path: Path, name: str, what: str) -> Any:
+def import_package(path: Path, name: str, what: str) -> Any:
     """Import a package; raises InputError that `what`, the file's kind, needs it."""
     try:
         return import_module(name)
@@ -245,7 +245,7 @@ def sibling_json(path: Path, name: str) -> dict[str, Any]:
     return read_object(Binary(path), _LONGEST_CONFIG) if path.is_file() else {}
 
 
-def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
+def call_package(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
     """Call a package; raises InputError for its errors and its panics, which are not Exceptions.
 
     Standard error is discarded below Python: Rust writes a trace of its panics to it.
@@ -264,6 +264,6 @@ def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
             raise file_error(path, f"{failure} ({quoted(str(error)).strip(chr(39))})") from None
 
 
-def facts(name: str) -> Any:
+def load_facts(name: str) -> Any:
     """Return what a JSON file of data/ has."""
     return json.loads((Path(__file__).parents[1] / "data" / name).read_text("utf-8"))

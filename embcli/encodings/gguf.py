@@ -14,9 +14,28 @@ from pathlib import Path
 import numpy as np
 
 from embcli.binary import Binary, quoted
-from embcli.encodings.encoding import NamedToken, VocabularyEncoding, facts, guarded, package
-from embcli.encodings.merging import Derivation, Spelling, bytes_of, from_characters, from_piece
-from embcli.encodings.pieces import BytePairs, Pieces, Scores, Unigrams, WordPieces, splittings
+from embcli.encodings.encoding import (
+    NamedToken,
+    VocabularyEncoding,
+    call_package,
+    import_package,
+    load_facts,
+)
+from embcli.encodings.merging import (
+    Derivation,
+    ToBytes,
+    byte_level_to_bytes,
+    bytes_of,
+    piece_to_bytes,
+)
+from embcli.encodings.pieces import (
+    BytePairs,
+    PieceTokenizer,
+    ScoredPairs,
+    Unigrams,
+    WordPieces,
+    splittings,
+)
 from embcli.errors import InputError
 from embcli.gguf import GgufHeader, read_header
 from embcli.wording import Sentence, in_data
@@ -48,16 +67,16 @@ class GgufEncoding(VocabularyEncoding):
         if not 0 <= token_id < self.vocabulary_size:
             return None
         word, spelled = self._words[token_id], self._spelled
-        plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
+        plain = (_CONTROL,) if spelled is piece_to_bytes else (_CONTROL, _USER_DEFINED)
         return word if self._stored_kinds[token_id] in plain else spelled(word)
 
     @cached_property
-    def _spelled(self) -> Spelling:
+    def _spelled(self) -> ToBytes:
         if self.model == "gpt2" and (
             self._splitting is None or "of_characters" not in self._splitting.flags
         ):
-            return from_characters
-        return from_piece if self.model in _MODELS else bytes
+            return byte_level_to_bytes
+        return piece_to_bytes if self.model in _MODELS else bytes
 
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
@@ -98,12 +117,12 @@ class GgufEncoding(VocabularyEncoding):
         return self._pieces.derivations(text)
 
     @cached_property
-    def _pieces(self) -> Pieces:
+    def _pieces(self) -> PieceTokenizer:
         if self._refusal is not None:
             raise self._refusal
         if self.model == "llama":
             scores = dict(zip(self._words, self._scores.tolist(), strict=True))
-            return Scores(self._ids, scores, self._special("unknown", 0), self.adds_space)
+            return ScoredPairs(self._ids, scores, self._special("unknown", 0), self.adds_space)
         if self.model == "bert":
             lowers = self._flag("normalizer.lowercase", True)
             strips = self._flag("normalizer.strip_accents", lowers)
@@ -141,7 +160,7 @@ class GgufEncoding(VocabularyEncoding):
         """The types of the tokens, (V,), with those that follow from their names."""
         kinds = self._stored_kinds.copy()
         ids = self._ids
-        for each in facts("controls.json"):
+        for each in load_facts("controls.json"):
             if not any(
                 f"tokenizer.ggml.{key}_token_id" in self._header.metadata for key in each["keys"]
             ):
@@ -203,7 +222,7 @@ class GgufEncoding(VocabularyEncoding):
             )
         return known[0]
 
-    def _byte_pairs(self) -> Pieces:
+    def _byte_pairs(self) -> PieceTokenizer:
         splitting = self._splitting or splittings()["default"]
         merges = self._array("merges")
         if merges is None and splitting is splittings()["kimi-k2"]:
@@ -224,9 +243,9 @@ class GgufEncoding(VocabularyEncoding):
                 ranks.setdefault((left, right), rank)
         return BytePairs(ids, ranks, splitting)
 
-    def _unigrams(self) -> Pieces:
+    def _unigrams(self) -> PieceTokenizer:
         for name in ("tokenizers", "sentencepiece"):
-            package(self.path, name, "a tokenizer of the kind t5")
+            import_package(self.path, name, "a tokenizer of the kind t5")
         kinds, scores = self._stored_kinds, self._scores
         known = np.where(kinds == _USER_DEFINED, 0.0, scores).tolist()
         tokens = {
@@ -240,7 +259,7 @@ class GgufEncoding(VocabularyEncoding):
         joins = self._flag("remove_extra_whitespaces", False)
         worst, unknown = float(scores[kinds == _NORMAL].min(initial=0)), self._special("unknown", 2)
         failure = "its map of characters is damaged"
-        return guarded(
+        return call_package(
             self.path,
             failure,
             lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space),

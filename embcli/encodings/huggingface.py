@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import Binary, file_error, read_object, read_whole
-from embcli.encodings.encoding import LONGEST, Encoding, guarded, package, sibling_json
+from embcli.encodings.encoding import (
+    MAX_FILE_SIZE,
+    Encoding,
+    call_package,
+    import_package,
+    sibling_json,
+)
 from embcli.encodings.merging import (
     NEVER,
     Derivation,
     DerivationStep,
-    derived,
-    from_characters,
-    from_piece,
+    byte_level_to_bytes,
+    derive,
+    piece_to_bytes,
     spans_of,
 )
 from embcli.encodings.pieces import splittings
@@ -52,9 +58,9 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
         kind = next(kind for end, kind in _KINDS.items() if self.path.name.endswith(end))
-        package(self.path, "tokenizers", f"a {kind}")
+        import_package(self.path, "tokenizers", f"a {kind}")
         binary = Binary(self.path)
-        tokenizer = guarded(self.path, f"it is not a {kind}", lambda: _made(binary))
+        tokenizer = call_package(self.path, f"it is not a {kind}", lambda: _made(binary))
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:
@@ -67,7 +73,9 @@ class HuggingFaceEncoding(Encoding):
 
     @cached_property
     def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
-        encoded = guarded(self.path, "it cannot split a text", lambda: self.tokenizer.encode("a"))
+        encoded = call_package(
+            self.path, "it cannot split a text", lambda: self.tokenizer.encode("a")
+        )
         own = [
             place for place, is_added in enumerate(encoded.special_tokens_mask) if not is_added
         ] or [len(encoded)]
@@ -106,7 +114,7 @@ class HuggingFaceEncoding(Encoding):
         else:
             symbols = [each.encode() for each in word.removesuffix(suffix).decode()]
             symbols[-1:] = [last + suffix for last in symbols[-1:]]
-        return derived(
+        return derive(
             symbols,
             lambda *pair: ranks.get(pair, NEVER),
             lambda token: find(token.decode()),
@@ -174,10 +182,12 @@ class HuggingFaceEncoding(Encoding):
             kind for part in parts for kind in re.findall(rb'"type":"(\w+)"', part.__getstate__())
         }
         if b"ByteLevel" in kinds:
-            return from_characters
+            return byte_level_to_bytes
         fallback = getattr(self.tokenizer.model, "byte_fallback", False)
         return (
-            from_piece if fallback or kinds & {b"Metaspace", b"ByteFallback", b"Replace"} else None
+            piece_to_bytes
+            if fallback or kinds & {b"Metaspace", b"ByteFallback", b"Replace"}
+            else None
         )
 
     @cached_property
@@ -188,7 +198,7 @@ class HuggingFaceEncoding(Encoding):
 
     def _decoded(self, ids: np.ndarray) -> bytes:
         failure = "it cannot decode these IDs"
-        return guarded(
+        return call_package(
             self.path, failure, lambda: self.tokenizer.decode(ids.tolist(), False)
         ).encode()
 
@@ -205,7 +215,7 @@ class HuggingFaceEncoding(Encoding):
         if token is None:
             return None
         added = self._added.get(token_id)
-        if added is not None and (added.special or self._spelling is not from_piece):
+        if added is not None and (added.special or self._spelling is not piece_to_bytes):
             return token.encode()  # Gemma adds pieces of spaces, spelled like others
         if self._spelling is not None:
             return self._spelling(token.encode())
@@ -223,7 +233,9 @@ class HuggingFaceEncoding(Encoding):
             return self.tokenizer.encode(text, add_special_tokens=False)
 
         self.tokenizer  # noqa: B018 - a damaged file is refused by its own sentence
-        return guarded(self.path, f"it cannot split this text of {len(text):,} characters", encoded)
+        return call_package(
+            self.path, f"it cannot split this text of {len(text):,} characters", encoded
+        )
 
 
 def _made(binary: Binary) -> tokenizers.Tokenizer:
@@ -240,7 +252,7 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
     if binary.path.suffix == ".txt":
         ids = {
             word: token_id
-            for token_id, word in enumerate(read_whole(binary, LONGEST).decode().splitlines())
+            for token_id, word in enumerate(read_whole(binary, MAX_FILE_SIZE).decode().splitlines())
         }
         lowers = (
             sibling_json(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
@@ -254,9 +266,9 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
             tokenizer.add_special_tokens([token for token in _SPECIAL if token in ids])
         return tokenizer
     if not binary.path.name.endswith("vocab.json"):
-        return Tokenizer.from_buffer(read_whole(binary, LONGEST))
+        return Tokenizer.from_buffer(read_whole(binary, MAX_FILE_SIZE))
     ids, files = (
-        read_object(binary, LONGEST),
+        read_object(binary, MAX_FILE_SIZE),
         {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"},
     )
     named = [str(sibling_json(binary.path, file).get(key)).lower() for file, key in files.items()]
@@ -267,7 +279,9 @@ def _made(binary: Binary) -> tokenizers.Tokenizer:
             "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
         )
         raise binary.file_error(f"{reason}, so it cannot split a text")
-    lines = read_whole(Binary(binary.path.with_name("merges.txt")), LONGEST).decode().split("\n")
+    lines = (
+        read_whole(Binary(binary.path.with_name("merges.txt")), MAX_FILE_SIZE).decode().split("\n")
+    )
     merges = [
         line.partition(" ")[::2]
         for line in lines

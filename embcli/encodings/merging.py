@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-Order = Callable[
+Priority = Callable[
     [bytes, bytes], float
 ]  # of two neighbours, a rank or a score: the least is merged first, NEVER is not
-Find = Callable[[bytes], int | None]  # the ID of a token
-Spelling = Callable[[bytes], bytes]  # from a token of the vocabulary to its bytes
+FindId = Callable[[bytes], int | None]  # the ID of a token
+ToBytes = Callable[[bytes], bytes]  # from a token of the vocabulary to its bytes
 NEVER = float("inf")
 SPACE = "\u2581"  # SentencePiece's spelling of a space
 # GPT-2's encoder: printable characters of Latin-1 are their own bytes; the others are U+0100 and on, in order.
@@ -66,7 +66,7 @@ class Derivation:
         return [*untouched, *enumerate(self.steps, 1)]
 
 
-def merged(parts: list[bytes], order: Order) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+def merge(parts: list[bytes], order: Priority) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
     """Return the parts of a piece, merged, and the merges: the left and the right part of each."""
     before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
     trace = []
@@ -101,15 +101,15 @@ def merged(parts: list[bytes], order: Order) -> tuple[list[bytes], list[tuple[by
     return [part for part in parts if part], trace
 
 
-def derived(
+def derive(
     symbols: list[bytes],
-    order: Order,
-    find: Find,
+    order: Priority,
+    find: FindId,
     ids: Sequence[int] | None = None,
-    spelled: Spelling = bytes,
+    spelled: ToBytes = bytes,
 ) -> Derivation:
     """Return the merges of a piece, whose `symbols` are as in the vocabulary; its `ids` are those of its last parts."""
-    parts, trace = merged([*symbols], order)
+    parts, trace = merge([*symbols], order)
     if ids is None:
         ids = [token_id for token_id in map(find, parts) if token_id is not None]
     steps = []
@@ -130,11 +130,11 @@ def bytes_of(word: bytes) -> bytes | None:
         return None
 
 
-def from_characters(word: bytes) -> bytes:
+def byte_level_to_bytes(word: bytes) -> bytes:
     return bytes_of(word) or word
 
 
-def from_piece(word: bytes) -> bytes:
+def piece_to_bytes(word: bytes) -> bytes:
     """Return the bytes of a piece of SentencePiece: `▁` is a space, `<0x0A>` a byte."""
     byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
     return bytes([int(byte[1], 16)]) if byte else word.replace(SPACE.encode(), b" ")

@@ -17,21 +17,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.encodings.encoding import facts
+from embcli.encodings.encoding import load_facts
 from embcli.encodings.merging import (
     NEVER,
     SPACE,
     Derivation,
     DerivationStep,
-    derived,
-    from_piece,
-    merged,
+    derive,
+    merge,
+    piece_to_bytes,
     spans_of,
     words_between,
 )
 
 Ids = Mapping[bytes, int]  # by the spelling of a token
-Scored = Mapping[str, tuple[int, float]]  # IDs and scores by the spelling of a token
+ScoredTokens = Mapping[str, tuple[int, float]]  # IDs and scores by the spelling of a token
 Parts = list[tuple[int, int]]  # IDs, and how many bytes of the piece each of them spells
 _NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary cannot spell
 _CACHED = 1 << 18  # pieces whose tokens are kept: most pieces of a text occur often
@@ -86,16 +86,16 @@ def _edges(rule: str, text: str) -> Iterable[tuple[int, int]]:
 @cache
 def splittings() -> dict[str, Splitting]:
     known: dict[str, Splitting] = {}
-    for each in facts("splittings.json"):
+    for each in load_facts("splittings.json"):
         known |= dict.fromkeys(each["names"], Splitting(each["rules"], each["flags"]))
     return known
 
 
-class Pieces(ABC):
+class PieceTokenizer(ABC):
     """What splits a text between named tokens; the tokens of a piece depend on nothing around it."""
 
     scores: Mapping[int, float] = {}  # by ID, if a model has them
-    spelled: Callable[[bytes], bytes] = staticmethod(from_piece)
+    spelled: Callable[[bytes], bytes] = staticmethod(piece_to_bytes)
 
     def __init__(self) -> None:
         self._parts = lru_cache(_CACHED)(self.parts)
@@ -143,7 +143,7 @@ class Pieces(ABC):
         return np.fromiter(chain.from_iterable(parts), np.int64).reshape(-1, 2)
 
 
-class BytePairs(Pieces):
+class BytePairs(PieceTokenizer):
     """Byte-pair encoding: the pieces of a pre-tokenizer, merged by rank.
 
     Unlike `tokenizers`, llama.cpp merges what has no token, too, and spells the result by its bytes in the end.
@@ -156,7 +156,7 @@ class BytePairs(Pieces):
         self._tokens, self._splitting = ids, splitting
         self._order = lambda left, right: ranks.get((left, right), NEVER)
         self._of_bytes = "of_characters" not in splitting.flags
-        self.spelled = bytes if self._of_bytes else from_piece
+        self.spelled = bytes if self._of_bytes else piece_to_bytes
         self._words = (
             words_between(map(b" ".join, ranks)) if "escapes_spaces" in splitting.flags else None
         )
@@ -172,7 +172,7 @@ class BytePairs(Pieces):
         symbols = (
             [piece.encode()]
             if self._is_whole(piece)
-            else merged(self._symbols(piece), self._order)[0]
+            else merge(self._symbols(piece), self._order)[0]
         )
         byte = b"%c" if self._of_bytes else b"<0x%02X>"
         parts: Parts = []
@@ -187,7 +187,7 @@ class BytePairs(Pieces):
     def derivation(self, piece: str) -> Derivation:
         ids = [token_id for token_id, _ in self._parts(piece) if token_id != _NO_TOKEN]
         order = (lambda *_: NEVER) if self._is_whole(piece) else self._order
-        return derived(self._symbols(piece), order, self._tokens.get, ids, self.spelled)
+        return derive(self._symbols(piece), order, self._tokens.get, ids, self.spelled)
 
     def _symbols(self, piece: str) -> list[bytes]:
         return (
@@ -203,7 +203,7 @@ class BytePairs(Pieces):
         return is_kept and piece.encode() in self._tokens
 
 
-class Scores(Pieces):
+class ScoredPairs(PieceTokenizer):
     """SentencePiece's byte-pair encoding: neighbours whose token has the best score are merged."""
 
     def __init__(
@@ -233,7 +233,7 @@ class Scores(Pieces):
 
     def parts(self, piece: str) -> Parts:
         parts: Parts = []
-        for symbol in merged(self._symbols(piece), self._order)[0]:
+        for symbol in merge(self._symbols(piece), self._order)[0]:
             token_id = self._tokens.get(symbol)
             of_bytes = [
                 self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte])))
@@ -251,7 +251,7 @@ class Scores(Pieces):
 
     def derivation(self, piece: str) -> Derivation:
         ids = [token_id for token_id, _ in self._parts(piece)]
-        return derived(self._symbols(piece), self._order, self._tokens.get, ids, from_piece)
+        return derive(self._symbols(piece), self._order, self._tokens.get, ids, piece_to_bytes)
 
     def _symbols(self, piece: str) -> list[bytes]:
         return list(map(str.encode, self._symbol.findall(piece)))
@@ -268,7 +268,7 @@ _IDEOGRAPH = re.compile(
 )
 
 
-class WordPieces(Pieces):
+class WordPieces(PieceTokenizer):
     """WordPiece: words in lower case, without accents; each is the longest tokens that spell it.
 
     The vocabulary spells the first token of a word with U+2581 before it. What becomes of a character is llama.cpp's
@@ -323,11 +323,17 @@ class WordPieces(Pieces):
         return f" {lower} " if is_word else lower
 
 
-class Unigrams(Pieces):
+class Unigrams(PieceTokenizer):
     """SentencePiece's unigram model with sums in float64: the tokens of a word that have the best sum of scores."""
 
     def __init__(
-        self, tokens: Scored, unknown: int, worst: float, charsmap: bytes, joins: bool, leads: bool
+        self,
+        tokens: ScoredTokens,
+        unknown: int,
+        worst: float,
+        charsmap: bytes,
+        joins: bool,
+        leads: bool,
     ) -> None:
         """Either spaces are joined, and each word gets one; or the first word of a text that `leads` gets one more."""
         from sentencepiece import SentencePieceNormalizer

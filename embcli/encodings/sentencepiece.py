@@ -13,16 +13,16 @@ import numpy as np
 
 from embcli.binary import Binary, read_whole
 from embcli.encodings.encoding import (
-    LONGEST,
-    MOST_IDS,
+    MAX_FILE_SIZE,
+    MAX_TOKENS,
     NamedToken,
     VocabularyEncoding,
-    guarded,
-    package,
+    call_package,
+    import_package,
     sibling_json,
 )
-from embcli.encodings.merging import SPACE, Derivation, DerivationStep, from_piece
-from embcli.encodings.pieces import Scores
+from embcli.encodings.merging import SPACE, Derivation, DerivationStep, piece_to_bytes
+from embcli.encodings.pieces import ScoredPairs
 from embcli.wording import in_data
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
@@ -85,14 +85,16 @@ class SentencePieceEncoding(VocabularyEncoding):
         if not 0 <= token_id < self.vocabulary_size:
             return None
         word, _, kind = self._model.pieces[token_id]
-        return word if kind in (_CONTROL, _UNKNOWN) else from_piece(word)
+        return word if kind in (_CONTROL, _UNKNOWN) else piece_to_bytes(word)
 
     @cached_property
     def _processor(self) -> Any:
-        sentencepiece = package(self.path, "sentencepiece", "a tokenizer.model")
+        sentencepiece = import_package(self.path, "sentencepiece", "a tokenizer.model")
         sentencepiece.set_min_log_level(4)
         load, data = sentencepiece.SentencePieceProcessor, self._model.data
-        return guarded(self.path, "it is not a SentencePiece model", lambda: load(model_proto=data))
+        return call_package(
+            self.path, "it is not a SentencePiece model", lambda: load(model_proto=data)
+        )
 
     def ids_between(self, text: str) -> np.ndarray:
         return np.array(self._encoded(text, "numpy"), np.uint32)
@@ -132,7 +134,7 @@ class SentencePieceEncoding(VocabularyEncoding):
                 yield Derivation.in_order(steps)
                 steps = []
             _, score, kind = self._model.pieces[token_id]
-            token = from_piece(piece.encode()) if kind != _UNKNOWN else piece.encode()
+            token = piece_to_bytes(piece.encode()) if kind != _UNKNOWN else piece.encode()
             if kind == _UNKNOWN or (
                 kind == _BYTE and token[0] & 0xC0 != 0x80
             ):  # the first byte of one
@@ -144,10 +146,10 @@ class SentencePieceEncoding(VocabularyEncoding):
             yield Derivation.in_order(steps)
 
     @cached_property
-    def _merging(self) -> Scores:
+    def _merging(self) -> ScoredPairs:
         ids = {word: at for at, (word, _, _) in enumerate(self._model.pieces)}
         whole = [word for word, _ in self._model.of(_USER_DEFINED).values()]
-        return Scores(
+        return ScoredPairs(
             ids, dict(self._model.of(_NORMAL).values()), min(self._model.of(_UNKNOWN)), False, whole
         )
 
@@ -157,7 +159,7 @@ class SentencePieceEncoding(VocabularyEncoding):
 
 
 def _read(binary: Binary) -> _Model:
-    data, pieces = read_whole(binary, LONGEST), []
+    data, pieces = read_whole(binary, MAX_FILE_SIZE), []
     settings: dict[int, dict[int, Any]] = {2: {}, 3: {}}  # of the trainer, and of the normalizer
     try:
         for number, value in _fields(data):
@@ -172,7 +174,7 @@ def _read(binary: Binary) -> _Model:
                 )
             elif number in settings:
                 settings[number].update(_fields(value))
-        if not 0 < len(pieces) < MOST_IDS:
+        if not 0 < len(pieces) < MAX_TOKENS:
             raise ValueError
     except (ValueError, TypeError, KeyError, error):
         raise binary.file_error("it is not a SentencePiece model") from None

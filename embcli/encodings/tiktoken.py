@@ -19,14 +19,14 @@ import numpy as np
 
 from embcli.binary import Binary, read_object, read_whole
 from embcli.encodings.encoding import (
-    LONGEST,
-    MOST_IDS,
+    MAX_FILE_SIZE,
+    MAX_TOKENS,
     NamedToken,
     VocabularyEncoding,
-    facts,
-    guarded,
+    call_package,
+    load_facts,
 )
-from embcli.encodings.merging import NEVER, Derivation, derived, spans_of
+from embcli.encodings.merging import NEVER, Derivation, derive, spans_of
 from embcli.errors import InputError, does_not_load
 from embcli.wording import in_data
 
@@ -47,7 +47,7 @@ class Definition(NamedTuple):
     first_rank: int = 0  # the ID of the token of rank 0
 
 
-DEFINITIONS = {name: Definition(**given) for name, given in facts("tiktoken.json").items()}
+DEFINITIONS = {name: Definition(**given) for name, given in load_facts("tiktoken.json").items()}
 _HARMONY = DEFINITIONS["o200k_harmony"].special_tokens  # 200018 has two names
 _HARMONY |= {
     f"<|reserved_{at}|>": at
@@ -60,7 +60,7 @@ def rank_file(ranks: str) -> Path:
     return Path(__file__).parents[1] / "data" / f"{ranks}.tiktoken.gz"
 
 
-def loaded(module: str = "tiktoken") -> ModuleType:
+def import_tiktoken(module: str = "tiktoken") -> ModuleType:
     try:
         return import_module(module)
     except Exception as error:
@@ -106,7 +106,7 @@ class TiktokenEncoding(VocabularyEncoding):
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
         special, ranks = self.definition.special_tokens, self.ids
-        encoding: tiktoken.Encoding = loaded().Encoding(
+        encoding: tiktoken.Encoding = import_tiktoken().Encoding(
             self.name,
             pat_str=self.definition.pattern,
             mergeable_ranks=ranks,
@@ -157,7 +157,7 @@ class TiktokenEncoding(VocabularyEncoding):
                 match[0].encode() for match in pattern.finditer(text, timeout=_SECONDS) if match[0]
             ):
                 symbols = [b"%c" % byte for byte in piece]
-                derivation = derived(
+                derivation = derive(
                     symbols, lambda *pair: ranks.get(b"".join(pair), NEVER) - first, ranks.get
                 )
                 if piece in ranks and derivation.ids != (
@@ -192,7 +192,7 @@ class RankFileEncoding(TiktokenEncoding):
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         failure = f"it cannot split this text of {len(text):,} characters"
-        return guarded(
+        return call_package(
             self.path, failure, lambda: super(RankFileEncoding, self).encode(text, special)
         )
 
@@ -214,10 +214,10 @@ def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         )
         raise binary.file_error(reason, f"encodings are {', '.join(DEFINITIONS)}")
     try:
-        ids = _ranks(read_whole(binary, LONGEST))
+        ids = _ranks(read_whole(binary, MAX_FILE_SIZE))
     except ValueError:
         raise binary.file_error("it is not a file of tokens and ranks") from None
-    if any(not 0 <= rank < MOST_IDS for rank in ids.values()):
+    if any(not 0 <= rank < MAX_TOKENS for rank in ids.values()):
         raise binary.file_error("it has a rank that no vocabulary has")
     size = max([*ids.values(), *known.special_tokens.values()], default=-1) + 1
     return known._replace(vocabulary_size=size), ids
@@ -225,7 +225,7 @@ def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
 
 def _tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
     """Return a tekken.json's definition and the IDs of its tokens, which come after the special ones."""
-    content = read_object(binary, LONGEST)
+    content = read_object(binary, MAX_FILE_SIZE)
     try:
         config = content["config"]
         first, size = int(config["default_num_special_tokens"]), int(config["default_vocab_size"])
@@ -237,7 +237,7 @@ def _tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         pattern = str(config["pattern"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise binary.file_error(f"it is not a tekken.json ({error!r})") from None
-    if not 0 <= first <= size < MOST_IDS or any(rank < 0 for rank in ranks.values()):
+    if not 0 <= first <= size < MAX_TOKENS or any(rank < 0 for rank in ranks.values()):
         raise binary.file_error("it has a rank that no vocabulary has")
     if first > _MOST_SPECIAL:
         raise binary.file_error(f"it promises {first:,} special tokens")
