@@ -19,7 +19,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from embcli import encodings
 from embcli.encodings.merging import bytes_of
-from embcli.encodings.pieces import Unigrams, splittings
+from embcli.encodings.pieces import Unigrams
+from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from tests.conftest import Embcli
 from tests.files.made import closed

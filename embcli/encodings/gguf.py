@@ -34,8 +34,8 @@ from embcli.encodings.pieces import (
     ScoredPairs,
     Unigrams,
     WordPieces,
-    splittings,
 )
+from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.gguf import GgufHeader, read_header
 from embcli.wording import Sentence, in_data

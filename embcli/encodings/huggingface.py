@@ -29,7 +29,7 @@ from embcli.encodings.merging import (
     piece_to_bytes,
     spans_of,
 )
-from embcli.encodings.pieces import splittings
+from embcli.encodings.splitting import splittings
 from embcli.wording import in_data
 
 if TYPE_CHECKING:

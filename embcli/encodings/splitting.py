@@ -1,0 +1,78 @@
+"""The pre-tokenizers of llama.cpp, which cut a text into pieces that become tokens by themselves.
+
+Those that a GGUF file can name are in data/splittings.json, with the rules of llama.cpp's
+src/llama-vocab.cpp. A vocab.json of transformers uses some of them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+from embcli.encodings.encoding import load_facts
+
+CACHED_PIECES = 1 << 18  # Most pieces of a text occur often, so their parts are kept.
+
+
+class Splitting(NamedTuple):
+    """A pre-tokenizer: its rules split a text in turn, and flags say more about its encoding.
+
+    `adds_bos` means that a text begins with BOS, `ignores_merges` that a piece that is a token is
+    not merged, `keeps_lines` the same for pieces of newlines. Symbols are bytes, or characters with
+    the flag `of_characters`; `escapes_spaces` spells spaces as SentencePiece does.
+    """
+
+    rules: list[str]
+    flags: list[str]
+
+    def pieces(self, text: str) -> Iterable[str]:
+        """Return the matches of the rules, and what is between them."""
+        pieces: Iterable[str] = _split(self.rules[0], text)
+        for rule in self.rules[1:]:
+            pieces = chain.from_iterable(map(_cached_split(rule), pieces))
+        return pieces
+
+
+@cache
+def splittings() -> dict[str, Splitting]:
+    """Return the pre-tokenizers by name; the names of one share the same object."""
+    known: dict[str, Splitting] = {}
+    for entry in load_facts("splittings.json"):
+        splitting = Splitting(entry["rules"], entry["flags"])
+        known |= dict.fromkeys(entry["names"], splitting)
+    return known
+
+
+@cache
+def _cached_split(rule: str) -> Callable[[str], tuple[str, ...]]:
+    return lru_cache(CACHED_PIECES)(lambda piece: tuple(_split(rule, piece)))
+
+
+def _split(rule: str, text: str) -> Iterator[str]:
+    place = 0
+    for start, end in _cuts(rule, text):
+        if start > place:
+            yield text[place:start]
+        if end > start:
+            yield text[start:end]
+        place = end
+    if place < len(text):
+        yield text[place:]
+
+
+def _cuts(rule: str, text: str) -> Iterable[tuple[int, int]]:
+    """Return the spans that a rule matches; they are empty for the rules about thousands.
+
+    Those two group digits from the right, and cut after or before each group.
+    """
+    import regex
+
+    if rule == "in thousands":
+        ends = [match.end() for match in regex.finditer(r"(?r)\p{N}{1,3}", text)]
+        return [(end, end) for end in reversed(ends)]
+    if rule == "before thousands":
+        starts = [match.start() for match in regex.finditer("(?r)[0-9]{3}", text)]
+        return [(start, start) for start in reversed(starts)]
+    return (match.span() for match in regex.finditer(rule, text, regex.VERSION1))
