@@ -1,4 +1,8 @@
-"""How a piece becomes tokens: its steps, the merges of byte-pair encoding, and how vocabularies spell bytes."""
+"""How a piece of a text becomes tokens, step by step, and how vocabularies spell bytes.
+
+Every dialect uses this module, and the merges page shows its derivations. A piece is a part of a
+text that becomes tokens by itself; its symbols are the bytes or characters that are merged first.
+"""
 
 from __future__ import annotations
 
@@ -6,126 +10,151 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 
-Priority = Callable[
-    [bytes, bytes], float
-]  # of two neighbours, a rank or a score: the least is merged first, NEVER is not
-FindId = Callable[[bytes], int | None]  # the ID of a token
-ToBytes = Callable[[bytes], bytes]  # from a token of the vocabulary to its bytes
-NEVER = float("inf")
-SPACE = "\u2581"  # SentencePiece's spelling of a space
-# GPT-2's encoder: printable characters of Latin-1 are their own bytes; the others are U+0100 and on, in order.
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTES = {byte: byte for byte in _PRINTABLE} | {
-    0x100 + place: byte for place, byte in enumerate(_OTHERS)
-}
-_BYTES |= dict.fromkeys(_OTHERS, 0x100)  # in Latin-1 such a character stands for no byte
+# The rank, an int, or the negative score, a float, of two neighbours. The lowest is merged first.
+Priority = Callable[[bytes, bytes], float]
+FindId = Callable[[bytes], int | None]  # token of the vocabulary -> ID
+ToBytes = Callable[[bytes], bytes]  # token of the vocabulary -> the bytes that it stands for
+
+NEVER = float("inf")  # the priority of neighbours that are not merged
+SPACE = "\u2581"  # SentencePiece spells a space like this.
 
 
 class DerivationStep(NamedTuple):
-    """A token that comes of a piece: of two merged neighbours, or of the piece itself."""
+    """A token that two merged neighbours make, or a token of a piece that is not merged."""
 
     token: bytes
     token_id: int | None  # None if the vocabulary has no such token
-    left: bytes | None = None  # the two neighbours that were merged
+    left: bytes | None = None  # None if nothing was merged
     right: bytes | None = None
-    rank: int | None = None  # of the merge
-    score: float | None = None  # of the token
+    rank: int | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """The steps of a piece: its symbols, what each step makes of them, and the tokens at the end."""
+    """How a piece becomes tokens: its symbols, the steps, and the tokens at the end."""
 
-    symbols: tuple[bytes, ...]  # bytes or characters, in order
+    symbols: tuple[bytes, ...]
     steps: tuple[DerivationStep, ...]
     ids: tuple[int, ...]
-    merges: bool = (
-        True  # whether steps are merges; otherwise they are the tokens from left to right
-    )
+    merges: bool = True  # whether steps are merges, or the tokens from left to right
 
     @classmethod
     def in_order(cls, steps: list[DerivationStep]) -> Derivation:
-        """Return the tokens of a piece from left to right, which no merge made."""
-        ids = tuple(step.token_id for step in steps if step.token_id is not None)
-        return cls((b"".join(step.token for step in steps),), tuple(steps), ids, merges=False)
+        """Return the derivation of a piece whose tokens were found from left to right."""
+        piece = b"".join([step.token for step in steps])
+        ids = [step.token_id for step in steps if step.token_id is not None]
+        return cls((piece,), tuple(steps), tuple(ids), merges=False)
 
     @cached_property
     def rows(self) -> list[tuple[int, DerivationStep]]:
-        """The steps with their numbers from 1; before them, as step 0, the tokens that no merge made."""
+        """The steps, numbered from 1. The tokens that no merge made come first, as step 0."""
         made = {step.token_id for step in self.steps}
-        untouched = [
-            (0, DerivationStep(b"", token_id)) for token_id in self.ids if token_id not in made
-        ]
-        return [*untouched, *enumerate(self.steps, 1)]
-
-
-def merge(parts: list[bytes], order: Priority) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
-    """Return the parts of a piece, merged, and the merges: the left and the right part of each."""
-    before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
-    trace = []
-    heap = [
-        (least, place, len(left) + len(right))
-        for place, (left, right) in enumerate(pairwise(parts))
-        if (least := order(left, right)) != NEVER
-    ]
-    heapify(heap)
-    while heap:
-        _, place, length = heappop(heap)
-        other = after[place]
-        if (
-            not parts[place]
-            or other == len(parts)
-            or len(parts[place]) + len(parts[other]) != length
-        ):
-            continue  # one of the two was merged since
-        trace.append((parts[place], parts[other]))
-        parts[place] += parts[other]
-        parts[other] = b""
-        after[place] = after[other]
-        if after[place] < len(parts):
-            before[after[place]] = place
-        for left, right in ((before[place], place), (place, after[place])):
-            if (
-                left >= 0
-                and right < len(parts)
-                and (least := order(parts[left], parts[right])) != NEVER
-            ):
-                heappush(heap, (least, left, len(parts[left]) + len(parts[right])))
-    return [part for part in parts if part], trace
+        rows = []
+        for token_id in self.ids:
+            if token_id not in made:
+                rows.append((0, DerivationStep(b"", token_id)))
+        return [*rows, *enumerate(self.steps, 1)]
 
 
 def derive(
     symbols: list[bytes],
-    order: Priority,
-    find: FindId,
+    priority: Priority,
+    find_id: FindId,
     ids: Sequence[int] | None = None,
-    spelled: ToBytes = bytes,
+    to_bytes: ToBytes = bytes,
 ) -> Derivation:
-    """Return the merges of a piece, whose `symbols` are as in the vocabulary; its `ids` are those of its last parts."""
-    parts, trace = merge([*symbols], order)
+    """Return the merges of a piece.
+
+    The symbols are spelled as in the vocabulary. The IDs at the end are those of the merged parts,
+    unless `ids` gives others.
+    """
+    parts, merges = merge(symbols, priority)
     if ids is None:
-        ids = [token_id for token_id in map(find, parts) if token_id is not None]
+        found = [find_id(part) for part in parts]
+        ids = [token_id for token_id in found if token_id is not None]
+
     steps = []
-    for left, right in trace:
-        key, token = order(left, right), left + right
-        rank, score = (None, -key) if isinstance(key, float) else (key, None)
-        steps.append(
-            DerivationStep(spelled(token), find(token), spelled(left), spelled(right), rank, score)
+    for left, right in merges:
+        token = left + right
+        value = priority(left, right)
+        rank: int | None = None
+        score: float | None = None
+        if isinstance(value, float):
+            score = -value
+        else:
+            rank = value
+        step = DerivationStep(
+            to_bytes(token), find_id(token), to_bytes(left), to_bytes(right), rank, score
         )
-    return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
+        steps.append(step)
+    return Derivation(tuple(map(to_bytes, symbols)), tuple(steps), tuple(ids))
+
+
+def merge(
+    symbols: list[bytes], priority: Priority
+) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """Return the parts that symbols are merged to, and the merges: the left and right part of each.
+
+    Of equal priorities the leftmost is merged first. The time is O(n log n) for n symbols.
+    """
+    # A part stays at the place of its first symbol; the places of the others become empty.
+    parts = [*symbols]
+    previous = list(range(-1, len(parts) - 1))
+    following = list(range(1, len(parts) + 1))
+    merges = []
+    candidates: list[tuple[float, int, int]] = []  # priority, left place, length of the merged part
+
+    def add_candidate(left: int, right: int) -> None:
+        value = priority(parts[left], parts[right])
+        if value != NEVER:
+            length = len(parts[left]) + len(parts[right])
+            heappush(candidates, (value, left, length))
+
+    for right in range(1, len(parts)):
+        add_candidate(right - 1, right)
+
+    while candidates:
+        _, left, length = heappop(candidates)
+        right = following[left]
+        if not parts[left] or right == len(parts):
+            continue
+        if len(parts[left]) + len(parts[right]) != length:
+            continue  # One of the two parts was merged since.
+
+        merges.append((parts[left], parts[right]))
+        parts[left] += parts[right]
+        parts[right] = b""
+        following[left] = following[right]
+        if following[left] < len(parts):
+            previous[following[left]] = left
+
+        if previous[left] >= 0:
+            add_candidate(previous[left], left)
+        if following[left] < len(parts):
+            add_candidate(left, following[left])
+    return [part for part in parts if part], merges
+
+
+# GPT-2 spells each byte as a character: the printable ones of Latin-1 as they are, the others as
+# U+0100 and on, in order.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTE_OF_CHARACTER = {byte: byte for byte in _PRINTABLE}
+_BYTE_OF_CHARACTER |= {0x100 + place: byte for place, byte in enumerate(_OTHERS)}
+# The other characters of Latin-1 spell no byte: they become one that Latin-1 cannot encode.
+_BYTE_OF_CHARACTER |= dict.fromkeys(_OTHERS, 0x100)
 
 
 def bytes_of(word: bytes) -> bytes | None:
     """Return the bytes of a word of a byte-level vocabulary; None if it has other characters."""
     try:
-        return word.decode().translate(_BYTES).encode("latin-1")
+        return word.decode().translate(_BYTE_OF_CHARACTER).encode("latin-1")
     except UnicodeError:
         return None
 
@@ -135,31 +164,37 @@ def byte_level_to_bytes(word: bytes) -> bytes:
 
 
 def piece_to_bytes(word: bytes) -> bytes:
-    """Return the bytes of a piece of SentencePiece: `▁` is a space, `<0x0A>` a byte."""
+    """Return the bytes of a token of SentencePiece: `▁` is a space, `<0x0A>` a byte."""
     byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
-    return bytes([int(byte[1], 16)]) if byte else word.replace(SPACE.encode(), b" ")
+    if byte:
+        return bytes([int(byte[1], 16)])
+    return word.replace(SPACE.encode(), b" ")
 
 
 def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
-    """Return a pattern of words, each with the spaces before it, such that no token reaches over their edges.
+    """Return a pattern that cuts a text into words, each with its leading spaces.
 
-    A space within a token is ignored: a merge is its two tokens with a space between them.
+    No token crosses the edge of a word. A space within a token is ignored, so that a merge can be
+    given as its two tokens with a space between them.
     """
-    end = "\udcff"  # what a byte that UTF-8 never has is decoded to
-    text = b"\xff".join(tokens).decode(errors="surrogateescape")
-    inside = {match[1] for match in re.finditer(f"([^ {SPACE}{end}]) ?(?={SPACE})", text)}
-    before = "".join(
-        map(re.escape, sorted(inside))
-    )  # characters that a space can follow within a token
-    return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{before}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)
+    separator = "\udcff"  # what the byte FF, which UTF-8 never has, is decoded to
+    joined = b"\xff".join(tokens).decode(errors="surrogateescape")
+    before_space = re.findall(f"([^ {SPACE}{separator}]) ?(?={SPACE})", joined)
+    characters = "".join(map(re.escape, sorted(set(before_space))))
+    # A word goes on after a character that a token has before a space.
+    return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{characters}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)
 
 
 def spans_of(text: bytes, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the characters, (n, 2) int64, of tokens that spell a text; part of a character counts as all of it."""
+    """Return the first and the end character of each token of a text, (n, 2) int64.
+
+    The tokens spell the text, and `lengths` has the bytes of each. A token with a part of a
+    character spans all of it.
+    """
     ends = np.cumsum(lengths, dtype=np.int64)
     starts = ends - np.array(lengths, np.int64)
-    is_first = np.frombuffer(text, np.uint8) & 0xC0 != 0x80
-    begun = np.cumsum(
-        np.concatenate(([False], is_first, [True])), dtype=np.int32
-    )  # characters before each byte
-    return np.stack([begun[starts + 1] - 1, begun[ends]], axis=1).astype(np.int64)
+    begins_character = np.frombuffer(text, np.uint8) & 0xC0 != 0x80
+    padded = np.concatenate(([False], begins_character, [True]))
+    characters_before = np.cumsum(padded, dtype=np.int32)  # at each byte, and at the end
+    spans = np.stack([characters_before[starts + 1] - 1, characters_before[ends]], axis=1)
+    return spans.astype(np.int64)
