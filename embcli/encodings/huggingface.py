@@ -1,12 +1,17 @@
-"""What the package `tokenizers` splits: `tokenizer.json`, BERT's `vocab.txt`, GPT-2's `vocab.json` and `merges.txt`."""
+"""What the package `tokenizers` splits: the files of tokenizers on the Hugging Face Hub.
+
+These are `tokenizer.json`, BERT's `vocab.txt`, and GPT-2's `vocab.json` with its `merges.txt`. The
+package is imported, and the file read, when the first token or text is needed.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,43 +29,40 @@ from embcli.encodings.merging import (
     NEVER,
     Derivation,
     DerivationStep,
+    ToBytes,
     byte_level_to_bytes,
     derive,
     piece_to_bytes,
     spans_of,
 )
-from embcli.encodings.splitting import splittings
+from embcli.encodings.splitting import Splitting, splittings
 from embcli.wording import in_data
 
 if TYPE_CHECKING:
     import tokenizers
-
-_SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"  # of BERT
-_KINDS = {
-    ".txt": "vocab.txt",
-    "vocab.json": "vocab.json with a merges.txt",
-    "": "tokenizer.json",
-}  # by their ends
-_LAST_ID = (1 << 32) - 1
-# A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
-_PRE = {
-    **dict.fromkeys(("gpt2", "roberta", "bart", "opt", "longformer"), "gpt-2"),
-    "qwen2": "qwen2",
-}
 
 
 class HuggingFaceEncoding(Encoding):
     """A tokenizer of the package, without the special tokens that it would add around a text."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, in_data(name)
+        self.path = path
+        self.name = in_data(name)
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
-        kind = next(kind for end, kind in _KINDS.items() if self.path.name.endswith(end))
+        name = self.path.name
+        if name.endswith(".txt"):
+            kind = "vocab.txt"
+        elif name.endswith("vocab.json"):
+            kind = "vocab.json with a merges.txt"
+        else:
+            kind = "tokenizer.json"
         import_package(self.path, "tokenizers", f"a {kind}")
         binary = Binary(self.path)
-        tokenizer = call_package(self.path, f"it is not a {kind}", lambda: _made(binary))
+        tokenizer = call_package(self.path, f"it is not a {kind}", lambda: _read_tokenizer(binary))
+
+        # A text is split whole, and always in the same way.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:
@@ -68,70 +70,172 @@ class HuggingFaceEncoding(Encoding):
         return tokenizer
 
     @cached_property
+    def _model(self) -> dict[str, Any]:
+        """The model of the tokenizer, as its tokenizer.json describes it."""
+        return dict(json.loads(self.tokenizer.to_str())["model"])
+
+    @cached_property
+    def _added(self) -> dict[int, tokenizers.AddedToken]:
+        return dict(self.tokenizer.get_added_tokens_decoder())
+
+    @cached_property
     def vocabulary_size(self) -> int:
-        return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        ids = self.tokenizer.get_vocab(with_added_tokens=True).values()
+        return max(ids, default=-1) + 1
 
     @cached_property
     def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
         encoded = call_package(
             self.path, "it cannot split a text", lambda: self.tokenizer.encode("a")
         )
-        own = [
-            place for place, is_added in enumerate(encoded.special_tokens_mask) if not is_added
-        ] or [len(encoded)]
-        return tuple(encoded.ids[: own[0]]), tuple(encoded.ids[own[-1] + 1 :])
+        places = [place for place, added in enumerate(encoded.special_tokens_mask) if not added]
+        if not places:
+            return tuple(encoded.ids), ()
+        return tuple(encoded.ids[: places[0]]), tuple(encoded.ids[places[-1] + 1 :])
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         return np.array(self._encoded(text, special).ids, np.uint32)
 
+    @lru_cache(1)  # noqa: B019 - the last one is kept, for its IDs and then its spans
+    def _encoded(self, text: str, special: bool) -> tokenizers.Encoding:
+        tokenizer = self.tokenizer  # It is read first: a damaged file has an error of its own.
+
+        def encode() -> tokenizers.Encoding:
+            # All threads share this setting, and call_package lets in one of them at a time.
+            tokenizer.encode_special_tokens = not special
+            return tokenizer.encode(text, add_special_tokens=False)
+
+        return call_package(
+            self.path, f"it cannot split this text of {len(text):,} characters", encode
+        )
+
+    def spans(self, text: str, special: bool = False) -> np.ndarray:
+        encoded = self._encoded(text, special)
+        tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
+        if b"".join(tokens) == text.encode():
+            return spans_of(text.encode(), [*map(len, tokens)])
+
+        # The tokenizer gives each byte of unknown characters the span of all of them.
+        spans = np.array(encoded.offsets, np.int64).reshape(-1, 2)
+        first = 0
+        for (start, end), group in groupby(encoded.offsets):
+            last = first + len(list(group))
+            run = tokens[first:last]
+            characters = text[start:end].encode()
+            if len(run) > 1 and b"".join(run) == characters:
+                spans[first:last] = start + spans_of(characters, [*map(len, run)])
+            first = last
+        return spans
+
+    def entry(self, token_id: int) -> bytes | None:
+        if self._to_bytes is not None or token_id in self._added:
+            return self.token_bytes(token_id)
+        token = self._token(token_id)
+        return None if token is None else token.encode()
+
+    @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
+    def token_bytes(self, token_id: int) -> bytes | None:
+        token = self._token(token_id)
+        if token is None:
+            return None
+        added = self._added.get(token_id)
+        # Gemma adds tokens of several spaces, which are spelled as the others.
+        if added is not None and (added.special or self._to_bytes is not piece_to_bytes):
+            return token.encode()
+        if self._to_bytes is not None:
+            return self._to_bytes(token.encode())
+        model = self.tokenizer.model
+        prefix = getattr(model, "continuing_subword_prefix", None) or ""
+        suffix = getattr(model, "end_of_word_suffix", None) or ""
+        part = token.removeprefix(prefix).removesuffix(suffix)
+        return part.encode() or token.encode()
+
+    def _token(self, token_id: int) -> str | None:
+        last_id = (1 << 32) - 1
+        return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= last_id else None
+
+    @cached_property
+    def _to_bytes(self) -> ToBytes | None:
+        """The function from a token to its bytes; None if tokens are words and parts of words."""
+        kinds: set[bytes] = set()
+        for component in (self.tokenizer.pre_tokenizer, self.tokenizer.decoder):
+            if component is not None:
+                kinds.update(re.findall(rb'"type":"(\w+)"', component.__getstate__()))
+        if b"ByteLevel" in kinds:
+            return byte_level_to_bytes
+        falls_back = getattr(self.tokenizer.model, "byte_fallback", False)
+        if falls_back or kinds & {b"Metaspace", b"ByteFallback", b"Replace"}:
+            return piece_to_bytes
+        return None
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        if self._to_bytes is None:
+            return self._decoded(ids)
+        joined = super().decode(ids)
+        return joined.removeprefix(b" ") if self._drops_first_space else joined
+
+    def _decoded(self, ids: np.ndarray) -> bytes:
+        text = call_package(
+            self.path,
+            "it cannot decode these IDs",
+            lambda: self.tokenizer.decode(ids.tolist(), skip_special_tokens=False),
+        )
+        return text.encode()
+
+    @cached_property
+    def _drops_first_space(self) -> bool:
+        """Whether the tokenizer adds a space before a text and removes it; ByteLevel keeps it."""
+        ids = self.encode("a")
+        return super().decode(ids).startswith(b" ") and not self._decoded(ids).startswith(b" ")
+
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
-        encoded, kind = self._encoded(text, special), type(self.tokenizer.model).__name__
-        derive = {
-            "BPE": self._by_merges,
-            "WordPiece": self._in_order,
-            "Unigram": self._in_order,
-        }.get(kind)
-        if derive is None:
-            raise file_error(self.path, f"its model is {kind}, whose tokens are whole words")
-        for _, group in groupby(
-            zip(encoded.word_ids, encoded.ids, strict=True), lambda token: token[0]
-        ):
-            yield derive([token_id for _, token_id in group])
+        encoded = self._encoded(text, special)
+        model = type(self.tokenizer.model).__name__
+        if model not in ("BPE", "WordPiece", "Unigram"):
+            raise file_error(self.path, f"its model is {model}, whose tokens are whole words")
+        derive_piece = self._by_merges if model == "BPE" else self._in_order
+        tokens = zip(encoded.word_ids, encoded.ids, strict=True)
+        for _, piece in groupby(tokens, key=itemgetter(0)):
+            yield derive_piece([token_id for _, token_id in piece])
+
+    def _in_order(self, ids: list[int]) -> Derivation:
+        """Return the derivation of a piece that tokens spell from left to right."""
+        # Unigram's vocabulary is a list of tokens with their scores.
+        vocabulary = self._model["vocab"] if self._model["type"] == "Unigram" else []
+        steps = []
+        for token_id in ids:
+            score = None
+            if token_id < len(vocabulary):
+                score = float(vocabulary[token_id][1])
+            steps.append(DerivationStep(self.token_bytes(token_id) or b"", token_id, score=score))
+        return Derivation.in_order(steps)
 
     def _by_merges(self, ids: list[int]) -> Derivation:
         """Return the merges of a piece, which is spelled by its own tokens."""
-        model, tokens = self._model, [(self._token(token_id) or "").encode() for token_id in ids]
-        word, suffix = b"".join(tokens), (model.get("end_of_word_suffix") or "").encode()
-        spelled, ranks, find = (
-            self._spelling or bytes,
-            self._merge_ranks,
-            self.tokenizer.token_to_id,
-        )
-        if {*ids} & self._added.keys() or (model.get("ignore_merges") and len(ids) == 1):
-            return Derivation(tuple(map(spelled, tokens)), (), tuple(ids))
-        if model.get("byte_fallback"):  # a byte is a symbol, spelled <0x0A>
-            symbols = re.findall(rb"<0x[0-9A-F]{2}>|[\x00-\x7f]|[\xc2-\xf4][\x80-\xbf]+", word)
+        model = self._model
+        ranks = self._merge_ranks
+        tokens = [(self._token(token_id) or "").encode() for token_id in ids]
+        to_bytes = self._to_bytes or bytes
+        is_added = not self._added.keys().isdisjoint(ids)
+        if is_added or (model.get("ignore_merges") and len(ids) == 1):
+            return Derivation(tuple(map(to_bytes, tokens)), (), tuple(ids))
+
+        piece = b"".join(tokens)
+        if model.get("byte_fallback"):
+            # A symbol is a character, or a byte that is spelled as <0x0A>.
+            symbols = re.findall(rb"<0x[0-9A-F]{2}>|[\x00-\x7f]|[\xc2-\xf4][\x80-\xbf]+", piece)
         else:
-            symbols = [each.encode() for each in word.removesuffix(suffix).decode()]
-            symbols[-1:] = [last + suffix for last in symbols[-1:]]
+            suffix = (model.get("end_of_word_suffix") or "").encode()
+            word = piece.removesuffix(suffix).decode()
+            symbols = [character.encode() for character in word]
+            if symbols:
+                symbols[-1] += suffix
         return derive(
             symbols,
-            lambda *pair: ranks.get(pair, NEVER),
-            lambda token: find(token.decode()),
-            None,
-            spelled,
+            lambda left, right: ranks.get((left, right), NEVER),
+            lambda token: self.tokenizer.token_to_id(token.decode()),
+            to_bytes=to_bytes,
         )
-
-    def _in_order(self, ids: list[int]) -> Derivation:
-        scores = self._model["vocab"] if self._model["type"] == "Unigram" else ()
-        known = {at: float(scores[at][1]) for at in ids if at < len(scores)}
-        return Derivation.in_order(
-            [DerivationStep(self.token_bytes(at) or b"", at, score=known.get(at)) for at in ids]
-        )
-
-    @cached_property
-    def _model(self) -> dict[str, Any]:
-        return dict(json.loads(self.tokenizer.to_str())["model"])
 
     @cached_property
     def _merge_ranks(self) -> dict[tuple[bytes, ...], int]:
@@ -141,156 +245,84 @@ class HuggingFaceEncoding(Encoding):
             )
         ranks: dict[tuple[bytes, ...], int] = {}
         for rank, merge in enumerate(self._model["merges"]):
-            ranks.setdefault(tuple(part.encode() for part in merge), rank)
+            pair = tuple(part.encode() for part in merge)
+            ranks.setdefault(pair, rank)
         return ranks
 
-    def entry(self, token_id: int) -> bytes | None:
-        if self._spelling is not None or token_id in self._added:
-            return self.token_bytes(token_id)
-        token = self._token(token_id)
-        return None if token is None else token.encode()
 
-    def spans(self, text: str, special: bool = False) -> np.ndarray:
-        encoded = self._encoded(text, special)
-        tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
-        if b"".join(tokens) == text.encode():
-            return spans_of(text.encode(), [*map(len, tokens)])
-        spans, place = np.array(encoded.offsets, np.int64).reshape(-1, 2), 0
-        for (start, end), group in groupby(encoded.offsets):
-            first, place = place, place + len(list(group))
-            run = tokens[first:place]
-            if len(run) > 1 and b"".join(run) == text[start:end].encode():
-                # bytes of unknown characters: the tokenizer gives each of them the whole text
-                spans[first:place] = start + spans_of(b"".join(run), [*map(len, run)])
-        return spans
-
-    def decode(self, ids: np.ndarray) -> bytes:
-        if self._spelling is None:
-            return self._decoded(ids)
-        joined = super().decode(ids)
-        return joined.removeprefix(b" ") if self._drops_first_space else joined
-
-    @cached_property
-    def _spelling(self) -> Callable[[bytes], bytes] | None:
-        """The function from a token of the vocabulary to its bytes; None if tokens are words and parts of words."""
-        parts = [
-            part
-            for part in (self.tokenizer.pre_tokenizer, self.tokenizer.decoder)
-            if part is not None
-        ]
-        kinds = {
-            kind for part in parts for kind in re.findall(rb'"type":"(\w+)"', part.__getstate__())
-        }
-        if b"ByteLevel" in kinds:
-            return byte_level_to_bytes
-        fallback = getattr(self.tokenizer.model, "byte_fallback", False)
-        return (
-            piece_to_bytes
-            if fallback or kinds & {b"Metaspace", b"ByteFallback", b"Replace"}
-            else None
-        )
-
-    @cached_property
-    def _drops_first_space(self) -> bool:
-        """Whether the tokenizer adds a space before a text and removes it again; ByteLevel keeps it."""
-        ids = self.encode("a")
-        return super().decode(ids).startswith(b" ") and not self._decoded(ids).startswith(b" ")
-
-    def _decoded(self, ids: np.ndarray) -> bytes:
-        failure = "it cannot decode these IDs"
-        return call_package(
-            self.path, failure, lambda: self.tokenizer.decode(ids.tolist(), False)
-        ).encode()
-
-    @cached_property
-    def _added(self) -> dict[int, tokenizers.AddedToken]:
-        return dict(self.tokenizer.get_added_tokens_decoder())
-
-    def _token(self, token_id: int) -> str | None:
-        return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
-
-    @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
-    def token_bytes(self, token_id: int) -> bytes | None:
-        token = self._token(token_id)
-        if token is None:
-            return None
-        added = self._added.get(token_id)
-        if added is not None and (added.special or self._spelling is not piece_to_bytes):
-            return token.encode()  # Gemma adds pieces of spaces, spelled like others
-        if self._spelling is not None:
-            return self._spelling(token.encode())
-        model = self.tokenizer.model
-        prefix = getattr(model, "continuing_subword_prefix", None) or ""
-        suffix = getattr(model, "end_of_word_suffix", None) or ""
-        return token.removeprefix(prefix).removesuffix(suffix).encode() or token.encode()
-
-    @lru_cache(1)  # noqa: B019 - the last one is kept, for its IDs and then its spans
-    def _encoded(self, text: str, special: bool) -> tokenizers.Encoding:
-        def encoded() -> tokenizers.Encoding:
-            self.tokenizer.encode_special_tokens = (
-                not special
-            )  # for all threads, one of which is here at a time
-            return self.tokenizer.encode(text, add_special_tokens=False)
-
-        self.tokenizer  # noqa: B018 - a damaged file is refused by its own sentence
-        return call_package(
-            self.path, f"it cannot split this text of {len(text):,} characters", encoded
-        )
-
-
-def _made(binary: Binary) -> tokenizers.Tokenizer:
-    from tokenizers import (
-        BertWordPieceTokenizer,
-        Regex,
-        Tokenizer,
-        decoders,
-        models,
-        pre_tokenizers,
-    )
-
-    tokenizer: tokenizers.Tokenizer
+def _read_tokenizer(binary: Binary) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a file; the name of the file says of which kind it is."""
     if binary.path.suffix == ".txt":
-        ids = {
-            word: token_id
-            for token_id, word in enumerate(read_whole(binary, MAX_FILE_SIZE).decode().splitlines())
-        }
-        lowers = (
-            sibling_json(binary.path, "tokenizer_config.json").get("do_lower_case") is not False
-        )
-        is_whole = ids.keys() >= {"[CLS]", "[SEP]"}  # which the package's class asks for
-        tokenizer = Tokenizer.from_str(
-            BertWordPieceTokenizer(ids if is_whole else None, lowercase=lowers).to_str()
-        )
-        if not is_whole:
-            tokenizer.model = models.WordPiece(ids, unk_token="[UNK]")  # noqa: S106 - no password
-            tokenizer.add_special_tokens([token for token in _SPECIAL if token in ids])
-        return tokenizer
-    if not binary.path.name.endswith("vocab.json"):
-        return Tokenizer.from_buffer(read_whole(binary, MAX_FILE_SIZE))
-    ids, files = (
-        read_object(binary, MAX_FILE_SIZE),
-        {"tokenizer_config.json": "tokenizer_class", "config.json": "model_type"},
-    )
-    named = [str(sibling_json(binary.path, file).get(key)).lower() for file, key in files.items()]
-    kinds = [name.removesuffix("fast").removesuffix("tokenizer") for name in named]
-    pre = next((_PRE[kind] for kind in kinds if kind in _PRE), None)
-    if pre is None:
-        reason = (
-            "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
-        )
-        raise binary.file_error(f"{reason}, so it cannot split a text")
-    lines = (
-        read_whole(Binary(binary.path.with_name("merges.txt")), MAX_FILE_SIZE).decode().split("\n")
-    )
-    merges = [
-        line.partition(" ")[::2]
-        for line in lines
-        if line.strip() and not line.startswith("#version")
-    ]
-    tokenizer = Tokenizer(models.BPE(ids, merges))
-    cut, level = Regex(splittings()[pre].rules[0]), pre_tokenizers.ByteLevel(False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(cut, "isolated"), level]
-    )
+        return _read_word_pieces(binary)
+    if binary.path.name.endswith("vocab.json"):
+        return _read_byte_pairs(binary)
+
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_buffer(read_whole(binary, MAX_FILE_SIZE))
+
+
+def _read_word_pieces(binary: Binary) -> tokenizers.Tokenizer:
+    """Return the tokenizer of BERT's vocab.txt, which has a token in each line."""
+    from tokenizers import BertWordPieceTokenizer, Tokenizer, models
+
+    lines = read_whole(binary, MAX_FILE_SIZE).decode().splitlines()
+    ids = {word: token_id for token_id, word in enumerate(lines)}
+    config = sibling_json(binary.path, "tokenizer_config.json")
+    lowers = config.get("do_lower_case") is not False
+
+    # The package's class raises an error for a vocabulary without these two.
+    is_complete = "[CLS]" in ids and "[SEP]" in ids
+    bert = BertWordPieceTokenizer(ids if is_complete else None, lowercase=lowers)
+    tokenizer: tokenizers.Tokenizer = Tokenizer.from_str(bert.to_str())
+    if not is_complete:
+        tokenizer.model = models.WordPiece(ids, unk_token="[UNK]")  # noqa: S106 - no password
+        special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+        tokenizer.add_special_tokens([token for token in special if token in ids])
+    return tokenizer
+
+
+def _read_byte_pairs(binary: Binary) -> tokenizers.Tokenizer:
+    """Return the tokenizer of GPT-2's vocab.json and of the merges.txt in the same folder."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    ids = read_object(binary, MAX_FILE_SIZE)
+    splitting = _configured_splitting(binary)
+    merges_file = Binary(binary.path.with_name("merges.txt"))
+    merges = []
+    for line in read_whole(merges_file, MAX_FILE_SIZE).decode().split("\n"):
+        if line.strip() and not line.startswith("#version"):
+            left, _, right = line.partition(" ")
+            merges.append((left, right))
+
+    tokenizer: tokenizers.Tokenizer = Tokenizer(models.BPE(ids, merges))
+    pieces = pre_tokenizers.Split(Regex(splitting.rules[0]), "isolated")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pieces, byte_level])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
+
+
+# The class of a tokenizer or the type of a model -> its pre-tokenizer.
+_PRE_TOKENIZERS = {
+    "gpt2": "gpt-2",
+    "roberta": "gpt-2",
+    "bart": "gpt-2",
+    "opt": "gpt-2",
+    "longformer": "gpt-2",
+    "qwen2": "qwen2",
+}
+
+
+def _configured_splitting(binary: Binary) -> Splitting:
+    """Return the pre-tokenizer that a configuration in the same folder names."""
+    tokenizer_config = sibling_json(binary.path, "tokenizer_config.json")
+    model_config = sibling_json(binary.path, "config.json")
+    tokenizer_class = str(tokenizer_config.get("tokenizer_class")).lower()
+    model_type = str(model_config.get("model_type")).lower()
+    for name in (tokenizer_class, model_type):
+        kind = name.removesuffix("fast").removesuffix("tokenizer")
+        if kind in _PRE_TOKENIZERS:
+            return splittings()[_PRE_TOKENIZERS[kind]]
+    reason = "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
+    raise binary.file_error(f"{reason}, so it cannot split a text")
