@@ -1,4 +1,9 @@
-"""The interface of encodings, tokens that are found by their names, the words of word vectors, and packages."""
+"""The interface of encodings, and what several dialects share.
+
+An Encoding is all that embcli needs of a tokenizer. VocabularyEncoding finds tokens by their names
+and leaves the text between them to a dialect; OwnWords are the words of a file of word vectors. The
+functions at the end read data and call packages whose errors must end in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -22,36 +27,31 @@ from embcli.errors import InputError, missing_extra
 from embcli.wording import in_data
 
 MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
-_LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
-MAX_TOKENS = 1 << 22  # no vocabulary has more
-LOCK = RLock()  # special tokens and standard error are set for one call at a time
+MAX_TOKENS = 1 << 22  # No vocabulary has more.
+
 _Value = TypeVar("_Value")
-Fragment = tuple[
-    int | None, int, int
-]  # the ID of a named token or None, its first and its end character
-_BLANKS = " \t\n\v\f\r"
-_MOST_LISTED, _LONGEST_LISTED = 8, 30  # words in a message, and characters of one of them
-_START = 4  # characters of a name that many share: a text without them has none of these names
 
 
 class Encoding(ABC):
-    """What embcli needs of an encoding, from any source; a dialect inherits the defaults that fit it."""
+    """What embcli needs of an encoding; a dialect inherits the defaults that fit it.
 
-    name: str  # of the encoding, the model or the file
+    What is computed from its attributes is computed when it is first needed, and kept; a pickled
+    encoding computes it again.
+    """
+
+    name: str  # the name of the encoding or model, or the path of its file
     splits: bool = True  # whether it can split a text
-    bos_eos: tuple[tuple[int, ...], tuple[int, ...]] = (
-        (),
-        (),
-    )  # IDs that a model reads before and after each text
+    # The IDs that a model reads before and after each text.
+    bos_eos: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what it is made of: nothing that is computed of it."""
+        """Return the attributes without those that are computed from others."""
         kind = type(self)
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if not isinstance(getattr(kind, name, None), cached_property)
-        }
+        state = {}
+        for name, value in vars(self).items():
+            if not isinstance(getattr(kind, name, None), cached_property):
+                state[name] = value
+        return state
 
     @property
     @abstractmethod
@@ -60,32 +60,46 @@ class Encoding(ABC):
 
     @abstractmethod
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
+        """Return the token IDs of a text, (T,) uint32.
+
+        The names of special tokens are plain text unless `special` is set.
+        """
 
     @abstractmethod
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the encoding has no such token."""
 
     def entry(self, token_id: int) -> bytes | None:
-        """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
+        """Return a token as the vocabulary spells it.
+
+        That is mostly the bytes of the token, but with WordPiece `##s`, not `s`.
+        """
         return self.token_bytes(token_id)
 
     @abstractmethod
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
-        """Return the first and the end character of each token of a text, (T, 2); None if their bytes are the text."""
+        """Return the first and the end character of each token of a text, (T, 2) int64.
+
+        None means that the bytes of the tokens are those of the text.
+        """
 
     def decode(self, ids: np.ndarray) -> bytes:
-        joined = bytearray()  # bytes.join takes 80 bytes for each token
+        joined = bytearray()  # bytes.join takes 80 bytes for each token.
         for token_id in ids.data:
             joined += self.token_bytes(token_id) or b""
         return bytes(joined)
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
-        """Yield how each piece of a text becomes tokens; raises InputError if the encoding cannot tell."""
+        """Yield how each piece of a text becomes tokens.
+
+        Raises InputError for an encoding that does not tell.
+        """
         raise InputError(f"{self.name} does not tell how it splits a text")
 
 
 class NamedToken(NamedTuple):
+    """A token that is found in a text by its name, before the rest of the text is split."""
+
     name: str
     token_id: int
     is_special: bool  # whether it is found only if special tokens are asked for
@@ -93,12 +107,21 @@ class NamedToken(NamedTuple):
     strips_right: bool = False
 
 
-class VocabularyEncoding(Encoding):
-    """Tokens of which some are found in a text by their names; a dialect says how the text between them is split."""
+class _Fragment(NamedTuple):
+    """A named token in a text, or a part of the text without named tokens."""
 
-    named: list[
-        NamedToken
-    ]  # the tokens that a text can contain by their names, in the order in which they are found
+    token_id: int | None  # None for text
+    start: int
+    end: int
+
+
+class VocabularyEncoding(Encoding):
+    """An encoding some of whose tokens are found in a text by their names.
+
+    A dialect has the names, and says how the text between them is split.
+    """
+
+    named: list[NamedToken]  # in the order in which a text is searched for them
     adds_space: bool = False  # whether a text gets a space before it
 
     @abstractmethod
@@ -112,75 +135,91 @@ class VocabularyEncoding(Encoding):
     def derivations_between(self, text: str) -> Iterator[Derivation]: ...
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
+        parts = []
         try:
-            parts = [
-                self.ids_between(text[start:end])
-                if token_id is None
-                else np.array([token_id], np.uint32)
-                for token_id, start, end in self._fragments(text, special)
-            ]
-        except (
-            UnicodeError,
-            RuntimeError,
-        ) as error:  # a lone surrogate, or what sentencepiece says
+            for token_id, start, end in self._fragments(text, special):
+                if token_id is None:
+                    parts.append(self.ids_between(text[start:end]))
+                else:
+                    parts.append(np.array([token_id], np.uint32))
+        except (UnicodeError, RuntimeError) as error:
+            # A text can have a lone surrogate; the errors of sentencepiece are RuntimeErrors.
             raise InputError(
                 f"{self.name} cannot split this text of {len(text):,} characters: {error}"
             ) from None
         return np.concatenate(parts)
 
-    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+    def spans(self, text: str, special: bool = False) -> np.ndarray | None:
+        parts = []
         for token_id, start, end in self._fragments(text, special):
             if token_id is None:
-                yield from self.derivations_between(text[start:end])
+                parts.append(self.spans_between(text[start:end]) + start)
             else:
-                yield Derivation((text[start:end].encode(),), (), (token_id,))
-
-    def spans(self, text: str, special: bool = False) -> np.ndarray | None:
-        parts = [
-            self.spans_between(text[start:end]) + start
-            if token_id is None
-            else np.array([[start, end]])
-            for token_id, start, end in self._fragments(text, special)
-        ]
+                parts.append(np.array([[start, end]]))
         return np.concatenate(parts)
 
+    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+        for token_id, start, end in self._fragments(text, special):
+            part = text[start:end]
+            if token_id is None:
+                yield from self.derivations_between(part)
+            else:
+                yield Derivation((part.encode(),), (), (token_id,))
+
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes of known IDs, (T,), together, without the spaces that texts get before them."""
+        """Return the joined bytes of IDs, (T,), without the spaces that texts get before them."""
         if not self.adds_space:
             return super().decode(ids)
-        names, begins, joined = {each.token_id for each in self.named}, True, bytearray()
+        named_ids = {token.token_id for token in self.named}
+        joined = bytearray()
+        begins_text = True
         for token_id in ids.data:
             token = self.token_bytes(token_id) or b""
-            joined += token.removeprefix(b" ") if begins else token
-            begins = token_id in names
+            joined += token.removeprefix(b" ") if begins_text else token
+            begins_text = token_id in named_ids
         return bytes(joined)
 
-    def _fragments(self, text: str, special: bool) -> list[Fragment]:
-        """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
-        fragments: list[Fragment] = [(None, 0, len(text))]
-        begun = {start: start in text for start in {named.name[:_START] for named in self.named}}
-        for named in self.named:
-            if (
-                (special or not named.is_special)
-                and begun[named.name[:_START]]
-                and named.name in text
-            ):
-                fragments = [part for each in fragments for part in _split(text, each, named)]
+    def _fragments(self, text: str, special: bool) -> list[_Fragment]:
+        """Return the named tokens in a text, and the parts of the text between them."""
+        # Names are many, but few begin differently: a text that has no beginning has no name.
+        length = 4
+        beginnings = {token.name[:length] for token in self.named}
+        found = {beginning for beginning in beginnings if beginning in text}
+
+        fragments = [_Fragment(None, 0, len(text))]
+        for token in self.named:
+            is_wanted = special or not token.is_special
+            if is_wanted and token.name[:length] in found and token.name in text:
+                parts = [_split_at(token, text, fragment) for fragment in fragments]
+                fragments = [fragment for part in parts for fragment in part]
         return fragments
 
 
-def _split(text: str, fragment: Fragment, named: NamedToken) -> Iterator[Fragment]:
-    token_id, place, end = fragment
-    while token_id is None and (start := text.find(named.name, place, end)) >= 0:
-        left = place + len(text[place:start].rstrip(_BLANKS)) if named.strips_left else start
-        if left > place:
-            yield None, place, left
-        place = start + len(named.name)
-        yield named.token_id, start, place
-        if named.strips_right:
-            place = end - len(text[place:end].lstrip(_BLANKS))
+def _split_at(token: NamedToken, text: str, fragment: _Fragment) -> Iterator[_Fragment]:
+    """Yield the parts of a fragment: a token wherever it is in a text, and the text around it."""
+    blanks = " \t\n\v\f\r"
+    if fragment.token_id is not None:
+        yield fragment
+        return
+
+    place = fragment.start
+    end = fragment.end
+    while True:
+        start = text.find(token.name, place, end)
+        if start < 0:
+            break
+        text_end = start
+        if token.strips_left:
+            text_end = place + len(text[place:start].rstrip(blanks))
+        if text_end > place:
+            yield _Fragment(None, place, text_end)
+
+        place = start + len(token.name)
+        yield _Fragment(token.token_id, start, place)
+        if token.strips_right:
+            place = end - len(text[place:end].lstrip(blanks))
     if place < end:
-        yield token_id, place, end
+        yield _Fragment(None, place, end)
 
 
 class OwnWords(Encoding):
@@ -195,75 +234,90 @@ class OwnWords(Encoding):
     def vocabulary_size(self) -> int:
         return len(self._words)
 
-    def encode(self, text: str, special: bool = False) -> np.ndarray:
-        words, ids = text.split(), self._ids
-        unknown = [word for word in dict.fromkeys(words) if word.encode() not in ids]
-        if not unknown:
-            return np.array([ids[word.encode()] for word in words], np.uint32)
-        more = f" and {len(unknown) - _MOST_LISTED:,} more" if len(unknown) > _MOST_LISTED else ""
-        lower = dict.fromkeys(
-            word.lower() for word in unknown[:_MOST_LISTED] if word.lower().encode() in ids
-        )
-        hint = f"in lower case it has {_listed(lower)}" if lower else ""
-        raise InputError(
-            f"{str(self._path)!r} has no row for {_listed(unknown[:_MOST_LISTED])}{more}", hint
-        )
-
     @cached_property
     def _ids(self) -> dict[bytes, int]:
         """The first ID of each word."""
         ids = range(len(self._words))
         return dict(zip(reversed(self._words), reversed(ids), strict=True))
 
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        words = text.split()
+        unknown = [word for word in dict.fromkeys(words) if word.encode() not in self._ids]
+        if unknown:
+            raise self._unknown_error(unknown)
+        return np.array([self._ids[word.encode()] for word in words], np.uint32)
+
+    def _unknown_error(self, unknown: list[str]) -> InputError:
+        """Return the error for words without a row.
+
+        It shows the first ones, and which of them have a row in lower case.
+        """
+        shown = unknown[:8]
+        more = len(unknown) - len(shown)
+        others = f" and {more:,} more" if more else ""
+        in_lower_case = dict.fromkeys(word.lower() for word in shown)
+        known = [word for word in in_lower_case if word.encode() in self._ids]
+        hint = f"in lower case it has {_listed(known)}" if known else ""
+        path = str(self._path)
+        return InputError(f"{path!r} has no row for {_listed(shown)}{others}", hint)
+
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._words[token_id] if 0 <= token_id < len(self._words) else None
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(
-            -1, 2
-        )
+        spans = [word.span() for word in re.finditer(r"\S+", text)]
+        return np.array(spans, np.int64).reshape(-1, 2)
 
     def decode(self, ids: np.ndarray) -> bytes:
         return b" ".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
 
 
 def _listed(words: Iterable[str]) -> str:
-    return ", ".join(repr(word[:_LONGEST_LISTED]) for word in words)
+    longest = 30
+    return ", ".join(repr(word[:longest]) for word in words)
+
+
+def load_facts(name: str) -> Any:
+    """Return the content of a JSON file of data/."""
+    path = Path(__file__).parents[1] / "data" / name
+    return json.loads(path.read_text("utf-8"))
+
+
+def sibling_json(path: Path, name: str) -> dict[str, Any]:
+    """Return the JSON object of a file in the same folder; an empty one without such a file."""
+    longest = 1 << 24
+    sibling = path.with_name(name)
+    return read_object(Binary(sibling), longest) if sibling.is_file() else {}
 
 
 def import_package(path: Path, name: str, what: str) -> Any:
-    """Import a package; raises InputError that `what`, the file's kind, needs it."""
+    """Import a package; raises InputError, which says that `what`, a kind of file, needs it."""
     try:
         return import_module(name)
     except Exception as error:
         raise file_error(path, missing_extra(what, "models", error)) from None
 
 
-def sibling_json(path: Path, name: str) -> dict[str, Any]:
-    """Return the JSON object of a file of the same folder, which need not be there."""
-    path = path.with_name(name)
-    return read_object(Binary(path), _LONGEST_CONFIG) if path.is_file() else {}
+_PACKAGE_LOCK = RLock()  # Special tokens and standard error are set for one call at a time.
 
 
 def call_package(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
-    """Call a package; raises InputError for its errors and its panics, which are not Exceptions.
+    """Call a function of a package; raises InputError, which begins with `failure`, for its errors.
 
-    Standard error is discarded below Python: Rust writes a trace of its panics to it.
+    Those of Rust can be panics, which are no Exceptions, and of which Rust writes a trace to
+    standard error; so standard error is discarded below Python.
     """
-    with LOCK, ExitStack() as after:
-        with suppress(OSError):  # it is closed
+    with _PACKAGE_LOCK, ExitStack() as stack:
+        with suppress(OSError):  # Standard error may be closed.
             standard_error = os.dup(2)
-            after.callback(os.close, standard_error)
-            after.callback(os.dup2, standard_error, 2)
-            os.dup2(after.enter_context(open(os.devnull, "wb")).fileno(), 2)
+            stack.callback(os.close, standard_error)
+            stack.callback(os.dup2, standard_error, 2)
+            nowhere = stack.enter_context(open(os.devnull, "wb"))
+            os.dup2(nowhere.fileno(), 2)
         try:
             return function()
         except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
             raise
         except BaseException as error:
-            raise file_error(path, f"{failure} ({quoted(str(error)).strip(chr(39))})") from None
-
-
-def load_facts(name: str) -> Any:
-    """Return what a JSON file of data/ has."""
-    return json.loads((Path(__file__).parents[1] / "data" / name).read_text("utf-8"))
+            reason = quoted(str(error)).strip("'")
+            raise file_error(path, f"{failure} ({reason})") from None
