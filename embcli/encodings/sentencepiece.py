@@ -1,12 +1,17 @@
-"""SentencePiece's `tokenizer.model` as an encoding; the format is described in its sentencepiece_model.proto."""
+"""SentencePiece's `tokenizer.model` as an encoding.
+
+The package `sentencepiece` splits a text. Our own reader of the file, which its
+sentencepiece_model.proto describes, gives the bytes of tokens without the package, and their scores
+to the merges page. The file is read when the first token or text is needed.
+"""
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from struct import error, unpack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,184 +30,253 @@ from embcli.encodings.merging import SPACE, Derivation, DerivationStep, piece_to
 from embcli.encodings.pieces import ScoredPairs
 from embcli.wording import in_data
 
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
-_UNIGRAM, _BPE = 1, 2  # types of models
-_NUMBER = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")  # seven bits a byte, the lowest first
-_FIXED = {1: 8, 5: 4}  # bytes of a value by its wire type
+# The types of pieces
+_NORMAL = 1
+_UNKNOWN = 2
+_CONTROL = 3
+_USER_DEFINED = 4
+_BYTE = 6
+
+# The types of models
+_UNIGRAM = 1
+_BPE = 2
+
+
+class _Piece(NamedTuple):
+    word: bytes
+    score: float
+    kind: int
 
 
 class _Model(NamedTuple):
-    data: bytes
-    pieces: list[tuple[bytes, float, int]]  # spelling, score, type
+    data: bytes  # the whole file
+    pieces: list[_Piece]
     kind: int
-    adds_space: bool  # before a text
-    joins_spaces: bool
+    adds_space: bool  # whether a text gets a space before it
+    joins_spaces: bool  # whether several spaces become one
 
-    def of(self, *kinds: int) -> dict[int, tuple[bytes, float]]:
-        return {
-            at: (word, score) for at, (word, score, kind) in enumerate(self.pieces) if kind in kinds
-        }
+    def of_kind(self, kind: int) -> list[_Piece]:
+        return [piece for piece in self.pieces if piece.kind == kind]
 
 
 class SentencePieceEncoding(VocabularyEncoding):
-    """A model's own pieces; control tokens are found by their names."""
+    """A model's own pieces; control tokens and the unknown one are found by their names."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, in_data(name)
+        self.path = path
+        self.name = in_data(name)
 
     @cached_property
     def _model(self) -> _Model:
-        return _read(Binary(self.path))
-
-    @property
-    def adds_space(self) -> bool:  # type: ignore[override]
-        return self._model.adds_space
-
-    @cached_property
-    def named(self) -> list[NamedToken]:  # type: ignore[override]
-        words = self._model.of(_CONTROL, _UNKNOWN)
-        named = [
-            NamedToken(word.decode(errors="replace"), at, True)
-            for at, (word, _) in words.items()
-            if word
-        ]
-        return sorted(named, key=lambda each: -len(each.name))
-
-    @cached_property
-    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
-        """BOS and EOS, as tokenizer_config.json says; without it, BOS as Llama, and EOS as T5 in transformers."""
-        config = sibling_json(self.path, "tokenizer_config.json")
-        adds_bos = config.get("add_bos_token", self._model.kind == _BPE)
-        adds_eos = config.get("add_eos_token", "T5" in str(config.get("tokenizer_class")))
-        bos, eos = self._processor.bos_id(), self._processor.eos_id()
-        return (bos,) if adds_bos and bos >= 0 else (), (eos,) if adds_eos and eos >= 0 else ()
-
-    @property
-    def vocabulary_size(self) -> int:
-        return len(self._model.pieces)
-
-    def token_bytes(self, token_id: int) -> bytes | None:
-        if not 0 <= token_id < self.vocabulary_size:
-            return None
-        word, _, kind = self._model.pieces[token_id]
-        return word if kind in (_CONTROL, _UNKNOWN) else piece_to_bytes(word)
+        return _read_model(Binary(self.path))
 
     @cached_property
     def _processor(self) -> Any:
         sentencepiece = import_package(self.path, "sentencepiece", "a tokenizer.model")
         sentencepiece.set_min_log_level(4)
-        load, data = sentencepiece.SentencePieceProcessor, self._model.data
+        data = self._model.data
         return call_package(
-            self.path, "it is not a SentencePiece model", lambda: load(model_proto=data)
+            self.path,
+            "it is not a SentencePiece model",
+            lambda: sentencepiece.SentencePieceProcessor(model_proto=data),
         )
+
+    @property
+    def adds_space(self) -> bool:  # type: ignore[override]
+        return self._model.adds_space
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self._model.pieces)
+
+    @cached_property
+    def named(self) -> list[NamedToken]:  # type: ignore[override]
+        """The control tokens and the unknown one, the longest first."""
+        tokens = []
+        for token_id, piece in enumerate(self._model.pieces):
+            if piece.word and piece.kind in (_CONTROL, _UNKNOWN):
+                name = piece.word.decode(errors="replace")
+                tokens.append(NamedToken(name, token_id, is_special=True))
+        return sorted(tokens, key=lambda token: -len(token.name))
+
+    @cached_property
+    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+        """BOS and EOS, as tokenizer_config.json says.
+
+        Without it, a text gets BOS as with Llama, and EOS as with T5 in transformers.
+        """
+        config = sibling_json(self.path, "tokenizer_config.json")
+        adds_bos = config.get("add_bos_token", self._model.kind == _BPE)
+        adds_eos = config.get("add_eos_token", "T5" in str(config.get("tokenizer_class")))
+        bos_id = self._processor.bos_id()  # -1 if the model has none
+        eos_id = self._processor.eos_id()
+        bos = (bos_id,) if adds_bos and bos_id >= 0 else ()
+        eos = (eos_id,) if adds_eos and eos_id >= 0 else ()
+        return bos, eos
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        if not 0 <= token_id < self.vocabulary_size:
+            return None
+        piece = self._model.pieces[token_id]
+        if piece.kind in (_CONTROL, _UNKNOWN):
+            return piece.word
+        return piece_to_bytes(piece.word)
 
     def ids_between(self, text: str) -> np.ndarray:
         return np.array(self._encoded(text, "numpy"), np.uint32)
 
+    def _encoded(self, text: str, return_type: str) -> Any:
+        text.encode()  # The package's own error for a lone surrogate says nothing.
+        return self._processor.encode(text, return_type=return_type)
+
     def spans_between(self, text: str) -> np.ndarray:
         encoded = self._encoded(text, "offset_mapping")
         spans: list[tuple[int, int]] = encoded["offsets"]
-        for place in range(len(spans) - 1, -1, -1):
-            (start, end), (word, _, kind) = spans[place], self._model.pieces[encoded["ids"][place]]
-            if (
-                start == end
-                and (kind == _BYTE or word.strip(SPACE.encode()))
-                and place + 1 < len(spans)
-            ):
-                # part of a character, of which only the last part has a span
+        space = SPACE.encode()
+        last = len(spans) - 1
+        for place in range(last, -1, -1):
+            start, end = spans[place]
+            piece = self._model.pieces[encoded["ids"][place]]
+            can_be_part = piece.kind == _BYTE or piece.word.strip(space)
+            if start == end and can_be_part and place < last:
+                # Of the parts of a character, only the last one has a span.
                 spans[place] = spans[place + 1]
-            elif self._model.joins_spaces and word.startswith(
-                SPACE.encode()
-            ):  # the spaces before it may be several
-                spans[place] = end - len(text[start:end].replace(SPACE, " ").lstrip()), end
+            elif self._model.joins_spaces and piece.word.startswith(space):
+                # The span begins after the spaces, because they can be several.
+                begun = text[start:end].replace(SPACE, " ").lstrip()
+                spans[place] = (end - len(begun), end)
         return np.array(spans, np.int64).reshape(-1, 2)
 
     def derivations_between(self, text: str) -> Iterator[Derivation]:
         if self._model.kind == _BPE:
-            text.encode()
-            yield from map(
-                self._merging.derivation,
-                self._merging.words.findall(self._processor.normalize(text)),
-            )
-            return
+            return self._merge_derivations(text)
+        return self._unigram_derivations(text)
+
+    def _merge_derivations(self, text: str) -> Iterator[Derivation]:
+        text.encode()  # It raises the error for a lone surrogate.
+        pairs = self._scored_pairs
+        for word in pairs.words.findall(self._processor.normalize(text)):
+            yield pairs.derivation(word)
+
+    @cached_property
+    def _scored_pairs(self) -> ScoredPairs:
+        pieces = self._model.pieces
+        ids = {piece.word: token_id for token_id, piece in enumerate(pieces)}
+        scores = {piece.word: piece.score for piece in self._model.of_kind(_NORMAL)}
+        whole = [piece.word for piece in self._model.of_kind(_USER_DEFINED)]
+        unknown = [piece.kind for piece in pieces].index(_UNKNOWN)
+        return ScoredPairs(ids, scores, unknown, adds_space=False, whole=whole)
+
+    def _unigram_derivations(self, text: str) -> Iterator[Derivation]:
+        """Yield the tokens of each word of a text; a word begins with a space."""
         encoded = self._encoded(text, "offset_mapping")
-        scores = (score for _, score in self._model.of(_NORMAL).values())
-        worst = float(np.float32(min(scores, default=0.0)) - np.float32(10))  # of what is unknown
+        normal_scores = [piece.score for piece in self._model.of_kind(_NORMAL)]
+        worst = np.float32(min(normal_scores, default=0.0))
+        unknown_score = float(worst - np.float32(10))
+
         steps: list[DerivationStep] = []
-        for token_id, piece in zip(encoded["ids"], encoded["pieces"], strict=True):
-            if piece.startswith(SPACE) and steps and steps[-1].token.strip(b" "):
+        for token_id, word in zip(encoded["ids"], encoded["pieces"], strict=True):
+            if word.startswith(SPACE) and steps and steps[-1].token.strip(b" "):
                 yield Derivation.in_order(steps)
                 steps = []
+
             _, score, kind = self._model.pieces[token_id]
-            token = piece_to_bytes(piece.encode()) if kind != _UNKNOWN else piece.encode()
-            if kind == _UNKNOWN or (
-                kind == _BYTE and token[0] & 0xC0 != 0x80
-            ):  # the first byte of one
-                score = worst
+            token = word.encode() if kind == _UNKNOWN else piece_to_bytes(word.encode())
+            # Of the bytes of an unknown character, the first one has its score.
+            begins_character = kind == _BYTE and token[0] & 0xC0 != 0x80
+            if kind == _UNKNOWN or begins_character:
+                score = unknown_score
             elif kind == _USER_DEFINED:
-                score = (len(piece) - 1) / 10
+                score = (len(word) - 1) / 10
             steps.append(DerivationStep(token, token_id, score=score))
         if steps:
             yield Derivation.in_order(steps)
 
-    @cached_property
-    def _merging(self) -> ScoredPairs:
-        ids = {word: at for at, (word, _, _) in enumerate(self._model.pieces)}
-        whole = [word for word, _ in self._model.of(_USER_DEFINED).values()]
-        return ScoredPairs(
-            ids, dict(self._model.of(_NORMAL).values()), min(self._model.of(_UNKNOWN)), False, whole
-        )
 
-    def _encoded(self, text: str, kind: str) -> Any:
-        text.encode()  # the package's own error for a lone surrogate says nothing
-        return self._processor.encode(text, return_type=kind)
+def _read_model(binary: Binary) -> _Model:
+    """Return the model of a file; raises InputError for one that embcli cannot use.
 
-
-def _read(binary: Binary) -> _Model:
-    data, pieces = read_whole(binary, MAX_FILE_SIZE), []
-    settings: dict[int, dict[int, Any]] = {2: {}, 3: {}}  # of the trainer, and of the normalizer
+    Its message has pieces (1), the settings of the trainer (2), and those of the normalizer (3).
+    """
+    data = read_whole(binary, MAX_FILE_SIZE)
+    pieces = []
+    trainer: dict[int, Any] = {}
+    normalizer: dict[int, Any] = {}
     try:
         for number, value in _fields(data):
             if number == 1:
-                piece = dict(_fields(value))
-                pieces.append(
-                    (
-                        bytes(piece[1]),
-                        *unpack("<f", piece.get(2, bytes(4))),
-                        int(piece.get(3, _NORMAL)),
-                    )
-                )
-            elif number in settings:
-                settings[number].update(_fields(value))
-        if not 0 < len(pieces) < MAX_TOKENS:
-            raise ValueError
-    except (ValueError, TypeError, KeyError, error):
+                pieces.append(_read_piece(value))
+            elif number == 2:
+                trainer.update(_fields(value))
+            elif number == 3:
+                normalizer.update(_fields(value))
+    except (ValueError, TypeError, KeyError, struct.error):
         raise binary.file_error("it is not a SentencePiece model") from None
-    adds_space, joins_spaces, escapes_spaces = (
-        settings[3].get(number, 1) != 0 for number in (3, 4, 5)
+    if not 0 < len(pieces) < MAX_TOKENS:
+        raise binary.file_error("it is not a SentencePiece model")
+
+    model = _Model(
+        data,
+        pieces,
+        kind=trainer.get(3, _UNIGRAM),
+        adds_space=normalizer.get(3, 1) != 0,
+        joins_spaces=normalizer.get(4, 1) != 0,
     )
-    model = _Model(data, pieces, settings[2].get(3, _UNIGRAM), adds_space, joins_spaces)
-    if model.kind not in (_UNIGRAM, _BPE) or settings[2].get(24) or not escapes_spaces:
+    has_spaces_after_words = trainer.get(24)
+    escapes_spaces = normalizer.get(5, 1) != 0
+    if model.kind not in (_UNIGRAM, _BPE) or has_spaces_after_words or not escapes_spaces:
         raise binary.file_error("it is a kind of SentencePiece model that embcli does not know")
-    if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in pieces]).all():
+    are_finite = np.isfinite([piece.score for piece in pieces]).all()
+    if not model.of_kind(_UNKNOWN) or not are_finite:
         raise binary.file_error("it has no unknown token, or scores that are not finite")
     return model
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a message: the number of each, and its value, a number or bytes."""
+def _read_piece(data: bytes) -> _Piece:
+    fields = dict(_fields(data))
+    word = bytes(fields[1])
+    (score,) = struct.unpack("<f", fields.get(2, bytes(4)))
+    kind = int(fields.get(3, _NORMAL))
+    return _Piece(word, score, kind)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield the fields of a message in protocol buffers: the number of each, and a number or bytes.
+
+    Raises ValueError for a message that is cut off.
+    """
+    fixed_lengths = {1: 8, 5: 4}
     place = 0
-    while place < len(data):
-        key, place = _number(data, place)
-        kind = key & 7
-        value, place = (_FIXED[kind], place) if kind in _FIXED else _number(data, place)
-        if kind and place + value > len(data):
+    while place < len(message):
+        key, place = _read_number(message, place)
+        number = key >> 3
+        wire_type = key & 7
+        if wire_type == 0:
+            value, place = _read_number(message, place)
+            yield number, value
+            continue
+
+        if wire_type in fixed_lengths:
+            length = fixed_lengths[wire_type]
+        else:
+            length, place = _read_number(message, place)
+        end = place + length
+        if end > len(message):
             raise ValueError
-        yield key >> 3, data[place : place + value] if kind else value
-        place += value if kind else 0
+        yield number, message[place:end]
+        place = end
 
 
-def _number(data: bytes, place: int) -> tuple[int, int]:
-    if not (found := _NUMBER.match(data, place)):
+# A number has seven bits in each byte, the lowest first; the highest bit says that it goes on.
+_NUMBER = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")
+
+
+def _read_number(message: bytes, place: int) -> tuple[int, int]:
+    """Return the number at a place of a message, and the place after it."""
+    found = _NUMBER.match(message, place)
+    if found is None:
         raise ValueError
-    return sum((byte & 0x7F) << 7 * at for at, byte in enumerate(found[0])), found.end()
+    number = 0
+    for byte in reversed(found[0]):
+        number = number << 7 | byte & 0x7F
+    return number, found.end()
