@@ -1,7 +1,8 @@
-"""Encodings that tiktoken splits: its own, built from the rank files in data/ without a network, and files of ranks.
+"""The encodings that tiktoken splits: its own, by their names, and those of files of ranks.
 
-A file is a `.tiktoken` or Mistral's `tekken.json`. The packaged ranks, patterns and special tokens are those of
-tiktoken's own `tiktoken_ext.openai_public`; a test compares each of them with the installed tiktoken.
+embcli has the rank files of tiktoken's own encodings in data/, so that none needs a network. Their
+patterns and special tokens are those of `tiktoken_ext.openai_public`; a test compares each of them
+with the installed tiktoken. A file of ranks is a `.tiktoken` or Mistral's `tekken.json`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,25 +36,32 @@ if TYPE_CHECKING:
 
     import tiktoken
 
-_SECONDS = 20  # for the search of a piece, which takes milliseconds
-_MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
-
 
 class Definition(NamedTuple):
-    ranks: str
+    """What tiktoken needs of an encoding, except the ranks of its tokens."""
+
+    ranks: str  # the name of the rank file in data/
     pattern: str
     special_tokens: dict[str, int]
     vocabulary_size: int
     first_rank: int = 0  # the ID of the token of rank 0
 
 
-DEFINITIONS = {name: Definition(**given) for name, given in load_facts("tiktoken.json").items()}
-_HARMONY = DEFINITIONS["o200k_harmony"].special_tokens  # 200018 has two names
-_HARMONY |= {
-    f"<|reserved_{at}|>": at
-    for at in range(200000, 201088)
-    if at == 200018 or at not in _HARMONY.values()
-}
+def _definitions() -> dict[str, Definition]:
+    """Return the encodings of tiktoken by name."""
+    stored = load_facts("tiktoken.json")
+    definitions = {name: Definition(**fields) for name, fields in stored.items()}
+
+    # The IDs without a special token are reserved ones; 200018 has two names.
+    special_tokens = definitions["o200k_harmony"].special_tokens
+    used = {*special_tokens.values()} - {200018}
+    for token_id in range(200000, 201088):
+        if token_id not in used:
+            special_tokens[f"<|reserved_{token_id}|>"] = token_id
+    return definitions
+
+
+DEFINITIONS = _definitions()
 
 
 def rank_file(ranks: str) -> Path:
@@ -61,6 +69,7 @@ def rank_file(ranks: str) -> Path:
 
 
 def import_tiktoken(module: str = "tiktoken") -> ModuleType:
+    """Import tiktoken or a module of it; raises InputError if that fails."""
     try:
         return import_module(module)
     except Exception as error:
@@ -68,7 +77,7 @@ def import_tiktoken(module: str = "tiktoken") -> ModuleType:
 
 
 class TiktokenEncoding(VocabularyEncoding):
-    """An encoding of tiktoken's, by its name; its ranks are read when the first token or text is needed."""
+    """An encoding of tiktoken's, by its name; its ranks are read for the first token or text."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -77,40 +86,43 @@ class TiktokenEncoding(VocabularyEncoding):
     def definition(self) -> Definition:
         return DEFINITIONS[self.name]
 
-    @property
-    def vocabulary_size(self) -> int:
-        return self.definition.vocabulary_size
-
     @cached_property
     def ids(self) -> dict[bytes, int]:
+        """The IDs of the tokens that are not special."""
         path = rank_file(self.definition.ranks)
         try:
-            return _ranks(gzip.decompress(path.read_bytes()))
+            return _parse_ranks(gzip.decompress(path.read_bytes()))
         except (OSError, EOFError, zlib.error, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(
                 f"cannot read the rank file {str(path)!r}: {reason}; reinstall embcli"
             ) from None
 
+    @property
+    def vocabulary_size(self) -> int:
+        return self.definition.vocabulary_size
+
     @cached_property
     def _bytes(self) -> dict[int, bytes]:
-        """Tokens by ID; of the two names of a special token, the first one is used."""
-        special = reversed(self.definition.special_tokens.items())
-        return {rank: token for token, rank in self.ids.items()} | {
-            at: name.encode() for name, at in special
-        }
+        """The tokens by ID; of two names of a special token, it has the first one."""
+        tokens = {token_id: token for token, token_id in self.ids.items()}
+        special_tokens = self.definition.special_tokens
+        for name, token_id in reversed(special_tokens.items()):
+            tokens[token_id] = name.encode()
+        return tokens
 
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._bytes.get(token_id)
 
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
-        special, ranks = self.definition.special_tokens, self.ids
+        # Without a rank file, its error comes before that of a missing tiktoken.
+        ranks = self.ids
         encoding: tiktoken.Encoding = import_tiktoken().Encoding(
             self.name,
             pat_str=self.definition.pattern,
             mergeable_ranks=ranks,
-            special_tokens=special,
+            special_tokens=self.definition.special_tokens,
         )
         return encoding
 
@@ -127,52 +139,56 @@ class TiktokenEncoding(VocabularyEncoding):
 
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
-        special = self.definition.special_tokens
-        return [
-            NamedToken(name, special[name], True) for name in sorted(special, key=len, reverse=True)
-        ]
+        """The special tokens, the longest first."""
+        special_tokens = self.definition.special_tokens
+        names = sorted(special_tokens, key=len, reverse=True)
+        return [NamedToken(name, special_tokens[name], is_special=True) for name in names]
 
     def ids_between(self, text: str) -> np.ndarray:
         return self.encode(text)
 
-    def spans_between(self, text: str) -> np.ndarray:
-        return spans_of(
-            text.encode(), [len(self._bytes[token_id]) for token_id in self.encode(text).tolist()]
-        )
-
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
-        names = self.definition.special_tokens
-        has_doubles = special and len({*names.values()}) < len(
-            names
-        )  # then a text may have the other name
-        return super().spans(text, special) if has_doubles else None
+        # The bytes of a special token are not those of the text if this has another name of it.
+        special_tokens = self.definition.special_tokens
+        has_second_names = len({*special_tokens.values()}) < len(special_tokens)
+        return super().spans(text, special) if special and has_second_names else None
+
+    def spans_between(self, text: str) -> np.ndarray:
+        spelled = text.encode()
+        lengths = [len(self._bytes[token_id]) for token_id in self.encode(text).tolist()]
+        return spans_of(spelled, lengths)
 
     def derivations_between(self, text: str) -> Iterator[Derivation]:
         import regex
 
-        ranks, first = self.ids, self.definition.first_rank
+        longest_search = 20  # seconds; a search takes milliseconds
         try:
             pattern = regex.compile(self.definition.pattern, regex.VERSION1)
-            for piece in (
-                match[0].encode() for match in pattern.finditer(text, timeout=_SECONDS) if match[0]
-            ):
-                symbols = [b"%c" % byte for byte in piece]
-                derivation = derive(
-                    symbols, lambda *pair: ranks.get(b"".join(pair), NEVER) - first, ranks.get
-                )
-                if piece in ranks and derivation.ids != (
-                    ranks[piece],
-                ):  # it is looked up; merges lead elsewhere
-                    derivation = Derivation(derivation.symbols, (), (ranks[piece],))
-                yield derivation
+            for match in pattern.finditer(text, timeout=longest_search):
+                if match[0]:
+                    yield self._derivation(match[0].encode())
         except (ValueError, TimeoutError, regex.error) as error:
             raise InputError(
                 f"{self.name} has a pattern that cannot split this text ({error})"
             ) from None
 
+    def _derivation(self, piece: bytes) -> Derivation:
+        ids = self.ids
+        first_rank = self.definition.first_rank
+
+        def rank(left: bytes, right: bytes) -> float:
+            return ids.get(left + right, NEVER) - first_rank
+
+        derivation = derive([b"%c" % byte for byte in piece], rank, ids.get)
+        # tiktoken looks up a whole piece first, and merges can lead to other tokens.
+        token_id = ids.get(piece)
+        if token_id is not None and derivation.ids != (token_id,):
+            return Derivation(derivation.symbols, (), (token_id,))
+        return derivation
+
 
 class RankFileEncoding(TiktokenEncoding):
-    """The encoding of a file of tokens by rank, which is read when the first token or text is needed."""
+    """The encoding of a file of tokens by rank, which is read for the first token or text."""
 
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(in_data(name))
@@ -180,33 +196,40 @@ class RankFileEncoding(TiktokenEncoding):
 
     @cached_property
     def _content(self) -> tuple[Definition, dict[bytes, int]]:
-        return (_tekken if self.path.suffix == ".json" else _listed)(Binary(self.path))
+        binary = Binary(self.path)
+        return _read_tekken(binary) if self.path.suffix == ".json" else _read_ranks(binary)
 
     @cached_property
     def definition(self) -> Definition:
-        return self._content[0]
+        definition, _ = self._content
+        return definition
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
-        return self._content[1]
+        _, ids = self._content
+        return ids
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
+        encode = super().encode
         failure = f"it cannot split this text of {len(text):,} characters"
-        return call_package(
-            self.path, failure, lambda: super(RankFileEncoding, self).encode(text, special)
-        )
+        return call_package(self.path, failure, lambda: encode(text, special))
 
 
-def _ranks(data: bytes) -> dict[bytes, int]:
+def _parse_ranks(data: bytes) -> dict[bytes, int]:
     """Return the ranks of tokens in the lines of a .tiktoken file."""
     words = data.split()
     if not words:
         raise ValueError("it is empty")
-    return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+    tokens = map(a2b_base64, words[::2])
+    ranks = map(int, words[1::2])
+    return dict(zip(tokens, ranks, strict=True))
 
 
-def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
-    """Return a .tiktoken file's definition and the IDs of its tokens; its name tells how a text is split."""
+def _read_ranks(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
+    """Return the definition of a .tiktoken file and the IDs of its tokens.
+
+    The name of the file says which encoding it has.
+    """
     known = DEFINITIONS.get(binary.path.stem)
     if known is None:
         reason = (
@@ -214,37 +237,50 @@ def _listed(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         )
         raise binary.file_error(reason, f"encodings are {', '.join(DEFINITIONS)}")
     try:
-        ids = _ranks(read_whole(binary, MAX_FILE_SIZE))
+        ids = _parse_ranks(read_whole(binary, MAX_FILE_SIZE))
     except ValueError:
         raise binary.file_error("it is not a file of tokens and ranks") from None
-    if any(not 0 <= rank < MAX_TOKENS for rank in ids.values()):
+    if not all(0 <= token_id < MAX_TOKENS for token_id in ids.values()):
         raise binary.file_error("it has a rank that no vocabulary has")
-    size = max([*ids.values(), *known.special_tokens.values()], default=-1) + 1
-    return known._replace(vocabulary_size=size), ids
+    last_id = max([*ids.values(), *known.special_tokens.values()], default=-1)
+    return known._replace(vocabulary_size=last_id + 1), ids
 
 
-def _tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
-    """Return a tekken.json's definition and the IDs of its tokens, which come after the special ones."""
+def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
+    """Return the definition of a tekken.json and the IDs of its tokens.
+
+    The special tokens have the first IDs; those of rank 0 and on come after them.
+    """
     content = read_object(binary, MAX_FILE_SIZE)
     try:
         config = content["config"]
-        first, size = int(config["default_num_special_tokens"]), int(config["default_vocab_size"])
-        ranks = {a2b_base64(each["token_bytes"]): int(each["rank"]) for each in content["vocab"]}
-        named = {
-            int(each["rank"]): str(each["token_str"])
-            for each in content.get("special_tokens") or ()
-        }
+        count = int(config["default_num_special_tokens"])
+        size = int(config["default_vocab_size"])
+        ranks = {a2b_base64(entry["token_bytes"]): int(entry["rank"]) for entry in content["vocab"]}
+        names = _special_names(content.get("special_tokens") or ())
         pattern = str(config["pattern"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise binary.file_error(f"it is not a tekken.json ({error!r})") from None
-    if not 0 <= first <= size < MAX_TOKENS or any(rank < 0 for rank in ranks.values()):
+    if not 0 <= count <= size < MAX_TOKENS or min(ranks.values(), default=0) < 0:
         raise binary.file_error("it has a rank that no vocabulary has")
-    if first > _MOST_SPECIAL:
-        raise binary.file_error(f"it promises {first:,} special tokens")
-    ids = {token: rank + first for token, rank in ranks.items() if rank < size - first}
-    special: dict[str, int] = {}
-    for at in range(first):
-        name = named.get(at, "").encode(errors="ignore").decode()  # without lone surrogates
-        is_usable = name not in ("", *special) and name == named[at]
-        special[name if is_usable else f"<SPECIAL_{at}>"] = at
-    return Definition("", pattern, special, max([*ids.values(), first - 1]) + 1, first), ids
+    max_special = 1 << 16  # The file need not list its special tokens, so the number can be any.
+    if count > max_special:
+        raise binary.file_error(f"it promises {count:,} special tokens")
+
+    ids = {token: count + rank for token, rank in ranks.items() if count + rank < size}
+    special_tokens: dict[str, int] = {}
+    for token_id in range(count):
+        name = names.get(token_id, "")
+        if name == "" or name in special_tokens or _has_surrogates(name):
+            name = f"<SPECIAL_{token_id}>"
+        special_tokens[name] = token_id
+    last_id = max([*ids.values(), count - 1])
+    return Definition("", pattern, special_tokens, last_id + 1, first_rank=count), ids
+
+
+def _special_names(entries: Any) -> dict[int, str]:
+    return {int(entry["rank"]): str(entry["token_str"]) for entry in entries}
+
+
+def _has_surrogates(text: str) -> bool:
+    return text.encode(errors="ignore").decode() != text
