@@ -1,4 +1,8 @@
-"""Encodings convert text to token IDs and token IDs to bytes; they are found by name, by model, or beside a file."""
+"""Encodings convert text to token IDs and token IDs to bytes.
+
+`get` finds one by its name, by a model or by a path; the other functions find the encoding of the
+rows of a layer. A dialect is imported when the first encoding needs it.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +22,43 @@ from embcli.errors import InputError, Notes, missing_extra
 
 __all__ = ["Encoding", "encoding_for_rows", "encoding_of_file", "encoding_of_size", "get"]
 
-_SUFFIXES = (".json", ".gguf", ".tiktoken", ".model", ".txt")  # of files
 
+@lru_cache
+def get(name: str) -> Encoding:
+    """Return the encoding with this name or of this model, which can be a path of a file or folder.
 
-def encoding_for_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
-    """Return the encoding if the rows of a layer are its tokens: it gave their IDs, or V is the same."""
-    return encoding if from_text or size == encoding.vocabulary_size else None
+    >>> get("gpt-4o").name
+    'o200k_base'
+    """
+    if name in DEFINITIONS:
+        return TiktokenEncoding(name)
+    from embcli.hub import OLLAMA, located, tokenizer_file
 
-
-def encoding_of_size(size: int) -> Encoding | None:
-    return next(
-        (get(name) for name, each in DEFINITIONS.items() if each.vocabulary_size == size), None
-    )
-
-
-def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes) -> Encoding | None:
-    """Return the encoding of a checkpoint's rows: its own tokens if they split a text, or of a tokenizer beside it."""
-    from embcli.hub import TOKENIZERS, tokenizer_file
-
-    if own is not None and own.splits:
-        return own
+    suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
+    if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
+        return _of_path(located(name, tokenizer_file), name)
+    models = import_tiktoken("tiktoken.model")
     try:
-        path = tokenizer_file(weights.parent, TOKENIZERS)
-    except InputError:
-        return own
-    package = {".json": "tokenizers", ".txt": "tokenizers", ".model": "sentencepiece"}.get(
-        path.suffix
-    )
-    if package and path.name != "tekken.json" and find_spec(package) is None:
-        notes.add(missing_extra(f"the {path.name} beside the weights", "models"))
-        return own
-    return _of_path(path, str(path))
+        return TiktokenEncoding(models.encoding_name_for_model(name))
+    except KeyError:
+        with suppress(InputError):
+            return _of_path(located(name, tokenizer_file), name)
+        raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING]) from None
 
 
-@lru_cache  # freeing a large tokenizer takes a tenth of the time of loading it
+def _unknown_error(name: str, known: list[str]) -> InputError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), dict.fromkeys(known), n=3, cutoff=0.5)
+    hint = f"encodings are {', '.join(DEFINITIONS)}"
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    return InputError(f"no encoding or model is named {name[:60]!r}; {hint}")
+
+
+@lru_cache  # Freeing a large tokenizer takes a tenth of the time of loading it.
 def _of_path(path: Path, name: str) -> Encoding:
-    """Return the encoding of a file, whose first bytes or name tell the dialect."""
+    """Return the encoding of a file, whose first bytes or name say of which dialect it is."""
     with suppress(OSError), open(path, "rb") as file:
         if file.read(4) == b"GGUF":
             from embcli.encodings.gguf import gguf_encoding
@@ -70,33 +75,38 @@ def _of_path(path: Path, name: str) -> Encoding:
     return HuggingFaceEncoding(path, name)
 
 
-@lru_cache
-def get(name: str) -> Encoding:
-    """Return the encoding with this name or of this model, which can be the path of a file or of a folder.
+def encoding_for_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
+    """Return the encoding if the rows of a layer are its tokens, otherwise None.
 
-    >>> get("gpt-4o").name
-    'o200k_base'
+    They are if it gave the IDs of the rows, or if V is the same.
     """
-    if name in DEFINITIONS:
-        return TiktokenEncoding(name)
-    from embcli.hub import OLLAMA, located, tokenizer_file
+    return encoding if from_text or size == encoding.vocabulary_size else None
 
-    if "/" in name or name.endswith(_SUFFIXES) or name.startswith(OLLAMA):
-        return _of_path(located(name, tokenizer_file), name)
-    model = import_tiktoken("tiktoken.model")
+
+def encoding_of_size(size: int) -> Encoding | None:
+    for name, definition in DEFINITIONS.items():
+        if definition.vocabulary_size == size:
+            return get(name)
+    return None
+
+
+def encoding_of_file(weights: Path, stored: Encoding | None, notes: Notes) -> Encoding | None:
+    """Return the encoding of the rows of a checkpoint.
+
+    It is that of a tokenizer in the same folder, unless the tokens in the file, which `stored` has,
+    split a text themselves.
+    """
+    from embcli.hub import TOKENIZERS, tokenizer_file
+
+    if stored is not None and stored.splits:
+        return stored
     try:
-        return TiktokenEncoding(model.encoding_name_for_model(name))
-    except KeyError:
-        with suppress(InputError):
-            return _of_path(located(name, tokenizer_file), name)
-        from difflib import get_close_matches
-
-        near = get_close_matches(
-            name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5
-        )
-        hint = (
-            f"did you mean {' or '.join(near)}?"
-            if near
-            else f"encodings are {', '.join(DEFINITIONS)}"
-        )
-        raise InputError(f"no encoding or model is named {name[:60]!r}; {hint}") from None
+        path = tokenizer_file(weights.parent, TOKENIZERS)
+    except InputError:
+        return stored
+    packages = {".json": "tokenizers", ".txt": "tokenizers", ".model": "sentencepiece"}
+    package = packages.get(path.suffix)
+    if package and path.name != "tekken.json" and find_spec(package) is None:
+        notes.add(missing_extra(f"the {path.name} beside the weights", "models"))
+        return stored
+    return _of_path(path, str(path))
