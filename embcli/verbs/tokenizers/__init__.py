@@ -1,0 +1,195 @@
+"""One text under several tokenizers: how many tokens each makes, and where they cut differently.
+
+`tokenizers` makes a Tokenizers, which is plain data. `measure` finds the cuts and the segments
+between those that all encodings share, `page` shows the tokens below each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from embcli.encodings import Encoding, get
+from embcli.errors import InputError, Notes
+from embcli.names import __version__
+from embcli.opened import TextOrIds, sequences_of
+from embcli.records import FieldType, Names, Piece, Records
+from embcli.result import Result
+from embcli.tokens import Tokens, tokenize
+from embcli.verbs.tokenize import Tokenization
+from embcli.verbs.tokenizers.measure import Bounds, Segment, segment_bounds, token_ends
+from embcli.wording import Sentence
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+__all__ = ["Segment", "Tokenizers", "tokenizers"]
+
+_MOST_ENCODINGS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizers(Result, verb="tokenizers", content="list"):
+    """The tokens of a text, or of several, in each encoding.
+
+    Places are counted in bytes of all texts; one more place is between two texts. A token extends
+    from the end of the previous one, so that spaces which an encoding drops belong to the token
+    after them.
+    """
+
+    texts: tuple[str, ...]
+    encodings: tuple[Encoding, ...]
+    tokens: tuple[Tokens, ...]  # by encoding
+    ends: tuple[np.ndarray, ...]  # by encoding: the place where each token ends, (T,) int64
+    bases: np.ndarray  # (texts + 1,) int64: where each text begins, and one place after the last
+
+    @property
+    def counts(self) -> list[int]:
+        """How many tokens each encoding makes."""
+        return [len(tokens) for tokens in self.tokens]
+
+    @cached_property
+    def _bounds(self) -> Bounds:
+        return segment_bounds(self.ends, self.bases)
+
+    @property
+    def same(self) -> int:
+        """How many tokens are the same in all encodings."""
+        return int(self._bounds.is_same.sum())
+
+    @property
+    def different(self) -> int:
+        """How many segments of the text are cut differently."""
+        return int((~self._bounds.is_same).sum())
+
+    def segments(self, different: bool = False) -> Iterator[Segment]:
+        """Yield the segments of the texts in order, or only those that are cut differently."""
+        bounds = self._bounds
+        numbers: Iterable[int] = range(len(bounds.stops))
+        if different:
+            numbers = np.flatnonzero(~bounds.is_same)
+        for number in numbers:
+            start = int(bounds.starts[number])
+            stop = int(bounds.stops[number])
+            yield self._segment(start, stop, bool(bounds.is_same[number]))
+
+    def _segment(self, start: int, stop: int, is_same: bool) -> Segment:
+        """Return the segment between two places, with the tokens of each encoding."""
+        sequence = int(np.searchsorted(self.bases, start, "right")) - 1
+        base = int(self.bases[sequence])
+        text_before = self.texts[sequence].encode()[: start - base].decode(errors="ignore")
+
+        tokens_by_encoding = []
+        ends_by_encoding = []
+        for tokens, ends in zip(self.tokens, self.ends, strict=True):
+            first = int(np.searchsorted(ends, start, "right"))
+            if start == base:
+                # Tokens without text can end where the text begins: they belong to it, too.
+                first = int(tokens.starts[sequence])
+            part = slice(first, int(np.searchsorted(ends, stop, "right")))
+            tokens_by_encoding.append([token or b"" for token in tokens.bytes_of(tokens.ids[part])])
+            ends_by_encoding.append((ends[part] - start).tolist())
+        return Segment(sequence, len(text_before), is_same, tokens_by_encoding, ends_by_encoding)
+
+    def records(self) -> Records:
+        """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
+        token_fields = Tokenization(self.tokens[0]).records().fields
+        fields: dict[str, FieldType] = {"encoding": str, **token_fields, "common": bool}
+        run = {
+            "embcli": __version__,
+            "sequences": len(self.texts),
+            "characters": sum(map(len, self.texts)),
+            "bytes": int(self.bases[-1]) - len(self.texts),
+            "same": self.same,
+            "different": self.different,
+        }
+        totals = {"encodings": self._totals_by_encoding()}
+        return Records(run, "tokens", sum(self.counts), fields, self._pieces, more=totals)
+
+    def _totals_by_encoding(self) -> list[dict[str, Any]]:
+        characters = sum(map(len, self.texts))
+        totals = []
+        for encoding, count in zip(self.encodings, self.counts, strict=True):
+            total = {
+                "encoding": encoding.name,
+                "vocabulary_size": encoding.vocabulary_size,
+                "tokens": count,
+                "characters_per_token": characters / count if count else None,
+            }
+            totals.append(total)
+        return totals
+
+    def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
+        token_names = tuple(name for name in names if name not in ("encoding", "common"))
+        bounds = self._bounds
+        same_stops = bounds.stops[bounds.is_same]
+        for encoding, tokens, ends in zip(self.encodings, self.tokens, self.ends, strict=True):
+            has_text = np.diff(ends, prepend=-1) > 0
+            is_common = np.isin(ends, same_stops) & has_text
+            first = 0
+            for piece in Tokenization(tokens).records().pieces(token_names, ()):
+                stop = first + piece.rows
+                values = {
+                    "encoding": [encoding.name] * piece.rows,
+                    **piece.fields,
+                    "common": is_common[first:stop],
+                }
+                yield Piece(piece.rows, {name: values[name] for name in names})
+                first = stop
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.verbs.tokenizers.page import page
+
+        yield from page(self, options)
+
+
+def tokenizers(
+    text: TextOrIds,
+    encodings: Sequence[str],
+    *,
+    special: bool = False,
+    lines: bool = False,
+    notes: Notes | None = None,
+) -> Tokenizers:
+    """Return one text, or several, under several tokenizers: the tokens of each, and their cuts.
+
+    `encodings` are names and files as `seeded` and `open` take them; `lines` makes each line a text
+    of its own. Raises InputError for IDs, for an encoding that is not found or given twice, and for
+    none.
+
+    >>> import embcli
+    >>> result = embcli.tokenizers("Unbelievable!", ["gpt2", "o200k_base"])
+    >>> result.counts, result.same, result.different
+    ([5, 4], 3, 1)
+    """
+    sequences = sequences_of(text, lines)
+    all_notes = Notes() if notes is None else notes
+    names = [encodings] if isinstance(encodings, str) else encodings
+    found = tuple(get(name) for name in names)
+    texts = sequences.texts
+    if texts is None:
+        raise InputError("only a text can be split by several tokenizers, not IDs")
+    _check_encodings([encoding.name for encoding in found])
+
+    tokens = tuple(tokenize(sequences, encoding, special, has_added=False) for encoding in found)
+    if not any(map(len, tokens)):
+        all_notes.add("the input is empty: there are no tokens")
+    sizes = [len(text.encode()) + 1 for text in texts]
+    bases = np.cumsum([0, *sizes])
+    ends = tuple(token_ends(tokens_of_one, texts, bases) for tokens_of_one in tokens)
+    return Tokenizers(texts, found, tokens, ends, bases, notes=all_notes)
+
+
+def _check_encodings(names: Sequence[str]) -> None:
+    """Raise InputError for no encoding, for too many, and for one that is named twice."""
+    if not 1 <= len(names) <= _MOST_ENCODINGS:
+        wrong = "{encoding} must name from 1 to {most} tokenizers, not {count:,}"
+        raise InputError(Sentence(wrong, most=_MOST_ENCODINGS, count=len(names)))
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            wrong = "{encoding} names {twice} twice; give each tokenizer once"
+            raise InputError(Sentence(wrong, twice=name))

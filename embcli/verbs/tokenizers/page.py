@@ -1,0 +1,247 @@
+"""The page of one text under several tokenizers: the tokens below each other, and their counts.
+
+The same cut is at the same cell in all lines. A text that is too long for the page shows only the
+segments that are cut differently.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from embcli.page import (
+    Hint,
+    Label,
+    left_out,
+    rows_that_fit,
+    ruled,
+    safe_text,
+    shorten,
+    title,
+    token_style,
+)
+from embcli.page.table import GAP, SHORTEST
+from embcli.tokens import shown
+from embcli.verbs.tokenizers.measure import Segment
+from embcli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleOptions, RenderableType
+    from rich.table import Table
+
+    from embcli.page import LeftOut
+    from embcli.verbs.tokenizers import Tokenizers
+
+_CUT = "│"
+
+
+class TextRow(NamedTuple):
+    """Segments of one text side by side; each column has a line for each encoding."""
+
+    sequence: int  # the number of the text
+    columns: list[Label]
+
+
+class TextRows(NamedTuple):
+    """The rows that the page shows."""
+
+    rows: list[TextRow]
+    is_whole: bool  # whether they show all segments of all texts
+
+
+def page(result: Tokenizers, options: ConsoleOptions) -> Iterator[RenderableType]:
+    count = len(result.encodings)
+    legend = f": {_CUT} marks a cut that only some of them make" if result.different else ""
+    yield title(f"The text under {counted(count, 'tokenizer')}{legend}")
+
+    names = [safe_text(encoding.name) for encoding in result.encodings]
+    numbers = [Text(str(number)) for number in range(1, count + 1)]
+    has_numbers = _are_too_long(names)
+    line_labels = numbers if has_numbers else names
+    shown_rows = _rows_that_fit(result, line_labels, options)
+    for row in shown_rows.rows:
+        yield _text_table(row, line_labels, has_several_texts=len(result.texts) > 1)
+    yield ""
+
+    labels = _count_labels(result, names)
+    if has_numbers:
+        labels.insert(0, Label("", numbers))
+    yield from _with_ids(result, labels, options)
+    yield ""
+
+    yield _totals(result)
+    if not shown_rows.is_whole:
+        note = _omission(result, shown_rows.rows)
+        if note is not None:
+            yield note
+
+
+def _are_too_long(names: Sequence[Text]) -> bool:
+    """Return whether names leave too little room for the text; numbers then stand for them."""
+    longest_beside_text = 16  # cells
+    return max(name.cell_len for name in names) > longest_beside_text
+
+
+def _rows_that_fit(
+    result: Tokenizers, line_labels: Sequence[Text], options: ConsoleOptions
+) -> TextRows:
+    """Return the rows of the whole text if it fits, otherwise those of what is cut differently."""
+    most_lines = 32  # in a pipe or a file
+    most = max(rows_that_fit(options, most_lines) // (len(line_labels) + 1), 1)
+    longest_head = Text("char")
+    if len(result.texts) > 1:
+        longest_head = Text(f"line {len(result.texts)}, char")
+    label_width = max(label.cell_len for label in (*line_labels, longest_head))
+    available = options.max_width - label_width - 1
+
+    # One row more than fits tells whether the text is longer.
+    rows = list(islice(_text_rows(result.segments(), available), most + 1))
+    if len(rows) <= most:
+        return TextRows(rows, is_whole=True)
+    if result.different:
+        segments = result.segments(different=True)
+        rows = list(islice(_text_rows(segments, available), most))
+    return TextRows(rows[:most], is_whole=False)
+
+
+def _text_rows(segments: Iterable[Segment], available: int) -> Iterator[TextRow]:
+    """Yield segments in rows that fit; each text begins a row.
+
+    The header of a segment that is cut differently is the character where it begins.
+    """
+    columns: list[Label] = []
+    width = 0
+    sequence = 0
+    for place, segment in enumerate(segments):
+        column = _column(segment, place, available)
+        is_full = width + column.width > available
+        if columns and (is_full or segment.sequence != sequence):
+            yield TextRow(sequence, columns)
+            columns = []
+            width = 0
+        sequence = segment.sequence
+        width += column.width + 1
+        columns.append(column)
+    if columns:
+        yield TextRow(sequence, columns)
+
+
+def _column(segment: Segment, place: int, available: int) -> Label:
+    lines = _aligned_lines(segment, available)
+    if segment.is_same:
+        return Label("", [safe_text(line) for line in lines], "left")
+    style = token_style(place)
+    return Label(str(segment.start), [safe_text(line, style) for line in lines], "left")
+
+
+def _aligned_lines(segment: Segment, available: int) -> list[str]:
+    """Return a line for each encoding: its tokens, and a mark at each cut, aligned by place."""
+    texts_by_encoding = []
+    for tokens, ends in zip(segment.tokens, segment.ends, strict=True):
+        # Each token takes a cell or more, so that others have no room.
+        texts_by_encoding.append(_text_by_end(tokens[:available], ends[:available]))
+
+    lines = [""] * len(segment.tokens)
+    width = 0
+    for end in sorted(set[int]().union(*texts_by_encoding)):
+        longer = {}
+        for number, texts in enumerate(texts_by_encoding):
+            if end in texts:
+                longer[number] = lines[number] + texts[end]
+        cell_of_cut = max(width, *(cell_len(line) for line in longer.values()))
+        if cell_of_cut > available:
+            break
+        for number, line in longer.items():
+            lines[number] = set_cell_size(line, cell_of_cut) + _CUT
+            del texts_by_encoding[number][end]
+        width = cell_of_cut + 1
+
+    for number, texts in enumerate(texts_by_encoding):
+        if texts:
+            next_text = next(iter(texts.values()))
+            lines[number] = _ending_in_dots(lines[number], next_text, available)
+    return [line.removesuffix(_CUT) for line in lines]
+
+
+def _text_by_end(tokens: Sequence[bytes], ends: Sequence[int]) -> dict[int, str]:
+    """Return the text of the tokens that end at each place; several do if some have no text."""
+    longest_token = 18  # cells
+    texts: dict[int, str] = {}
+    for token, end in zip(tokens, ends, strict=True):
+        text = shorten(shown(token), longest_token)
+        if end in texts:
+            text = f"{texts[end]}{_CUT}{text}"
+        texts[end] = text
+    return texts
+
+
+def _ending_in_dots(line: str, next_text: str, available: int) -> str:
+    """Return a line with dots for the tokens that do not fit, after the next one if it does."""
+    text = line + next_text
+    if cell_len(text) >= available:
+        text = line
+    return set_cell_size(text, min(cell_len(text), available - 1)) + "…"
+
+
+def _text_table(row: TextRow, line_labels: Sequence[Text], has_several_texts: bool) -> Table:
+    heads = []
+    if has_several_texts:
+        heads.append(f"line {row.sequence + 1}")
+    if any(column.header for column in row.columns):
+        heads.append("char")
+    cells = [safe_text(label.plain, "dim") for label in line_labels]
+    return ruled([Label(", ".join(heads), cells, "left"), *row.columns], has_rule=False)
+
+
+def _count_labels(result: Tokenizers, names: Sequence[Text]) -> list[Label]:
+    characters = sum(map(len, result.texts))
+    ratios = [f"{characters / count:.2f}" if count else "" for count in result.counts]
+    return [
+        Label("encoding", names, "left", short=True),
+        Label("vocab", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
+        Label("tokens", [f"{count:,}" for count in result.counts]),
+        Label("chars/token", ratios),
+    ]
+
+
+def _with_ids(
+    result: Tokenizers, labels: Sequence[Label], options: ConsoleOptions
+) -> Iterator[RenderableType]:
+    """Yield a table of the counts, with as many IDs as there is room for."""
+    room = options.max_width - sum(label.width + GAP for label in labels)
+    if room < SHORTEST:
+        yield ruled(labels)
+        return
+    # An ID takes a cell or more, so that others have no room.
+    ids = [" ".join(map(str, tokens.ids[:room].tolist())) for tokens in result.tokens]
+    cells = [textwrap.shorten(line, room, placeholder=" …") for line in ids]
+    if cells != ids:
+        yield Hint(("format",))
+    yield ruled([*labels, Label("IDs", cells, "left")])
+
+
+def _totals(result: Tokenizers) -> Text:
+    characters = counted(sum(map(len, result.texts)), "character")
+    size = counted(int(result.bases[-1]) - len(result.texts), "byte")
+    comparison = "all cut it the same way"
+    if result.different:
+        same = counted(result.same, "token")
+        comparison = f"{same} in common, {counted(result.different, 'place')} cut differently"
+    return safe_text(f"{characters}, {size}; {comparison}")
+
+
+def _omission(result: Tokenizers, rows: Sequence[TextRow]) -> LeftOut | None:
+    if not result.different:
+        return left_out("the rest of the text")
+    parts = []
+    if result.same:
+        parts.append("where all agree")
+    missing = result.different - sum(len(row.columns) for row in rows)
+    if missing:
+        parts.append(f"{missing:,} more places")
+    return left_out(*parts)
