@@ -1,0 +1,172 @@
+"""The page of merges: a table of steps, or trees side by side, and what all pieces become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.text import Text
+
+from embcli.encodings.merging import Derivation
+from embcli.page import (
+    Drawing,
+    Label,
+    left_out,
+    omission,
+    ruled,
+    safe_text,
+    title,
+    token_style,
+)
+from embcli.selection import Excerpt
+from embcli.tokens import shown
+from embcli.verbs.merges import Merges, StepRow, step_rows
+from embcli.verbs.merges.tree import symbols_width, tree_lines
+from embcli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.style import Style
+
+_WIDEST_IN_FILE = 512  # cells of a tree
+_MOST_ROWS = 200
+_MOST_TREES = 50
+_TREE_GAP = 4  # cells between trees
+
+
+def page(result: Merges, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    how = "and the tokens that it becomes"
+    if _has_merges(result):
+        how = "merged pair by pair: the pair of the lowest rank first"
+    yield title(f"Each piece of the text, {how}")
+    if result.draw:
+        width = options.max_width
+        widest_tree = max(width, _WIDEST_IN_FILE) if console.record else width
+        yield from _trees(result, width, widest_tree)
+    else:
+        yield from _table(result)
+    yield ""
+    yield _totals(result)
+
+
+def _has_merges(result: Merges) -> bool:
+    return any(piece.merges for piece in result.pieces)
+
+
+def _totals(result: Merges) -> Text:
+    start = ""
+    if _has_merges(result):
+        symbols = [symbol for piece in result.pieces for symbol in piece.symbols]
+        thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
+        start = f"{counted(len(symbols), thing)} in "
+    pieces = counted(len(result.pieces), "piece")
+    tokens = counted(len(result.ids), "token")
+    encoding = result.tokens.encoding
+    name = f" ({encoding.name})" if encoding else ""
+    return safe_text(f"{start}{pieces} become {tokens}{name}")
+
+
+def _table(result: Merges) -> Iterator[RenderableType]:
+    all_rows = step_rows(result.pieces)
+    excerpt = Excerpt.ends(_MOST_ROWS, len(all_rows))
+    rows = [all_rows[place] for place in excerpt.places]
+    steps = [row.step for row in rows]
+    fields = result.fields
+
+    labels = [
+        Label("piece", _piece_cells(result, rows), "left", short=True),
+        Label("step", [row.number for row in rows]),
+    ]
+    if "left" in fields:
+        labels.append(Label("left", [shown(step.left) for step in steps]))
+        labels.append(Label("right", [shown(step.right) for step in steps], "left"))
+    if "rank" in fields:
+        labels.append(Label("rank", [_number_cell(step.rank, ",") for step in steps]))
+    if "score" in fields:
+        labels.append(Label("score", [_number_cell(step.score, ".4f") for step in steps]))
+    labels.append(Label("token", _token_cells(result, rows), "left", short=True))
+    labels.append(Label("ID", [_number_cell(step.token_id) for step in steps]))
+    yield ruled(labels, gaps=excerpt.gaps)
+
+    note = left_out(omission(excerpt, "row"))
+    if note is not None:
+        yield note
+
+
+def _piece_cells(result: Merges, rows: Sequence[StepRow]) -> list[str]:
+    """Return the text of each row's piece; only the first of its rows shows it."""
+    cells = []
+    previous = None
+    for row in rows:
+        piece = result.pieces[row.piece]
+        cells.append("" if row.piece == previous else _piece_text(piece))
+        previous = row.piece
+    return cells
+
+
+def _piece_text(piece: Derivation) -> str:
+    return shown(b"".join(piece.symbols))
+
+
+def _token_cells(result: Merges, rows: Sequence[StepRow]) -> list[Text]:
+    cells = []
+    for row in rows:
+        token = shown(result.token_of(row.step))
+        cells.append(safe_text(token, token_style(row.piece)))
+    return cells
+
+
+def _number_cell(number: float | None, form: str = "") -> str:
+    return "" if number is None else format(number, form)
+
+
+def _trees(result: Merges, width: int, widest_tree: int) -> Iterator[RenderableType]:
+    """Yield a tree for each piece, as many side by side as fit; one alone may be wider."""
+    row: list[Text] = []
+    for number, piece in enumerate(result.pieces[:_MOST_TREES]):
+        tree = _tree(result, piece, token_style(number), widest_tree)
+        if row and _width(row) + _TREE_GAP + _width(tree) > width:
+            yield Drawing(row)
+            yield ""
+            row = []
+        _add_tree(row, tree)
+    yield Drawing(row)
+    missing = len(result.pieces) - _MOST_TREES
+    if missing > 0:
+        yield ""
+        yield safe_text(f"Not drawn: {counted(missing, 'more piece')}.")
+
+
+def _width(lines: Sequence[Text]) -> int:
+    return max(line.cell_len for line in lines)
+
+
+def _add_tree(row: list[Text], tree: Sequence[Text]) -> None:
+    """Put a tree to the right of those in a row, which can be less high."""
+    start = _width(row) + _TREE_GAP if row else 0
+    row += [Text() for _ in tree[len(row) :]]
+    for line, part in zip(row, tree, strict=False):
+        line.append(" " * (start - line.cell_len))
+        line.append_text(part)
+
+
+def _tree(result: Merges, piece: Derivation, style: Style, widest: int) -> list[Text]:
+    """Return the lines of a piece's tree, or one line if it has no merges or is too wide."""
+    if not piece.merges:
+        return [_line_of_tokens(result, piece)]
+    if symbols_width(piece) > widest:
+        count = f"{len(piece.symbols):,}"
+        return [safe_text(f"{count} symbols are wider than this page; a file has room for them.")]
+    tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
+    *upper_lines, last_line = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
+    return [*map(Text, upper_lines), Text(last_line, style)]
+
+
+def _line_of_tokens(result: Merges, piece: Derivation) -> Text:
+    tokens = []
+    for step in piece.steps:
+        token = shown(result.token_of(step))
+        tokens.append(token if step.score is None else f"{token} {step.score:.4f}")
+    line = title(_piece_text(piece))
+    return line.append_text(safe_text(f" → {' + '.join(tokens)}", "not bold"))
