@@ -1,0 +1,260 @@
+"""What embcli runs on, what a checkpoint contains, and which models programs hold on this machine.
+
+Three results answer these: Info, ModelInfo and Models. Each is plain data; `page` shows them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from embcli.errors import InputError, LayerError, Notes
+from embcli.names import __version__
+from embcli.opened import Opened
+from embcli.records import Records, listed
+from embcli.result import Result
+from embcli.wording import in_data
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from embcli.files.checkpoint import Checkpoint
+    from embcli.files.tensors import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Info(Result, verb="info", content="list"):
+    """The versions, the processor, the cache and the encodings of this machine."""
+
+    versions: dict[str, str]
+    cpu_capability: str | None  # None without torch
+    cache: str | None  # a folder; None if this user has none
+    encodings: dict[str, tuple[int, bool]]  # by name: V, and whether embcli carries its rank file
+
+    def records(self) -> Records:
+        run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
+        return listed(
+            run,
+            "encodings",
+            encoding=(str, list(self.encodings)),
+            vocabulary_size=(int, [size for size, _ in self.encodings.values()]),
+            carried=(bool, [is_carried for _, is_carried in self.encodings.values()]),
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.verbs.info.page import machine_page
+
+        yield from machine_page(self)
+
+
+def this_machine() -> Info:
+    """Return what embcli runs on."""
+    import platform
+    from importlib.metadata import version
+
+    from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+    from embcli.store import Store
+
+    torch = _torch_facts()
+    versions = {
+        "embcli": __version__,
+        "python": platform.python_version(),
+        "torch": torch.version,
+    }
+    for package in ("tiktoken", "numpy", "typer", "rich"):
+        versions[package] = version(package)
+
+    encodings = {}
+    for name, definition in DEFINITIONS.items():
+        is_carried = rank_file(definition.ranks).is_file()
+        encodings[name] = (definition.vocabulary_size, is_carried)
+
+    notes = Notes()
+    store = Store.from_environment(notes)
+    cache = str(store.folder) if store else None
+    return Info(versions, torch.cpu_capability, cache, encodings, notes=notes)
+
+
+class _TorchFacts(NamedTuple):
+    version: str  # or the reason why torch does not load
+    cpu_capability: str | None  # None without torch
+
+
+def _torch_facts() -> _TorchFacts:
+    """Return what is known of torch, which is loaded only if that is the only way to know."""
+    from embcli.seeded_layers.build import NO_TORCH, cpu_capability, loading_torch, this_build
+
+    build = this_build()
+    capability = cpu_capability()
+    if build.torch != NO_TORCH and capability is not None:
+        return _TorchFacts(build.version, capability)
+    try:
+        with loading_torch():
+            import torch
+    except LayerError as error:
+        return _TorchFacts(str(error), None)
+    return _TorchFacts(torch.__version__, torch.backends.cpu.get_cpu_capability())
+
+
+@dataclass(frozen=True, eq=False)
+class ModelInfo(Result, verb="info", content="list"):
+    """The tensors of a checkpoint, and what was found out about them."""
+
+    checkpoint: Checkpoint
+    roles: dict[str, str]  # by the names of the listed tensors; "" if a tensor has no known role
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [self.checkpoint.tensors[name] for name in self.roles]
+
+    @cached_property
+    def recipe(self) -> str | None:
+        """What the first block reads, or why this is not known; None if no file says it."""
+        from embcli.binary import quoted
+
+        try:
+            recipe = self.checkpoint.recipe
+        except InputError as error:
+            return f"not known: {error}"
+        if recipe is None:
+            return None
+        if not recipe.is_known:
+            reason = f": {recipe.unknown}" if recipe.unknown else ""
+            return f"not known for {quoted(recipe.model)} models{reason}"
+        parts = [part for part in (recipe.words, recipe.blocks) if part]
+        return "; ".join(parts)
+
+    def records(self) -> Records:
+        """Return a row for each tensor; what holds for the whole checkpoint is in `run`."""
+        checkpoint = self.checkpoint
+        head = checkpoint.head
+        head_facts = {
+            "tensor": head.tensor.name if head.tensor else None,
+            "relation": head.relation,
+            "rows_compared": head.rows,
+            "reason": head.reason,
+        }
+        run = {
+            "embcli": __version__,
+            "from": checkpoint.path,
+            "format": checkpoint.tensors.format,
+            "files": [str(path) for path in checkpoint.tensors.files],
+            "encoding": checkpoint.encoding.name if checkpoint.encoding else None,
+            "head": head_facts,
+            "recipe": self.recipe,
+            "part": checkpoint.roles.part,
+            "positions": checkpoint.positions,
+            "first_position": checkpoint.roles.first_position,
+            "guesses": dict(checkpoint.reasons),
+        }
+        tensors = self.tensors
+        return listed(
+            run,
+            "tensors",
+            role=(str, [role or None for role in self.roles.values()]),
+            tensor=(str, list(self.roles)),
+            shape=(list[int], [list(tensor.shape) for tensor in tensors]),
+            dtype=(str, [tensor.dtype for tensor in tensors]),
+            bytes=(int, [tensor.size for tensor in tensors]),
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.verbs.info.page import model_page
+
+        yield from model_page(self, options)
+
+
+def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
+    """Return which tensors the model's file contains and what they are for.
+
+    `tensors` lists all of them. Raises InputError for a model that is not from a file.
+    """
+    from embcli.files.checkpoint import Checkpoint
+
+    if not isinstance(model.source, Checkpoint):
+        raise InputError("a seeded model has no file")
+    chosen = None  # the tensor that the user named in place of the token matrix
+    if model.source.roles.is_custom_tensor:
+        chosen = model.source.roles.find("token")
+
+    checkpoint = model.source.without_other()
+    roles: dict[str, str] = {}
+    for role in ("token", "position", "token_type", "head"):
+        tensor = checkpoint.roles.find(role)
+        if tensor is not None:
+            roles[tensor.name] = role
+    if chosen is not None:
+        role_in_model = roles.get(chosen.name)
+        roles[chosen.name] = f"{role_in_model}, chosen" if role_in_model else "chosen"
+
+    names = list(checkpoint.tensors if tensors else roles)
+    listed_roles = {name: roles.get(name, "") for name in names}
+    return ModelInfo(checkpoint, listed_roles, notes=model.notes.begun())
+
+
+class LocalModel(NamedTuple):
+    """A model that a program holds on this machine."""
+
+    name: str  # by which it is opened
+    format: str
+    shape: tuple[int, int] | None  # (V, D); None if its token matrix is not known
+    size: int  # in bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Models(Result, verb="info", content="list"):
+    """The models that programs hold on this machine, and where they were looked for."""
+
+    models: tuple[LocalModel, ...]
+    places: tuple[str, ...]  # in words
+
+    def records(self) -> Records:
+        run = {"embcli": __version__, "places": list(self.places)}
+        shapes = [model.shape or (None, None) for model in self.models]
+        return listed(
+            run,
+            "models",
+            model=(str, [model.name for model in self.models]),
+            format=(str, [model.format for model in self.models]),
+            vocabulary_size=(int, [size for size, _ in shapes]),
+            dim=(int, [dim for _, dim in shapes]),
+            bytes=(int, [model.size for model in self.models]),
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.verbs.info.page import models_page
+
+        yield from models_page(self)
+
+
+def local_models(notes: Notes) -> Models:
+    """Return the models in the Hugging Face cache and those of Ollama.
+
+    A note names a model that cannot be read.
+    """
+    from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
+
+    cache = cache_folder()
+    models = []
+    for name, path in (*cached_models(cache), *ollama_models(notes)):
+        try:
+            models.append(_local_model(name, path))
+        except (InputError, OSError) as error:
+            notes.add(str(error))
+    places = (f"the Hugging Face cache {str(cache)!r}", ollama_places())
+    return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
+
+
+def _local_model(name: str, path: Path) -> LocalModel:
+    from embcli.files import open_tensors
+    from embcli.files.checkpoint import Checkpoint
+
+    tensors = open_tensors(path)
+    shape = None
+    with suppress(InputError):  # if no tensor is known to be the token matrix
+        shape = Checkpoint(str(path)).shape("token")
+    size = sum(file.stat().st_size for file in tensors.files)
+    return LocalModel(in_data(name), tensors.format, shape, size)
