@@ -1,0 +1,127 @@
+"""Tokenizing: text as tokens, each with its ID, its bytes, and its span in the text.
+
+`tokenize` makes a Tokenization, which is plain data; `page` shows it. Its spans are computed only
+if they are asked for, so that a long text can be written as IDs only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from embcli.opened import Opened, TextOrIds
+from embcli.records import FieldType, Names, Records, in_pieces, run_of
+from embcli.result import Result
+from embcli.tokens import Tokens, check_known
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenization(Result, verb="tokenize", content="tokens"):
+    """The tokens of texts, or of IDs, which have no text but that of their tokens."""
+
+    tokens: Tokens
+
+    def __post_init__(self) -> None:
+        if self.tokens.encoding is not None:
+            check_known(self.tokens.ids, self.tokens.encoding)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The token IDs, (T,) uint32 or int64."""
+        return self.tokens.ids
+
+    @cached_property
+    def comes_back(self) -> bool:
+        """Whether the tokens decode to the texts, byte for byte; True for IDs."""
+        tokens = self.tokens
+        if tokens.encoding is None or tokens.texts is None:
+            return True
+        bos, eos = tokens.added
+        bounds = pairwise(tokens.starts.tolist())
+        for text, (start, stop) in zip(tokens.texts, bounds, strict=False):
+            ids = self.ids[start + len(bos) : stop - len(eos)]
+            if tokens.encoding.decode(ids) != text.encode():
+                return False
+        return True
+
+    @cached_property
+    def joined(self) -> np.ndarray:
+        """Which tokens begin in the middle of a character, (T,) bool."""
+        return self.tokens.measured(lambda token: b"\x80" <= token[:1] < b"\xc0").astype(bool)
+
+    @cached_property
+    def spans(self) -> np.ndarray:
+        """First and last + 1 character of each token in its sequence, (T, 2) int64.
+
+        All tokens that share a character have the whole character in their spans.
+        """
+        tokens = self.tokens
+        if tokens.spans is not None:
+            return tokens.spans
+        counts = characters_begun(tokens)
+        ends = np.cumsum(counts)
+        sequence_starts = np.append(0, ends)[tokens.starts[:-1]]
+        bases = np.repeat(sequence_starts, np.diff(tokens.starts))
+        starts = np.maximum(ends - counts - self.joined, bases)
+        return np.stack([starts - bases, ends - bases], axis=1)
+
+    def records(self) -> Records:
+        count = len(self.ids)
+        sequences = self.tokens.sequences
+        fields: dict[str, FieldType] = {
+            **self.tokens.field_types,
+            "bytes": str,
+            "start": int,
+            "end": int,
+        }
+        run = run_of(self.tokens.encoding, sequences=sequences)
+        pieces = in_pieces(count, len(fields), self._values)
+        return Records(run, "tokens", count, fields, pieces, sequences=sequences)
+
+    def _values(self, index: np.ndarray, names: Names) -> dict[str, Any]:
+        """Return the named fields of some tokens, (n,) int64."""
+        values = self.tokens.fields(index, names)
+        if "bytes" in names:
+            tokens = self.tokens.bytes_of(self.ids[index])
+            values["bytes"] = [(token or b"").hex() for token in tokens]
+        if "start" in names:
+            values["start"] = self.spans[index, 0]
+        if "end" in names:
+            values["end"] = self.spans[index, 1]
+        return values
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.verbs.tokenize.page import page
+
+        yield from page(self, console, options)
+
+
+def characters_begun(tokens: Tokens) -> np.ndarray:
+    """Return how many characters begin in each token, (T,) int64.
+
+    In UTF-8 these are its bytes except those of the form 10xxxxxx.
+    """
+    return tokens.measured(lambda token: sum(byte & 0xC0 != 0x80 for byte in token))
+
+
+def tokenize(
+    model: Opened, text: TextOrIds, *, special: bool = False, lines: bool = False
+) -> Tokenization:
+    """Return the tokens of a text: IDs, bytes, and the span of each in characters.
+
+    Special tokens are plain text unless `special`; `lines` makes each line a sequence. Raises
+    InputError for IDs that the encoding does not have.
+
+    >>> import embcli
+    >>> embcli.seeded().tokenize("Every effort").ids.tolist()
+    [6109, 3626]
+    """
+    notes = model.notes.begun()
+    return Tokenization(model.tokens(text, special, lines, notes=notes), notes=notes)

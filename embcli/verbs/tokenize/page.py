@@ -1,0 +1,186 @@
+"""The page of a tokenized text: a table of tokens, counts, and the text with its IDs below it.
+
+A character can be spread over several tokens. Such tokens are a group: brackets join them in the
+table, and they are one word in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from rich.text import Text
+
+from embcli.page import Drawing, Label, left_out, omission, ruled, safe_text, token_style
+from embcli.selection import Excerpt
+from embcli.tokens import shown
+from embcli.verbs.tokenize import Tokenization, characters_begun
+from embcli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table
+
+_MOST_ROWS = 200
+# By whether a token begins in the middle of a character, and whether the next token continues it.
+_BRACKETS = {(False, False): " ", (False, True): "╭", (True, True): "│", (True, False): "╰"}
+
+
+class TokenRow(NamedTuple):
+    """A token in the table."""
+
+    place: int  # among all tokens
+    token: bytes
+    is_joined: bool  # whether it begins in the middle of a character
+
+
+Group = list[TokenRow]  # tokens that share characters, or one token
+
+
+def page(
+    result: Tokenization, console: Console, options: ConsoleOptions
+) -> Iterator[RenderableType]:
+    excerpt = Excerpt.ends(_MOST_ROWS, len(result.tokens))
+    rows = _rows(result, excerpt.places)
+    groups = _groups(rows)
+    yield _table(result, excerpt, rows, groups)
+    note = left_out(omission(excerpt, "row"))
+    if note is not None:
+        yield note
+    yield ""
+    yield _totals(result)
+    yield from _shared_characters(groups)
+    if console.is_terminal and groups:
+        yield ""
+        yield _text_with_ids(result, groups, options.max_width)
+
+
+def _rows(result: Tokenization, places: np.ndarray) -> list[TokenRow]:
+    tokens = result.tokens.bytes_of(result.ids[places])
+    joined = result.joined[places].tolist()
+    return [
+        TokenRow(place, token or b"", is_joined)
+        for place, token, is_joined in zip(places.tolist(), tokens, joined, strict=True)
+    ]
+
+
+def _groups(rows: Sequence[TokenRow]) -> list[Group]:
+    groups: list[Group] = []
+    for row in rows:
+        if groups and row.is_joined and groups[-1][-1].place == row.place - 1:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
+
+
+def _table(
+    result: Tokenization, excerpt: Excerpt, rows: Sequence[TokenRow], groups: Sequence[Group]
+) -> Table:
+    places = excerpt.places
+    sequence, position = result.tokens.places(places)
+    labels = []
+    if result.tokens.many:
+        labels.append(Label("seq", sequence))
+    labels.append(Label("pos", position))
+    brackets = _brackets(groups)
+    if any(bracket != " " for bracket in brackets):
+        labels.append(Label("", brackets, "left"))
+
+    tokens = [safe_text(shown(row.token), token_style(row.place)) for row in rows]
+    spans = [f"{start}:{end}" for start, end in result.spans[places].tolist()]
+    labels += [
+        Label("token", tokens, "left", short=True),
+        Label("ID", result.ids[places]),
+        Label("bytes", [row.token.hex(" ") for row in rows], "left", short=True),
+        Label("span", spans, "left"),
+    ]
+    return ruled(labels, gaps=excerpt.gaps)
+
+
+def _brackets(groups: Sequence[Group]) -> list[str]:
+    """Return the bracket beside each row, which joins it with the rows of its group."""
+    brackets = []
+    for group in groups:
+        for row in group:
+            is_continued = row is not group[-1]
+            brackets.append(_BRACKETS[row.is_joined, is_continued])
+    return brackets
+
+
+def _totals(result: Tokenization) -> Text:
+    tokens = result.tokens
+    if tokens.texts is None:
+        characters = int(characters_begun(tokens).sum())
+        size = int(tokens.measured(len).sum())
+    else:
+        characters = sum(map(len, tokens.texts))
+        size = sum(len(text.encode()) for text in tokens.texts)
+
+    counts = [
+        counted(characters, "character"),
+        counted(size, "byte"),
+        counted(len(tokens), "token"),
+    ]
+    if len(tokens):
+        counts.append(f"{characters / len(tokens):.2f} characters per token")
+    encoding = tokens.encoding.name if tokens.encoding else "no encoding"
+    remark = "" if result.comes_back else "; they decode to another text"
+    return safe_text(f"{', '.join(counts)} ({encoding}){remark}")
+
+
+def _shared_characters(groups: Sequence[Group]) -> Iterator[Text]:
+    """Yield a line for each of the first groups, with the characters that its tokens share."""
+    most_named = 5
+    # A group whose first tokens are left out of the table has no whole character to name.
+    shared = [group for group in groups if len(group) > 1 and not group[0].is_joined]
+    for group in shared[:most_named]:
+        tokens = [row.token for row in group]
+        characters_before = tokens[0].decode(errors="ignore").encode()
+        characters = b"".join(tokens)[len(characters_before) :]
+        places = f"{group[0].place} to {group[-1].place}"
+        parts = " + ".join(map(shown, tokens))
+        yield safe_text(f"{shown(characters)} is in tokens {places}: {parts}")
+    if len(shared) > most_named:
+        yield safe_text(
+            "More characters are in several tokens; the brackets show which tokens belong together."
+        )
+
+
+def _text_with_ids(result: Tokenization, groups: Sequence[Group], width: int) -> Drawing:
+    """Return the text as one reads it, each group a word in its colour, with its IDs below."""
+    most_cells = 2000
+    lines = [Text(), Text()]  # pairs of a line of words and one of IDs
+    total = 0
+    next_place = 0
+    for group in groups:
+        first = group[0].place
+        if first > next_place:
+            # Tokens are left out here.
+            lines[-2].append("… ", "dim")
+            lines[-1].append("  ")
+        next_place = group[-1].place + 1
+
+        style = token_style(first)
+        word = safe_text(shown(b"".join(row.token for row in group)), style)
+        ids = result.ids[first:next_place].tolist()
+        numbers = Text(" ".join(map(str, ids)), style)
+        cells = max(word.cell_len, numbers.cell_len) + 1
+
+        is_full = lines[-1].cell_len + cells > width + 1
+        begins_text = result.spans[first, 0] == 0
+        if lines[-1] and (is_full or begins_text):
+            lines += [Text(), Text()]
+        total += cells
+        if total > most_cells:
+            lines[-2].append("…", "dim")
+            break
+        _append_padded(lines[-2], word, cells)
+        _append_padded(lines[-1], numbers, cells)
+    return Drawing(lines)
+
+
+def _append_padded(line: Text, part: Text, cells: int) -> None:
+    line.append_text(part)
+    line.append(" " * (cells - part.cell_len))
