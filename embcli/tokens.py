@@ -1,4 +1,8 @@
-"""Tokens: token IDs with their bytes and their positions in the text, checks of them, and how a token is shown."""
+"""Tokens: token IDs with their bytes and positions, checks of them, and how a token is shown.
+
+`tokenize` makes Tokens of texts or of IDs; all verbs that read a text work on them. `token_text`
+writes a token as data, `shown` for a page.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,13 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Token IDs in sequences; sequence i is `ids[starts[i]:starts[i + 1]]`."""
+    """Token IDs in sequences; sequence i is `ids[starts[i]:starts[i + 1]]`.
+
+    Spans are computed once, when they are first asked for.
+    """
 
     ids: np.ndarray  # (T,) uint32 or int64
     starts: np.ndarray  # (sequences + 1,) int64
-    encoding: Encoding | None  # of the IDs; None if they are only row numbers
-    many: bool = False  # whether rows name the sequence that they belong to
-    texts: tuple[str, ...] | None = None  # that were encoded, one per sequence; None for IDs
+    encoding: Encoding | None  # None if the IDs are only row numbers
+    many: bool = False  # whether rows name their sequence
+    texts: tuple[str, ...] | None = None  # one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
     added: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # IDs before and after each text
 
@@ -37,28 +45,35 @@ class Tokens:
 
     @cached_property
     def spans(self) -> np.ndarray | None:
-        """First and last + 1 character of each token, (T, 2) int64; None if the bytes determine them."""
+        """First and last + 1 character of each token, (T, 2) int64.
+
+        None if the bytes of the tokens determine them.
+        """
         if self.texts is None or self.encoding is None:
             return None
-        before, after = map(len, self.added)  # their spans are empty
+        bos, eos = self.added
         spans = [np.empty((0, 2), np.int64)]
         for text in self.texts:
-            known = self.encoding.spans(text, self.special)
-            if known is None:
+            spans_in_text = self.encoding.spans(text, self.special)
+            if spans_in_text is None:
                 return None
-            spans += [np.zeros((before, 2), np.int64), known, np.full((after, 2), len(text))]
+            # Added tokens have empty spans, at the beginning and at the end of the text.
+            spans.append(np.zeros((len(bos), 2), np.int64))
+            spans.append(spans_in_text)
+            spans.append(np.full((len(eos), 2), len(text)))
         return np.concatenate(spans)
 
     def window(self, length: int) -> Tokens:
         """Return the same tokens, each sequence split into sequences of at most `length` tokens."""
-        pieces = [
-            np.arange(start, max(stop, start + 1), length)  # an empty sequence stays one
-            for start, stop in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
-        ]
-        return replace(self, starts=np.concatenate([*pieces, self.starts[-1:]]), many=True)
+        starts = []
+        for start, stop in pairwise(self.starts.tolist()):
+            # An empty sequence stays one.
+            starts.append(np.arange(start, max(stop, start + 1), length))
+        starts.append(self.starts[-1:])
+        return replace(self, starts=np.concatenate(starts), many=True)
 
     def places(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sequence of each of these tokens, and its position in the sequence, both (n,) int64."""
+        """Return the sequence of each of these tokens, and its position there, both (n,) int64."""
         sequence = np.searchsorted(self.starts, index, side="right") - 1
         return sequence, index - self.starts[sequence]
 
@@ -74,102 +89,124 @@ class Tokens:
         """Return the bytes of each ID; None for an ID that the encoding does not have."""
         if self.encoding is None:
             return [None] * len(ids)
-        distinct, places = np.unique(ids, return_inverse=True)  # most tokens occur more than once
-        tokens = list(map(self.encoding.token_bytes, distinct.tolist()))
+        # Most tokens occur more than once.
+        distinct_ids, places = np.unique(ids, return_inverse=True)
+        tokens = list(map(self.encoding.token_bytes, distinct_ids.tolist()))
         return [tokens[place] for place in places.tolist()]
 
     def measured(self, measure: Callable[[bytes], int]) -> np.ndarray:
-        """Return a number that the bytes of each token give, (T,) int64."""
-        ids, places = np.unique(self.ids, return_inverse=True)
-        numbers = np.array([measure(token or b"") for token in self.bytes_of(ids)], np.int64)
-        return np.asarray(numbers[places])
+        """Return what a function of bytes gives for each token, (T,) int64."""
+        distinct_ids, places = np.unique(self.ids, return_inverse=True)
+        numbers = [measure(token or b"") for token in self.bytes_of(distinct_ids)]
+        return np.asarray(np.array(numbers, np.int64)[places])
 
     @property
     def field_types(self) -> dict[str, FieldType]:
-        """The fields of a token's row: sequence (if there are many), position, ID, token (of a known encoding)."""
-        sequence: dict[str, FieldType] = {"sequence": int} if self.many else {}
-        token: dict[str, FieldType] = {"token": str} if self.encoding is not None else {}
-        return {**sequence, "position": int, "id": int, **token}
+        """The type of each field of a token's row, by name."""
+        types: dict[str, FieldType] = {}
+        if self.many:
+            types["sequence"] = int
+        types["position"] = int
+        types["id"] = int
+        if self.encoding is not None:
+            types["token"] = str
+        return types
 
     def fields(self, index: np.ndarray, names: Names) -> dict[str, Any]:
         """Return the named fields of these tokens, of those in `field_types`."""
         sequence, position = self.places(index)
-        fields: dict[str, Any] = {"sequence": sequence, "position": position, "id": self.ids[index]}
+        ids = self.ids[index]
+        fields: dict[str, Any] = {"sequence": sequence, "position": position, "id": ids}
         if "token" in names:
-            fields["token"] = list(map(token_text, self.bytes_of(self.ids[index])))
+            fields["token"] = list(map(token_text, self.bytes_of(ids)))
         return {name: fields[name] for name in names if name in fields}
 
 
 def tokenize(
-    given: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True
+    sequences: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True
 ) -> Tokens:
     """Return the tokens of texts, which need an encoding, or of IDs.
 
-    `special` tokens are recognised, and if `has_added`, those that a model reads before and after a text are added.
+    If `special`, special tokens are recognised; if also `has_added`, those that a model reads
+    before and after a text are added.
     """
-    if given.texts is None or encoding is None:
-        arrays = given.ids or ()
+    if sequences.texts is None or encoding is None:
+        arrays = sequences.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
-        return Tokens(
-            np.concatenate([np.empty(0, np.int64), *arrays]), starts, encoding, given.many
-        )
-    ids, lengths = bytearray(), [0]  # as bytes: a million small arrays are many times slower
+        all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
+        return Tokens(all_ids, starts, encoding, sequences.many)
+
     added = encoding.bos_eos if special and has_added else ((), ())
-    before, after = (np.array(each, np.uint32) for each in added)
-    for text in given.texts:
-        parts = before, encoding.encode(text, special), after
-        for part in parts:
+    bos = np.array(added[0], np.uint32)
+    eos = np.array(added[1], np.uint32)
+    ids = bytearray()  # a million small arrays would be many times slower
+    lengths = [0]
+    for text in sequences.texts:
+        encoded = encoding.encode(text, special)
+        for part in (bos, encoded, eos):
             ids += part.data
-        lengths.append(sum(map(len, parts)))
-    array = np.frombuffer(ids, np.uint32)
-    return Tokens(array, np.cumsum(lengths), encoding, given.many, given.texts, special, added)
+        lengths.append(len(bos) + len(encoded) + len(eos))
+    return Tokens(
+        np.frombuffer(ids, np.uint32),
+        np.cumsum(lengths),
+        encoding,
+        sequences.many,
+        sequences.texts,
+        special,
+        added,
+    )
 
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     """Raise InputError for the first ID that the encoding does not have."""
-    unknown = [
-        token_id for token_id in np.unique(ids).tolist() if encoding.token_bytes(token_id) is None
-    ]
-    if unknown:
-        place = int(np.isin(ids, unknown).argmax())
-        token_id, size = int(ids[place]), encoding.vocabulary_size
-        why = "this ID is not used" if 0 <= token_id < size else f"IDs go from 0 to {size - 1}"
-        raise InputError(
-            f"ID {token_id} at position {place:,} is not a token of {encoding.name}: {why}"
-        )
+    distinct_ids = np.unique(ids).tolist()
+    unknown = [token_id for token_id in distinct_ids if encoding.token_bytes(token_id) is None]
+    if not unknown:
+        return
+    place = int(np.isin(ids, unknown).argmax())
+    token_id = int(ids[place])
+    size = encoding.vocabulary_size
+    reason = f"IDs go from 0 to {size - 1}"
+    if 0 <= token_id < size:
+        reason = "this ID is not used"
+    where = f"ID {token_id} at position {place:,}"
+    raise InputError(f"{where} is not a token of {encoding.name}: {reason}")
 
 
 def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) -> None:
-    """Raise InputError for the first ID that a layer of V rows has no row for; `grows` if V can be chosen."""
-    wrong = np.flatnonzero((tokens.ids < 0) | (tokens.ids >= vocabulary_size))
-    if not len(wrong):
+    """Raise InputError for the first ID that a layer of V rows has no row for.
+
+    `can_enlarge` says that the user can choose a larger V.
+    """
+    is_outside = (tokens.ids < 0) | (tokens.ids >= vocabulary_size)
+    if not is_outside.any():
         return
-    place = int(wrong[0])
+    place = int(is_outside.argmax())
     token_id = int(tokens.ids[place])
-    token = id_in_words(
-        token_id, tokens.encoding.token_bytes(token_id) if tokens.encoding else None
-    )
-    there_are = (
-        f"the token layer has V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
-    )
-    reason = f"{token} at position {place:,} has no row: {there_are}"
-    if can_enlarge and token_id >= 0:
-        rows = int(tokens.ids.max()) + 1
-        raise InputError(
-            Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=rows)
-        )
-    raise InputError(reason)
+    token = tokens.encoding.token_bytes(token_id) if tokens.encoding else None
+    missing = f"{id_in_words(token_id, token)} at position {place:,} has no row"
+    rows = f"V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
+    reason = f"{missing}: the token layer has {rows}"
+    if not can_enlarge or token_id < 0:
+        raise InputError(reason)
+    needed = int(tokens.ids.max()) + 1
+    raise InputError(Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=needed))
 
 
 def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:
-    """Raise InputError for a sequence of more tokens than positions; `grows` if the context length can be chosen."""
-    if tokens.longest > context_length:
-        reason = f"{tokens.longest:,} tokens are more than the context length of {context_length:,}"
-        cure = "{window} for several of {length:,}"
-        if can_enlarge:
-            cure = "{context_length} {longest} for one sequence, or " + cure
-        numbers = {"longest": tokens.longest, "length": context_length}
-        raise InputError(Sentence("{reason}: pass " + cure, reason=reason, **numbers))
+    """Raise InputError for a sequence of more tokens than positions.
+
+    `can_enlarge` says that the user can choose a larger context length.
+    """
+    longest = tokens.longest
+    if longest <= context_length:
+        return
+    reason = f"{longest:,} tokens are more than the context length of {context_length:,}"
+    cure = "{window} for several of {length:,}"
+    if can_enlarge:
+        cure = "{context_length} {longest} for one sequence, or " + cure
+    wrong = "{reason}: pass " + cure
+    raise InputError(Sentence(wrong, reason=reason, longest=longest, length=context_length))
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:
@@ -180,25 +217,31 @@ def id_in_words(token_id: int, token: bytes | None) -> str:
 _LIKE_BYTES = re.compile(r"\\+x[0-9a-f]{2}(\\x[0-9a-f]{2})*")
 
 
-@lru_cache(1 << 18)  # most tokens occur more than once
+@lru_cache(1 << 18)
 def token_text(token: bytes | None) -> str | None:
-    r"""Return a token as text: its characters, or `\xe2\x80` if its bytes are not complete characters.
+    r"""Return a token as text: its characters, or `\xe2\x80` for incomplete characters.
 
-    A token that consists of such characters gets one more backslash, so that no two tokens have the same text:
-    cl100k_base has both the byte `\xff` and these four characters.
+    A token that consists of such escapes gets one more backslash, so that no two tokens have the
+    same text: cl100k_base has both the byte `\xff` and these four characters.
     """
     if token is None:
         return None
     try:
         text = token.decode()
     except UnicodeDecodeError:
-        return "".join(f"\\x{byte:02x}" for byte in token)
+        return _escaped_bytes(token)
     return f"\\{text}" if _LIKE_BYTES.fullmatch(text) else text
 
 
+def _escaped_bytes(token: bytes) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in token)
+
+
 def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]:
-    """Return the bytes of the token of each row of a layer, (n,) int64; None for a row without a token."""
-    return [encoding.entry(row) if encoding else None for row in rows.tolist()]
+    """Return the token of each row of a layer, (n,) int64; None for a row without a token."""
+    if encoding is None:
+        return [None] * len(rows)
+    return [encoding.entry(row) for row in rows.tolist()]
 
 
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}
@@ -207,48 +250,54 @@ _JOINING = {
     "\u200d",
     "\ufe0e",
     "\ufe0f",
+    "\U0001171e",  # a spacing mark (Mc) since Unicode 16
     *map(chr, range(0x1F1E6, 0x1F200)),
     *map(chr, range(0x1F3FB, 0x1F400)),
 }
-_JOINING |= {"\U0001171e"}  # a spacing mark (Mc) since Unicode 16
 
 
 def shown(token: bytes | None) -> str:
-    r"""Return a token for one line of a terminal, in a known width, so that no two tokens look alike.
+    r"""Return a token for one line of a terminal, in a known width; no two tokens look alike.
 
-    Spaces are visible. Control characters, bidi controls, other characters that cannot be printed, and combining marks
-    without a letter are escaped. Bytes that are not complete characters are shown as `\xe2\x80`.
+    Spaces are visible. Control characters, bidi controls, other characters that cannot be printed,
+    and combining marks without a letter are escaped. Bytes that are not complete characters are
+    shown as `\xe2\x80`.
     """
     if token is None:
         return ""
     try:
         text = token.decode()
     except UnicodeDecodeError:
-        return "".join(f"\\x{byte:02x}" for byte in token)
-    if text.isascii() and text.isprintable() and "\\" not in text:  # most tokens: ten times as fast
+        return _escaped_bytes(token)
+    if text.isascii() and text.isprintable() and "\\" not in text:
+        # Most tokens are like this, and it is ten times as fast.
         return text.replace(" ", _SHOWN[" "])
-    return "".join(map(_shown_character, text, f" {text}"))
+    previous_characters = f" {text}"
+    return "".join(map(_shown_character, text, previous_characters))
 
 
 def _shown_character(character: str, previous: str) -> str:
     r"""Return a character, or an escape: `\x1b`, `\u00a0`, `\u202e`, `\U0001f1e6`.
 
-    Only ASCII is written with `\x`: from `\x80` on, such an escape means a byte that is not a character.
+    Only ASCII is written with `\x`: from `\x80` on, such an escape means a byte that is not a
+    character.
     """
     if character in _SHOWN:
         return _SHOWN[character]
-    category, code = unicodedata.category(character), ord(character)
-    # Terminals disagree on the width of spacing marks (Mc) and of characters that a virama (9) joins.
-    varies_in_width = (
-        category == "Mc" or unicodedata.combining(character) == 9 or character in _JOINING
-    )
+    category = unicodedata.category(character)
+    # Terminals disagree on the width of spacing marks and of what a virama joins.
+    is_spacing_mark = category == "Mc"
+    is_virama = unicodedata.combining(character) == 9
+    varies_in_width = is_spacing_mark or is_virama or character in _JOINING
     has_no_letter = category in ("Mn", "Me") and not previous.isalpha()
     if character.isprintable() and not varies_in_width and not has_no_letter:
         return character
-    return (
-        f"\\x{code:02x}"
-        if code < 0x80
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+    return _escape(ord(character))
+
+
+def _escape(code: int) -> str:
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"
