@@ -1,4 +1,7 @@
-"""Texts and lists of token IDs as the user gives them: bytes to text, text to lines, text to IDs."""
+"""Texts and lists of token IDs as the user writes them: bytes to text, text to lines, text to IDs.
+
+The command reads its arguments and standard input by these functions, the library its lists.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,23 @@ if TYPE_CHECKING:
 _LARGEST_ID = 2**63 - 1
 _MOST_IN_RANGES = 100_000_000
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
-_UNUSUAL = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # in a list of IDs that numpy cannot read
+_UNREADABLE = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # for numpy, in a list of IDs
 
 
 class Sequences(NamedTuple):
-    """Input sequences: texts, or arrays of token IDs (T,) int64; the other one is None.
-
-    `many` says that there may be several, so that rows name their sequence.
-    """
+    """Input sequences: either texts or arrays of token IDs; the other is None."""
 
     texts: tuple[str, ...] | None = None
-    ids: tuple[np.ndarray, ...] | None = None
-    many: bool = False
+    ids: tuple[np.ndarray, ...] | None = None  # (T,) int64 each
+    many: bool = False  # whether there may be several, so that rows name their sequence
 
 
 def parse_ids(text: str) -> np.ndarray:
-    """Return the IDs in a text, (T,) int64: separated by spaces, commas or newlines, or a JSON array.
+    """Return the IDs in a text, (T,) int64.
 
-    `2:5` is a range without its end: 2, 3, 4. Raises InputError, with the position, for anything but whole numbers from
-    0 and ranges of them.
+    They are separated by spaces, commas or newlines, or are a JSON array. `2:5` is a range without
+    its end: 2, 3, 4. Raises InputError, with the position, for anything but whole numbers from 0
+    and ranges of them.
 
     >>> parse_ids("2, 3,5:7 1").tolist()
     [2, 3, 5, 6, 1]
@@ -42,20 +43,46 @@ def parse_ids(text: str) -> np.ndarray:
     stripped = text.strip()
     if stripped.startswith("[") and stripped.endswith("]"):
         stripped = stripped[1:-1]
-    spaced = stripped.replace(",", " ").strip()  # numpy reads spaces as a 0
-    if not _UNUSUAL.search(spaced):
+    spaced = stripped.replace(",", " ").strip()
+    if not _UNREADABLE.search(spaced):
         return np.fromstring(spaced, np.int64, sep=" ")
-    ranges = [_range(word, place) for place, word in enumerate(spaced.split())]
+    ranges = [_parse_range(word, place) for place, word in enumerate(spaced.split())]
     count = sum(map(len, ranges))
     if count > _MOST_IN_RANGES:
         raise InputError(f"the ranges have {count:,} IDs; at most {_MOST_IN_RANGES:,} are possible")
-    return np.concatenate(
-        [np.arange(each.start, each.stop, dtype=np.uint64).astype(np.int64) for each in ranges]
-    )
+    # The stop of a range can be 2**63, which int64 does not hold.
+    arrays = [np.arange(ids.start, ids.stop, dtype=np.uint64) for ids in ranges]
+    return np.concatenate([array.astype(np.int64) for array in arrays])
+
+
+def _parse_range(word: str, place: int) -> range:
+    """Return the IDs of `5` or `2:5`, the word at a place of a list."""
+    start_text, colon, stop_text = word.partition(":")
+    start = _parse_id(start_text, place)
+    stop = _parse_id(stop_text, place) if colon else start + 1
+    if stop <= start:
+        wrong = f"{word[:60]!r} at position {place:,} has no IDs"
+        raise InputError(f"{wrong}: a range ends after its start, as in 0:5")
+    return range(start, stop)
+
+
+def _parse_id(text: str, place: int) -> int:
+    if not (text.isascii() and text.removeprefix("-").isdigit()):
+        wrong = f"{text[:60]!r} at position {place:,} is not a token ID"
+        raise InputError(f"{wrong}: IDs are whole numbers from 0")
+    if text.startswith("-"):
+        wrong = f"ID {text[:60]} at position {place:,} is negative"
+        raise InputError(f"{wrong}: IDs are whole numbers from 0")
+    if len(text) > 19 or int(text) > _LARGEST_ID:
+        raise InputError(f"ID {text[:60]} at position {place:,} is beyond any vocabulary")
+    return int(text)
 
 
 def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
-    """Return the IDs in each line of a text, (T,) int64 each; raises InputError with the number of the line."""
+    """Return the IDs in each line of a text, (T,) int64 each.
+
+    Raises InputError with the number of the line.
+    """
     arrays = []
     for number, line in enumerate(lines_of(text), 1):
         try:
@@ -65,40 +92,20 @@ def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
     return tuple(arrays)
 
 
-def _range(word: str, place: int) -> range:
-    start, colon, end = word.partition(":")
-    numbers = []
-    for each in (start, end) if colon else (start,):
-        if not (each.isascii() and each.removeprefix("-").isdigit()):
-            raise InputError(
-                f"{each[:60]!r} at position {place:,} is not a token ID: IDs are whole numbers from 0"
-            )
-        if each.startswith("-"):
-            raise InputError(
-                f"ID {each[:60]} at position {place:,} is negative: IDs are whole numbers from 0"
-            )
-        if len(each) > 19 or int(each) > _LARGEST_ID:
-            raise InputError(f"ID {each[:60]} at position {place:,} is beyond any vocabulary")
-        numbers.append(int(each))
-    ids = range(numbers[0], numbers[1] if colon else numbers[0] + 1)
-    if not ids:
-        raise InputError(
-            f"{word[:60]!r} at position {place:,} has no IDs: a range ends after its start, as in 0:5"
-        )
-    return ids
-
-
 def is_text(data: bytes) -> bool:
-    """Return whether bytes are text in UTF-8 without control characters; the last character may be cut."""
+    """Return whether bytes are UTF-8 without control characters; the last one may be incomplete."""
+    decoder = getincrementaldecoder("utf-8")()
     try:
-        text = getincrementaldecoder("utf-8")().decode(data)
+        text = decoder.decode(data)
     except UnicodeDecodeError:
         return False
     return not _CONTROLS.search(text)
 
 
 def lines_of(text: str) -> list[str]:
-    r"""Return the lines of a text without their ends, LF or CRLF; other line breaks may occur within JSON.
+    r"""Return the lines of a text without their ends, LF or CRLF.
+
+    Other line breaks do not end a line: they may occur within JSON.
 
     >>> lines_of("a\u2028b\r\n\nc\n")
     ['a\u2028b', '', 'c']
@@ -107,20 +114,22 @@ def lines_of(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def decoded(given: str | bytes, name: str) -> str:
+def decoded(content: str | bytes, name: str) -> str:
     """Return bytes, or a text of the command line, as text.
 
     The InputError for invalid UTF-8 calls it `name` and says where it is.
     """
-    if isinstance(given, bytes):
-        data = given
-    else:  # Python passes invalid UTF-8 of a command line as lone surrogates; this restores the bytes
-        try:
-            data = given.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            data = given.encode("utf-8", "surrogatepass")
+    data = content if isinstance(content, bytes) else _original_bytes(content)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         reason = f"byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
         raise InputError(f"{name} is not UTF-8: {reason}") from None
+
+
+def _original_bytes(argument: str) -> bytes:
+    """Return the bytes of an argument; Python has read invalid UTF-8 as lone surrogates."""
+    try:
+        return argument.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return argument.encode("utf-8", "surrogatepass")
