@@ -1,15 +1,16 @@
-"""Explanations: what a word on a page means, an example that runs, and where a book or a paper has it.
+"""Explanations: what a word on a page means, an example that runs, and where a book has it.
 
-The words are read from `data/explain/`: a file for each part, an entry for each word. An entry is a heading
-(`# one-hot`), perhaps a line of other names (`Also: one-hot row`), and blocks between blank lines: a paragraph;
-commands, indented by four blanks; items, each a line `- name: text`; and at the end where a book or a paper has it
-(`From: ...`). An item is a word of its own, too.
+The words are read from `data/explain/`: a file for each part, an entry for each word. An entry is a
+heading (`# one-hot`), perhaps a line of other names (`Also: one-hot row`), and blocks between blank
+lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; and at the
+end where a book or a paper has it (`From: ...`). An item is a word of its own, too.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -24,158 +25,203 @@ from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
 
 FOLDER = Path(__file__).parents[1] / "data" / "explain"
 
 
 class Block(NamedTuple):
+    """A paragraph, a command line, or an item of a list."""
+
     kind: Literal["prose", "command", "item"]
     text: str
-    name: str = ""
+    name: str = ""  # of an item
+
+    @property
+    def line(self) -> str:
+        return f"{self.name}: {self.text}" if self.name else self.text
 
 
 class Entry(NamedTuple):
+    """What is explained of a word."""
+
     word: str
     part: str  # the part of the glossary to which it belongs
-    also: tuple[str, ...]  # other names of it
+    also: tuple[str, ...]  # its other names
     blocks: tuple[Block, ...]
     source: str  # where a book or a paper has it; empty if nowhere
 
     @property
     def text(self) -> str:
         """All paragraphs and items, a line each."""
-        prose = (each for each in self.blocks if each.kind != "command")
-        return "\n".join(f"{each.name}: {each.text}" if each.name else each.text for each in prose)
+        lines = [block.line for block in self.blocks if block.kind != "command"]
+        return "\n".join(lines)
 
     @property
     def examples(self) -> tuple[str, ...]:
         """The command lines."""
-        return tuple(each.text for each in self.blocks if each.kind == "command")
+        commands = [block.text for block in self.blocks if block.kind == "command"]
+        return tuple(commands)
 
 
 @dataclass(frozen=True, eq=False)
 class Explanations(Result, verb="explain", content="list"):
     """The entry of one word, or the entries of all words."""
 
-    entries: tuple[Entry, ...]  # of several, the page lists the words only
+    entries: tuple[Entry, ...]
 
     def records(self) -> Records:
+        run = {"embcli": __version__}
         return listed(
-            {"embcli": __version__},
+            run,
             "words",
-            word=(str, [each.word for each in self.entries]),
-            part=(str, [each.part for each in self.entries]),
-            also=(str, [", ".join(each.also) for each in self.entries]),
-            text=(str, [each.text for each in self.entries]),
-            examples=(str, ["\n".join(each.examples) for each in self.entries]),
-            source=(str, [each.source for each in self.entries]),
+            word=(str, [entry.word for entry in self.entries]),
+            part=(str, [entry.part for entry in self.entries]),
+            also=(str, [", ".join(entry.also) for entry in self.entries]),
+            text=(str, [entry.text for entry in self.entries]),
+            examples=(str, ["\n".join(entry.examples) for entry in self.entries]),
+            source=(str, [entry.source for entry in self.entries]),
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.padding import Padding
-        from rich.text import Text
+        if len(self.entries) == 1:
+            yield from _entry_page(self.entries[0])
+        else:
+            yield from _list_page(self.entries)
 
-        from embcli.page import safe_text, title
 
-        if len(self.entries) > 1:
-            for part, group in groupby(self.entries, lambda entry: entry.part):
-                yield title(part).append_text(
-                    safe_text(f": {', '.join(each.word for each in group)}", "not bold")
-                )
-            return
-        (entry,) = self.entries
-        also = f" ({', '.join(entry.also)})" if entry.also else ""
-        yield title(entry.word).append_text(safe_text(also, "not bold dim"))
-        for block in entry.blocks:
-            if block.kind == "prose":
-                yield safe_text(block.text)
-            elif block.kind == "command":
-                yield safe_text(f"  {block.text}", "accent")
-            else:
-                text = Text.assemble(
-                    title(block.name), safe_text(f": {block.text}" if block.name else block.text)
-                )
-                yield Padding(text, (0, 0, 0, 2))
-        if entry.source:
-            yield safe_text(f"Source: {entry.source}", "dim")
+def _list_page(entries: Iterable[Entry]) -> RenderResult:
+    """Yield the words of each part, without their explanations."""
+    from embcli.page import safe_text, title
+
+    for part, group in groupby(entries, lambda entry: entry.part):
+        words = ", ".join(entry.word for entry in group)
+        line = title(part)
+        yield line.append_text(safe_text(f": {words}", "not bold"))
+
+
+def _entry_page(entry: Entry) -> RenderResult:
+    from rich.padding import Padding
+
+    from embcli.page import safe_text, title
+
+    heading = title(entry.word)
+    other_names = f" ({', '.join(entry.also)})" if entry.also else ""
+    yield heading.append_text(safe_text(other_names, "not bold dim"))
+    for block in entry.blocks:
+        if block.kind == "prose":
+            yield safe_text(block.text)
+        elif block.kind == "command":
+            yield safe_text(f"  {block.text}", "accent")
+        else:
+            yield Padding(_item_text(block), (0, 0, 0, 2))
+    if entry.source:
+        yield safe_text(f"Source: {entry.source}", "dim")
+
+
+def _item_text(item: Block) -> Text:
+    from rich.text import Text
+
+    from embcli.page import safe_text, title
+
+    meaning = f": {item.text}" if item.name else item.text
+    return Text.assemble(title(item.name), safe_text(meaning))
 
 
 def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
-    The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do not count.
-    Raises InputError, with the nearest words, for a word that is not explained.
+    The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
+    not count. Raises InputError, with the nearest words, for a word that is not explained.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
     """
     if word is None:
         return Explanations(entries())
-    known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
-    for name in (
-        asked,
-        asked.removesuffix("s"),
-        asked.removeprefix("explain"),
-        asked.rstrip("?!.,;"),
-    ):
-        if name in known:
-            return Explanations((known[name],))
+    known = {_plain(name): entry for name, entry in named().items()}
+    plain_word = _plain(word)
+    variants = (
+        plain_word,
+        plain_word.removesuffix("s"),
+        plain_word.removeprefix("explain"),
+        plain_word.rstrip("?!.,;"),
+    )
+    for variant in variants:
+        if variant in known:
+            return Explanations((known[variant],))
+    raise _not_explained(word, known)
+
+
+def _not_explained(word: str, known: Mapping[str, Entry]) -> InputError:
+    """Return the error for an unknown word, with the nearest words that are known."""
     parts = [_plain(part) for part in re.split(r"[\s?!.,;]+", word)]
-    alike = difflib.get_close_matches(asked, known)
-    near = dict.fromkeys(known[name].word for name in (*parts, *alike) if name in known)
-    nearest = f"the nearest: {', '.join(near)}" if near else "explain without one lists all"
-    unknown = Sentence(
-        "{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest
-    )
-    hint = (
-        "embcli explain questions answers whole questions" if re.search(r"\S\s+\S|\?", word) else ""
-    )
-    raise InputError(unknown, hint)
+    alike = difflib.get_close_matches(_plain(word), known)
+    near = [known[name].word for name in (*parts, *alike) if name in known]
+    nearest = "explain without one lists all"
+    if near:
+        nearest = f"the nearest: {', '.join(dict.fromkeys(near))}"
+    wrong = "{word} {given!r} is not explained; {nearest}"
+    hint = ""
+    if re.search(r"\S\s+\S|\?", word):
+        hint = "embcli explain questions answers whole questions"
+    return InputError(Sentence(wrong, given=word[:60], nearest=nearest), hint)
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
     """Return all entries, in the order of the book's chapter."""
-    parts = [
-        re.split(r"^# ", file.read_text("utf-8"), flags=re.MULTILINE)
-        for file in sorted(FOLDER.glob("*.md"))
-    ]
-    return tuple(
-        _entry(part.strip(), *text.split("\n", 1)) for part, *texts in parts for text in texts
-    )
+    found = []
+    for file in sorted(FOLDER.glob("*.md")):
+        part, *texts = re.split(r"^# ", file.read_text("utf-8"), flags=re.MULTILINE)
+        found += [_parse_entry(part.strip(), text) for text in texts]
+    return tuple(found)
 
 
 @cache
 def named() -> dict[str, Entry]:
-    """Return what is explained, by all of its names; a word goes before an item of the same name."""
-    names: dict[str, Entry] = {}
+    """Return what is explained, by all names; a word wins over an item of the same name."""
+    by_name: dict[str, Entry] = {}
     for entry in entries():
-        whole = Block("command", f"embcli explain {entry.word}")
+        see_entry = Block("command", f"embcli explain {entry.word}")
         for item in entry.blocks:
-            short = Entry(item.name, entry.part, (), (Block("prose", item.text), whole), "")
-            names |= dict.fromkeys(item.name.split(", ") if item.name else (), short)
-    return names | {name: entry for entry in entries() for name in (entry.word, *entry.also)}
+            if item.name:
+                blocks = (Block("prose", item.text), see_entry)
+                short_entry = Entry(item.name, entry.part, (), blocks, "")
+                by_name |= dict.fromkeys(item.name.split(", "), short_entry)
+    for entry in entries():
+        by_name |= dict.fromkeys((entry.word, *entry.also), entry)
+    return by_name
 
 
 def _plain(word: str) -> str:
     return re.sub(r"[][\s_<|>-]", "", word).casefold()
 
 
-def _entry(part: str, word: str, text: str) -> Entry:
+def _parse_entry(part: str, text: str) -> Entry:
+    """Return the entry of a text: its word in the first line, and blocks between blank lines."""
+    word, body = text.split("\n", 1)
     also: tuple[str, ...] = ()
-    source, blocks = "", []
-    for block in re.split(r"\n\s*\n", text.strip("\n")):
+    source = ""
+    blocks: list[Block] = []
+    for block in re.split(r"\n\s*\n", body.strip("\n")):
         line = " ".join(block.split())
         if line.startswith("Also: "):
-            also = tuple(line.removeprefix("Also: ").split(", "))
+            names = line.removeprefix("Also: ")
+            also = tuple(names.split(", "))
         elif line.startswith("From: "):
             source = line.removeprefix("From: ")
         elif block.startswith("    "):
-            blocks += [Block("command", each.strip()) for each in block.split("\n")]
+            blocks += [Block("command", command.strip()) for command in block.split("\n")]
         elif block.startswith("- "):
-            for item in block.removeprefix("- ").split("\n- "):
-                name, colon, meaning = " ".join(item.split()).partition(": ")
-                blocks.append(Block("item", meaning, name) if colon else Block("item", name))
+            items = block.removeprefix("- ").split("\n- ")
+            blocks += [_parse_item(item) for item in items]
         else:
             blocks.append(Block("prose", line))
     return Entry(word.strip(), part, also, tuple(blocks), source)
+
+
+def _parse_item(item: str) -> Block:
+    line = " ".join(item.split())
+    name, colon, meaning = line.partition(": ")
+    return Block("item", meaning, name) if colon else Block("item", line)
