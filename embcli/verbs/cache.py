@@ -1,4 +1,4 @@
-"""The cache as a result: the kept or the removed files."""
+"""The cache as a result: the layers that are kept, or the files that were removed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from embcli.wording import counted, in_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,7 @@ class Files(Result, verb="cache", content="list"):
     """The kept files, or those that were removed."""
 
     folder: str
-    entries: tuple[KeptFile, ...]
+    entries: tuple[KeptFile, ...]  # least recently used first
     are_removed: bool
 
     @property
@@ -30,49 +31,50 @@ class Files(Result, verb="cache", content="list"):
         return sum(entry.size for entry in self.entries)
 
     def records(self) -> Records:
-        used = [
-            datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries
-        ]
         run = {"embcli": __version__, "folder": self.folder, "bytes": self.size, "limit": LIMIT}
+        times = [datetime.fromtimestamp(entry.used, timezone.utc) for entry in self.entries]
         return listed(
             run,
             "layers",
             file=(str, [entry.path.name for entry in self.entries]),
             bytes=(int, [entry.size for entry in self.entries]),
-            used=(str, used),
+            used=(str, [time.isoformat() for time in times]),
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, ruled, safe_text
+        from embcli.page import safe_text
 
+        count = len(self.entries)
+        size = in_bytes(self.size)
         if self.are_removed:
-            yield safe_text(
-                f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}"
-            )
+            yield safe_text(f"{counted(count, 'file')} removed, {size}, from {self.folder}")
             return
-        names = [entry.path.stem.partition("-torch")[0] for entry in self.entries]
         yield safe_text(self.folder)
-        yield safe_text(
-            f"{counted(len(self.entries), 'layer')}, {in_bytes(self.size)} of at most {in_bytes(LIMIT)}"
-        )
+        yield safe_text(f"{counted(count, 'layer')}, {size} of at most {in_bytes(LIMIT)}")
         if self.entries:
-            used = [
-                datetime.fromtimestamp(entry.used).isoformat(" ", "minutes")
-                for entry in self.entries
-            ]
-            sizes = [in_bytes(entry.size) for entry in self.entries]
             yield ""
-            yield ruled(
-                [
-                    Label("last used", used, "left"),
-                    Label("size", sizes),
-                    Label("layer", names, "left"),
-                ]
-            )
+            yield self._table()
+
+    def _table(self) -> Table:
+        from embcli.page import Label, ruled
+
+        times = [datetime.fromtimestamp(entry.used) for entry in self.entries]
+        names = [entry.path.stem for entry in self.entries]
+        layers = [name.partition("-torch")[0] for name in names]
+        return ruled(
+            [
+                Label("last used", [time.isoformat(" ", "minutes") for time in times], "left"),
+                Label("size", [in_bytes(entry.size) for entry in self.entries]),
+                Label("layer", layers, "left"),
+            ]
+        )
 
 
 def files(store: Store | None, remove: bool = False) -> Files:
-    """Return the kept files, least recently used first; or remove all kept and partial files, and return them."""
+    """Return the kept and the partial files, least recently used first.
+
+    `remove` removes them, and returns what was removed.
+    """
     if store is None:
         raise OutputError("there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME")
     entries = store.clear() if remove else store.entries()

@@ -1,4 +1,7 @@
-"""Decoding: token IDs back to the text, or the bytes, that they stand for."""
+"""Decoding: token IDs back to the text, or the bytes, that they stand for.
+
+Both functions check the IDs; the result is plain text or bytes, without a page.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ def decode(model: Opened, ids: Sequence[int] | np.ndarray) -> str:
 
 
 def decode_bytes(model: Opened, ids: Sequence[int] | np.ndarray) -> bytes:
-    """Return the bytes that IDs stand for. Raises InputError for IDs that the encoding does not have."""
+    """Return the bytes that IDs stand for.
+
+    Raises InputError for IDs that the encoding does not have.
+    """
     if model.encoding is None:
         raise InputError(Sentence("{encoding} is required: these rows belong to no known one"))
     array = ids_of(ids)
