@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.encodings.merging import Derivation, DerivationStep
 from embcli.errors import InputError
@@ -76,21 +76,26 @@ class Merges(Result, verb="merges", content="list"):
         return {name: kind for name, kind in _FIELD_TYPES.items() if name in used}
 
     def records(self) -> Records:
-        rows = step_rows(self.pieces)
-        steps = [row.step for row in rows]
-        values = {
-            "piece": [row.piece for row in rows],
-            "step": [row.number for row in rows],
-            "left": [token_text(step.left) for step in steps],
-            "right": [token_text(step.right) for step in steps],
-            "rank": [step.rank for step in steps],
-            "score": [step.score for step in steps],
-            "id": [step.token_id for step in steps],
-            "token": [token_text(self.token_of(step)) for step in steps],
-        }
-        columns = {name: (kind, values[name]) for name, kind in self.fields.items()}
+        rows = [self._values(row) for row in step_rows(self.pieces)]
+        columns = {}
+        for name, kind in self.fields.items():
+            columns[name] = (kind, [row[name] for row in rows])
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))
         return listed(run, "steps", **columns)
+
+    def _values(self, row: StepRow) -> dict[str, Any]:
+        """Return the values of all fields, also of those that this kind of encoding lacks."""
+        step = row.step
+        return {
+            "piece": row.piece,
+            "step": row.number,
+            "left": token_text(step.left),
+            "right": token_text(step.right),
+            "rank": step.rank,
+            "score": step.score,
+            "id": step.token_id,
+            "token": token_text(self.token_of(step)),
+        }
 
     def token_of(self, step: DerivationStep) -> bytes | None:
         """Return the token that a step leads to; for an unknown part, the encoding's own token."""
