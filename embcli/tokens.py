@@ -134,13 +134,13 @@ def tokenize(
         arrays = sequences.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
         all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
-        return Tokens(all_ids, starts, encoding, sequences.many)
+        return Tokens(all_ids, starts, encoding, many=sequences.many)
 
     added = encoding.bos_eos if special and has_added else ((), ())
     bos = np.array(added[0], np.uint32)
     eos = np.array(added[1], np.uint32)
-    ids = bytearray()  # a million small arrays would be many times slower
     lengths = [0]
+    ids = bytearray()  # an array for each of a million texts would be many times slower
     for text in sequences.texts:
         encoded = encoding.encode(text, special)
         for part in (bos, encoded, eos):
@@ -150,10 +150,10 @@ def tokenize(
         np.frombuffer(ids, np.uint32),
         np.cumsum(lengths),
         encoding,
-        sequences.many,
-        sequences.texts,
-        special,
-        added,
+        many=sequences.many,
+        texts=sequences.texts,
+        special=special,
+        added=added,
     )
 
 

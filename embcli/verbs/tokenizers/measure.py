@@ -40,7 +40,7 @@ def segment_bounds(ends: Sequence[np.ndarray], bases: np.ndarray) -> Bounds:
     """
     shared_cuts = reduce(np.intersect1d, ends)
     cuts = reduce(np.union1d, ends)
-    # The last cut in a text is the one at or before the next text's beginning.
+    # The last cut in a text is the last one before the next text begins.
     last_cuts = np.append(0, cuts)[np.searchsorted(cuts, bases[1:])]
     stops = np.union1d(shared_cuts, last_cuts)
     text_starts = bases[np.searchsorted(bases, stops, "right") - 1]
@@ -78,9 +78,9 @@ def token_ends(tokens: Tokens, texts: Sequence[str], bases: np.ndarray) -> np.nd
 
 
 def _ends_by_spans(spans: np.ndarray, data: bytes) -> np.ndarray:
-    """Return the byte of a text where each span of characters, (T, 2), ends; never a smaller one.
+    """Return the byte of a text where each span of characters, (T, 2), ends; these never decrease.
 
-    `data` is the text in UTF-8, in which only the first byte of a character is not 10xxxxxx.
+    `data` is the text in UTF-8, in which all bytes of a character but the first are 10xxxxxx.
     """
     begins_character = np.frombuffer(data, np.uint8) & 0xC0 != 0x80
     character_starts = np.append(np.flatnonzero(begins_character), len(data))
