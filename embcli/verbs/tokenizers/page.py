@@ -132,11 +132,10 @@ def _text_rows(segments: Iterable[Segment], available: int) -> Iterator[TextRow]
 
 
 def _column(segment: Segment, place: int, available: int) -> Label:
-    lines = _aligned_lines(segment, available)
-    if segment.is_same:
-        return Label("", [safe_text(line) for line in lines], "left")
-    style = token_style(place)
-    return Label(str(segment.start), [safe_text(line, style) for line in lines], "left")
+    header = "" if segment.is_same else str(segment.start)
+    style = "" if segment.is_same else token_style(place)
+    lines = [safe_text(line, style) for line in _aligned_lines(segment, available)]
+    return Label(header, lines, "left")
 
 
 def _aligned_lines(segment: Segment, available: int) -> list[str]:
