@@ -1,14 +1,16 @@
-"""Numbers as colours: strips, one per row of a table, and a picture of a whole matrix, each with a colour bar.
+"""Numbers as colours: strips, one per row of a table, or a picture of a whole matrix.
 
-On a terminal two numbers can share a cell; a picture for a file has a cell for each. Without colour each number is a
-character, denser for a larger number.
+Each has a colour bar. On a terminal two numbers can share a cell; in a file each number has a cell
+of its own. Without colour each number is a character, denser for a larger number. `Matrix` yields
+strips in place of numbers if a page is to be a heat map.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,32 +25,34 @@ from embcli.wording import counted, in_line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
 
-WIDEST = 4  # the most cells of a number
-LEAST = 16  # the fewest cells of a useful strip
-_BAR = 33  # the most numbers of a colour bar
-_AROUND = (
-    5  # lines around a picture: its axis, a rule, and below a blank line a colour bar and a remark
-)
-_FILE = 512, 128  # columns and rows of a picture in a file, each with cells of its own
+_WIDEST = 4  # the most cells of a number
+_FILE_COLUMNS = 512  # the most columns of a file's picture whose numbers have cells of their own
+_FILE_ROWS = 128
 _MARKED = Style.parse("bold #ffd700 on #000000")
 _colored = lru_cache(4096)(Style.from_color)
 
 
 class Values(NamedTuple):
+    """A matrix on a page, with its title."""
+
     values: np.ndarray  # (n, columns) float32, or whole numbers
     title: str = ""
-    column_period: int = 1  # kinds of columns that alternate, such as sines and cosines; a colour is a mean of one kind
+    # How many kinds of columns alternate, such as sines and cosines; a mean is of one kind.
+    column_period: int = 1
 
 
 def has_halves(console: Console) -> bool:
-    """Return whether two numbers can share a cell of a console: on a coloured screen, not in a picture for a file."""
+    """Return whether two numbers can share a cell: on a coloured screen, but not in a file."""
     return bool(colors_of(console)) and not console.record
 
 
 def room(console: Console, cells: int, columns: int) -> int:
     """Return the cells for some columns: those of the page, or more in a file."""
-    return max(cells, min(columns, _FILE[0])) if console.record else cells
+    if console.record:
+        return max(cells, min(columns, _FILE_COLUMNS))
+    return cells
 
 
 class Shades(Text):
@@ -58,42 +62,50 @@ class Shades(Text):
 def strip(
     values: np.ndarray, scale: ColorScale, console: Console, cells: int = 1, glyph: str = ""
 ) -> Shades:
-    """Return numbers (rows, columns) as one line of colours.
+    """Return numbers, (rows, columns), as one line of colours.
 
-    With a glyph two numbers share a cell: ▌ for neighbours in a row, ▀ for two rows, one above the other.
+    With a glyph two numbers share a cell: neighbours in a row if it is ▌, two rows, one above the
+    other, if it is ▀.
     """
     colors = colors_of(console)
     if not colors:
-        places = scale.levels(values[0], len(RAMP)).repeat(cells).tolist()
-        return Shades(
-            "".join(MARKS[place] if place < 0 else RAMP[place] for place in places), no_wrap=True
-        )
+        levels = scale.levels(values[0], len(RAMP)).repeat(cells)
+        characters = [_character(level) for level in levels.tolist()]
+        return Shades("".join(characters), no_wrap=True)
+
+    # Numbers without a sign use the upper half of the colours.
     zero = 0 if scale.signed else len(colors) // 2
-    steps = scale.levels(values, len(colors) - zero)
-    steps[steps >= 0] += zero
-    if glyph == "▌":
-        row = steps[0].tolist()
-        pairs = [*zip_longest(row[::2], row[1::2])]
-    else:
-        upper, lower = (steps[row].repeat(cells).tolist() for row in (0, -1))
-        is_last = glyph == "▀" and len(steps) == 1  # of an odd number of rows
-        pairs = [*zip(upper, [None] * len(upper) if is_last else lower, strict=True)]
+    levels = scale.levels(values, len(colors) - zero)
+    levels[levels >= 0] += zero
+
     text = Shades(no_wrap=True)
-    for (first, second), run in groupby(pairs):
-        count, marks = (
-            len([*run]),
-            [mark for step, mark in MARKS.items() if step in (first, second)],
-        )
+    for (first, second), run in groupby(_cell_levels(levels, cells, glyph)):
+        count = len(list(run))
+        marks = [mark for level, mark in MARKS.items() if level in (first, second)]
         if marks:  # a mark stands for both halves of its cell
             text.append(marks[0] * count, _MARKED)
         elif first == second:
             text.append(" " * count, _colored(None, colors[first]))
         else:
-            text.append(
-                (glyph or " ") * count,
-                _colored(colors[first], None if second is None else colors[second]),
-            )
+            background = None if second is None else colors[second]
+            text.append((glyph or " ") * count, _colored(colors[first], background))
     return text
+
+
+def _character(level: int) -> str:
+    return MARKS[level] if level < 0 else RAMP[level]
+
+
+def _cell_levels(levels: np.ndarray, cells: int, glyph: str) -> list[tuple[int, int | None]]:
+    """Return the two levels that each cell of a line shows; None for a half without a number."""
+    if glyph == "▌":
+        row = levels[0].tolist()
+        return list(zip_longest(row[::2], row[1::2]))
+    upper = levels[0].repeat(cells).tolist()
+    if glyph == "▀" and len(levels) == 1:  # the last of an odd number of rows
+        return [(level, None) for level in upper]
+    lower = levels[-1].repeat(cells).tolist()
+    return list(zip(upper, lower, strict=True))
 
 
 class Fit(NamedTuple):
@@ -103,160 +115,233 @@ class Fit(NamedTuple):
     per: int = 1  # numbers in a bin, fewer in the last
     cells: int = 1  # of each bin
     glyph: str = ""  # ▌ if two bins share a cell, ▀ if two rows do
-    rows: int = 1  # of which each row is the mean
-    high: int = 1  # strips of each row
+    rows: int = 1  # rows of the matrix whose mean is a row on the page
+    high: int = 1  # strips of each row on the page
 
     @classmethod
     def of(cls, columns: int, available: int, halves: bool, column_period: int = 1) -> Fit:
-        """Return how columns fit into the available cells, which may be halved; bins hold one number if possible."""
+        """Return how columns fit into the available cells, which may be halved.
+
+        Bins hold one number if possible.
+        """
         if columns <= available:
-            return cls(columns, 1, min(available // max(columns, 1), WIDEST))
-        most = 2 * available if halves else available
-        per = (
-            1 if columns <= most else -(-columns // column_period // max(most // column_period, 1))
-        )
+            cells = min(available // max(columns, 1), _WIDEST)
+            return cls(columns, cells=cells)
+
+        largest_count = 2 * available if halves else available
+        per = 1
+        if columns > largest_count:
+            bins_of_a_kind = max(largest_count // column_period, 1)
+            per = math.ceil(columns / column_period / bins_of_a_kind)
         whole, rest = divmod(columns, per * column_period)
         bins = whole * column_period + min(rest, column_period)
-        return cls(bins, per, 1, "▌" if halves else "")
+        return cls(bins, per, glyph="▌" if halves else "")
 
     @property
     def width(self) -> int:
-        return -(-self.bins // 2) if self.glyph == "▌" else self.bins * self.cells
+        if self.glyph == "▌":
+            return math.ceil(self.bins / 2)
+        return self.bins * self.cells
 
 
 @dataclass(frozen=True, eq=False)
 class Strips(Composite):
-    """Matrices as strips of colours, one per row, with labels before and after them, and a colour bar.
+    """Matrices as strips of colours, one per row, between labels, and a colour bar below.
 
-    With `lines` they are a picture in at most so many lines, with rows averaged as well, and with `square` each number
-    is as high as it is wide.
+    With `lines` they are a picture of at most that many lines, in which rows are averaged as well;
+    with `square` each number is as high as it is wide.
     """
 
     labels: Sequence[Label]
     blocks: Sequence[Values]
-    numbers: np.ndarray  # (columns,) int64: those of the columns
+    numbers: np.ndarray  # (columns,) int64: the numbers of the columns
     gaps: Sequence[int] = ()
     trailing: Sequence[Label] = ()
     precision: int = 4
     lines: int | None = None  # None for a strip of each row
     square: bool = False
 
+    @cached_property
+    def _column_period(self) -> int:
+        return max(block.column_period for block in self.blocks)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        count, column_period = len(self.numbers), max(block.column_period for block in self.blocks)
         labels, cells = fit_labels(options.max_width, self.labels, self.trailing, len(self.blocks))
-        fit = self._fit(console, cells, column_period)
-        shown = [
-            means(means(block.values.T, fit.rows).T, fit.per, column_period)
-            for block in self.blocks
-        ]
-        scale, step = ColorScale.of(shown), 2 if fit.glyph == "▀" else 1
-        begun = range(0, len(shown[0]) * fit.high, step)  # the strips that each line begins with
-        rows = [None if k % fit.high else k // fit.high * fit.rows for k in begun]
-        labels, trailing = (
-            [
-                each._replace(cells=["" if row is None else each.cells[row] for row in rows])
-                for each in part
-            ]
-            for part in (labels, self.trailing)
-        )
-        first, last = (str(number) for number in self.numbers[[0, -1]]) if count else ("", "")
-        axis = (
-            f"{first}{last:>{max(fit.width - len(first), len(last) + 1)}}" if count > 1 else first
-        )
-        columns = []
-        for block, values in zip(self.blocks, shown, strict=True):
-            drawn = values.repeat(fit.high, axis=0)
-            strips: list[Text] = [
-                strip(drawn[k : k + step], scale, console, fit.cells, fit.glyph) for k in begun
-            ]
-            for gap in reversed(self.gaps):
-                strips.insert(gap, Text("⋮", "dim"))
-            columns.append(
-                (Text(f"{in_line(block.title)}\n{axis}" if block.title else axis), strips)
-            )
-        table = ruled(labels, columns, trailing, self.gaps)
-        if console.record:  # a file is as wide as its strips
-            table.width = console.measure(
-                table, options=options.update(max_width=8 * _FILE[0])
-            ).maximum
+        fit = self._fit(console, cells)
+        averages = []
+        for block in self.blocks:
+            rows = means(block.values.T, fit.rows).T
+            averages.append(means(rows, fit.per, self._column_period))
+        scale = ColorScale.of(averages)
+
+        table = self._strips(labels, averages, scale, fit, console)
+        if console.record:
+            # A file is as wide as its strips.
+            unlimited = options.update(max_width=8 * _FILE_COLUMNS)
+            table.width = console.measure(table, options=unlimited).maximum
         yield table
         yield ""
-        yield self._bar(scale, shown, fit, console, options.max_width)
+        yield self._bar(averages, scale, fit, console, options.max_width)
 
-    def _fit(self, console: Console, cells: int, column_period: int) -> Fit:
-        """Return how the numbers fit into these cells beside the labels, and into the lines of a picture."""
-        columns, rows, halves = len(self.numbers), len(self.blocks[0].values), has_halves(console)
+    def _fit(self, console: Console, cells: int) -> Fit:
+        """Return how the numbers fit into a block's cells, and into the lines of a picture."""
+        columns = len(self.numbers)
+        rows = len(self.blocks[0].values)
+        halves = has_halves(console)
+        available = room(console, cells, columns)
         if self.lines is None:
-            return Fit.of(columns, room(console, cells, columns), halves, column_period)
-        lines = max(self.lines - _AROUND, _FILE[1] if console.record else 1)
-        stacked = halves and (self.square or rows > lines)
-        height = 2 * lines if stacked else lines
-        per = max(-(-rows // height), 1)
-        fit = Fit.of(columns, room(console, cells, columns), halves and not stacked, column_period)
-        if self.square:
-            width = cells if stacked else room(console, cells // 2, columns)
-            per = max(per, -(-columns // width))
-            high = next(
-                (high for high in (WIDEST, 2) if high * rows <= height and high * columns <= width),
-                1,
-            )
-            fit = Fit(-(-columns // per), per, high if stacked else 2 * high, high=high)
-        return fit._replace(glyph="▀" if stacked else fit.glyph, rows=per)
+            return Fit.of(columns, available, halves, self._column_period)
+
+        # An axis and a rule are above a picture; a blank line, a colour bar and a remark below.
+        lines_around = 5
+        lines = max(self.lines - lines_around, _FILE_ROWS if console.record else 1)
+        is_stacked = halves and (self.square or rows > lines)
+        height = 2 * lines if is_stacked else lines
+        per = max(math.ceil(rows / height), 1)
+        if not self.square:
+            fit = Fit.of(columns, available, halves and not is_stacked, self._column_period)
+            return fit._replace(glyph="▀" if is_stacked else fit.glyph, rows=per)
+
+        # Two stacked numbers fill a cell; otherwise a number takes two cells to be square.
+        width = cells if is_stacked else room(console, cells // 2, columns)
+        per = max(per, math.ceil(columns / width))
+        side = _side_of_square(rows, columns, height, width)
+        return Fit(
+            bins=math.ceil(columns / per),
+            per=per,
+            cells=side if is_stacked else 2 * side,
+            glyph="▀" if is_stacked else "",
+            rows=per,
+            high=side,
+        )
+
+    def _strips(
+        self,
+        labels: Sequence[Label],
+        averages: Sequence[np.ndarray],
+        scale: ColorScale,
+        fit: Fit,
+        console: Console,
+    ) -> Table:
+        """Return the table of strips, without the colour bar."""
+        strips_per_line = 2 if fit.glyph == "▀" else 1
+        first_strips = range(0, len(averages[0]) * fit.high, strips_per_line)
+        rows: list[int | None] = []  # the row whose labels a line has, if it has labels
+        for first in first_strips:
+            row, strip_of_row = divmod(first, fit.high)
+            rows.append(None if strip_of_row else row * fit.rows)
+
+        axis = self._axis(fit.width)
+        blocks = []
+        for block, values in zip(self.blocks, averages, strict=True):
+            numbers = values.repeat(fit.high, axis=0)
+            strips: list[Text] = []
+            for first in first_strips:
+                numbers_of_line = numbers[first : first + strips_per_line]
+                strips.append(strip(numbers_of_line, scale, console, fit.cells, fit.glyph))
+            for gap in reversed(self.gaps):
+                strips.insert(gap, Text("⋮", "dim"))
+            header = f"{in_line(block.title)}\n{axis}" if block.title else axis
+            blocks.append((Text(header), strips))
+
+        labels_of_lines = [_at_rows(label, rows) for label in labels]
+        trailing_of_lines = [_at_rows(label, rows) for label in self.trailing]
+        return ruled(labels_of_lines, blocks, trailing_of_lines, self.gaps)
+
+    def _axis(self, width: int) -> str:
+        """Return the numbers of the first and the last column, at the ends of the strips."""
+        if not len(self.numbers):
+            return ""
+        first = str(self.numbers[0])
+        if len(self.numbers) == 1:
+            return first
+        last = str(self.numbers[-1])
+        room_for_last = max(width - len(first), len(last) + 1)
+        return first + last.rjust(room_for_last)
 
     def _bar(
-        self, scale: ColorScale, shown: Sequence[np.ndarray], fit: Fit, console: Console, width: int
+        self,
+        averages: Sequence[np.ndarray],
+        scale: ColorScale,
+        fit: Fit,
+        console: Console,
+        width: int,
     ) -> Text:
-        """Return a colour bar with the ends of its scale, and remarks about the colours above it."""
+        """Return a colour bar with the ends of its scale, and remarks about the colours above."""
         limit = f"{scale.limit:.{max(self.precision, 4)}g}"
         low = f"-{limit}" if scale.signed else "0"
-        halves, column_period, remarks = (
-            has_halves(console),
-            max(block.column_period for block in self.blocks),
-            [],
-        )
-        of = [counted(fit.rows, "row")] if fit.rows > 1 else []
-        of += (
-            [f"{fit.per} {'even or odd ' if column_period > 1 else ''}columns"]
-            if fit.per > 1
-            else []
-        )
-        fewer = len(self.blocks[0].values) % fit.rows or (
-            fit.per > 1 and len(self.numbers) % (fit.per * column_period)
-        )
-        if of:
-            each = "colour" if colors_of(console) else "character"
-            remarks.append(
-                f"each {each}: the mean of {' x '.join(of)}{' (fewer at the ends)' if fewer else ''}"
-            )
-        for mark, name, which in (
-            (MARKS[NAN], "NaN", np.isnan),
-            (MARKS[INFINITE], "infinite", np.isinf),
-        ):
-            if found := sum(int(which(values).sum()) for values in shown):
-                remarks.append(f"{mark}: {found:,} {name}")
-        most = (width - len(f"{low}  {limit}")) * (2 if halves else 1)
-        numbers = scale.limit * np.linspace(
-            -1.0 if scale.signed else 0.0, 1.0, min(_BAR, most - (most + 1) % 2)
-        )
-        bar = Text(f"{low} ").append_text(
-            strip(numbers[None], scale, console, 1, "▌" if halves else "")
-        )
-        bar.append(f" {limit}")
-        text = "; ".join(remarks)
-        return (
-            bar.append(f"  {text}" if bar.cell_len + len(text) + GAP <= width else f"\n{text}")
-            if text
-            else bar
-        )
+        halves = has_halves(console)
+        cells = width - len(f"{low}  {limit}")
+        largest_count = 2 * cells if halves else cells
+        if largest_count % 2 == 0:  # an odd number of colours has one in the middle
+            largest_count -= 1
+        count = min(33, largest_count)
+        shares = np.linspace(-1.0 if scale.signed else 0.0, 1.0, count)
+        shades = strip(scale.limit * shares[None], scale, console, glyph="▌" if halves else "")
+        bar = Text(f"{low} ").append_text(shades).append(f" {limit}")
+
+        remarks = "; ".join(self._remarks(averages, fit, console))
+        if remarks:
+            fits = bar.cell_len + GAP + len(remarks) <= width
+            bar.append("  " if fits else "\n")
+            bar.append(remarks)
+        return bar
+
+    def _remarks(self, averages: Sequence[np.ndarray], fit: Fit, console: Console) -> list[str]:
+        """Return what colours do not tell: which numbers are averaged, and which are not finite."""
+        remarks = []
+        sizes = []
+        if fit.rows > 1:
+            sizes.append(counted(fit.rows, "row"))
+        if fit.per > 1:
+            kind = "even or odd columns" if self._column_period > 1 else "columns"
+            sizes.append(f"{fit.per} {kind}")
+        if sizes:
+            shade = "colour" if colors_of(console) else "character"
+            ends = " (fewer at the ends)" if self._has_smaller_bins(fit) else ""
+            remarks.append(f"each {shade}: the mean of {' x '.join(sizes)}{ends}")
+
+        nans = sum(int(np.isnan(values).sum()) for values in averages)
+        if nans:
+            remarks.append(f"{MARKS[NAN]}: {nans:,} NaN")
+        infinities = sum(int(np.isinf(values).sum()) for values in averages)
+        if infinities:
+            remarks.append(f"{MARKS[INFINITE]}: {infinities:,} infinite")
+        return remarks
+
+    def _has_smaller_bins(self, fit: Fit) -> bool:
+        """Return whether the last bins hold fewer rows or columns than the others."""
+        rest_of_rows = len(self.blocks[0].values) % fit.rows
+        rest_of_columns = len(self.numbers) % (fit.per * self._column_period)
+        return rest_of_rows > 0 or (fit.per > 1 and rest_of_columns > 0)
+
+
+def _side_of_square(rows: int, columns: int, height: int, width: int) -> int:
+    """Return the side of each number in a picture of squares, in strips: as large as fits."""
+    for side in (_WIDEST, 2):
+        if side * rows <= height and side * columns <= width:
+            return side
+    return 1
+
+
+def _at_rows(label: Label, rows: Sequence[int | None]) -> Label:
+    """Return a label with the cells of some rows; a cell without a row is empty."""
+    cells = ["" if row is None else label.cells[row] for row in rows]
+    return label._replace(cells=cells)
 
 
 def fit_labels(
     width: int, labels: Sequence[Label], trailing: Sequence[Label], blocks: int = 1
 ) -> tuple[list[Label], int]:
-    """Return the labels of strips, if necessary with short tokens or none, and the cells of each block beside them."""
+    """Return the labels of strips, and the cells that each block has beside them.
+
+    If a strip would be too short to be of use, tokens are shortened, and then omitted.
+    """
+    shortest_strip = 16
     for version in label_versions(labels):
-        taken = sum(label.width + GAP for label in [*version, *trailing]) + blocks * (1 + GAP)
-        cells = (width + GAP - taken) // blocks - GAP
-        if cells >= LEAST:
+        label_cells = sum(label.width + GAP for label in [*version, *trailing])
+        bar_cells = blocks * (1 + GAP)
+        cells = (width + GAP - label_cells - bar_cells) // blocks - GAP
+        if cells >= shortest_strip:
             break
     return version, max(cells, 1)
