@@ -92,7 +92,7 @@ def _values(line: str, expected: np.ndarray) -> int:
 
 
 def _matrix(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray) -> int:
-    view, count = screen.matrix, 0
+    view, count = screen.lines, 0
     order = np.argsort(-norms(matrix), kind="stable") if view.by_norm else np.arange(len(matrix))
     header, *body = [line.rstrip(" ▁▂▃▄▅▆▇█").split("│") for line in shown_lines[1:-2]]
     top = round(view.scroll_y)
@@ -192,7 +192,7 @@ def _pair(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray
 
 def _find(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray) -> int:
     encoding, text, table = (
-        screen.source.model.encoding,
+        screen.matrix.model.encoding,
         screen.query_one(Input).value,
         screen.query_one(DataTable),
     )

@@ -234,7 +234,7 @@ async def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path: Path) -> None:
         assert held(app, np.load(path))
         assert "by norm: 1 of 500" in lines(app)[0]
         await press(pilot, "j", "j", "s")
-        assert app.screen.matrix.row == expected[2]
+        assert app.screen.lines.row == expected[2]
         assert f"row {expected[2]} of 500" in lines(app)[0], "by ID again, on the same row"
         await press(pilot, "colon", "3", "enter", "enter")
         assert "row 3 contains NaN" in " ".join("".join(lines(app)).split())
@@ -279,7 +279,7 @@ async def test_columns_clicks_and_names_lead_to_rows() -> None:
             each.message for each in app._notifications
         }
         await press(pilot, "escape", "colon", *"the", "enter")
-        assert app.screen.matrix.row == 262
+        assert app.screen.lines.row == 262
         first = lines(app)[1].split("│")[1].split()
         for key, place, column in (
             ("shift+right", 0, int(first[-1]) + 1),
@@ -289,7 +289,7 @@ async def test_columns_clicks_and_names_lead_to_rows() -> None:
             await press(pilot, key)
             assert int(lines(app)[1].split("│")[1].split()[place]) == column
             assert held(app, matrix)
-        top = round(app.screen.matrix.scroll_y)
+        top = round(app.screen.lines.scroll_y)
         for expected in (f"row {top + 4} of 1,169", f"Row {top + 4} "):
             await pilot.click("MatrixLines", offset=(5, 5))
             await settle(pilot)
@@ -307,9 +307,9 @@ async def test_columns_clicks_and_names_lead_to_rows() -> None:
 async def test_a_row_and_a_text_can_be_typed_at_once() -> None:
     async with walk(model=embcli.seeded(dim=4)) as (app, pilot):
         await send(pilot, "colon", *"262", "enter")
-        assert app.screen.matrix.row == 262
+        assert app.screen.lines.row == 262
         await send(pilot, "slash", *"effort", "enter")
-        assert app.screen.matrix.row == int(encodings.get("gpt2").encode("effort")[0])
+        assert app.screen.lines.row == int(encodings.get("gpt2").encode("effort")[0])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -329,7 +329,7 @@ async def test_a_prompt_that_is_left_changes_nothing() -> None:
         await press(pilot, "down", "enter", "tab", "colon")
         assert "a row's ID or token" in lines(app)[-2]
         await press(pilot, "escape", "escape", "colon", *"29", "enter")
-        assert app.screen.matrix.row == 29, "it is empty when it opens again"
+        assert app.screen.lines.row == 29, "it is empty when it opens again"
 
 
 @pytest.mark.parametrize("size", [(40, 12), (80, 24)])
@@ -376,7 +376,7 @@ async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(
         await press(pilot, "slash", "colon")
         assert lines(app)[1].strip() == "kin/:", "a slash and a colon are typed"
         await press(pilot, "backspace", "backspace", "down", "enter")
-        assert app.screen.matrix.row == 2
+        assert app.screen.lines.row == 2
 
 
 async def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path) -> None:

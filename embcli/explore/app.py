@@ -98,11 +98,11 @@ class Explorer(App[list[str]]):
     ]
 
     def __init__(
-        self, source: ExploredMatrix, row: int = 0, text: str | None = None, sort: str = "id"
+        self, matrix: ExploredMatrix, row: int = 0, text: str | None = None, sort: str = "id"
     ) -> None:
         super().__init__()
         self.animation_level = "none"  # textual's scrolling would go on in a screen that has closed
-        self.source = source
+        self.matrix = matrix
         self.first_row = row
         self.first_text = text
         self.first_sort = sort
@@ -116,7 +116,7 @@ class Explorer(App[list[str]]):
         return TerminalDriver
 
     def get_default_screen(self) -> Screen[Any]:
-        return MatrixScreen(self.source, self.first_row)
+        return MatrixScreen(self.matrix, self.first_row)
 
     async def on_mount(self) -> None:
         """Catch the signals that end a process, draw anew after one that stopped it, and begin at a text."""
@@ -128,12 +128,12 @@ class Explorer(App[list[str]]):
             ):  # not on every system
                 number = getattr(signal, name)
                 loop.add_signal_handler(number, self._end, 128 + number)
-        for note in self.source.model.notes:
+        for note in self.matrix.model.notes:
             self.notify(note, severity="warning", markup=False)
         if self.first_sort == "norm" and isinstance(self.screen, MatrixScreen):
             self.screen.action_sort()
         if self.first_text is not None:
-            await self.open(FindScreen(self.source, self.first_text), self.show)
+            await self.open(FindScreen(self.matrix, self.first_text), self.show)
 
     def _end(self, status: int) -> None:
         signal.alarm(3)  # a terminal that is gone may take no more
@@ -153,7 +153,7 @@ class Explorer(App[list[str]]):
 
     async def open_row(self, row: int, column: int = 0) -> None:
         with self.errors_as_notes():
-            await self.open(RowScreen(self.source, row, column))
+            await self.open(RowScreen(self.matrix, row, column))
 
     async def go_to(self, text: str) -> None:
         """Go where the text of the prompt leads: to a row, to a column, or to both."""
@@ -165,9 +165,9 @@ class Explorer(App[list[str]]):
         column = None
         with self.errors_as_notes():
             if name.strip():
-                row = self.source.row_of(name)
+                row = self.matrix.row_of(name)
             if number.strip():
-                column = int(select(number.strip(), self.source.dim, "column")[0])
+                column = int(select(number.strip(), self.matrix.dim, "column")[0])
             await self.show(row, column)
 
     async def show(self, row: int | None, column: int | None = None) -> None:
@@ -175,7 +175,7 @@ class Explorer(App[list[str]]):
             return
         view = self.screen
         if isinstance(view, MatrixScreen):
-            view.matrix.go_to(row, column)
+            view.lines.go_to(row, column)
         elif row is not None:
             await self.open_row(row, column or 0)
         elif isinstance(view, RowScreen) and column is not None:
@@ -187,13 +187,13 @@ class Explorer(App[list[str]]):
         )
 
     async def find(self) -> None:
-        if self.source.model.encoding is None:
+        if self.matrix.model.encoding is None:
             self.notify(
                 "no tokenizer: name one with --encoding (: goes to a row by its ID)",
                 severity="warning",
             )
         else:
-            await self.open(FindScreen(self.source), self.show)
+            await self.open(FindScreen(self.matrix), self.show)
 
     async def action_keys(self) -> None:
         await self.open(KeysScreen(self.screen.active_bindings.values()))
@@ -206,20 +206,20 @@ class Explorer(App[list[str]]):
 
     def action_mark(self) -> None:
         view: Any = self.screen
-        self.source.marked = None if self.source.marked == view.row else view.row
+        self.matrix.marked = None if self.matrix.marked == view.row else view.row
         view.tell()
         view.query("MatrixLines").refresh()
 
     async def action_compare(self) -> None:
         view: Any = self.screen
-        marked = self.source.marked
+        marked = self.matrix.marked
         if marked is None or marked == view.row:
             self.notify(
                 "Space marks a row; then c on another row compares the two.", severity="warning"
             )
             return
         with self.errors_as_notes():
-            await self.open(PairScreen(self.source, marked, view.row))
+            await self.open(PairScreen(self.matrix, marked, view.row))
 
     def action_copy(self) -> None:
         view: Any = self.screen

@@ -75,8 +75,8 @@ class SearchField(Input):
 class FindScreen(ExplorerScreen):
     AUTO_FOCUS = "#text"
 
-    def __init__(self, source: ExploredMatrix, text: str = "") -> None:
-        super().__init__(source)
+    def __init__(self, matrix: ExploredMatrix, text: str = "") -> None:
+        super().__init__(matrix)
         self.text = text
         self.ids = np.empty(0, np.int64)  # of the rows in the list
         self.like: list[int] = []  # those that are words like the text
@@ -89,24 +89,24 @@ class FindScreen(ExplorerScreen):
         yield ListTable(cursor_type="row", cell_padding=1)
 
     def heading(self) -> str:
-        return self.error or f"Find a row: type a text, or a part of a word   {self.source.name}"
+        return self.error or f"Find a row: type a text, or a part of a word   {self.matrix.name}"
 
     def commands(self) -> list[str]:
         given = (
             ("tokenize",)
-            if self.source.origin.is_seeded
+            if self.matrix.origin.is_seeded
             else ("lookup", "--show", "token", "--columns", "0:1")
         )
-        tokens = [self.source.spell(*given, text=self.text)] if self.text and not self.error else []
+        tokens = [self.matrix.spell(*given, text=self.text)] if self.text and not self.error else []
         rows = ",".join(map(str, self.like))
         return tokens + (
-            [self.source.spell("weights", "--rows", rows, "--columns", "0:1")] if rows else []
+            [self.matrix.spell("weights", "--rows", rows, "--columns", "0:1")] if rows else []
         )
 
     def on_mount(self) -> None:
         for name, width in (
             ("found", 9),
-            (Text("ID", justify="right"), len(str(self.source.size))),
+            (Text("ID", justify="right"), len(str(self.matrix.size))),
             ("token", _TOKEN),
         ):
             self.query_one(ListTable).add_column(name, width=width)
@@ -116,8 +116,8 @@ class FindScreen(ExplorerScreen):
             self.tell("reading the vocabulary …")
 
     def _read(self, _: Watch) -> WordIndex:
-        encoding = self.source.model.encoding
-        ids = np.arange(min(self.source.size, encoding.vocabulary_size if encoding else 0))
+        encoding = self.matrix.model.encoding
+        ids = np.arange(min(self.matrix.size, encoding.vocabulary_size if encoding else 0))
         return WordIndex([*map(shown, tokens_of(ids, encoding))])
 
     def _take(self, words: WordIndex) -> None:
@@ -126,7 +126,7 @@ class FindScreen(ExplorerScreen):
 
     @on(Input.Changed, "#text")
     def show_found(self) -> None:
-        encoding, text = self.source.model.encoding, self.query_one("#text", Input).value
+        encoding, text = self.matrix.model.encoding, self.query_one("#text", Input).value
         self.text, self.error, ids = text, "", np.empty(0, np.int64)
         try:
             ids = (
@@ -160,10 +160,10 @@ class FindScreen(ExplorerScreen):
         if not len(self.ids) or not self.is_active:  # a second Enter comes too late
             return
         row = int(self.ids[self.query_one(ListTable).cursor_row])
-        if row < self.source.size:
+        if row < self.matrix.size:
             self.dismiss(row)
         else:
             self.notify(
-                f"ID {row} has no row: there are {self.source.size:,}, from ID 0 on",
+                f"ID {row} has no row: there are {self.matrix.size:,}, from ID 0 on",
                 severity="error",
             )

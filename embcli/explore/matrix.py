@@ -54,19 +54,19 @@ class MatrixLines(Lines, inherit_bindings=False):
         Binding("dollar_sign", "last_column", tooltip="the last column", show=False),
     ]
 
-    def __init__(self, source: ExploredMatrix, row: int) -> None:
+    def __init__(self, matrix: ExploredMatrix, row: int) -> None:
         super().__init__()
-        self.source, self.cursor = source, row
+        self.matrix, self.cursor = matrix, row
         self.left, self.rows_shown = 0, 1  # the first column, and how many rows fit
         self.limit: float | None = None  # the end of the scale of colours, if there are colours
         self.by_norm = False
         self._cell = 0  # cells of a number: they do not shrink while one scrolls
-        self._id_width, self._token_width = max(len(str(source.size - 1)), 2), 0  # cells
+        self._id_width, self._token_width = max(len(str(matrix.size - 1)), 2), 0  # cells
         self._seen: tuple[Any, ...] = ()
         self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
         self.ids, self.values = (
             np.empty(0, np.int64),
-            np.empty((0, source.dim), np.float32),
+            np.empty((0, matrix.dim), np.float32),
         )  # on the screen
         self.count, self.style_of_numbers = (
             1,
@@ -76,10 +76,10 @@ class MatrixLines(Lines, inherit_bindings=False):
 
     @property
     def row(self) -> int:
-        return int(self.source.ids(self.cursor, self.cursor + 1, self.by_norm)[0])
+        return int(self.matrix.ids(self.cursor, self.cursor + 1, self.by_norm)[0])
 
     def move_to(self, place: int, top: int | None = None) -> None:
-        before, self.cursor = self.cursor, min(max(place, 0), self.source.size - 1)
+        before, self.cursor = self.cursor, min(max(place, 0), self.matrix.size - 1)
         first = round(self.scroll_y) if top is None else top
         first = min(max(first, self.cursor - self.rows_shown + 1), self.cursor)
         self.scroll_to(y=first, animate=False)  # draws anew what has moved
@@ -93,20 +93,20 @@ class MatrixLines(Lines, inherit_bindings=False):
         place = self.cursor
         if row is not None:
             place = (
-                int(self.source.order.ranks[row]) - 1 if self.by_norm and self.source.order else row
+                int(self.matrix.order.ranks[row]) - 1 if self.by_norm and self.matrix.order else row
             )
         self.refresh()
         self.move_to(place, None if row is None else place - self.rows_shown // 3)
 
     def sort(self, by_norm: bool) -> None:
         row, self.by_norm, self._cell = self.row, by_norm, 0
-        self.go_to(self.source.order.ids[0] if by_norm and self.source.order else row, None)
+        self.go_to(self.matrix.order.ids[0] if by_norm and self.matrix.order else row, None)
 
     def on_resize(self) -> None:
         self._token_width = (
-            0 if self.source.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
+            0 if self.matrix.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
         )
-        self.virtual_size = Size(self.size.width, self.source.size + 1)
+        self.virtual_size = Size(self.size.width, self.matrix.size + 1)
         self.rows_shown = max(self.size.height - 1, 1)
         self.call_after_refresh(self.go_to, None, None)
 
@@ -114,7 +114,7 @@ class MatrixLines(Lines, inherit_bindings=False):
         super().watch_scroll_y(old_value, new_value)
         first = round(new_value)
         self.cursor = min(
-            max(self.cursor, first), first + self.rows_shown - 1, self.source.size - 1
+            max(self.cursor, first), first + self.rows_shown - 1, self.matrix.size - 1
         )
         self.moved()
 
@@ -124,19 +124,19 @@ class MatrixLines(Lines, inherit_bindings=False):
         seen = rows, self.size, self.left, self.limit, self._cell, self._token_width
         if seen == self._seen:
             return
-        self._seen, self.ids = seen, self.source.ids(*rows)
+        self._seen, self.ids = seen, self.matrix.ids(*rows)
         try:
-            self.values, self.error = self.source.rows(*rows), ""
+            self.values, self.error = self.matrix.rows(*rows), ""
         except EmbcliError as error:
             self.error = sentence(error)
             return
-        cell, self._cell = 0, max(self._cell, len(str(self.source.dim - 1)), 6)
+        cell, self._cell = 0, max(self._cell, len(str(self.matrix.dim - 1)), 6)
         while cell != self._cell:
             cell = self._cell
             if self.room < cell + 1:
                 self._token_width = 0  # a number is worth more than a token's text
-            self.count = min(max((self.room + 1) // (cell + 2), 1), self.source.dim)
-            self.left = min(max(self.left, 0), self.source.dim - self.count)
+            self.count = min(max((self.room + 1) // (cell + 2), 1), self.matrix.dim)
+            self.left = min(max(self.left, 0), self.matrix.dim - self.count)
             self.style_of_numbers = NumberFormat(
                 [self.values[:, self.left : self.left + self.count]], 4
             )
@@ -153,7 +153,7 @@ class MatrixLines(Lines, inherit_bindings=False):
         if y == 0:
             columns = "".join(f"  {each:>{self._cell}}" for each in shown)
             if self.limit is not None:
-                columns = f" {self.source.dim:,} columns, {-self.limit:.4g} blue to {self.limit:.4g} orange"
+                columns = f" {self.matrix.dim:,} columns, {-self.limit:.4g} blue to {self.limit:.4g} orange"
             return self.line(
                 Segment(self._labels(" ", "ID", "token", "norm"), STRONG),
                 Segment(" │", DIM),
@@ -163,13 +163,13 @@ class MatrixLines(Lines, inherit_bindings=False):
             return self.line()
         row, has_cursor = int(self.ids[y - 1]), round(self.scroll_y) + y - 1 == self.cursor
         look = self._cell, self.style_of_numbers.write(0.0), *self._seen[1:]
-        key = row, has_cursor, row == self.source.marked, self.by_norm, *look
+        key = row, has_cursor, row == self.matrix.marked, self.by_norm, *look
         if (strip := self._strips.get(key)) is None:
             norm = (
-                written(self.source.order.norms[row : row + 1], 4)[0] if self.source.order else ""
+                written(self.matrix.order.norms[row : row + 1], 4)[0] if self.matrix.order else ""
             )
-            token = self.source.token(row, _MOST_OF_TOKEN)
-            label = self._labels("•" if row == self.source.marked else " ", str(row), token, norm)
+            token = self.matrix.token(row, _MOST_OF_TOKEN)
+            label = self._labels("•" if row == self.matrix.marked else " ", str(row), token, norm)
             if self.limit is None:
                 values = self.numbers(
                     self.values[y - 1, shown.start : shown.stop], self.style_of_numbers, self._cell
@@ -199,14 +199,14 @@ class MatrixLines(Lines, inherit_bindings=False):
         self.move_to(0)
 
     def action_scroll_end(self) -> None:
-        self.move_to(self.source.size - 1)
+        self.move_to(self.matrix.size - 1)
 
     def action_page(self, pages: int) -> None:
         lines = pages * self.rows_shown
         self.move_to(self.cursor + lines, round(self.scroll_y) + lines)
 
     def action_columns(self, columns: int) -> None:
-        self.left = min(max(self.left + columns, 0), self.source.dim - 1)
+        self.left = min(max(self.left + columns, 0), self.matrix.dim - 1)
         self.refresh()
         self.moved()
 
@@ -215,16 +215,16 @@ class MatrixLines(Lines, inherit_bindings=False):
         self.action_columns(screens * self.count)
 
     def action_first_column(self) -> None:
-        self.action_columns(-self.source.dim)
+        self.action_columns(-self.matrix.dim)
 
     def action_last_column(self) -> None:
-        self.action_columns(self.source.dim)
+        self.action_columns(self.matrix.dim)
 
     async def on_click(self, event: events.Click) -> None:
         place = round(self.scroll_y) + event.y - 1
         if event.y > 0 and place == self.cursor:
             await self.app.open_row(self.row)
-        elif event.y > 0 and place < self.source.size:
+        elif event.y > 0 and place < self.matrix.size:
             self.move_to(place)
 
 
@@ -238,65 +238,63 @@ class MatrixScreen(ExplorerScreen):
         ),
     ]
 
-    def __init__(self, source: ExploredMatrix, row: int) -> None:
-        super().__init__(source)
-        self.matrix = MatrixLines(source, row)
+    def __init__(self, matrix: ExploredMatrix, row: int) -> None:
+        super().__init__(matrix)
+        self.lines = MatrixLines(matrix, row)
 
     def body(self) -> ComposeResult:
-        yield self.matrix
+        yield self.lines
 
     def heading(self) -> str:
-        size, dim, at = self.source.size, self.source.dim, self.matrix.cursor
+        size, dim, at = self.matrix.size, self.matrix.dim, self.lines.cursor
         place = (
-            f"by norm: {at + 1:,} of {size:,}" if self.matrix.by_norm else f"row {at:,} of {size:,}"
+            f"by norm: {at + 1:,} of {size:,}" if self.lines.by_norm else f"row {at:,} of {size:,}"
         )
-        return f"{place}   {self.source.name}: {size:,} x {dim:,}, {self.source.layer.dtype}"
+        return f"{place}   {self.matrix.name}: {size:,} x {dim:,}, {self.matrix.layer.dtype}"
 
     def commands(self) -> list[str]:
-        matrix = self.matrix
-        matrix.read()
-        if matrix.error:
-            return [self.source.spell("weights")]
-        ids = matrix.ids.tolist()
+        lines = self.lines
+        lines.read()
+        if lines.error:
+            return [self.matrix.spell("weights")]
+        ids = lines.ids.tolist()
         rows = (
-            ",".join(map(str, ids))
-            if matrix.by_norm or len(ids) == 1
-            else f"{ids[0]}:{ids[-1] + 1}"
+            ",".join(map(str, ids)) if lines.by_norm or len(ids) == 1 else f"{ids[0]}:{ids[-1] + 1}"
         )
         given = (
-            ["--columns", f"{matrix.left}:{matrix.left + matrix.count}"]
-            if matrix.limit is None
+            ["--columns", f"{lines.left}:{lines.left + lines.count}"]
+            if lines.limit is None
             else ["--heat"]
         )
-        given += ["--sort", "norm"] if matrix.by_norm else []
-        return [self.source.spell("weights", "--rows", rows, *given)]
+        given += ["--sort", "norm"] if lines.by_norm else []
+        return [self.matrix.spell("weights", "--rows", rows, *given)]
 
     async def action_open(self) -> None:
-        await self.app.open_row(self.matrix.row)
+        await self.app.open_row(self.lines.row)
 
     def action_sort(self) -> None:
-        if self.matrix.by_norm or self.source.order is not None:
-            self.matrix.sort(not self.matrix.by_norm)
+        if self.lines.by_norm or self.matrix.order is not None:
+            self.lines.sort(not self.lines.by_norm)
         else:
             self.tell("sorting …")
-            self.run_passes("sorting", [(partial(norm_order, self.source.layer), self._take)])
+            self.run_passes("sorting", [(partial(norm_order, self.matrix.layer), self._take)])
 
     def _take(self, found: NormOrder | EmbcliError) -> None:
         if isinstance(found, EmbcliError):
             self.notify(sentence(found), severity="error", markup=False)
         else:
-            self.source.order = found
-            self.matrix.sort(by_norm=True)
+            self.matrix.order = found
+            self.lines.sort(by_norm=True)
 
     def action_heat(self) -> None:
-        matrix = self.matrix
-        matrix.read()
-        per = Fit.of(self.source.dim, matrix.room, halves=False).per
-        matrix.limit = (
-            ColorScale.of([means(matrix.values, per)]).limit if matrix.limit is None else None
+        lines = self.lines
+        lines.read()
+        per = Fit.of(self.matrix.dim, lines.room, halves=False).per
+        lines.limit = (
+            ColorScale.of([means(lines.values, per)]).limit if lines.limit is None else None
         )
-        matrix.action_columns(0)
+        lines.action_columns(0)
 
     @property
     def row(self) -> int:
-        return self.matrix.row
+        return self.lines.row

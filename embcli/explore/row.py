@@ -96,10 +96,10 @@ class RowScreen(ExplorerScreen):
         Binding("left", "page(-1)", show=False),
     ]
 
-    def __init__(self, source: ExploredMatrix, row: int, column: int = 0) -> None:
-        super().__init__(source)
-        self.row, self.token = row, source.token(row, 24)
-        self.values = RowValues(source.row(row), column)
+    def __init__(self, matrix: ExploredMatrix, row: int, column: int = 0) -> None:
+        super().__init__(matrix)
+        self.row, self.token = row, matrix.token(row, 24)
+        self.values = RowValues(matrix.row(row), column)
         self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}
 
     def body(self) -> ComposeResult:
@@ -111,19 +111,19 @@ class RowScreen(ExplorerScreen):
 
     def heading(self) -> str:
         norm = written(norms_of(self.values.values[None].astype(np.float64)), 4)[0]
-        order, mark = self.source.order, "• " if self.row == self.source.marked else ""
-        rank = f", rank {order.ranks[self.row]:,} of {self.source.size:,}" if order else ""
-        return f"{mark}Row {self.row}  {self.token}   norm {norm}{rank}   {self.source.name}"
+        order, mark = self.matrix.order, "• " if self.row == self.matrix.marked else ""
+        rank = f", rank {order.ranks[self.row]:,} of {self.matrix.size:,}" if order else ""
+        return f"{mark}Row {self.row}  {self.token}   norm {norm}{rank}   {self.matrix.name}"
 
     def commands(self) -> list[str]:
         columns = f"{self.values.shown.start}:{self.values.shown.stop}"
         query = ("--ids", str(self.row), "--top", str(TOP))
         return [
-            self.source.spell(
+            self.matrix.spell(
                 "weights", "--rows", str(self.row), "--columns", columns, "--sort", "norm"
             ),
-            self.source.spell("neighbors", *query),
-            self.source.spell("neighbors", *query, "--metric", "l2"),
+            self.matrix.spell("neighbors", *query),
+            self.matrix.spell("neighbors", *query, "--metric", "l2"),
         ]
 
     def on_screen_resume(self) -> None:
@@ -133,7 +133,7 @@ class RowScreen(ExplorerScreen):
                 f"{_METRICS[metric]}: searching …"
             )
         passes = [
-            (partial(self.source.nearest, self.row, each), partial(self._take, each))
+            (partial(self.matrix.nearest, self.row, each), partial(self._take, each))
             for each in missing
         ]
         if passes:
@@ -152,7 +152,7 @@ class RowScreen(ExplorerScreen):
             return
         ids, scores = self.nearest[metric] = found
         style, digits = NumberFormat([scores], 4), max(len(str(ids.max(initial=0))), 2)
-        room = _TOKEN - max(digits - 6, 0) if self.source.encoding is not None else 0
+        room = _TOKEN - max(digits - 6, 0) if self.matrix.encoding is not None else 0
         if room:
             table.add_column("nearest", width=room)
         # a width of textual's own comes late: it cuts the numbers of a first draw
@@ -160,7 +160,7 @@ class RowScreen(ExplorerScreen):
         score = max(style.width, len(_METRICS[metric]))
         table.add_column(Text(_METRICS[metric], justify="right"), width=score)
         for row, token, value in zip(
-            ids.tolist(), self.source.tokens(ids), scores.tolist(), strict=True
+            ids.tolist(), self.matrix.tokens(ids), scores.tolist(), strict=True
         ):
             cells = [Text(str(row), justify="right"), Text(style.write(value), justify="right")]
             table.add_row(*([Text(fitted(token, room))] if room else []), *cells)
@@ -182,10 +182,10 @@ class RowScreen(ExplorerScreen):
 class PairScreen(ExplorerScreen):
     AUTO_FOCUS = "ListTable"
 
-    def __init__(self, source: ExploredMatrix, one: int, other: int) -> None:
-        super().__init__(source)
+    def __init__(self, matrix: ExploredMatrix, one: int, other: int) -> None:
+        super().__init__(matrix)
         self.rows = one, other
-        values = np.stack([source.row(one), source.row(other)])
+        values = np.stack([matrix.row(one), matrix.row(other)])
         with np.errstate(invalid="ignore", over="ignore"):
             difference = values[0] - values[1]
             first, second = values.astype(np.float64)
@@ -224,7 +224,7 @@ class PairScreen(ExplorerScreen):
         table.move_cursor(row=at)
 
     def heading(self) -> str:
-        one, other = (f"{row} {self.source.token(row, 10)}".strip() for row in self.rows)
+        one, other = (f"{row} {self.matrix.token(row, 10)}".strip() for row in self.rows)
         scores = np.array([self.cosine]), np.array([self.distance])
         cosine, distance = ("none" if np.isnan(each) else written(each, 4)[0] for each in scores)
         return f"cosine {cosine}   L2 distance {distance}   rows {one} and {other}   columns that differ most:"
@@ -233,7 +233,7 @@ class PairScreen(ExplorerScreen):
         one, other = map(str, self.rows)
         columns = ",".join(map(str, self.columns.tolist()))
         return [
-            self.source.spell("neighbors", "--ids", one, "--rows", other),
-            self.source.spell("neighbors", "--ids", one, "--rows", other, "--metric", "l2"),
-            self.source.spell("weights", "--rows", f"{one},{other}", "--columns", columns),
+            self.matrix.spell("neighbors", "--ids", one, "--rows", other),
+            self.matrix.spell("neighbors", "--ids", one, "--rows", other, "--metric", "l2"),
+            self.matrix.spell("weights", "--rows", f"{one},{other}", "--columns", columns),
         ]

@@ -103,9 +103,9 @@ class ExplorerScreen(Screen[int]):
     heading: Callable[[], str]
     commands: Callable[[], list[str]]  # that print what is on the screen
 
-    def __init__(self, source: ExploredMatrix) -> None:
+    def __init__(self, matrix: ExploredMatrix) -> None:
         super().__init__()
-        self.source = source
+        self.matrix = matrix
 
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
