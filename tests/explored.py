@@ -103,16 +103,19 @@ def _matrix(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarr
         row = matrix[order[place]]
         if view.by_norm:
             count += _values(label.split()[-1], norms(row[None]))
-        if view.limit is None:
+        if view.heat_limit is None:
             count += _values(values[0], row[list(map(int, header[1].split()))])
         else:  # nine columns, each of four cells
-            shares = np.clip(np.nan_to_num(row / (view.limit or 1)), -1, 1)
+            shares = np.clip(np.nan_to_num(row / (view.heat_limit or 1)), -1, 1)
             marks = [".:-=+*#%@"[each] for each in np.rint(shares * 4).astype(int) + 4]
             marks = [
                 "?" if np.isnan(at) else "!" if np.isinf(at) else mark
                 for at, mark in zip(row, marks, strict=True)
             ]
-            assert len(row) != 9 or values[0].strip()[::4][:9] == "".join(marks), (row, view.limit)
+            assert len(row) != 9 or values[0].strip()[::4][:9] == "".join(marks), (
+                row,
+                view.heat_limit,
+            )
     return count
 
 
@@ -142,7 +145,8 @@ def _row(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray)
         label, bar, values = line[:width].partition("│")
         if bar:
             first = int(label)
-            columns += range(first, first + _values(values, row[first : first + screen.values.per]))
+            per_line = screen.values.per_line
+            columns += range(first, first + _values(values, row[first : first + per_line]))
     count += len(columns)
     assert count > 1, "whole numbers at any width"
     assert columns == [*screen.values.shown], "the columns of the command"

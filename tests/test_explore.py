@@ -400,7 +400,7 @@ async def test_words_that_are_read_as_the_app_ends_reach_no_list() -> None:
     async with walk(text="a") as (app, _):
         screen = app.screen
         await screen.query_one(DataTable).remove()
-        screen._deliver(screen._take, WordIndex(["a"]))
+        screen._show_result(screen._show_words, WordIndex(["a"]))
         assert app.is_running
         assert app.words is not None
 

@@ -207,7 +207,7 @@ class Explorer(App[list[str]]):
     def action_mark(self) -> None:
         view: Any = self.screen
         self.matrix.marked = None if self.matrix.marked == view.row else view.row
-        view.tell()
+        view.show_title()
         view.query("MatrixLines").refresh()
 
     async def action_compare(self) -> None:

@@ -1,10 +1,15 @@
-"""What the screens read of a model: rows in blocks, tokens, norms, and neighbours."""
+"""What the screens read of a model: rows in blocks, tokens, norms, and neighbours.
+
+All screens share one ExploredMatrix. It knows nothing of a terminal; the passes over the whole
+matrix that it starts are run in a thread by `view`.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from rich.text import Text
@@ -16,65 +21,84 @@ from embcli.numerics.statistics import NormOrder
 from embcli.selection import select
 from embcli.tokens import shown, tokens_of
 
-TOP = 50  # neighbours, and words
-_BLOCK_VALUES, _BLOCK_ROWS, _BLOCKS = 1 << 18, 64, 16
-Spell = Callable[
-    ..., str
-]  # writes the command line of a verb, of more words, and perhaps of a `text`
+TOP = 50  # the most neighbours, or words, in a list
+_BLOCK_VALUES = 1 << 18  # a block has fewer rows if they are long
+_BLOCK_ROWS = 64
+_KEPT_BLOCKS = 16
+
+
+class Spell(Protocol):
+    """A function that writes the command line of a verb, with more words and perhaps a text."""
+
+    def __call__(self, verb: str, *words: str, text: str | None = None) -> str: ...
 
 
 class ExploredMatrix:
-    """The token matrix of a model, its rows by ID or by norm, and the marked row."""
+    """The token matrix of a model, its rows by ID or by norm, and the marked row.
+
+    It lives as long as the app. The order by norm is None until a pass has found it; the blocks of
+    rows that were read last are kept.
+    """
 
     def __init__(self, model: Model, spell: Spell) -> None:
         layers = model.source.open({"token": None})
-        self.model, self.spell = model, spell
-        self.layer, self.origin, self.encoding = (
-            layers["token"],
-            layers.origin,
-            model.source.encoding,
-        )
-        self.name = f"untrained, {self.origin.name}" if self.origin.is_seeded else self.origin.name
+        self.model = model
+        self.spell = spell
+        self.layer = layers["token"]
+        self.origin = layers.origin
+        self.encoding = model.source.encoding
+        self.name = self.origin.name
+        if self.origin.is_seeded:
+            self.name = f"untrained, {self.origin.name}"
         self.size, self.dim = self.layer.shape
         self.order: NormOrder | None = None
         self.marked: int | None = None
-        self._step = min(max(_BLOCK_VALUES // self.dim, 1), _BLOCK_ROWS)
-        self._block = lru_cache(_BLOCKS)(self._read)
+        self._rows_per_block = min(max(_BLOCK_VALUES // self.dim, 1), _BLOCK_ROWS)
+        self._kept_block = lru_cache(_KEPT_BLOCKS)(self._read_block)
 
     def ids(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
-        return (
-            self.order.ids[start:stop]
-            if by_norm and self.order
-            else np.arange(start, min(stop, self.size))
-        )
+        """Return the IDs of the rows at these places, (n,) int64."""
+        if by_norm and self.order:
+            return self.order.ids[start:stop]
+        return np.arange(start, min(stop, self.size))
 
     def rows(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
-        """Return the rows at these places, (n, D) float32, from blocks that are kept for a while."""
-        first, last = start // self._step, -(-min(stop, self.size) // self._step)
-        blocks = np.concatenate([self._block(number, by_norm) for number in range(first, last)])
-        return blocks[start - first * self._step : stop - first * self._step]
+        """Return the rows at these places, (n, D) float32."""
+        step = self._rows_per_block
+        first = start // step
+        end = math.ceil(min(stop, self.size) / step)
+        blocks = [self._kept_block(number, by_norm) for number in range(first, end)]
+        offset = first * step
+        return np.concatenate(blocks)[start - offset : stop - offset]
 
-    def _read(self, number: int, by_norm: bool) -> np.ndarray:
-        return np.array(
-            self.layer.rows(self.ids(number * self._step, (number + 1) * self._step, by_norm))
-        )
+    def _read_block(self, number: int, by_norm: bool) -> np.ndarray:
+        start = number * self._rows_per_block
+        ids = self.ids(start, start + self._rows_per_block, by_norm)
+        return np.array(self.layer.rows(ids))
 
     def row(self, row: int) -> np.ndarray:
+        """Return the values of a row, (D,) float32."""
         return np.asarray(self.layer.rows(np.array([row]))[0])
 
     def token(self, row: int, cells: int) -> str:
-        return fitted(self.tokens(np.array([row]))[0], cells).rstrip()
+        """Return the token of a row in at most as many cells."""
+        token = self.tokens(np.array([row]))[0]
+        return fitted(token, cells).rstrip()
 
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
 
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the IDs and the scores of the rows nearest to a row, (n,) each."""
         model = Model(self.model.source, self.model.encoding, watch=watch)
-        found = model.neighbors(np.array([row]), metric=metric, top=TOP)
-        return found.ids, found.scores
+        neighbors = model.neighbors(np.array([row]), metric=metric, top=TOP)
+        return neighbors.ids, neighbors.scores
 
     def row_of(self, text: str) -> int:
-        """Return the ID of a row that is named by its ID or its token; raises InputError if there is none."""
+        """Return the ID of the row that a text names, by its ID or its token.
+
+        Raises InputError if there is no such row.
+        """
         if re.fullmatch("[0-9]+", text.strip()):
             return int(select(text.strip(), self.size, "row")[0])
         if self.model.encoding is None:

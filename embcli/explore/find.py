@@ -17,47 +17,65 @@ from textual.widgets import Input
 
 from embcli.errors import EmbcliError, Watch
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
-from embcli.explore.view import ExplorerScreen, ListTable, sentence
+from embcli.explore.view import ExplorerScreen, ListTable, Pass, sentence
 from embcli.tokens import shown, tokens_of
 
-_MOST_TOKENS, _TOKEN = 1000, 40
-_MOST_SCORED, _MOST_WAYS = 1000, 5000  # words, and what textual's search tries in one
+_TOKEN_CELLS = 40
 _SPACE = shown(b" ")
 
 
 class WordIndex:
+    """The tokens of a vocabulary as words, without spaces in front, and a fuzzy search in them.
+
+    It is made once, when the first find screen opens, and kept by the app.
+    """
+
     def __init__(self, words: list[str]) -> None:
-        bare = [word.lstrip(_SPACE) or word for word in words]
-        self._ids = sorted(
-            (each for each, word in enumerate(bare) if word), key=lambda each: len(bare[each])
-        )
-        self._exact = [bare[each] for each in self._ids]
+        bare_words = [word.lstrip(_SPACE) or word for word in words]
+        ids = [word_id for word_id, word in enumerate(bare_words) if word]
+        ids.sort(key=lambda word_id: len(bare_words[word_id]))  # short words are found first
+        self._ids = ids
+        self._exact = [bare_words[word_id] for word_id in ids]
         self._lower = [word.lower() for word in self._exact]
         self._search = FuzzySearch(case_sensitive=True)
 
     def find(self, typed: str) -> np.ndarray:
-        """Return the IDs of the words that match best, (n,) int64; case counts only if a capital is typed."""
-        query = (
-            typed.encode(errors="replace")
-            .decode()
-            .replace("\n", " ")
-            .strip(f" {_SPACE}")
-            .replace(" ", _SPACE)
-        )
+        """Return the IDs of the words that match best, (n,) int64.
+
+        A word matches if it has the letters in their order. Case counts only if a capital is typed.
+        """
+        most_scored = 1000  # words
+        query = _query(typed)
         if not query:
             return np.empty(0, np.int64)
         words = self._lower if query == query.lower() else self._exact
-        in_order = re.compile(
-            "".join(f"[^{letter}]*{letter}" for letter in map(re.escape, query))
-        ).match
-        places = (place for place, word in enumerate(words) if query[0] in word and in_order(word))
+        letters = [re.escape(letter) for letter in query]
+        has_letters = re.compile("".join(f"[^{letter}]*{letter}" for letter in letters)).match
+
+        # The test for the first letter is fast, and leaves out most words.
+        matches = (
+            place for place, word in enumerate(words) if query[0] in word and has_letters(word)
+        )
         scores = {}
-        for place in islice(places, _MOST_SCORED):
-            word = words[place]
-            is_easy = math.prod(map(word.count, query)) <= _MOST_WAYS
-            scores[place] = self._search.match(query, word)[0] if is_easy or query in word else 0.0
+        for place in islice(matches, most_scored):
+            scores[place] = self._score(query, words[place])
         best = sorted(scores, key=lambda place: -scores[place])[:TOP]
         return np.array([self._ids[place] for place in best], np.int64)
+
+    def _score(self, query: str, word: str) -> float:
+        """Return textual's score, or 0 if there are too many ways to match for textual to try."""
+        most_ways = 5000
+        ways = math.prod(map(word.count, query))
+        if ways > most_ways and query not in word:
+            return 0.0
+        score, _ = self._search.match(query, word)
+        return score
+
+
+def _query(typed: str) -> str:
+    """Return a typed text as it is searched for: spelled as tokens are shown, without a margin."""
+    query = typed.encode(errors="replace").decode().replace("\n", " ")
+    return query.strip(f" {_SPACE}").replace(" ", _SPACE)
 
 
 class SearchField(Input):
@@ -73,83 +91,103 @@ class SearchField(Input):
 
 
 class FindScreen(ExplorerScreen):
+    """A field for a text, and below it the rows of its tokens and of words like it.
+
+    Its result is the row that was chosen.
+    """
+
     AUTO_FOCUS = "#text"
 
     def __init__(self, matrix: ExploredMatrix, text: str = "") -> None:
         super().__init__(matrix)
         self.text = text
-        self.ids = np.empty(0, np.int64)  # of the rows in the list
-        self.like: list[int] = []  # those that are words like the text
+        self.ids = np.empty(0, np.int64)  # the rows in the list: tokens, then words
+        self.words: list[int] = []
         self.error = ""  # why the text has no tokens
 
     def body(self) -> ComposeResult:
-        yield SearchField(
-            self.text, "a text, or a part of a word", id="text", compact=True, select_on_focus=False
-        )
+        placeholder = "a text, or a part of a word"
+        yield SearchField(self.text, placeholder, id="text", compact=True, select_on_focus=False)
         yield ListTable(cursor_type="row", cell_padding=1)
 
-    def heading(self) -> str:
-        return self.error or f"Find a row: type a text, or a part of a word   {self.matrix.name}"
+    def heading(self) -> list[str]:
+        if self.error:
+            return [self.error]
+        return ["Find a row: type a text, or a part of a word", self.matrix.name]
 
     def commands(self) -> list[str]:
-        given = (
-            ("tokenize",)
-            if self.matrix.origin.is_seeded
-            else ("lookup", "--show", "token", "--columns", "0:1")
-        )
-        tokens = [self.matrix.spell(*given, text=self.text)] if self.text and not self.error else []
-        rows = ",".join(map(str, self.like))
-        return tokens + (
-            [self.matrix.spell("weights", "--rows", rows, "--columns", "0:1")] if rows else []
-        )
+        commands = []
+        if self.text and not self.error:
+            words = ["lookup", "--show", "token", "--columns", "0:1"]
+            if self.matrix.origin.is_seeded:
+                words = ["tokenize"]
+            commands.append(self.matrix.spell(*words, text=self.text))
+        if self.words:
+            rows = ",".join(map(str, self.words))
+            commands.append(self.matrix.spell("weights", "--rows", rows, "--columns", "0:1"))
+        return commands
 
     def on_mount(self) -> None:
-        for name, width in (
-            ("found", 9),
-            (Text("ID", justify="right"), len(str(self.matrix.size))),
-            ("token", _TOKEN),
-        ):
-            self.query_one(ListTable).add_column(name, width=width)
+        table = self.query_one(ListTable)
+        table.add_column("found", width=9)
+        table.add_column(Text("ID", justify="right"), width=len(str(self.matrix.size)))
+        table.add_column("token", width=_TOKEN_CELLS)
         self.show_found()
         if self.app.words is None:
-            self.run_passes("", [(self._read, self._take)])
-            self.tell("reading the vocabulary …")
+            self.run_passes("", [Pass(self._read_words, self._show_words)])
+            self.show_title("reading the vocabulary …")
 
-    def _read(self, _: Watch) -> WordIndex:
+    def _read_words(self, _: Watch) -> WordIndex:
         encoding = self.matrix.model.encoding
-        ids = np.arange(min(self.matrix.size, encoding.vocabulary_size if encoding else 0))
-        return WordIndex([*map(shown, tokens_of(ids, encoding))])
+        size = 0
+        if encoding:
+            size = min(self.matrix.size, encoding.vocabulary_size)
+        return WordIndex([shown(token) for token in tokens_of(np.arange(size), encoding)])
 
-    def _take(self, words: WordIndex) -> None:
+    def _show_words(self, words: WordIndex) -> None:
         self.app.words = words
         self.show_found()
 
     @on(Input.Changed, "#text")
     def show_found(self) -> None:
-        encoding, text = self.matrix.model.encoding, self.query_one("#text", Input).value
-        self.text, self.error, ids = text, "", np.empty(0, np.int64)
-        try:
-            ids = (
-                encoding.encode(text).astype(np.int64)[:_MOST_TOKENS] if encoding and text else ids
-            )
-        except EmbcliError as error:  # a word that a file of vectors does not have
-            self.error = sentence(error)
-        words = self.app.words or WordIndex([])
-        like = next(
-            (found for part in (text, *text.split()[-1:]) if len(found := words.find(part))),
-            ids[:0],
-        )
-        self.ids, self.like = np.concatenate([ids, like]), like.tolist()
+        """List the tokens of the text and the words like it."""
+        self.text = self.query_one("#text", Input).value
+        tokens = self._token_ids()
+        words = self._ids_of_words()
+        self.ids = np.concatenate([tokens, words])
+        self.words = words.tolist()
+
+        kinds = [f"token {position}" for position in range(len(tokens))]
+        kinds += ["word"] * len(words)
+        bytes_of_rows = tokens_of(self.ids, self.matrix.model.encoding)
         table = self.query_one(ListTable)
         table.clear()
-        kinds = [f"token {place}" for place in range(len(ids))] + ["word"] * len(like)
-        for kind, row, token in zip(
-            kinds, self.ids.tolist(), tokens_of(self.ids, encoding), strict=True
-        ):
-            table.add_row(
-                kind, Text(str(row), justify="right"), Text(fitted(shown(token), _TOKEN).rstrip())
-            )
-        self.tell()
+        for kind, row, token in zip(kinds, self.ids.tolist(), bytes_of_rows, strict=True):
+            token_cell = Text(fitted(shown(token), _TOKEN_CELLS).rstrip())
+            table.add_row(kind, Text(str(row), justify="right"), token_cell)
+        self.show_title()
+
+    def _token_ids(self) -> np.ndarray:
+        """Return the IDs of the first tokens of the text, (n,) int64, or set `error`."""
+        most_tokens = 1000
+        encoding = self.matrix.model.encoding
+        self.error = ""
+        if encoding and self.text:
+            try:
+                return encoding.encode(self.text).astype(np.int64)[:most_tokens]
+            except EmbcliError as error:  # a file of vectors does not have the word
+                self.error = sentence(error)
+        return np.empty(0, np.int64)
+
+    def _ids_of_words(self) -> np.ndarray:
+        """Return the IDs of words like the text or, if there are none, like its last word."""
+        found = np.empty(0, np.int64)
+        if self.app.words is not None:
+            for query in (self.text, *self.text.split()[-1:]):
+                found = self.app.words.find(query)
+                if len(found):
+                    break
+        return found
 
     def action_move(self, how: str) -> None:
         getattr(self.query_one(ListTable), f"action_{how}")()
@@ -162,8 +200,8 @@ class FindScreen(ExplorerScreen):
         row = int(self.ids[self.query_one(ListTable).cursor_row])
         if row < self.matrix.size:
             self.dismiss(row)
-        else:
-            self.notify(
-                f"ID {row} has no row: there are {self.matrix.size:,}, from ID 0 on",
-                severity="error",
-            )
+            return
+        self.notify(
+            f"ID {row} has no row: there are {self.matrix.size:,}, from ID 0 on",
+            severity="error",
+        )

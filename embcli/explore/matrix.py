@@ -1,4 +1,7 @@
-"""The matrix: rows by ID or by norm, as numbers or as colours; only rows on the screen are read."""
+"""The matrix: rows by ID or by norm, as numbers or as colours.
+
+Only the rows on the screen are read, so that it opens as fast for a large matrix.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,28 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
-from textual.geometry import Size
+from textual.geometry import Size, clamp
 from textual.strip import Strip
 
 from embcli.errors import EmbcliError
 from embcli.explore.explored import ExploredMatrix, fitted
-from embcli.explore.view import CURSOR, DIM, STRONG, ExplorerScreen, Lines, sentence
+from embcli.explore.view import CURSOR, DIM, STRONG, ExplorerScreen, Lines, Pass, sentence
 from embcli.numerics.statistics import NormOrder, norm_order
 from embcli.page.colors import ColorScale, means
 from embcli.page.matrix import NumberFormat, written
 from embcli.page.strips import Fit
 
-_MOST_OF_TOKEN, _NORM = 24, 10  # cells
+_TOKEN_CELLS = 24  # the most cells of a token
+_NORM_CELLS = 10
+_NUMBER_CELLS = 6  # the fewest cells of a number
 
 
 class MatrixLines(Lines, inherit_bindings=False):
-    """The rows of a matrix, and a cursor on one of them."""
+    """The rows of a matrix, and a cursor on one of them.
+
+    Keys set the cursor, the first column and the order. `read` then reads the rows on the screen
+    and fits their columns, once for all lines that are drawn of them.
+    """
 
     app: Any  # the Explorer
 
@@ -56,56 +65,81 @@ class MatrixLines(Lines, inherit_bindings=False):
 
     def __init__(self, matrix: ExploredMatrix, row: int) -> None:
         super().__init__()
-        self.matrix, self.cursor = matrix, row
-        self.left, self.rows_shown = 0, 1  # the first column, and how many rows fit
-        self.limit: float | None = None  # the end of the scale of colours, if there are colours
+        self.matrix = matrix
+        self.cursor = row  # a place in the order
         self.by_norm = False
-        self._cell = 0  # cells of a number: they do not shrink while one scrolls
-        self._id_width, self._token_width = max(len(str(matrix.size - 1)), 2), 0  # cells
-        self._seen: tuple[Any, ...] = ()
-        self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
-        self.ids, self.values = (
-            np.empty(0, np.int64),
-            np.empty((0, matrix.dim), np.float32),
-        )  # on the screen
-        self.count, self.style_of_numbers = (
-            1,
-            NumberFormat([], 4),
-        )  # how many columns fit, and how they are written
+        self.first_column = 0
+        self.heat_limit: float | None = None  # the end of the scale of colours; None for numbers
+
+        # What fits on the screen.
+        self.rows_shown = 1
+        self.columns_shown = 1
+        self.number_format = NumberFormat([], 4)
+        self._number_cells = 0  # they do not shrink while one scrolls
+        self._id_cells = max(len(str(matrix.size - 1)), 2)
+        self._token_cells = 0
+
+        # What has been read.
+        self.ids = np.empty(0, np.int64)
+        self.values = np.empty((0, matrix.dim), np.float32)
         self.error = ""  # why no row can be read
+        self._rows_read: tuple[int, int, bool] | None = None
+        self._layout_read: tuple[Any, ...] = ()
+        self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
 
     @property
     def row(self) -> int:
+        """The ID of the row with the cursor."""
         return int(self.matrix.ids(self.cursor, self.cursor + 1, self.by_norm)[0])
 
+    @property
+    def room(self) -> int:
+        """The cells for numbers or colours beside the labels."""
+        labels = self._labels("", "", "", "")
+        return max(self.size.width - len(labels) - 3, 1)
+
     def move_to(self, place: int, top: int | None = None) -> None:
-        before, self.cursor = self.cursor, min(max(place, 0), self.matrix.size - 1)
+        """Move the cursor to a place, and scroll so that it is seen, if possible below `top`."""
+        last_cursor = self.cursor
+        self.cursor = min(max(place, 0), self.matrix.size - 1)
         first = round(self.scroll_y) if top is None else top
-        first = min(max(first, self.cursor - self.rows_shown + 1), self.cursor)
+        first = clamp(first, self.cursor - self.rows_shown + 1, self.cursor)
         self.scroll_to(y=first, animate=False)  # draws anew what has moved
-        self.refresh_line(before + 1)
+        self.refresh_line(last_cursor + 1)
         self.refresh_line(self.cursor + 1)
-        self.moved()
+        self.update_title()
 
     def go_to(self, row: int | None, column: int | None) -> None:
+        """Move the cursor to a row by its ID, and begin with a column, as numbers."""
         if column is not None:
-            self.left, self.limit = column, None
+            self.first_column = column
+            self.heat_limit = None
         place = self.cursor
+        top = None
         if row is not None:
-            place = (
-                int(self.matrix.order.ranks[row]) - 1 if self.by_norm and self.matrix.order else row
-            )
+            place = self._place_of(row)
+            top = place - self.rows_shown // 3
         self.refresh()
-        self.move_to(place, None if row is None else place - self.rows_shown // 3)
+        self.move_to(place, top)
+
+    def _place_of(self, row: int) -> int:
+        if self.by_norm and self.matrix.order:
+            return int(self.matrix.order.ranks[row]) - 1
+        return row
 
     def sort(self, by_norm: bool) -> None:
-        row, self.by_norm, self._cell = self.row, by_norm, 0
-        self.go_to(self.matrix.order.ids[0] if by_norm and self.matrix.order else row, None)
+        """Sort the rows: by norm from the first on, or by ID with the cursor on the same row."""
+        row = self.row
+        self.by_norm = by_norm
+        self._number_cells = 0
+        if by_norm and self.matrix.order:
+            row = self.matrix.order.ids[0]
+        self.go_to(row, None)
 
     def on_resize(self) -> None:
-        self._token_width = (
-            0 if self.matrix.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
-        )
+        self._token_cells = 0
+        if self.matrix.encoding is not None:
+            self._token_cells = min(_TOKEN_CELLS, max(self.size.width // 5, 6))
         self.virtual_size = Size(self.size.width, self.matrix.size + 1)
         self.rows_shown = max(self.size.height - 1, 1)
         self.call_after_refresh(self.go_to, None, None)
@@ -113,83 +147,120 @@ class MatrixLines(Lines, inherit_bindings=False):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         first = round(new_value)
-        self.cursor = min(
-            max(self.cursor, first), first + self.rows_shown - 1, self.matrix.size - 1
-        )
-        self.moved()
+        last = min(first + self.rows_shown, self.matrix.size) - 1
+        self.cursor = min(max(self.cursor, first), last)
+        self.update_title()
 
     def read(self) -> None:
-        """Read the rows on the screen, unless they are those of before."""
-        rows = round(self.scroll_y), round(self.scroll_y) + self.rows_shown, self.by_norm
-        seen = rows, self.size, self.left, self.limit, self._cell, self._token_width
-        if seen == self._seen:
+        """Read the rows on the screen and fit their columns, unless that has been done."""
+        first = round(self.scroll_y)
+        rows = (first, first + self.rows_shown, self.by_norm)
+        layout = (
+            self.size,
+            self.first_column,
+            self.heat_limit,
+            self._number_cells,
+            self._token_cells,
+        )
+        if rows == self._rows_read and layout == self._layout_read:
             return
-        self._seen, self.ids = seen, self.matrix.ids(*rows)
+        self._rows_read = rows
+        self._layout_read = layout
+        self.ids = self.matrix.ids(*rows)
         try:
-            self.values, self.error = self.matrix.rows(*rows), ""
+            self.values = self.matrix.rows(*rows)
         except EmbcliError as error:
             self.error = sentence(error)
             return
-        cell, self._cell = 0, max(self._cell, len(str(self.matrix.dim - 1)), 6)
-        while cell != self._cell:
-            cell = self._cell
-            if self.room < cell + 1:
-                self._token_width = 0  # a number is worth more than a token's text
-            self.count = min(max((self.room + 1) // (cell + 2), 1), self.matrix.dim)
-            self.left = min(max(self.left, 0), self.matrix.dim - self.count)
-            self.style_of_numbers = NumberFormat(
-                [self.values[:, self.left : self.left + self.count]], 4
-            )
-            self._cell = max(self.style_of_numbers.width, cell)
+        self.error = ""
+        self._fit_columns()
+
+    def _fit_columns(self) -> None:
+        """Choose the columns that fit. Their numbers can need wider cells, so that fewer fit."""
+        dim = self.matrix.dim
+        cells = max(self._number_cells, len(str(dim - 1)), _NUMBER_CELLS)
+        while True:
+            self._number_cells = cells
+            if self.room < cells + 1:
+                self._token_cells = 0  # a number is worth more than a token's text
+            self.columns_shown = clamp((self.room + 1) // (cells + 2), 1, dim)
+            self.first_column = clamp(self.first_column, 0, dim - self.columns_shown)
+            self.number_format = NumberFormat([self._shown_columns(self.values)], 4)
+            cells = max(self.number_format.width, cells)
+            if cells == self._number_cells:
+                return
+
+    def _shown_columns(self, values: np.ndarray) -> np.ndarray:
+        """Return the columns on the screen of values, (..., D)."""
+        return values[..., self.first_column : self.first_column + self.columns_shown]
 
     def render_line(self, y: int) -> Strip:
         self.read()
         if self.error:
-            lines = Text(self.error).wrap(self.app.console, max(self.size.width - 2, 1))
-            return self.line(
-                Segment(f" {lines[y - 1].plain}" if 0 < y <= len(lines) else "", STRONG)
-            )
-        shown = range(self.left, self.left + self.count)
+            return self._error_line(y)
         if y == 0:
-            columns = "".join(f"  {each:>{self._cell}}" for each in shown)
-            if self.limit is not None:
-                columns = f" {self.matrix.dim:,} columns, {-self.limit:.4g} blue to {self.limit:.4g} orange"
-            return self.line(
-                Segment(self._labels(" ", "ID", "token", "norm"), STRONG),
-                Segment(" │", DIM),
-                Segment(columns, STRONG),
-            )
+            return self._header()
         if y > len(self.ids):
             return self.line()
-        row, has_cursor = int(self.ids[y - 1]), round(self.scroll_y) + y - 1 == self.cursor
-        look = self._cell, self.style_of_numbers.write(0.0), *self._seen[1:]
-        key = row, has_cursor, row == self.matrix.marked, self.by_norm, *look
-        if (strip := self._strips.get(key)) is None:
-            norm = (
-                written(self.matrix.order.norms[row : row + 1], 4)[0] if self.matrix.order else ""
-            )
-            token = self.matrix.token(row, _MOST_OF_TOKEN)
-            label = self._labels("•" if row == self.matrix.marked else " ", str(row), token, norm)
-            if self.limit is None:
-                values = self.numbers(
-                    self.values[y - 1, shown.start : shown.stop], self.style_of_numbers, self._cell
-                )
-            else:
-                values = [Segment(" "), *self.heat(self.values[y - 1], self.limit, self.room)]
-            lead = [Segment(label, CURSOR if has_cursor else None), Segment(" │", DIM)]
-            strip = self._strips[key] = self.line(*lead, *values)
+        return self._row_line(y - 1)
+
+    def _error_line(self, y: int) -> Strip:
+        lines = Text(self.error).wrap(self.app.console, max(self.size.width - 2, 1))
+        text = ""
+        if 0 < y <= len(lines):
+            text = f" {lines[y - 1].plain}"
+        return self.line(Segment(text, STRONG))
+
+    def _header(self) -> Strip:
+        if self.heat_limit is None:
+            numbers = self._shown_columns(np.arange(self.matrix.dim))
+            columns = "".join(f"  {number:>{self._number_cells}}" for number in numbers.tolist())
+        else:
+            limit = f"{self.heat_limit:.4g}"
+            low = f"{-self.heat_limit:.4g}"
+            columns = f" {self.matrix.dim:,} columns, {low} blue to {limit} orange"
+        labels = self._labels(" ", "ID", "token", "norm")
+        return self.line(Segment(labels, STRONG), Segment(" │", DIM), Segment(columns, STRONG))
+
+    def _row_line(self, index: int) -> Strip:
+        """Return the line of a row on the screen. It is kept, for as long as it stays the same."""
+        row = int(self.ids[index])
+        has_cursor = round(self.scroll_y) + index == self.cursor
+        is_marked = row == self.matrix.marked
+        zero = self.number_format.write(0.0)  # differs if numbers are written otherwise
+        look = (has_cursor, is_marked, self.by_norm, self._number_cells, zero)
+        key = (row, *look, *self._layout_read)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._new_row_line(index, has_cursor)
+            self._strips[key] = strip
         return strip
 
-    @property
-    def room(self) -> int:
-        return max(self.size.width - len(self._labels("", "", "", "")) - 3, 1)
+    def _new_row_line(self, index: int, has_cursor: bool) -> Strip:
+        row = int(self.ids[index])
+        mark = "•" if row == self.matrix.marked else " "
+        token = self.matrix.token(row, _TOKEN_CELLS)
+        norm = ""
+        if self.matrix.order:
+            norm = written(self.matrix.order.norms[row : row + 1], 4)[0]
+        labels = self._labels(mark, str(row), token, norm)
+
+        values = self.values[index]
+        if self.heat_limit is None:
+            shown = self._shown_columns(values)
+            segments = self.numbers(shown, self.number_format, self._number_cells)
+        else:
+            segments = [Segment(" "), *self.heat(values, self.heat_limit, self.room)]
+        look = CURSOR if has_cursor else None
+        return self.line(Segment(labels, look), Segment(" │", DIM), *segments)
 
     def _labels(self, mark: str, row: str, token: str, norm: str) -> str:
-        parts = [f"{mark:1} {row:>{self._id_width}}"]
-        if self._token_width:
-            parts.append(fitted(token, self._token_width))
+        """Return the labels before a row's numbers, in cells of the widths that all lines have."""
+        parts = [f"{mark:1} {row:>{self._id_cells}}"]
+        if self._token_cells:
+            parts.append(fitted(token, self._token_cells))
         if self.by_norm:
-            parts.append(f"{norm:>{_NORM}}")
+            parts.append(f"{norm:>{_NORM_CELLS}}")
         return "  ".join(parts)
 
     def action_move(self, lines: int) -> None:
@@ -206,13 +277,13 @@ class MatrixLines(Lines, inherit_bindings=False):
         self.move_to(self.cursor + lines, round(self.scroll_y) + lines)
 
     def action_columns(self, columns: int) -> None:
-        self.left = min(max(self.left + columns, 0), self.matrix.dim - 1)
+        self.first_column = clamp(self.first_column + columns, 0, self.matrix.dim - 1)
         self.refresh()
-        self.moved()
+        self.update_title()
 
     def action_screens(self, screens: int) -> None:
         self.read()
-        self.action_columns(screens * self.count)
+        self.action_columns(screens * self.columns_shown)
 
     def action_first_column(self) -> None:
         self.action_columns(-self.matrix.dim)
@@ -221,6 +292,7 @@ class MatrixLines(Lines, inherit_bindings=False):
         self.action_columns(self.matrix.dim)
 
     async def on_click(self, event: events.Click) -> None:
+        """Move the cursor to the row, or open it if the cursor is there."""
         place = round(self.scroll_y) + event.y - 1
         if event.y > 0 and place == self.cursor:
             await self.app.open_row(self.row)
@@ -229,6 +301,8 @@ class MatrixLines(Lines, inherit_bindings=False):
 
 
 class MatrixScreen(ExplorerScreen):
+    """The first screen: the matrix. It stays below all others."""
+
     AUTO_FOCUS = "MatrixLines"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Row", tooltip="the row: its values, norm and neighbours"),
@@ -242,15 +316,21 @@ class MatrixScreen(ExplorerScreen):
         super().__init__(matrix)
         self.lines = MatrixLines(matrix, row)
 
+    @property
+    def row(self) -> int:
+        return self.lines.row
+
     def body(self) -> ComposeResult:
         yield self.lines
 
-    def heading(self) -> str:
-        size, dim, at = self.matrix.size, self.matrix.dim, self.lines.cursor
-        place = (
-            f"by norm: {at + 1:,} of {size:,}" if self.lines.by_norm else f"row {at:,} of {size:,}"
-        )
-        return f"{place}   {self.matrix.name}: {size:,} x {dim:,}, {self.matrix.layer.dtype}"
+    def heading(self) -> list[str]:
+        size = self.matrix.size
+        cursor = self.lines.cursor
+        place = f"row {cursor:,} of {size:,}"
+        if self.lines.by_norm:
+            place = f"by norm: {cursor + 1:,} of {size:,}"
+        shape = f"{size:,} x {self.matrix.dim:,}"
+        return [place, f"{self.matrix.name}: {shape}, {self.matrix.layer.dtype}"]
 
     def commands(self) -> list[str]:
         lines = self.lines
@@ -258,43 +338,43 @@ class MatrixScreen(ExplorerScreen):
         if lines.error:
             return [self.matrix.spell("weights")]
         ids = lines.ids.tolist()
-        rows = (
-            ",".join(map(str, ids)) if lines.by_norm or len(ids) == 1 else f"{ids[0]}:{ids[-1] + 1}"
-        )
-        given = (
-            ["--columns", f"{lines.left}:{lines.left + lines.count}"]
-            if lines.limit is None
-            else ["--heat"]
-        )
-        given += ["--sort", "norm"] if lines.by_norm else []
-        return [self.matrix.spell("weights", "--rows", rows, *given)]
+        rows = f"{ids[0]}:{ids[-1] + 1}"
+        if lines.by_norm or len(ids) == 1:
+            rows = ",".join(map(str, ids))
+        words = ["--heat"]
+        if lines.heat_limit is None:
+            stop = lines.first_column + lines.columns_shown
+            words = ["--columns", f"{lines.first_column}:{stop}"]
+        if lines.by_norm:
+            words += ["--sort", "norm"]
+        return [self.matrix.spell("weights", "--rows", rows, *words)]
 
     async def action_open(self) -> None:
         await self.app.open_row(self.lines.row)
 
     def action_sort(self) -> None:
+        """Sort by norm, which takes a pass over the matrix the first time, or by ID again."""
         if self.lines.by_norm or self.matrix.order is not None:
             self.lines.sort(not self.lines.by_norm)
-        else:
-            self.tell("sorting …")
-            self.run_passes("sorting", [(partial(norm_order, self.matrix.layer), self._take)])
+            return
+        self.show_title("sorting …")
+        compute = partial(norm_order, self.matrix.layer)
+        self.run_passes("sorting", [Pass(compute, self._sort_by)])
 
-    def _take(self, found: NormOrder | EmbcliError) -> None:
-        if isinstance(found, EmbcliError):
-            self.notify(sentence(found), severity="error", markup=False)
-        else:
-            self.matrix.order = found
-            self.lines.sort(by_norm=True)
+    def _sort_by(self, order: NormOrder | EmbcliError) -> None:
+        if isinstance(order, EmbcliError):
+            self.notify(sentence(order), severity="error", markup=False)
+            return
+        self.matrix.order = order
+        self.lines.sort(by_norm=True)
 
     def action_heat(self) -> None:
+        """Show all columns as colours, whose scale ends at the largest mean on the screen."""
         lines = self.lines
         lines.read()
-        per = Fit.of(self.matrix.dim, lines.room, halves=False).per
-        lines.limit = (
-            ColorScale.of([means(lines.values, per)]).limit if lines.limit is None else None
-        )
+        if lines.heat_limit is None:
+            fit = Fit.of(self.matrix.dim, lines.room, halves=False)
+            lines.heat_limit = ColorScale.of([means(lines.values, fit.per)]).limit
+        else:
+            lines.heat_limit = None
         lines.action_columns(0)
-
-    @property
-    def row(self) -> int:
-        return self.lines.row

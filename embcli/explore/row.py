@@ -1,7 +1,8 @@
-"""A row: its values, norm and nearest rows. Two rows: their cosine, L2 distance, and columns that differ most."""
+"""A row with its nearest rows, and a pair of rows with the columns in which they differ most."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import ClassVar
 
@@ -16,19 +17,17 @@ from textual.strip import Strip
 
 from embcli.errors import EmbcliError
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
-from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, sentence
+from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, Pass, sentence
 from embcli.names import Metric
 from embcli.numerics.statistics import norms_of
 from embcli.page.colors import sign_style
 from embcli.page.matrix import NumberFormat, written
 
-_PER_LINE = (16, 10, 8, 5, 4, 2, 1)
-_TOKEN, _COLUMNS = 14, 100  # cells; columns of two rows
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 
 class RowValues(Lines):
-    """The values of a row, with keys of less and vi beside textual's."""
+    """The values of a row, as many in a line as fit, with keys of less and vi beside textual's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll_down", show=False),
@@ -40,49 +39,66 @@ class RowValues(Lines):
 
     def __init__(self, values: np.ndarray, column: int) -> None:
         super().__init__()
-        self.values, self.column, self.per = values, column, 1
-        self.style_of_numbers = NumberFormat([values], 4)
-        self.cell, self.label = (
-            max(self.style_of_numbers.width, 3),
-            max(len(str(len(values) - 1)), 3),
-        )
+        self.values = values  # (D,) float32
+        self.column = column  # the first on the screen
+        self.per_line = 1
+        self.number_format = NumberFormat([values], 4)
+        self.number_cells = max(self.number_format.width, 3)
+        self.label_cells = max(len(str(len(values) - 1)), 3)
 
     def on_resize(self) -> None:
-        room = self.size.width - self.label - 2
-        self.per = next((each for each in _PER_LINE if each * (self.cell + 2) <= room), 1)
-        self.virtual_size = Size(self.size.width, -(-len(self.values) // self.per) + 1)
+        room = self.size.width - self.label_cells - 2
+        self.per_line = 1
+        for count in (16, 10, 8, 5, 4, 2):
+            if count * (self.number_cells + 2) <= room:
+                self.per_line = count
+                break
+        lines = math.ceil(len(self.values) / self.per_line)
+        self.virtual_size = Size(self.size.width, lines + 1)
         self.call_after_refresh(self.go_to, self.column)
 
     def go_to(self, column: int) -> None:
-        self.scroll_to(y=column // self.per, animate=False)
+        self.scroll_to(y=column // self.per_line, animate=False)
         self.refresh()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.column = round(new_value) * self.per
-        self.moved()
+        self.column = round(new_value) * self.per_line
+        self.update_title()
 
     @property
     def shown(self) -> range:
-        first = round(self.scroll_y) * self.per
-        return range(first, min(first + max(self.size.height - 1, 1) * self.per, len(self.values)))
+        """The columns on the screen."""
+        first = round(self.scroll_y) * self.per_line
+        lines = max(self.size.height - 1, 1)
+        return range(first, min(first + lines * self.per_line, len(self.values)))
 
     def render_line(self, y: int) -> Strip:
-        first = (round(self.scroll_y) + y - 1) * self.per
         if y == 0:
-            offsets = "".join(
-                f"  {f'+{each}':>{self.cell}}" for each in range(min(self.per, len(self.values)))
-            )
-            return self.line(Segment(f"{'col':>{self.label}} │{offsets}", STRONG))
+            return self._header()
+        first = (round(self.scroll_y) + y - 1) * self.per_line
         if first >= len(self.values):
             return self.line()
-        values = self.numbers(
-            self.values[first : first + self.per], self.style_of_numbers, self.cell
-        )
-        return self.line(Segment(f"{first:>{self.label}} │", DIM), *values)
+        values = self.values[first : first + self.per_line]
+        numbers = self.numbers(values, self.number_format, self.number_cells)
+        return self.line(Segment(f"{first:>{self.label_cells}} │", DIM), *numbers)
+
+    def _header(self) -> Strip:
+        """Return the line of offsets, which are added to the column number before each line."""
+        count = min(self.per_line, len(self.values))
+        offsets = [f"+{offset}".rjust(self.number_cells) for offset in range(count)]
+        label = "col".rjust(self.label_cells)
+        cells = "".join(f"  {offset}" for offset in offsets)
+        return self.line(Segment(f"{label} │{cells}", STRONG))
 
 
 class RowScreen(ExplorerScreen):
+    """The values of a row, and lists of the rows nearest to it by cosine and by L2 distance.
+
+    The lists are searched for when the screen is first shown; a search that is not finished when
+    another screen is opened begins anew when it comes back.
+    """
+
     AUTO_FOCUS = "#cosine"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,n", "open", "Row", tooltip="go on to this neighbour"),
@@ -98,9 +114,10 @@ class RowScreen(ExplorerScreen):
 
     def __init__(self, matrix: ExploredMatrix, row: int, column: int = 0) -> None:
         super().__init__(matrix)
-        self.row, self.token = row, matrix.token(row, 24)
+        self.row = row
+        self.token = matrix.token(row, 24)
         self.values = RowValues(matrix.row(row), column)
-        self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}
+        self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}  # IDs and scores, (n,) each
 
     def body(self) -> ComposeResult:
         with Horizontal():
@@ -109,82 +126,104 @@ class RowScreen(ExplorerScreen):
                 for metric in _METRICS:
                     yield ListTable(id=metric, cursor_type="row", cell_padding=1)
 
-    def heading(self) -> str:
-        norm = written(norms_of(self.values.values[None].astype(np.float64)), 4)[0]
-        order, mark = self.matrix.order, "• " if self.row == self.matrix.marked else ""
-        rank = f", rank {order.ranks[self.row]:,} of {self.matrix.size:,}" if order else ""
-        return f"{mark}Row {self.row}  {self.token}   norm {norm}{rank}   {self.matrix.name}"
+    def heading(self) -> list[str]:
+        row = f"Row {self.row}  {self.token}"
+        if self.row == self.matrix.marked:
+            row = f"• {row}"
+        values = self.values.values.astype(np.float64)
+        norm = f"norm {written(norms_of(values[None]), 4)[0]}"
+        order = self.matrix.order
+        if order:
+            norm += f", rank {order.ranks[self.row]:,} of {self.matrix.size:,}"
+        return [row, norm, self.matrix.name]
 
     def commands(self) -> list[str]:
-        columns = f"{self.values.shown.start}:{self.values.shown.stop}"
-        query = ("--ids", str(self.row), "--top", str(TOP))
+        spell = self.matrix.spell
+        row = str(self.row)
+        shown = self.values.shown
+        columns = f"{shown.start}:{shown.stop}"
+        query = ("neighbors", "--ids", row, "--top", str(TOP))
         return [
-            self.matrix.spell(
-                "weights", "--rows", str(self.row), "--columns", columns, "--sort", "norm"
-            ),
-            self.matrix.spell("neighbors", *query),
-            self.matrix.spell("neighbors", *query, "--metric", "l2"),
+            spell("weights", "--rows", row, "--columns", columns, "--sort", "norm"),
+            spell(*query),
+            spell(*query, "--metric", "l2"),
         ]
 
     def on_screen_resume(self) -> None:
-        missing = [metric for metric in _METRICS if metric not in self.nearest]
-        for metric in missing:
-            self.query_one(f"#{metric}", ListTable).clear(columns=True).add_column(
-                f"{_METRICS[metric]}: searching …"
-            )
-        passes = [
-            (partial(self.matrix.nearest, self.row, each), partial(self._take, each))
-            for each in missing
-        ]
+        """Search for the nearest rows by each metric for which they are not known yet."""
+        passes = []
+        for metric, name in _METRICS.items():
+            if metric not in self.nearest:
+                table = self.query_one(f"#{metric}", ListTable)
+                table.clear(columns=True)
+                table.add_column(f"{name}: searching …")
+                search = partial(self.matrix.nearest, self.row, metric)
+                passes.append(Pass(search, partial(self._show_nearest, metric)))
         if passes:
             self.run_passes("searching", passes)
 
     def on_screen_suspend(self) -> None:
         self.workers.cancel_node(self)
 
-    def _take(self, metric: Metric, found: tuple[np.ndarray, np.ndarray] | EmbcliError) -> None:
+    def _show_nearest(
+        self, metric: Metric, nearest: tuple[np.ndarray, np.ndarray] | EmbcliError
+    ) -> None:
+        name = _METRICS[metric]
         table = self.query_one(f"#{metric}", ListTable)
         table.clear(columns=True)
-        if isinstance(found, EmbcliError):
-            table.add_column(f"nearest by {_METRICS[metric]}")
-            for line in Text(sentence(found)).wrap(self.app.console, 38):
+        if isinstance(nearest, EmbcliError):
+            table.add_column(f"nearest by {name}")
+            for line in Text(sentence(nearest)).wrap(self.app.console, 38):
                 table.add_row(line)
             return
-        ids, scores = self.nearest[metric] = found
-        style, digits = NumberFormat([scores], 4), max(len(str(ids.max(initial=0))), 2)
-        room = _TOKEN - max(digits - 6, 0) if self.matrix.encoding is not None else 0
-        if room:
-            table.add_column("nearest", width=room)
-        # a width of textual's own comes late: it cuts the numbers of a first draw
-        table.add_column(Text("ID", justify="right"), width=digits)
-        score = max(style.width, len(_METRICS[metric]))
-        table.add_column(Text(_METRICS[metric], justify="right"), width=score)
-        for row, token, value in zip(
-            ids.tolist(), self.matrix.tokens(ids), scores.tolist(), strict=True
-        ):
-            cells = [Text(str(row), justify="right"), Text(style.write(value), justify="right")]
-            table.add_row(*([Text(fitted(token, room))] if room else []), *cells)
+        self.nearest[metric] = nearest
+        ids, scores = nearest
+
+        # Widths that textual chooses come late: they cut the numbers of a first draw.
+        number_format = NumberFormat([scores], 4)
+        id_cells = max(len(str(ids.max(initial=0))), 2)
+        token_cells = 0
+        if self.matrix.encoding is not None:
+            token_cells = 14 - max(id_cells - 6, 0)
+            table.add_column("nearest", width=token_cells)
+        table.add_column(Text("ID", justify="right"), width=id_cells)
+        table.add_column(Text(name, justify="right"), width=max(number_format.width, len(name)))
+
+        tokens = self.matrix.tokens(ids)
+        for row, token, score in zip(ids.tolist(), tokens, scores.tolist(), strict=True):
+            cells = [_right(str(row)), _right(number_format.write(score))]
+            if token_cells:
+                cells.insert(0, Text(fitted(token, token_cells)))
+            table.add_row(*cells)
 
     async def on_data_table_row_selected(self) -> None:
         await self.action_open()
 
     async def action_open(self) -> None:
-        metric: Metric = "l2" if self.focused is not None and self.focused.id == "l2" else "cosine"
-        ids = self.nearest.get(metric, (np.empty(0),))[0]
+        """Open the row at the cursor of the list that has the focus, at the same columns."""
+        metric: Metric = "cosine"
+        if self.focused is not None and self.focused.id == "l2":
+            metric = "l2"
+        if metric not in self.nearest:
+            return
+        ids, _ = self.nearest[metric]
         if len(ids):
-            at = self.query_one(f"#{metric}", ListTable).cursor_row
-            await self.app.open_row(int(ids[at]), self.values.shown.start)
+            place = self.query_one(f"#{metric}", ListTable).cursor_row
+            await self.app.open_row(int(ids[place]), self.values.shown.start)
 
     def action_page(self, pages: int) -> None:
-        self.values.scroll_relative(y=pages * max(self.values.size.height - 2, 1), animate=False)
+        lines = max(self.values.size.height - 2, 1)
+        self.values.scroll_relative(y=pages * lines, animate=False)
 
 
 class PairScreen(ExplorerScreen):
+    """The columns in which two rows differ most, and their cosine and L2 distance."""
+
     AUTO_FOCUS = "ListTable"
 
     def __init__(self, matrix: ExploredMatrix, one: int, other: int) -> None:
         super().__init__(matrix)
-        self.rows = one, other
+        self.rows = (one, other)
         values = np.stack([matrix.row(one), matrix.row(other)])
         with np.errstate(invalid="ignore", over="ignore"):
             difference = values[0] - values[1]
@@ -193,47 +232,70 @@ class PairScreen(ExplorerScreen):
             lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
             self.cosine = float(first @ second) / lengths if lengths else np.nan
         order = np.argsort(-np.abs(difference), kind="stable")  # NaN last
-        self.columns = order[:_COLUMNS]
-        self.values = np.stack([*values, difference], axis=1)[self.columns]  # (n, 3) float32
+        self.columns = order[:100]
+        # One row, the other, and their difference: (n, 3) float32.
+        self.values = np.stack([*values, difference], axis=1)[self.columns]
 
     def body(self) -> ComposeResult:
         yield ListTable(cursor_type="row", cell_padding=1)
 
     def on_resize(self) -> None:
-        """List the columns of the table for which there is room: no number is cut."""
-        table, write = self.query_one(ListTable), NumberFormat([self.values], 4).write
-        columns = {
-            "column": [Text(str(column), justify="right") for column in self.columns.tolist()]
-        }
-        for name, values in zip(
-            (f"A {self.rows[0]}", f"B {self.rows[1]}", "A - B"), self.values.T, strict=True
-        ):
-            columns[name] = [
-                Text(write(value), sign_style(value), justify="right") for value in values
-            ]
-        room, at, rows = self.size.width - 1, table.cursor_row, []
+        """Fill the table anew, with the columns that fit: no number is cut."""
+        table = self.query_one(ListTable)
+        cursor_row = table.cursor_row
         table.clear(columns=True)
-        for name, cells in columns.items():
+        columns = []
+        room = self.size.width - 1
+        for name, cells in self._table_columns().items():
             width = max(len(name), *map(len, cells))
             room -= width + 2
             if room >= 0:
-                table.add_column(Text(name, justify="right"), width=width)
-                rows.append(cells)
-        for row in zip(*rows, strict=True):
+                table.add_column(_right(name), width=width)
+                columns.append(cells)
+        for row in zip(*columns, strict=True):
             table.add_row(*row)
-        table.move_cursor(row=at)
+        table.move_cursor(row=cursor_row)
 
-    def heading(self) -> str:
-        one, other = (f"{row} {self.matrix.token(row, 10)}".strip() for row in self.rows)
-        scores = np.array([self.cosine]), np.array([self.distance])
-        cosine, distance = ("none" if np.isnan(each) else written(each, 4)[0] for each in scores)
-        return f"cosine {cosine}   L2 distance {distance}   rows {one} and {other}   columns that differ most:"
+    def _table_columns(self) -> dict[str, list[Text]]:
+        """Return the columns of the table by name; a row of it is a column of the matrix."""
+        one, other = self.rows
+        names = [f"A {one}", f"B {other}", "A - B"]
+        number_format = NumberFormat([self.values], 4)
+        columns = {"column": [_right(str(column)) for column in self.columns.tolist()]}
+        for name, values in zip(names, self.values.T, strict=True):
+            columns[name] = [
+                Text(number_format.write(value), sign_style(value), justify="right")
+                for value in values
+            ]
+        return columns
+
+    def heading(self) -> list[str]:
+        one, other = self.rows
+        names = f"{self._row_in_words(one)} and {self._row_in_words(other)}"
+        return [
+            f"cosine {_score(self.cosine)}",
+            f"L2 distance {_score(self.distance)}",
+            f"rows {names}",
+            "columns that differ most:",
+        ]
+
+    def _row_in_words(self, row: int) -> str:
+        return f"{row} {self.matrix.token(row, 10)}".strip()
 
     def commands(self) -> list[str]:
+        spell = self.matrix.spell
         one, other = map(str, self.rows)
         columns = ",".join(map(str, self.columns.tolist()))
         return [
-            self.matrix.spell("neighbors", "--ids", one, "--rows", other),
-            self.matrix.spell("neighbors", "--ids", one, "--rows", other, "--metric", "l2"),
-            self.matrix.spell("weights", "--rows", f"{one},{other}", "--columns", columns),
+            spell("neighbors", "--ids", one, "--rows", other),
+            spell("neighbors", "--ids", one, "--rows", other, "--metric", "l2"),
+            spell("weights", "--rows", f"{one},{other}", "--columns", columns),
         ]
+
+
+def _right(text: str) -> Text:
+    return Text(text, justify="right")
+
+
+def _score(value: float) -> str:
+    return "none" if np.isnan(value) else written(np.array([value]), 4)[0]

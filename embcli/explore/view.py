@@ -1,13 +1,17 @@
-"""What the screens share: a title, the command that prints the same, keys and a prompt; passes in a thread; lines."""
+"""What the screens have in common: a title, a prompt, keys, passes in a thread, and lists of lines.
+
+Each screen is an ExplorerScreen and shows a part of one ExploredMatrix. Matrices and rows are drawn
+as Lines, short lists as a ListTable.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from itertools import groupby
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from rich.cells import cell_len
@@ -32,39 +36,40 @@ from embcli.page.matrix import NumberFormat
 from embcli.page.strips import Fit
 from embcli.wording import in_line
 
+DIM = Style(dim=True)
+STRONG = Style(bold=True)
+CURSOR = Style(bold=True, reverse=True)
+_PROGRESS_SECONDS = 0.2  # between two signs of progress
+
 Item = TypeVar("Item")
-DIM, STRONG, CURSOR = Style(dim=True), Style(bold=True), Style(bold=True, reverse=True)
-
-
-def _background(color: Color) -> Style:
-    return Style(
-        bgcolor=Color.from_triplet(color.get_truecolor())
-    )  # for a name, textual has a shade of its own
 
 
 class Prompt(Input):
-    """The line that `:` opens: it is always there, and seen while it has the focus."""
+    """The field that `:` opens. It is always on the screen, and visible while it has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.close_prompt", show=False)]
 
 
 class KeyLine(Footer):
-    """Textual's footer, which it builds anew for each focus; as garbage, those of 10 jumps hold up a key for 0.2 s."""
+    """Textual's footer, except that it is built anew only if its keys change.
+
+    Textual builds it anew for each focus; collecting the old footers as garbage after 10 jumps
+    holds up a key for 0.2 s.
+    """
 
     shown: tuple[Binding, ...] = ()
 
     def bindings_changed(self, screen: Screen[Any]) -> None:
-        """Build the footer anew if it shows other keys; while the prompt is open, it stays as it is."""
-        shown = tuple(
-            active.binding for active in screen.active_bindings.values() if active.binding.show
-        )
+        """Build the footer anew if it shows other keys; it stays as it is for an open prompt."""
+        bindings = [active.binding for active in screen.active_bindings.values()]
+        shown = tuple(binding for binding in bindings if binding.show)
         if shown != self.shown and not isinstance(screen.focused, Prompt):
             self.shown = shown
             super().bindings_changed(screen)
 
 
 class ListTable(DataTable[Text | str], inherit_bindings=False):
-    """A list of rows, with keys of less and vi; Enter is the screen's."""
+    """A list of rows, with the keys of less and vi. The screen has the key Enter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "cursor_down", tooltip="down", show=False),
@@ -76,11 +81,26 @@ class ListTable(DataTable[Text | str], inherit_bindings=False):
     ]
 
 
+class Pass(NamedTuple):
+    """A pass over a matrix: what a thread computes, and how the screen shows it.
+
+    `show` gets what `compute` returns, or the EmbcliError that it raises.
+    """
+
+    compute: Callable[[Watch], Any]
+    show: Callable[[Any], None]
+
+
 class ExplorerScreen(Screen[int]):
-    """A screen; a new one has a title, a body and commands."""
+    """A screen of the explorer. Each kind of screen has a body, a heading and commands.
+
+    It is composed when it is opened, and lives until it is closed; passes that it has started end
+    with it.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        # With priority, a field has the focus before the app looks at the next key, which may be typed at once.
+        # With priority, a field has the focus before the app looks at the next key, which may be
+        # typed at once.
         Binding(
             "colon,g",
             "open_prompt",
@@ -99,13 +119,22 @@ class ExplorerScreen(Screen[int]):
     ]
 
     app: Any  # the Explorer
-    body: Callable[[], ComposeResult]
-    heading: Callable[[], str]
-    commands: Callable[[], list[str]]  # that print what is on the screen
 
     def __init__(self, matrix: ExploredMatrix) -> None:
         super().__init__()
         self.matrix = matrix
+
+    def body(self) -> ComposeResult:
+        """Yield the widgets between the title and the command."""
+        raise NotImplementedError
+
+    def heading(self) -> list[str]:
+        """Return the parts of the title. The first is always shown, others if there is room."""
+        raise NotImplementedError
+
+    def commands(self) -> list[str]:
+        """Return the commands that print what is on the screen."""
+        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
@@ -115,7 +144,8 @@ class ExplorerScreen(Screen[int]):
         yield Prompt(placeholder="a row's ID or token, or row,column", compact=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # Textual gives a colon to a field that has the focus, but not a slash, whose Unicode name is solidus.
+        # Textual gives a colon to a field that has the focus, but not a slash, whose Unicode name
+        # is solidus.
         return action != "find" or not isinstance(self.focused, Input)
 
     async def action_find(self) -> None:
@@ -134,102 +164,144 @@ class ExplorerScreen(Screen[int]):
         self.action_close_prompt()
         await self.app.go_to(event.value)
 
-    def tell(self, progress: str = "") -> None:
-        if self.query("#title"):  # it is not there yet, or no longer
-            title, *parts = [*in_line(self.heading()).split("   "), *filter(None, [progress])]
-            for part in parts:  # a number is shown whole or not at all
-                title += (
-                    f"   {part}" if cell_len(f"{title}   {part}") <= self.size.width - 2 else ""
-                )
-            self.query_one("#title", Static).update(title, layout=False)
-            self.query_one("#command", Static).update(
-                f"$ {in_line('; '.join(self.commands()))}", layout=False
-            )
+    def show_title(self, progress: str = "") -> None:
+        """Show the title and the command line as they are now, and the progress of a pass."""
+        if not self.query("#title"):  # it is not there yet, or no longer
+            return
+        title, *parts = [in_line(part) for part in self.heading()]
+        if progress:
+            parts.append(progress)
+        room = self.size.width - 2
+        for part in parts:
+            longer_title = f"{title}   {part}"
+            if cell_len(longer_title) <= room:
+                title = longer_title
+        commands = "; ".join(self.commands())
+        self.query_one("#title", Static).update(title, layout=False)
+        self.query_one("#command", Static).update(f"$ {in_line(commands)}", layout=False)
 
     def on_screen_resume(self) -> None:
-        self.tell()
+        self.show_title()
 
     @on(events.Resize)
-    def ignore_passed_size(self, event: events.Resize) -> None:
-        """Ignore a size that has passed: of two sizes on their way, textual would draw one after the other forever."""
+    def ignore_outdated_size(self, event: events.Resize) -> None:
+        """Ignore a size that the app no longer has.
+
+        If two sizes are on their way, textual draws one after the other forever.
+        """
         if event.size != self.app.size:
             event.prevent_default()
 
     @work(thread=True, exclusive=True)
-    def run_passes(
-        self, what: str, passes: list[tuple[Callable[[Watch], Any], Callable[[Any], None]]]
-    ) -> None:
-        """Run passes one after the other in a thread; the screen takes what each returns, or its EmbcliError."""
-        worker, told = get_current_worker(), time.monotonic()
+    def run_passes(self, name: str, passes: list[Pass]) -> None:
+        """Run passes one after the other in a thread, with their progress in the title."""
+        worker = get_current_worker()
+        last_progress = time.monotonic()
 
         def watched(
             items: Iterable[Item], total: int, size: Callable[[Item], int], /
         ) -> Iterator[Item]:
-            nonlocal told
+            nonlocal last_progress
             passed = 0
             for item in items:
                 if worker.is_cancelled:
                     raise CancelledError
                 yield item
                 passed += size(item)
-                if time.monotonic() - told > 0.2:  # seconds
-                    told = time.monotonic()
-                    self.app.call_from_thread(self.tell, f"{what} {passed / max(total, 1):.0%}")
+                if time.monotonic() - last_progress > _PROGRESS_SECONDS:
+                    last_progress = time.monotonic()
+                    progress = f"{name} {passed / max(total, 1):.0%}"
+                    self.app.call_from_thread(self.show_title, progress)
 
-        with suppress(CancelledError, RuntimeError):  # the screen is gone, or the app
-            for run, take in passes:
-                try:
-                    found = run(watched)
-                except EmbcliError as error:
-                    found = error
-                except MemoryError:
-                    found = EmbcliError("memory ran out: this matrix is too large for a pass")
+        with suppress(CancelledError, RuntimeError):  # the screen or the app is gone
+            for compute, show in passes:
+                result = _result_or_error(compute, watched)
                 if worker.is_cancelled:
                     return
-                self.app.call_from_thread(self._deliver, take, found)
+                self.app.call_from_thread(self._show_result, show, result)
 
-    def _deliver(self, take: Callable[[Any], None], found: Any) -> None:
-        if self.is_attached:
-            with suppress(NoMatches):  # as the app ends, a screen's widgets go before the screen
-                take(found)
-                self.tell()
+    def _show_result(self, show: Callable[[Any], None], result: Any) -> None:
+        if not self.is_attached:
+            return
+        with suppress(NoMatches):  # as the app ends, a screen's widgets go before the screen
+            show(result)
+            self.show_title()
+
+
+def _result_or_error(compute: Callable[[Watch], Any], watch: Watch) -> Any:
+    try:
+        return compute(watch)
+    except EmbcliError as error:
+        return error
+    except MemoryError:
+        return EmbcliError("memory ran out: this matrix is too large for a pass")
 
 
 def sentence(error: EmbcliError) -> str:
-    return "; ".join(in_line(part) for part in (str(error), error.hint) if part)
+    """Return an error and its hint in one line."""
+    parts = [str(error), error.hint]
+    return "; ".join(in_line(part) for part in parts if part)
 
 
 class Lines(ScrollView, can_focus=True):
-    """A list of lines, of which only those on the screen are made; the header stays while they scroll."""
+    """A list of lines, of which only those on the screen are made; its header does not scroll."""
 
-    def moved(self) -> None:
+    def update_title(self) -> None:
+        """Show the title of the screen anew, which names what the list shows."""
         if isinstance(self.screen, ExplorerScreen):
-            self.screen.tell()
+            self.screen.show_title()
 
     def line(self, *segments: Segment) -> Strip:
+        """Return a line as wide as the list, in its colours unless a segment has a background."""
         base = self.rich_style
-        styled = (
-            s if s.style and s.style.bgcolor else Segment(s.text, base + s.style) for s in segments
-        )
+        styled = []
+        for segment in segments:
+            if segment.style and segment.style.bgcolor:
+                styled.append(segment)
+            else:
+                styled.append(Segment(segment.text, base + segment.style))
         return Strip(styled).adjust_cell_length(self.size.width, base)
 
-    def numbers(self, values: np.ndarray, style: NumberFormat, cell: int) -> list[Segment]:
-        runs = groupby(values.tolist(), sign_style)
-        return [
-            Segment("".join(f"  {style.write(each):>{cell}}" for each in same), look)
-            for look, same in runs
-        ]
+    def numbers(self, values: np.ndarray, number_format: NumberFormat, cell: int) -> list[Segment]:
+        """Return some values of a row, (n,), as numbers in cells of one width."""
+        segments = []
+        for style, run in groupby(values.tolist(), sign_style):
+            cells = [f"  {number_format.write(value):>{cell}}" for value in run]
+            segments.append(Segment("".join(cells), style))
+        return segments
 
     def heat(self, values: np.ndarray, limit: float, width: int) -> list[Segment]:
-        """Return a row, (D,), as colours from -limit to limit or as marks; columns that share a cell, as their mean."""
+        """Return a row, (D,), as colours from -limit to limit, or as characters without colour.
+
+        Columns that share a cell are shown as their mean.
+        """
         fit = Fit.of(len(values), width, halves=False)
-        colors = () if self.app.no_color else colors_of(self.app.console)
-        colors = colors[:: len(colors) // 32 or 1]  # a third of the 97: fewer bytes
-        cells = means(values[None], fit.per)[0]
-        cells = np.where(np.isfinite(cells), np.clip(cells, -limit, limit), cells)
-        steps, segments = ColorScale(limit).levels(cells, len(colors) or len(RAMP)).tolist(), []
-        for step, same in groupby(steps):
-            mark = MARKS[step] if step < 0 else " " if colors else RAMP[step]
-            style = STYLES["bad"] if step < 0 else _background(colors[step]) if colors else None
-            segments.append(Segment(mark * (fit.cells * len([*same])), style))
+        averages = means(values[None], fit.per)[0]
+        clipped = np.clip(averages, -limit, limit)
+        shown = np.where(np.isfinite(averages), clipped, averages)
+        colors = self._colors()
+        levels = ColorScale(limit).levels(shown, len(colors) or len(RAMP))
+
+        segments = []
+        for level, run in groupby(levels.tolist()):
+            cells = fit.cells * len(list(run))
+            if level < 0:
+                segments.append(Segment(MARKS[level] * cells, STYLES["bad"]))
+            elif colors:
+                segments.append(Segment(" " * cells, _background(colors[level])))
+            else:
+                segments.append(Segment(RAMP[level] * cells))
         return segments
+
+    def _colors(self) -> Sequence[Color]:
+        """Return the colours of the scale, fewer than on a page, so that fewer bytes are sent."""
+        if self.app.no_color:
+            return ()
+        colors = colors_of(self.app.console)
+        step = len(colors) // 32 or 1
+        return colors[::step]
+
+
+def _background(color: Color) -> Style:
+    # Textual has shades of its own for the names of colours.
+    return Style(bgcolor=Color.from_triplet(color.get_truecolor()))
