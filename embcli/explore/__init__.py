@@ -1,4 +1,7 @@
-"""The full screen: a textual app whose screens are the matrix, find, a row, a pair of rows, and the keys."""
+"""The full screen: a textual app whose screens show a matrix, a search, a row, or a pair of rows.
+
+`embcli explore` opens it. Nothing else imports it, so that textual is needed only there.
+"""
 
 import os
 

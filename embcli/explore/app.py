@@ -1,4 +1,8 @@
-"""The app: it opens the screens, and leaves the terminal as it was."""
+"""The app: it opens the screens, and leaves the terminal as it was.
+
+`run` shows it until it is left. Its result is the commands that print the last screen. Keys that
+all screens have are bound here, others in the screens.
+"""
 
 from __future__ import annotations
 
@@ -40,26 +44,40 @@ class KeysScreen(ModalScreen[None]):
         self.bindings = sorted(bindings, key=lambda active: not active.binding.show)
 
     def compose(self) -> ComposeResult:
-        keys: dict[str, list[str]] = {}
-        for active in self.bindings:
-            key = self.app.get_key_display(active.binding)
-            keys_of_action = keys.setdefault(active.tooltip, [])
-            if key not in keys_of_action:
-                keys_of_action.append(key)
-        keys.pop("", None)
-        table = Table.grid(padding=(0, 2))
-        for tooltip, names in keys.items():
-            table.add_row(" ".join(names), tooltip[0].lower() + tooltip[1:])
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = "Keys"
             dialog.border_subtitle = "Esc closes"
-            yield Static(table)
+            yield Static(self._table())
+
+    def _table(self) -> Table:
+        keys_by_action: dict[str, list[str]] = {}
+        for active in self.bindings:
+            keys = keys_by_action.setdefault(active.tooltip, [])
+            key = self.app.get_key_display(active.binding)
+            if key not in keys:
+                keys.append(key)
+        keys_by_action.pop("", None)  # keys that are not to be listed
+
+        table = Table.grid(padding=(0, 2))
+        for tooltip, keys in keys_by_action.items():
+            action = tooltip[0].lower() + tooltip[1:]
+            table.add_row(" ".join(keys), action)
+        return table
 
 
 class Explorer(App[list[str]]):
+    """The full screen of a matrix.
+
+    It begins with the matrix, or with a text to find; each further screen is put on top of the one
+    before. The screens share the matrix and the words of its vocabulary.
+    """
+
     CSS = """
-    #title { height: 1; padding: 0 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
-    #command { height: 1; padding: 0 1; color: $text-accent; text-wrap: nowrap; text-overflow: ellipsis; }
+    #title, #command {
+        height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    #title { text-style: bold; }
+    #command { color: $text-accent; }
     Lines, DataTable { height: 1fr; background: $background; scrollbar-size-vertical: 1; }
     Lines { width: 1fr; overflow-x: hidden; scrollbar-size-vertical: 0; }
     #nearest { width: 38; }
@@ -73,7 +91,10 @@ class Explorer(App[list[str]]):
     Prompt:focus { display: block; }
     KeysScreen { align: center middle; }
     .dialog { width: 76; max-width: 100%; height: auto; max-height: 90%; padding: 0 1; }
-    .dialog { border: round $accent; background: $surface; border-title-color: $text; border-subtitle-color: $text; }
+    .dialog {
+        border: round $accent; background: $surface;
+        border-title-color: $text; border-subtitle-color: $text;
+    }
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -101,12 +122,13 @@ class Explorer(App[list[str]]):
         self, matrix: ExploredMatrix, row: int = 0, text: str | None = None, sort: str = "id"
     ) -> None:
         super().__init__()
-        self.animation_level = "none"  # textual's scrolling would go on in a screen that has closed
+        # Textual's scrolling would otherwise go on in a screen that has been closed.
+        self.animation_level = "none"
         self.matrix = matrix
         self.first_row = row
         self.first_text = text
         self.first_sort = sort
-        self.words: WordIndex | None = None  # of the vocabulary, once they are read
+        self.words: WordIndex | None = None  # None until the vocabulary has been read
 
     def get_driver_class(self) -> type[Driver]:
         if sys.platform == "win32":
@@ -119,13 +141,12 @@ class Explorer(App[list[str]]):
         return MatrixScreen(self.matrix, self.first_row)
 
     async def on_mount(self) -> None:
-        """Catch the signals that end a process, draw anew after one that stopped it, and begin at a text."""
+        """Prepare for signals, show the model's notes, and begin as the options say."""
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         loop = asyncio.get_running_loop()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            with suppress(
-                AttributeError, NotImplementedError, RuntimeError, ValueError
-            ):  # not on every system
+            # Not every system has each signal, and not every loop can handle signals.
+            with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
                 number = getattr(signal, name)
                 loop.add_signal_handler(number, self._end, 128 + number)
         for note in self.matrix.model.notes:
@@ -136,18 +157,19 @@ class Explorer(App[list[str]]):
             await self.open(FindScreen(self.matrix, self.first_text), self.show)
 
     def _end(self, status: int) -> None:
-        signal.alarm(3)  # a terminal that is gone may take no more
+        signal.alarm(3)  # a terminal that is gone may accept no more output
         self.call_later(self.action_quit, status)
 
     @contextmanager
     def errors_as_notes(self) -> Iterator[None]:
-        """Show an error of embcli as a note; the screen goes on."""
+        """Show an error of embcli as a note, and keep the screen open."""
         try:
             yield
         except EmbcliError as error:
             self.notify(sentence(error), severity="error", markup=False)
 
     async def open(self, screen: Screen[Any], then: Callable[[Any], Any] | None = None) -> None:
+        """Open a screen; `then` is called with its result."""
         if self.return_code is None:  # an app that ends composes no screen any more
             await self.push_screen(screen, then)
 
@@ -156,10 +178,10 @@ class Explorer(App[list[str]]):
             await self.open(RowScreen(self.matrix, row, column))
 
     async def go_to(self, text: str) -> None:
-        """Go where the text of the prompt leads: to a row, to a column, or to both."""
+        """Go to the row, the column, or both that are typed at the prompt: `6109,447`."""
         name = text
         number = ""
-        if "," in text and text != ",":
+        if "," in text and text != ",":  # a comma alone is a token
             name, _, number = text.rpartition(",")
         row = None
         column = None
@@ -171,20 +193,21 @@ class Explorer(App[list[str]]):
             await self.show(row, column)
 
     async def show(self, row: int | None, column: int | None = None) -> None:
+        """Show a row and a column on the screen, or open the row on a screen of another row."""
         if self.return_code is not None:  # an app that ends has no screens any more
             return
-        view = self.screen
-        if isinstance(view, MatrixScreen):
-            view.lines.go_to(row, column)
+        screen = self.screen
+        if isinstance(screen, MatrixScreen):
+            screen.lines.go_to(row, column)
         elif row is not None:
             await self.open_row(row, column or 0)
-        elif isinstance(view, RowScreen) and column is not None:
-            view.values.go_to(column)
+        elif isinstance(screen, RowScreen) and column is not None:
+            screen.values.go_to(column)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in ("mark", "compare") or not isinstance(
-            self.screen, FindScreen | PairScreen
-        )
+        if action not in ("mark", "compare"):
+            return True
+        return not isinstance(self.screen, FindScreen | PairScreen)
 
     async def find(self) -> None:
         if self.matrix.model.encoding is None:
@@ -205,25 +228,26 @@ class Explorer(App[list[str]]):
             self.notify("This is the first screen; q quits.")
 
     def action_mark(self) -> None:
-        view: Any = self.screen
-        self.matrix.marked = None if self.matrix.marked == view.row else view.row
-        view.show_title()
-        view.query("MatrixLines").refresh()
+        screen: Any = self.screen
+        is_marked = self.matrix.marked == screen.row
+        self.matrix.marked = None if is_marked else screen.row
+        screen.show_title()
+        screen.query("MatrixLines").refresh()
 
     async def action_compare(self) -> None:
-        view: Any = self.screen
+        screen: Any = self.screen
         marked = self.matrix.marked
-        if marked is None or marked == view.row:
+        if marked is None or marked == screen.row:
             self.notify(
                 "Space marks a row; then c on another row compares the two.", severity="warning"
             )
             return
         with self.errors_as_notes():
-            await self.open(PairScreen(self.matrix, marked, view.row))
+            await self.open(PairScreen(self.matrix, marked, screen.row))
 
     def action_copy(self) -> None:
-        view: Any = self.screen
-        self.copy_to_clipboard("\n".join(view.commands()))
+        screen: Any = self.screen
+        self.copy_to_clipboard("\n".join(screen.commands()))
         self.notify("Copied, if the terminal allows it (OSC 52).")
 
     async def action_quit(self, status: int = 0) -> None:
@@ -235,7 +259,8 @@ class Explorer(App[list[str]]):
 
 
 def run(app: Explorer) -> int:
+    """Show the app until it is left, and return the exit status."""
     gc.freeze()  # looking through all objects takes 0.1 s, in which no key is answered
-    gc.enable()  # which a short process has no need of
+    gc.enable()  # short commands run without it
     app.run()
     return app.return_code or 0

@@ -7,24 +7,36 @@ from typing import Any
 
 from embcli.explore.explored import Spell
 
-_POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
+_MODEL_IS_ARGUMENT = ("weights", "audit")  # other verbs take the model as --from
 
 
-def speller(path: str | None, given: dict[str, Any]) -> Spell:
-    """Return a function that writes the command lines of a verb for this model."""
+def speller(path: str | None, options: dict[str, Any]) -> Spell:
+    """Return a function that writes command lines for a model, by its file and its options."""
 
-    def spelled(verb: str, *words: str, text: str | None = None) -> str:
+    def spell(verb: str, *words: str, text: str | None = None) -> str:
         line = ["embcli", verb]
         if path is not None:
-            line += [path] if verb in _POSITIONAL else ["--from", path]
-        for name, value in given.items():
-            is_given = value is not None and value is not False
-            if is_given and (verb != "tokenize" or name == "encoding"):
-                flag = f"--{name.replace('_', '-')}"
-                line += [flag] if value is True else [flag, str(value)]
+            if verb not in _MODEL_IS_ARGUMENT:
+                line.append("--from")
+            line.append(path)
+        for name, value in options.items():
+            if verb != "tokenize" or name == "encoding":
+                line += _option(name, value)
         line += words
         if text is not None:
-            line += ["--", text] if text.startswith("-") else [text]
+            if text.startswith("-"):
+                line.append("--")
+            line.append(text)
         return shlex.join(line)
 
-    return spelled
+    return spell
+
+
+def _option(name: str, value: Any) -> list[str]:
+    """Return the words of an option; none if it has not been given."""
+    flag = f"--{name.replace('_', '-')}"
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [flag]
+    return [flag, str(value)]

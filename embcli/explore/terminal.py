@@ -1,4 +1,4 @@
-"""The terminal that textual reads keys from, on Unix; bytes that are invalid UTF-8 are no keys."""
+"""The terminal that textual reads keys from, on Unix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from textual.drivers.linux_driver import LinuxDriver
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, except that it reads on after invalid UTF-8, at which textual's ends with a traceback."""
+    """Textual's driver, except that it ignores invalid UTF-8.
+
+    Textual's own ends with a traceback at bytes that are not UTF-8.
+    """
 
     def run_input_thread(self) -> None:
         while not self.exit_event.is_set():
