@@ -1,6 +1,7 @@
 """A matrix on a page: blocks of numbers side by side, with labels and the numbers of their columns.
 
-A number is never cut: middle columns are omitted if the page is too narrow, and named below the table.
+A number is never cut: middle columns are omitted if the page is too narrow, and named below the
+table. Pages of all verbs use it for numbers in columns, and NumberFormat for numbers elsewhere.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from rich.text import Text
 
 from embcli.page.colors import STYLES, sign_style
 from embcli.page.parts import left_out, omission
-from embcli.page.strips import Strips
+from embcli.page.strips import Strips, Values
 from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, ruled
 from embcli.selection import Excerpt
 from embcli.wording import in_line
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
 
-_FEW = 2  # columns of numbers for which tokens are shortened
-_FIXED = 1e6  # larger numbers are written with an exponent
+_LARGEST_FIXED = 1e6  # from here on, numbers are written with an exponent
 _DOTS = Text("…", STYLES["dim"])
 
 
@@ -33,13 +34,18 @@ class NumberFormat:
     """How numbers are written, all alike: fixed, or with an exponent if fixed loses too much."""
 
     def __init__(self, arrays: Sequence[np.ndarray], precision: int) -> None:
-        whole = all(values.dtype.kind in "iu" for values in arrays)
         values = np.concatenate([np.empty(0, np.int8), *map(np.ravel, arrays)])
-        finite = values[np.isfinite(values)]
-        largest = float(np.abs(finite).max(initial=0))
-        exponent = not whole and (largest >= _FIXED or 0 < largest < 0.5 * 10.0**-precision)
-        self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
-        widest = [*np.unique(values[~np.isfinite(values)])]
+        is_finite = np.isfinite(values)
+        finite = values[is_finite]
+        if all(array.dtype.kind in "iu" for array in arrays):
+            self._spec = ".0f"
+        else:
+            largest = float(np.abs(finite).max(initial=0))
+            half_of_last_digit = 0.5 * 10.0**-precision
+            is_fixed = largest == 0 or half_of_last_digit <= largest < _LARGEST_FIXED
+            self._spec = f".{precision}{'f' if is_fixed else 'e'}"
+
+        widest = list(np.unique(values[~is_finite]))
         if finite.size:
             widest += [finite.min(), finite.max()]
         if np.signbit(finite).any():
@@ -51,76 +57,131 @@ class NumberFormat:
 
 
 def written(values: np.ndarray, precision: int) -> list[str]:
-    return [*map(NumberFormat([values], precision).write, values)]
+    """Return numbers, (n,), as they are written alike."""
+    number_format = NumberFormat([values], precision)
+    return [number_format.write(value) for value in values]
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix(Strips):
     """Matrices side by side in a table of numbers, or with `heat` as strips of colours.
 
-    A row of dots stands before each row in `gaps`; `tones` are the names of the rows' styles. With `every`, columns
-    that do not fit continue in further tables.
+    A row of dots is inserted before each row in `gaps`; `tones` are the names of the rows' styles.
+    With `every`, columns that do not fit continue in further tables.
     """
 
     tones: Sequence[str] = ()
     heat: bool = False
     every: bool = False
-    column: str = "column"  # what a column is, in the sentence about those left out; "" for none
+    column: str = "column"  # what a column is, in the sentence on columns left out; "" for none
     rows_left_out: str = ""  # in words, for the same sentence
-    rows_parameter: str = ""  # that chooses rows, if there is one
+    rows_parameter: str = ""  # the parameter that chooses rows, if there is one
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns, width = "", options.max_width
+        width = options.max_width
+        columns_left_out = ""
         if self.heat:
             yield from super().__rich_console__(console, options)
         elif self.every and not self.fits(width):
-            labels, count = [label.shortened(SHORTEST) for label in self.labels], len(self.numbers)
-            most = max(self._most(labels, width), 1)
-            for start in range(0, count, most):
-                yield from [""] if start else []
-                yield self._table(labels, np.arange(start, min(start + most, count)))
+            yield from self._tables(width)
         else:
-            labels, shown = self._excerpt(width)
-            yield self._table(labels, shown.places, shown.gaps)
-            columns = omission(shown, self.column, self.numbers) if self.column else ""
-        parameters = [self.rows_parameter] if self.rows_left_out and self.rows_parameter else []
+            labels, excerpt = self._excerpt(width)
+            yield self._table(labels, excerpt.places, excerpt.gaps)
+            if self.column:
+                columns_left_out = omission(excerpt, self.column, self.numbers)
+
+        parameters = []
+        if self.rows_left_out and self.rows_parameter:
+            parameters.append(self.rows_parameter)
         if self.column == "column":
             parameters.append("columns")
-        missing = left_out(self.rows_left_out, columns, parameters=parameters)
-        if missing is not None:
-            yield missing
+        note = left_out(self.rows_left_out, columns_left_out, parameters=parameters)
+        if note is not None:
+            yield note
 
     def fits(self, width: int) -> bool:
-        return self._most([label.shortened(SHORTEST) for label in self.labels], width) >= len(
-            self.numbers
-        )
+        """Return whether all columns fit, if tokens are shortened."""
+        return self._room_for(self._short_labels, width) >= len(self.numbers)
+
+    @property
+    def _short_labels(self) -> list[Label]:
+        return [label.shortened(SHORTEST) for label in self.labels]
+
+    def _tables(self, width: int) -> RenderResult:
+        """Yield all columns, in as many tables as they need."""
+        labels = self._short_labels
+        count = len(self.numbers)
+        columns_per_table = max(self._room_for(labels, width), 1)
+        for start in range(0, count, columns_per_table):
+            if start:
+                yield ""
+            stop = min(start + columns_per_table, count)
+            yield self._table(labels, np.arange(start, stop))
+
+    def _excerpt(self, width: int) -> tuple[list[Label], Excerpt]:
+        """Return the labels and the columns that a page shows.
+
+        Tokens are shortened if all columns fit then, or if fewer than two fit beside long ones;
+        they are left out if not even one number fits.
+        """
+        count = len(self.numbers)
+        long, short, without_tokens = label_versions(self.labels)
+        for labels in (long, short):
+            if self._room_for(labels, width) >= count:
+                return labels, Excerpt.ends(count, count)
+        for labels, fewest in ((long, 2), (short, 1)):
+            room = self._room_for(labels, width, has_dots=True)
+            if room >= fewest:
+                return labels, Excerpt.ends(room, count)
+        room = self._room_for(without_tokens, width, has_dots=True)
+        return without_tokens, Excerpt.ends(max(room, 1), count)
+
+    def _room_for(self, labels: Sequence[Label], width: int, has_dots: bool = False) -> int:
+        """Return how many columns of numbers each block has beside labels and its bar.
+
+        With `has_dots` each block also has a column of dots.
+        """
+        label_cells = sum(label.width + GAP for label in [*labels, *self.trailing])
+        narrow_columns = 2 if has_dots else 1  # a bar, and dots
+        narrow_cells = len(self.blocks) * narrow_columns * (1 + GAP)
+        room = width + GAP - label_cells - narrow_cells
+        return room // (len(self.blocks) * (self._cell + GAP))
 
     def _table(
         self, labels: Sequence[Label], places: np.ndarray, dots: Sequence[int] = ()
-    ) -> RenderableType:
-        """Return a table of some columns; a column of dots stands before each place in `dots`."""
+    ) -> Table:
+        """Return a table of some columns, with a column of dots before each place in `dots`."""
+        widths = [self._cell] * len(places)
         headers = [Text(str(number)) for number in self.numbers[places].tolist()]
-        widths = [self._cell] * len(headers)
         for place in dots:
             widths.insert(place, 1)
             headers.insert(place, _DOTS)
-        write, tables = self._format.write, []
+        blocks = []
         for block in self.blocks:
-            usual = (
-                "" if block.values.dtype.kind == "f" else "dim"
-            )  # a dim row has no signs to stand out, nor have IDs
-            lines, tones = [], chain(self.tones, repeat(usual))
-            for tone, row in zip(tones, block.values[:, places].tolist(), strict=False):
-                cells = [
-                    Text(write(value), "" if tone == "dim" else sign_style(value)) for value in row
-                ]
-                for place in dots:
-                    cells.insert(place, _DOTS)
-                lines.append(Line(cells, widths))
-            for gap in reversed(self.gaps):
-                lines.insert(gap, Line([Text("⋮")] * len(widths), widths, "dim"))
-            tables.append((Line(headers, widths, title=in_line(block.title)), lines))
-        return ruled(labels, tables, self.trailing, self.gaps, self.tones)
+            header = Line(headers, widths, title=in_line(block.title))
+            blocks.append((header, self._lines(block, places, dots, widths)))
+        return ruled(labels, blocks, self.trailing, self.gaps, self.tones)
+
+    def _lines(
+        self, block: Values, places: np.ndarray, dots: Sequence[int], widths: Sequence[int]
+    ) -> list[Line]:
+        """Return the rows of a block, each as one line."""
+        # Signs are coloured, except in dim rows and among IDs.
+        has_signs = block.values.dtype.kind == "f"
+        tones = chain(self.tones, repeat("" if has_signs else "dim"))
+        write = self._format.write
+        lines = []
+        for tone, row in zip(tones, block.values[:, places].tolist(), strict=False):
+            if tone == "dim":
+                cells = [Text(write(value)) for value in row]
+            else:
+                cells = [Text(write(value), sign_style(value)) for value in row]
+            for place in dots:
+                cells.insert(place, _DOTS)
+            lines.append(Line(cells, widths))
+        for gap in reversed(self.gaps):
+            lines.insert(gap, Line([Text("⋮")] * len(widths), widths, "dim"))
+        return lines
 
     @cached_property
     def _format(self) -> NumberFormat:
@@ -128,21 +189,6 @@ class Matrix(Strips):
 
     @cached_property
     def _cell(self) -> int:
-        return max(self._format.width, len(str(self.numbers.max(initial=0))))
-
-    def _most(self, labels: Sequence[Label], width: int, dots: bool = False) -> int:
-        """Return how many columns of numbers each block has beside labels, a bar and perhaps a column of dots."""
-        taken = sum(label.width + GAP for label in [*labels, *self.trailing])
-        taken += len(self.blocks) * (2 if dots else 1) * (1 + GAP)
-        return (width + GAP - taken) // (len(self.blocks) * (self._cell + GAP))
-
-    def _excerpt(self, width: int) -> tuple[list[Label], Excerpt]:
-        count = len(self.numbers)
-        long, short, none = label_versions(self.labels)
-        tries = (long, count, False), (short, count, False), (long, _FEW, True), (short, 1, True)
-        for labels, least, dots in tries:
-            if (most := self._most(labels, width, dots)) >= least:
-                return labels, Excerpt.ends(most, count)
-        return none, Excerpt.ends(
-            max(self._most(none, width, dots=True), 1), count
-        )  # a number is worth more than text
+        """The cells of a number, or of the number of a column."""
+        largest_number = self.numbers.max(initial=0)
+        return max(self._format.width, len(str(largest_number)))

@@ -1,4 +1,4 @@
-"""Labels and tables: what stands beside numbers, and the look that all tables have."""
+"""Labels and tables: what is shown beside numbers, and the look that all tables have."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
 GAP = 2  # cells between columns
 SHORTEST = 6  # cells of a shortened token
-_TOKEN = 24  # cells of the longest token beside numbers
-_UNIT = re.compile(
-    r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL
-)  # as shown() writes it; bytes
+_LONGEST = 24  # cells of the longest token beside numbers
+# A character of a token: an escape as shown() writes it, a byte in hexadecimal, or any other.
+_CHARACTER = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL)
 _RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _DIM = STYLES["dim"]
 
 
 class Label(NamedTuple):
-    """A column of words; with `short`, its cells may be shortened in the middle, and left out beside numbers."""
+    """A column of words, such as tokens or IDs.
+
+    With `short`, its cells may be shortened in the middle, and left out beside numbers.
+    """
 
     header: str
-    cells: Sequence[object] | np.ndarray  # text, which is made safe, or rich's Text
+    cells: Sequence[object] | np.ndarray  # rich's Text, or anything else, which is made safe
     justify: Literal["left", "right"] = "right"
     short: bool = False
     minimum: int = 0  # cells
@@ -46,19 +48,23 @@ class Label(NamedTuple):
 
     @property
     def width(self) -> int:
-        return max(self.minimum, cell_len(self.header), *(text.cell_len for text in self.texts), 0)
+        widths = [text.cell_len for text in self.texts]
+        return max(self.minimum, cell_len(self.header), *widths)
 
-    def shortened(self, most: int) -> Label:
+    def shortened(self, cells: int) -> Label:
+        """Return the label with its cells shortened to a width, if they may be."""
         if not self.short:
             return self
-        return self._replace(
-            cells=[Text(shorten(text.plain, most), text.style) for text in self.texts]
-        )
+        shortened = [Text(shorten(text.plain, cells), text.style) for text in self.texts]
+        return self._replace(cells=shortened)
 
 
 def label_versions(labels: Sequence[Label]) -> tuple[list[Label], list[Label], list[Label]]:
-    long, short = ([label.shortened(most) for label in labels] for most in (_TOKEN, SHORTEST))
-    return long, short, [label for label in labels if not label.short]
+    """Return labels with long tokens, with short ones, and without tokens."""
+    long = [label.shortened(_LONGEST) for label in labels]
+    short = [label.shortened(SHORTEST) for label in labels]
+    without_tokens = [label for label in labels if not label.short]
+    return long, short, without_tokens
 
 
 class Line(Text):
@@ -67,12 +73,15 @@ class Line(Text):
     def __init__(
         self, cells: Sequence[Text], widths: Sequence[int], style: str = "", title: str = ""
     ) -> None:
-        super().__init__(f"{title}\n" if title else "", STYLES.get(style, ""), no_wrap=True)
+        first_line = f"{title}\n" if title else ""
+        super().__init__(first_line, STYLES.get(style, ""), no_wrap=True)
         self.cells = cells
         self.title = title
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-            self.append(" " * (GAP * bool(place) + width - cell.cell_len))
+        margin = 0
+        for cell, width in zip(cells, widths, strict=True):
+            self.append(" " * (margin + width - cell.cell_len))
             self.append_text(cell)
+            margin = GAP
 
 
 class Bar(Text):
@@ -87,53 +96,59 @@ def ruled(
     tones: Sequence[str] = (),
     has_rule: bool = True,
 ) -> Table:
-    """Return a table of labels, of blocks (header, rows) with a bar before each, and of labels after them.
+    """Return a table of labels, blocks and trailing labels, with a bar before each block.
 
-    A row of dots stands before each row in `gaps`; `tones` are the names of the rows' styles. Without a rule below the
-    head, columns are one cell apart.
+    A block is a header and its cells. A row of dots is inserted before each row in `gaps`; `tones`
+    are the names of the rows' styles. Without a rule below the header, columns are one cell apart.
     """
-    box = _RULED if has_rule else None
-    table = Table(box=box, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, border_style=_DIM)
-    table.header_style = STYLES["strong"]
-    columns: list[list[RenderableType]] = []
-
-    def add(label: Label) -> None:
-        cells: list[RenderableType] = (
-            [Shortened(text) for text in label.texts] if label.short else [*label.texts]
-        )
-        for gap in reversed(gaps):
-            cells.insert(gap, Text("⋮", _DIM))
-        no_wrap = not label.short
-        table.add_column(
-            Text(label.header),
-            justify=label.justify,
-            no_wrap=no_wrap,
-            min_width=label.minimum or None,
-        )
-        columns.append(cells)
-
-    for label in labels:
-        add(label)
-    for header, rows in blocks:
-        table.add_column(Bar("│\n│" if "\n" in header.plain else "│", _DIM), no_wrap=True)
-        table.add_column(header, no_wrap=True)
-        columns += [[Bar("│", _DIM)] * len(rows), [*rows]]
-    for label in trailing:
-        add(label)
-    places = (
-        place
-        for place in range(len(columns[0]))
-        if place not in {gap + k for k, gap in enumerate(gaps)}
+    table = Table(
+        box=_RULED if has_rule else None,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        pad_edge=False,
+        border_style=_DIM,
     )
-    styles = dict(zip(places, tones, strict=False))
-    for place, row in enumerate(zip(*columns, strict=True)):
-        table.add_row(*row, style=STYLES.get(styles.get(place, "")))
+    table.header_style = STYLES["strong"]
+
+    columns: list[list[RenderableType]] = []
+    for label in labels:
+        columns.append(_add_label(table, label, gaps))
+    for header, rows in blocks:
+        bar = "│\n│" if "\n" in header.plain else "│"
+        table.add_column(Bar(bar, _DIM), no_wrap=True)
+        columns.append([Bar("│", _DIM)] * len(rows))
+        table.add_column(header, no_wrap=True)
+        columns.append(list(rows))
+    for label in trailing:
+        columns.append(_add_label(table, label, gaps))
+
+    rows_of_dots = {gap + dots_above for dots_above, gap in enumerate(gaps)}
+    remaining_tones = iter(tones)
+    for place, cells in enumerate(zip(*columns, strict=True)):
+        tone = "" if place in rows_of_dots else next(remaining_tones, "")
+        table.add_row(*cells, style=STYLES.get(tone))
     return table
+
+
+def _add_label(table: Table, label: Label, gaps: Sequence[int]) -> list[RenderableType]:
+    """Add a column for a label, and return its cells, with dots in the gaps."""
+    table.add_column(
+        Text(label.header),
+        justify=label.justify,
+        no_wrap=not label.short,
+        min_width=label.minimum or None,
+    )
+    cells: list[RenderableType] = []
+    for text in label.texts:
+        cells.append(Shortened(text) if label.short else text)
+    for gap in reversed(gaps):
+        cells.insert(gap, Text("⋮", _DIM))
+    return cells
 
 
 @dataclass(frozen=True, eq=False)
 class Shortened:
-    """A cell that is shortened in its middle where its column is too narrow."""
+    """A cell that is shortened in its middle if its column is too narrow."""
 
     text: Text
 
@@ -146,28 +161,33 @@ class Shortened:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """Lines whose characters are aligned with those below them."""
+    """Lines whose characters are aligned with those below them, so that they are never wrapped."""
 
     lines: Sequence[Text]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self.lines:
-            line.no_wrap, line.overflow = (
-                True,
-                "ignore" if console.record else "crop",
-            )  # a file has room
+            line.no_wrap = True
+            line.overflow = "ignore" if console.record else "crop"  # a file has room
             yield line
 
 
-def shorten(text: str, most: int) -> str:
-    r"""Return a text in at most `most` cells, with … in place of its middle; escapes such as `\xf0` are never split."""
-    if cell_len(text) <= most:
+def shorten(text: str, cells: int) -> str:
+    r"""Return a text in at most as many cells, with … in place of its middle if it is longer.
+
+    Escapes such as `\xf0` are never split.
+    """
+    if cell_len(text) <= cells:
         return text
-    units = deque(_UNIT.findall(text))
-    head, tail = "", ""
+    characters = deque(_CHARACTER.findall(text))
+    head = ""
+    tail = ""
     while True:
-        at_head = cell_len(head) <= cell_len(tail)
-        nearest = units.popleft() if at_head else units.pop()
-        if cell_len(head) + cell_len(tail) + cell_len(nearest) >= most:
+        is_for_head = cell_len(head) <= cell_len(tail)
+        character = characters.popleft() if is_for_head else characters.pop()
+        if cell_len(head) + cell_len(tail) + cell_len(character) >= cells:
             return f"{head}…{tail}"
-        head, tail = (head + nearest, tail) if at_head else (head, nearest + tail)
+        if is_for_head:
+            head += character
+        else:
+            tail = character + tail
