@@ -1,6 +1,7 @@
-"""The kinds of parts that a page consists of, and what is chosen by kind: a bare page, a line of suggestions.
+"""The kinds of parts that a page consists of, and pages that choose among parts by their kinds.
 
-A page is what a result yields for rich: titles, tables, pictures, notes and plain texts.
+A page is what a result yields for rich: titles, tables, pictures, notes and plain texts. Notes know
+which parameters change what they are about, so that nothing printed is read back.
 """
 
 from __future__ import annotations
@@ -23,20 +24,28 @@ if TYPE_CHECKING:
 
     from embcli.selection import Excerpt
 
-_FEWEST = 3  # lines of a page that is cut
-_OTHER_LINES, _FEWEST_ROWS = 12, 6
+_OTHER_LINES = 12  # lines of a page beside its longest table
 
 
 def rows_that_fit(options: ConsoleOptions, elsewhere: int) -> int:
-    """Return how many rows a long table shows: on a terminal those that leave room for the other parts of a page."""
-    return (
-        max(options.max_height - _OTHER_LINES, _FEWEST_ROWS) if options.is_terminal else elsewhere
-    )
+    """Return how many rows a long table shows.
+
+    On a terminal those are the rows that leave room for the other parts of a page.
+    """
+    fewest_rows = 6
+    if options.is_terminal:
+        return max(options.max_height - _OTHER_LINES, fewest_rows)
+    return elsewhere
 
 
 def safe_text(text: object, style: str | Style = "") -> Text:
-    """Return a text from anywhere as rich's Text, made safe for one line; a style can be a name in STYLES."""
-    return Text(in_line(str(text)), STYLES.get(style, style) if isinstance(style, str) else style)
+    """Return a text from anywhere as rich's Text, made safe for one line.
+
+    A style can be a name in STYLES.
+    """
+    if isinstance(style, str):
+        style = STYLES.get(style, style)
+    return Text(in_line(str(text)), style)
 
 
 class Title(Text):
@@ -48,7 +57,7 @@ def title(text: str) -> Title:
 
 
 class Note(Text):
-    """A remark on a page; `parameters` of the verb change what it is about."""
+    """A remark on a page, with the parameters of the verb that change what it is about."""
 
     def __init__(self, text: str, *parameters: str, style: str = "") -> None:
         super().__init__(in_line(text), STYLES.get(style, style))
@@ -56,13 +65,15 @@ class Note(Text):
 
 
 class LeftOut(Note):
-    """The note on what a page leaves out; its parameters show it."""
+    """The note on what a page leaves out, with the parameters that show it."""
 
 
 def left_out(*parts: str, parameters: Sequence[str] = ()) -> LeftOut | None:
     """Return the note on what is not shown, `Left out: row 3 (1 of 9).`, or None for nothing."""
-    missing = [part for part in parts if part]
-    return LeftOut(f"Left out: {' and '.join(missing)}.", *parameters) if missing else None
+    missing = " and ".join(part for part in parts if part)
+    if not missing:
+        return None
+    return LeftOut(f"Left out: {missing}.", *parameters)
 
 
 def omission(
@@ -92,7 +103,7 @@ def omission(
 
 @dataclass(frozen=True, eq=False)
 class Hint:
-    """Parameters that show more of what a page shows in short; it is not seen itself."""
+    """Parameters that show more than a page does; rich draws nothing for it."""
 
     parameters: tuple[str, ...]
 
@@ -109,19 +120,20 @@ class Composite:
 
 @dataclass(frozen=True, eq=False)
 class BarePage:
-    """The titles, tables, pictures and drawings of a page; a page of words alone is whole."""
+    """The titles, tables, pictures and drawings of a page; all of it if it has only words."""
 
     page: Any
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        parts = [*self.page.__rich_console__(console, options)]
+        parts = list(self.page.__rich_console__(console, options))
         figures = [
             place for place, part in enumerate(parts) if not isinstance(part, str | Text | Hint)
         ]
         if not figures:
             yield from parts
             return
-        for part in parts[: figures[-1] + 1]:
+        last_figure = figures[-1]
+        for part in parts[: last_figure + 1]:
             if isinstance(part, Title) or not isinstance(part, Text):
                 yield part
 
@@ -135,49 +147,55 @@ class SuggestingPage:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         notes: list[Note | Hint] = []
-        for part in self.page.__rich_console__(console, options):
-            # A composite yields parts of its own.
-            parts = (
-                part.__rich_console__(console, options) if isinstance(part, Composite) else [part]
-            )
-            for each in parts:
-                if isinstance(each, Note | Hint):
-                    notes.append(each)
-                yield each
+        for part in self._parts(console, options):
+            if isinstance(part, Note | Hint):
+                notes.append(part)
+            yield part
         line = self.suggest(notes)
         if line:
             yield safe_text(line, "dim")
 
+    def _parts(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts of the page and, in place of a composite, its parts."""
+        for part in self.page.__rich_console__(console, options):
+            if isinstance(part, Composite):
+                yield from part.__rich_console__(console, options)
+            else:
+                yield part
+
 
 @dataclass(frozen=True, eq=False)
 class CutPage:
-    """A result's page in the lines that others leave of a height; a line says that more were cut off."""
+    """A page, cut to the lines that others leave of a height; a line says how many are cut."""
 
     page: RenderableType
     others: Sequence[RenderableType]
     height: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        room = max(self.height - len(console.render_lines(Group(*self.others), options)), _FEWEST)
-        within = options.update(
-            height=room + _OTHER_LINES // 2
-        ).reset_height()  # the others are around it
-        lines = console.render_lines(self.page, within, pad=False)
-        kept = lines if len(lines) <= room else lines[: room - 1]
-        for line in kept:
+        fewest_lines = 3
+        lines_of_others = console.render_lines(Group(*self.others), options)
+        room = max(self.height - len(lines_of_others), fewest_lines)
+        # Its tables need not leave room for the other pages once more.
+        page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
+        lines = console.render_lines(self.page, page_options, pad=False)
+
+        shown = lines
+        if len(lines) > room:
+            shown = lines[: room - 1]
+        for line in shown:
             yield from line
             yield Segment.line()
-        if len(kept) < len(lines):
-            more = safe_text(
-                f"… {len(lines) - len(kept):,} more lines; the command alone prints them"
-            )
+        cut = len(lines) - len(shown)
+        if cut:
+            more = safe_text(f"… {cut:,} more lines; the command alone prints them")
             more.no_wrap = True
             yield more
 
 
 @dataclass(frozen=True, eq=False)
 class Sheets:
-    """Pages one after another; as HTML each begins a sheet of paper, unless the one before has room for it."""
+    """Pages one after another; when HTML is printed, none is split between two sheets of paper."""
 
     sheets: Sequence[RenderableType]
 
