@@ -1,6 +1,7 @@
 """What rich has no renderable for: matrices that fit their width, strips of colours, drawings.
 
-A result yields these, rich's Text and tables in its `__rich_console__`; `export` makes files of the same page.
+A result yields these, and rich's own texts and tables, in its `__rich_console__`; `export` makes
+files of the same page. Everything here imports rich, so that a verb imports it only for a page.
 """
 
 from embcli.page.colors import STYLES, token_style

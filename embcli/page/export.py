@@ -1,4 +1,8 @@
-"""A result's page in other forms than a terminal's: plain text, SVG, HTML, PNG, a notebook's fragment, Markdown."""
+"""A result's page in other forms than a terminal's.
+
+They are plain text, SVG, HTML, PNG, a fragment for a notebook, and Markdown. rich exports all but
+the last two: PNG is drawn of the SVG, and Markdown is made of the same tables and texts.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +33,14 @@ if TYPE_CHECKING:
     from embcli.names import Theme
 
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
-_ANSI = [(127, 127, 127)] * 8  # a page uses none of the 16 colours of a terminal
+_ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Theme, TerminalTheme] = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
     "dark": TerminalTheme((17, 21, 28), (226, 230, 234), _ANSI),
 }
 _SVG = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {terminal_width} {terminal_height}" width="{terminal_width}">
+<svg xmlns="http://www.w3.org/2000/svg" \
+viewBox="0 0 {terminal_width} {terminal_height}" width="{terminal_width}">
 <style>
 .{unique_id}-matrix {{ font-family: FONTS; font-size: 21px; }}
 {styles}
@@ -70,125 +75,159 @@ pre + pre {{ margin-top: 16px; }}
 </body>
 </html>
 """.replace("FONTS", _FONTS)
-_PROBE = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><text y="9" font-family="{_FONTS}">X</text></svg>'
-_FRAGMENT = (
-    f'<pre style="font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto">{{code}}</pre>'
-)
-_DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'  # which another font may draw, in another width
-_MARKS = re.compile(
-    r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\."
-)  # GitHub also makes links of bare addresses, and math of $
-_MARKS_IN_FRONT = re.compile(
-    r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))"
-)  # of lists, quotes, headings
-_BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them
+# Another font may draw the dots, in another width.
+_DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
 
 
 def text(page: RenderableType, width: int, lines: int | None = None, color: bool = False) -> str:
-    """Return a page as in a pipe, or on a terminal of some lines, without blanks at the ends of lines."""
-    colors = (Console(force_terminal=True).color_system or "standard") if color else None
+    """Return a page as in a pipe, or on a terminal of some lines.
+
+    There are no spaces at the ends of lines.
+    """
+    color_system = None
+    if color:
+        color_system = Console(force_terminal=True).color_system or "standard"
     console = _console(
         width,
         height=lines,
         force_terminal=lines is not None,
-        color_system=colors,
+        color_system=color_system,
         no_color=not color,
     )
     with console.capture() as captured:
         console.print(page, highlight=False, markup=False, emoji=False)
-    return "\n".join(line.rstrip(" ") for line in captured.get().split("\n"))
+    printed = captured.get().split("\n")
+    return "\n".join(line.rstrip(" ") for line in printed)
 
 
 def exported(
     page: RenderableType, format: PageFormat, width: int, theme: Theme, color: bool = True
 ) -> bytes:
     """Return a page as a text or a picture. Raises OutputError if PNG cannot be drawn here."""
-    if format in ("table", "markdown"):
-        return (text(page, width) if format == "table" else markdown(page, width)).encode()
+    if format == "table":
+        return text(page, width).encode()
+    if format == "markdown":
+        return markdown(page, width).encode()
     if format == "html":
         return _html(page, width, color, theme).encode()
+    svg = _svg(page, width, color, theme)
+    return png(svg) if format == "png" else svg.encode()
+
+
+def _svg(page: RenderableType, width: int, color: bool, theme: Theme) -> str:
+    terminal = _THEMES[theme]
     console = _recorded(page, width, color, theme, margin=2)
-    code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
-    svg = console.export_svg(
-        theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602
+    code = _SVG.replace("GROUND", terminal.background_color.hex)
+    return console.export_svg(
+        theme=terminal, code_format=code, unique_id="embcli", font_aspect_ratio=0.602
     )
-    return svg.encode() if format == "svg" else png(svg)
 
 
 def _html(page: RenderableType, width: int, color: bool, theme: Theme) -> str:
     """Return a page as a document of HTML, in which a printer keeps each sheet whole."""
+    terminal = _THEMES[theme]
     codes = []
     for sheet in page.sheets if isinstance(page, Sheets) else [page]:
         console = _recorded(sheet, width, color, theme)
-        codes.append(
-            console.export_html(theme=_THEMES[theme], code_format="{code}", inline_styles=True)
-        )
-    background = _THEMES[theme].background_color.hex
-    foreground = _THEMES[theme].foreground_color.hex
-    code = "</pre>\n<pre>".join(codes).replace("⋮", _DOTS)
-    return _HTML.format(code=code, background=background, foreground=foreground)
+        code = console.export_html(theme=terminal, code_format="{code}", inline_styles=True)
+        codes.append(code.replace("⋮", _DOTS))
+    return _HTML.format(
+        code="</pre>\n<pre>".join(codes),
+        background=terminal.background_color.hex,
+        foreground=terminal.foreground_color.hex,
+    )
 
 
 def fragment(page: RenderableType, width: int) -> str:
-    """Return a page as an element for a notebook; its colours can be read on a light and on a dark background."""
-    console = _recorded(page, width, True, None)
-    return console.export_html(code_format=_FRAGMENT, inline_styles=True).replace("⋮", _DOTS)
+    """Return a page as an element for a notebook, which can have a light or a dark background."""
+    style = f"font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
+    console = _recorded(page, width, color=True, theme=None)
+    code = console.export_html(
+        code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
+    )
+    return code.replace("⋮", _DOTS)
 
 
 def png(svg: str) -> bytes:
-    """Return an SVG picture as PNG, by a monospace font of this machine."""
+    """Return an SVG picture as PNG, drawn with a monospace font of this machine."""
     import resvg_py
 
-    if resvg_py.svg_to_bytes(svg_string=_PROBE) == resvg_py.svg_to_bytes(
-        svg_string=_PROBE.replace("X", "")
-    ):
+    attributes = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"'
+    letter = f'<svg {attributes}><text y="9" font-family="{_FONTS}">X</text></svg>'
+    nothing = letter.replace("X", "")
+    if resvg_py.svg_to_bytes(svg_string=letter) == resvg_py.svg_to_bytes(svg_string=nothing):
         raise OutputError(
-            "png needs a monospace font, and there is none; on Debian: apt install fonts-dejavu-core"
+            "png needs a monospace font, and there is none; "
+            "on Debian: apt install fonts-dejavu-core"
         )
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2))
 
 
-def markdown(page: RenderableType, width: int) -> str:
-    return "\n\n".join(filter(None, _blocks(page, _console(width, color_system=None)))) + "\n"
-
-
 def _console(width: int, **options: Any) -> Console:
-    """Return a console for a page; in a notebook rich's own would print there, too."""
+    """Return a console that prints into a text, also in a notebook, where rich's own would not."""
     return Console(file=io.StringIO(), width=width, force_jupyter=False, **options)
 
 
 def _recorded(
     page: RenderableType, width: int, color: bool, theme: Theme | None, margin: int = 0
 ) -> Console:
-    """Return a console with a page, which is as wide as the longest line, and margins; no theme for any background."""
+    """Return a console with a page and margins; it is as wide as the longest line and the margins.
+
+    Without a theme the page is for any background.
+    """
     console = _console(width, record=True, color_system="truecolor", no_color=not color)
     if theme == "dark":
         console.push_theme(Themes({DARK: "bold"}))
-    segments = console.render(page, console.options.update(highlight=False, markup=False))
-    inked = (_inked(segment, INKS[theme] if theme else {}) for segment in segments)
-    lines = [*Segment.split_lines(inked if color else Segment.remove_color(segments))]
-    console.width = max(map(Segment.get_line_length, lines), default=width) + 2 * margin
+    options = console.options.update(highlight=False, markup=False)
+    segments = console.render(page, options)
+    if color:
+        inks = INKS[theme] if theme else {}
+        inked = (_inked(segment, inks) for segment in segments)
+        lines = list(Segment.split_lines(inked))
+    else:
+        lines = list(Segment.split_lines(Segment.remove_color(segments)))
+
+    longest = max(map(Segment.get_line_length, lines), default=width)
+    console.width = longest + 2 * margin
     edge = [Segment("\n")] * (margin // 2)
-    body = [each for line in lines for each in (Segment(" " * margin), *line, Segment("\n"))]
-    console.print(Segments([*edge, *body, *edge]), end="", crop=False)
+    framed = list(edge)
+    for line in lines:
+        framed += [Segment(" " * margin), *line, Segment("\n")]
+    framed += edge
+    console.print(Segments(framed), end="", crop=False)
     return console
 
 
 def _inked(segment: Segment, inks: dict[str, str]) -> Segment:
+    """Return a segment in the colour that takes the place of its own in a picture, if one does."""
     style = segment.style or Style.null()
-    ink = inks.get(style.color.name if style.color else "dim" if style.dim else "")
-    return segment._replace(style=style + Style.parse(f"not dim {ink}")) if ink else segment
+    name = ""
+    if style.color:
+        name = style.color.name
+    elif style.dim:
+        name = "dim"
+    if name not in inks:
+        return segment
+    return segment._replace(style=style + Style.parse(f"not dim {inks[name]}"))
+
+
+def markdown(page: RenderableType, width: int) -> str:
+    """Return a page as Markdown: its tables, its texts as paragraphs, drawings as code."""
+    console = _console(width, color_system=None)
+    blocks = [block for block in _blocks(page, console) if block]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
-    if isinstance(page, str | Text):
-        yield _sentence(page if isinstance(page, Text) else Text(page))
+    if isinstance(page, str):
+        yield _sentence(Text(page))
+    elif isinstance(page, Text):
+        yield _sentence(page)
     elif isinstance(page, Table):
         yield _table(page)
     elif isinstance(page, Drawing):
-        yield "\n".join(
-            f"    {line.plain}".rstrip() for line in page.lines
-        )  # a block of code, whatever is in it
+        # Nothing in a block of code is markup.
+        yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)
     elif isinstance(page, CutPage):
         yield from _blocks(page.page, console)  # a text has no last line
     elif isinstance(page, Padding):
@@ -198,50 +237,77 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
             yield from _blocks(cast("RenderableType", part), console)
 
 
+# GitHub also makes links of bare addresses, and math of $.
+_MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")
+# At the beginning of a line they make a list, a quote or a heading.
+_MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")
+# A parser may strip all blanks except spaces.
+_BLANKS = re.compile(r"[^\S ]")
+
+
 def _sentence(text: Text) -> str:
-    marked = _MARKS.sub(r"\\\g<0>", text.plain.strip(" "))
-    escaped = _MARKS_IN_FRONT.sub(
-        r"\1\\", _BLANKS.sub(lambda match: f"&#x{ord(match[0]):x};", marked)
-    )
-    return (
-        f"**{escaped}**"
-        if escaped and isinstance(text.style, Style) and text.style.bold
-        else escaped
-    )
+    """Return a text in one line of Markdown, in which none of it is markup."""
+    escaped = _MARKS.sub(r"\\\g<0>", text.plain.strip(" "))
+    escaped = _BLANKS.sub(lambda blank: f"&#x{ord(blank[0]):x};", escaped)
+    escaped = _MARKS_IN_FRONT.sub(r"\1\\", escaped)
+    is_bold = isinstance(text.style, Style) and text.style.bold
+    return f"**{escaped}**" if escaped and is_bold else escaped
 
 
 def _table(table: Table) -> str:
-    """Return a table without its bars; the cells of a line are columns of their own, with the title of their block."""
+    """Return a table without its bars.
+
+    The cells of a Line are columns of their own, each with the title of its block.
+    """
     columns = []
     for column in table.columns:
-        header, *cells = map(_text, (column.header, *column.cells))
+        header = _text(column.header)
+        cells = [_text(cell) for cell in column.cells]
         if isinstance(header, Bar):
             continue
         if isinstance(header, Line):
-            heads = [Text(f"{header.title} {cell.plain}".strip()) for cell in header.cells]
-            rows = [cell.cells if isinstance(cell, Line) else [cell] * len(heads) for cell in cells]
-            columns += [_column(each, True) for each in zip(heads, *rows, strict=True)]
+            columns += _columns_of_lines(header, cells)
         else:
-            columns.append(_column((header, *cells), column.justify == "right"))
-    return "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True))
+            columns.append(_column(header, cells, column.justify == "right"))
+    rows = [" | ".join(row) for row in zip(*columns, strict=True)]
+    return "\n".join(f"| {row} |" for row in rows)
 
 
-def _column(cells: Sequence[Text], is_right: bool) -> list[str]:
-    """Return the cells of a column, the header first, and a rule below it, all of one width."""
-    shown = [
-        Text(f"`{cell.plain}`" if isinstance(cell, Shades) else _sentence(cell)) for cell in cells
-    ]
-    width = max(3, *(cell.cell_len for cell in shown))
-    for cell in shown:
+def _columns_of_lines(header: Line, lines: Sequence[Text]) -> list[list[str]]:
+    rows: list[Sequence[Text]] = []
+    for line in lines:
+        if isinstance(line, Line):
+            rows.append(line.cells)
+        else:
+            rows.append([line] * len(header.cells))
+    columns = []
+    for name, *cells in zip(header.cells, *rows, strict=True):
+        title = Text(f"{header.title} {name.plain}".strip())
+        columns.append(_column(title, cells, is_right=True))
+    return columns
+
+
+def _column(header: Text, cells: Sequence[Text], is_right: bool) -> list[str]:
+    """Return the header of a column, a rule below it, and its cells, all of one width."""
+    written = [_cell(header), *map(_cell, cells)]
+    width = max(3, *(cell.cell_len for cell in written))
+    for cell in written:
         cell.align("right" if is_right else "left", width)
-    rule = "-" * (width - 1)
-    return [
-        shown[0].plain,
-        f"{rule}:" if is_right else f":{rule}",
-        *(cell.plain for cell in shown[1:]),
-    ]
+    head, *rest = (cell.plain for cell in written)
+    dashes = "-" * (width - 1)
+    rule = f"{dashes}:" if is_right else f":{dashes}"
+    return [head, rule, *rest]
+
+
+def _cell(cell: Text) -> Text:
+    if isinstance(cell, Shades):
+        return Text(f"`{cell.plain}`")
+    return Text(_sentence(cell))
 
 
 def _text(cell: RenderableType) -> Text:
-    whole = cell.text if isinstance(cell, Shortened) else cell
-    return whole if isinstance(whole, Text) else Text(str(whole))
+    if isinstance(cell, Shortened):
+        return cell.text
+    if isinstance(cell, Text):
+        return cell
+    return Text(str(cell))
