@@ -492,9 +492,9 @@ def test_columns_are_in_bins_only_where_they_have_no_room(
 ) -> None:
     fit = Fit.of(columns, room, halves)
     assert fit.width <= room
-    assert fit.bins == -(-columns // fit.per)
-    assert (fit.per == 1) == (columns <= room * (1 + halves))
-    assert fit.per == 1 or -(-columns // (fit.per - 1)) > room * (
+    assert fit.bins == -(-columns // fit.columns_per_bin)
+    assert (fit.columns_per_bin == 1) == (columns <= room * (1 + halves))
+    assert fit.columns_per_bin == 1 or -(-columns // (fit.columns_per_bin - 1)) > room * (
         1 + halves
     )  # and no more of them than need be
 

@@ -132,7 +132,7 @@ class FindScreen(ExplorerScreen):
         table.add_column("found", width=9)
         table.add_column(Text("ID", justify="right"), width=len(str(self.matrix.size)))
         table.add_column("token", width=_TOKEN_CELLS)
-        self.show_found()
+        self.list_rows()
         if self.app.words is None:
             self.run_passes("", [Pass(self._read_words, self._show_words)])
             self.show_title("reading the vocabulary …")
@@ -146,10 +146,10 @@ class FindScreen(ExplorerScreen):
 
     def _show_words(self, words: WordIndex) -> None:
         self.app.words = words
-        self.show_found()
+        self.list_rows()
 
     @on(Input.Changed, "#text")
-    def show_found(self) -> None:
+    def list_rows(self) -> None:
         """List the tokens of the text and the words like it."""
         self.text = self.query_one("#text", Input).value
         tokens = self._token_ids()
@@ -189,8 +189,8 @@ class FindScreen(ExplorerScreen):
                     break
         return found
 
-    def action_move(self, how: str) -> None:
-        getattr(self.query_one(ListTable), f"action_{how}")()
+    def action_move(self, movement: str) -> None:
+        getattr(self.query_one(ListTable), f"action_{movement}")()
 
     @on(Input.Submitted, "#text")
     @on(ListTable.RowSelected)

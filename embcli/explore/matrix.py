@@ -374,7 +374,7 @@ class MatrixScreen(ExplorerScreen):
         lines.read()
         if lines.heat_limit is None:
             fit = Fit.of(self.matrix.dim, lines.room, halves=False)
-            lines.heat_limit = ColorScale.of([means(lines.values, fit.per)]).limit
+            lines.heat_limit = ColorScale.of([means(lines.values, fit.columns_per_bin)]).limit
         else:
             lines.heat_limit = None
         lines.action_columns(0)

@@ -276,7 +276,7 @@ class Lines(ScrollView, can_focus=True):
         Columns that share a cell are shown as their mean.
         """
         fit = Fit.of(len(values), width, halves=False)
-        averages = means(values[None], fit.per)[0]
+        averages = means(values[None], fit.columns_per_bin)[0]
         clipped = np.clip(averages, -limit, limit)
         shown = np.where(np.isfinite(averages), clipped, averages)
         colors = self._colors()
@@ -284,7 +284,7 @@ class Lines(ScrollView, can_focus=True):
 
         segments = []
         for level, run in groupby(levels.tolist()):
-            cells = fit.cells * len(list(run))
+            cells = fit.cells_per_bin * len(list(run))
             if level < 0:
                 segments.append(Segment(MARKS[level] * cells, STYLES["bad"]))
             elif colors:

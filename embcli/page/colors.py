@@ -128,24 +128,24 @@ class ColorScale(NamedTuple):
         return levels
 
 
-def means(values: np.ndarray, per: int, column_period: int = 1) -> np.ndarray:
-    """Return the means of every `per` columns: (n, columns) -> (n, bins) float64.
+def means(values: np.ndarray, count: int, column_period: int = 1) -> np.ndarray:
+    """Return the means of every `count` columns: (n, columns) -> (n, bins) float64.
 
     The last bin can have fewer columns. If `column_period` kinds of columns alternate, such as
     sines and cosines, each mean is of one kind. The mean of a bin with a NaN is NaN; of one with
     infinity and no NaN, infinity.
     """
-    if per == 1 or not values.size:
+    if count == 1 or not values.size:
         return values.astype(np.float64)
     columns = np.arange(values.shape[1])
     kinds = columns % column_period
-    bins = columns // (per * column_period) * column_period + kinds
+    bins = columns // (count * column_period) * column_period + kinds
     order = np.argsort(bins, kind="stable")
     ordered = values[:, order].astype(np.float64)
-    _, starts, counts = np.unique(bins[order], return_index=True, return_counts=True)
+    _, starts, sizes = np.unique(bins[order], return_index=True, return_counts=True)
 
     with np.errstate(invalid="ignore"):
-        averages: np.ndarray = np.add.reduceat(ordered, starts, axis=1) / counts
+        averages: np.ndarray = np.add.reduceat(ordered, starts, axis=1) / sizes
     has_infinity = np.logical_or.reduceat(np.isinf(ordered), starts, axis=1)
     averages[has_infinity] = np.inf
     has_nan = np.logical_or.reduceat(np.isnan(ordered), starts, axis=1)

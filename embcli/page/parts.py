@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
-def rows_that_fit(options: ConsoleOptions, elsewhere: int) -> int:
+def rows_that_fit(options: ConsoleOptions, rows_elsewhere: int) -> int:
     """Return how many rows a long table shows.
 
     On a terminal those are the rows that leave room for the other parts of a page.
@@ -35,7 +35,7 @@ def rows_that_fit(options: ConsoleOptions, elsewhere: int) -> int:
     fewest_rows = 6
     if options.is_terminal:
         return max(options.max_height - _OTHER_LINES, fewest_rows)
-    return elsewhere
+    return rows_elsewhere
 
 
 def safe_text(text: object, style: str | Style = "") -> Text:

@@ -109,14 +109,17 @@ def _cell_levels(levels: np.ndarray, cells: int, glyph: str) -> list[tuple[int, 
 
 
 class Fit(NamedTuple):
-    """How numbers fit into cells: they are averaged in bins, and bins take cells or share one."""
+    """How numbers fit into cells: they are averaged in bins, and bins take cells or share one.
 
-    bins: int  # of a row
-    per: int = 1  # numbers in a bin, fewer in the last
-    cells: int = 1  # of each bin
+    A bin is of one row in a strip; in a picture it can be of several rows and in several strips.
+    """
+
+    bins: int  # in a row
+    columns_per_bin: int = 1  # fewer in the last bin
+    cells_per_bin: int = 1
     glyph: str = ""  # ▌ if two bins share a cell, ▀ if two rows do
-    rows: int = 1  # rows of the matrix whose mean is a row on the page
-    high: int = 1  # strips of each row on the page
+    rows_per_bin: int = 1  # fewer in the last bin
+    strips_per_bin: int = 1
 
     @classmethod
     def of(cls, columns: int, available: int, halves: bool, column_period: int = 1) -> Fit:
@@ -126,22 +129,22 @@ class Fit(NamedTuple):
         """
         if columns <= available:
             cells = min(available // max(columns, 1), _WIDEST)
-            return cls(columns, cells=cells)
+            return cls(columns, cells_per_bin=cells)
 
         largest_count = 2 * available if halves else available
-        per = 1
+        columns_per_bin = 1
         if columns > largest_count:
             bins_of_a_kind = max(largest_count // column_period, 1)
-            per = math.ceil(columns / column_period / bins_of_a_kind)
-        whole, rest = divmod(columns, per * column_period)
+            columns_per_bin = math.ceil(columns / column_period / bins_of_a_kind)
+        whole, rest = divmod(columns, columns_per_bin * column_period)
         bins = whole * column_period + min(rest, column_period)
-        return cls(bins, per, glyph="▌" if halves else "")
+        return cls(bins, columns_per_bin, glyph="▌" if halves else "")
 
     @property
     def width(self) -> int:
         if self.glyph == "▌":
             return math.ceil(self.bins / 2)
-        return self.bins * self.cells
+        return self.bins * self.cells_per_bin
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +173,8 @@ class Strips(Composite):
         fit = self._fit(console, cells)
         averages = []
         for block in self.blocks:
-            rows = means(block.values.T, fit.rows).T
-            averages.append(means(rows, fit.per, self._column_period))
+            rows = means(block.values.T, fit.rows_per_bin).T
+            averages.append(means(rows, fit.columns_per_bin, self._column_period))
         scale = ColorScale.of(averages)
 
         table = self._strips(labels, averages, scale, fit, console)
@@ -197,22 +200,22 @@ class Strips(Composite):
         lines = max(self.lines - lines_around, _FILE_ROWS if console.record else 1)
         is_stacked = halves and (self.square or rows > lines)
         height = 2 * lines if is_stacked else lines
-        per = max(math.ceil(rows / height), 1)
+        rows_per_bin = max(math.ceil(rows / height), 1)
         if not self.square:
             fit = Fit.of(columns, available, halves and not is_stacked, self._column_period)
-            return fit._replace(glyph="▀" if is_stacked else fit.glyph, rows=per)
+            return fit._replace(glyph="▀" if is_stacked else fit.glyph, rows_per_bin=rows_per_bin)
 
         # Two stacked numbers fill a cell; otherwise a number takes two cells to be square.
         width = cells if is_stacked else room(console, cells // 2, columns)
-        per = max(per, math.ceil(columns / width))
+        per_bin = max(rows_per_bin, math.ceil(columns / width))
         side = _side_of_square(rows, columns, height, width)
         return Fit(
-            bins=math.ceil(columns / per),
-            per=per,
-            cells=side if is_stacked else 2 * side,
+            bins=math.ceil(columns / per_bin),
+            columns_per_bin=per_bin,
+            cells_per_bin=side if is_stacked else 2 * side,
             glyph="▀" if is_stacked else "",
-            rows=per,
-            high=side,
+            rows_per_bin=per_bin,
+            strips_per_bin=side,
         )
 
     def _strips(
@@ -225,20 +228,20 @@ class Strips(Composite):
     ) -> Table:
         """Return the table of strips, without the colour bar."""
         strips_per_line = 2 if fit.glyph == "▀" else 1
-        first_strips = range(0, len(averages[0]) * fit.high, strips_per_line)
+        first_strips = range(0, len(averages[0]) * fit.strips_per_bin, strips_per_line)
         rows: list[int | None] = []  # the row whose labels a line has, if it has labels
         for first in first_strips:
-            row, strip_of_row = divmod(first, fit.high)
-            rows.append(None if strip_of_row else row * fit.rows)
+            row, strip_of_row = divmod(first, fit.strips_per_bin)
+            rows.append(None if strip_of_row else row * fit.rows_per_bin)
 
         axis = self._axis(fit.width)
         blocks = []
         for block, values in zip(self.blocks, averages, strict=True):
-            numbers = values.repeat(fit.high, axis=0)
+            numbers = values.repeat(fit.strips_per_bin, axis=0)
             strips: list[Text] = []
             for first in first_strips:
                 numbers_of_line = numbers[first : first + strips_per_line]
-                strips.append(strip(numbers_of_line, scale, console, fit.cells, fit.glyph))
+                strips.append(strip(numbers_of_line, scale, console, fit.cells_per_bin, fit.glyph))
             for gap in reversed(self.gaps):
                 strips.insert(gap, Text("⋮", "dim"))
             header = f"{in_line(block.title)}\n{axis}" if block.title else axis
@@ -291,11 +294,11 @@ class Strips(Composite):
         """Return what colours do not tell: which numbers are averaged, and which are not finite."""
         remarks = []
         sizes = []
-        if fit.rows > 1:
-            sizes.append(counted(fit.rows, "row"))
-        if fit.per > 1:
+        if fit.rows_per_bin > 1:
+            sizes.append(counted(fit.rows_per_bin, "row"))
+        if fit.columns_per_bin > 1:
             kind = "even or odd columns" if self._column_period > 1 else "columns"
-            sizes.append(f"{fit.per} {kind}")
+            sizes.append(f"{fit.columns_per_bin} {kind}")
         if sizes:
             shade = "colour" if colors_of(console) else "character"
             ends = " (fewer at the ends)" if self._has_smaller_bins(fit) else ""
@@ -311,9 +314,9 @@ class Strips(Composite):
 
     def _has_smaller_bins(self, fit: Fit) -> bool:
         """Return whether the last bins hold fewer rows or columns than the others."""
-        rest_of_rows = len(self.blocks[0].values) % fit.rows
-        rest_of_columns = len(self.numbers) % (fit.per * self._column_period)
-        return rest_of_rows > 0 or (fit.per > 1 and rest_of_columns > 0)
+        rest_of_rows = len(self.blocks[0].values) % fit.rows_per_bin
+        rest_of_columns = len(self.numbers) % (fit.columns_per_bin * self._column_period)
+        return rest_of_rows > 0 or (fit.columns_per_bin > 1 and rest_of_columns > 0)
 
 
 def _side_of_square(rows: int, columns: int, height: int, width: int) -> int:
