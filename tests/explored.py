@@ -139,17 +139,17 @@ def _row(app: Explorer, screen: Any, shown_lines: list[str], matrix: np.ndarray)
     norm = re.search(r"norm ([^\s,]+)", shown_lines[0])
     assert same(norm[1], norms(row[None])[0]), shown_lines[0]
     count = 1
-    width = screen.values.size.width
+    width = screen.lines.size.width
     columns: list[int] = []
     for line in shown_lines[2:-2]:
         label, bar, values = line[:width].partition("│")
         if bar:
             first = int(label)
-            per_line = screen.values.per_line
+            per_line = screen.lines.per_line
             columns += range(first, first + _values(values, row[first : first + per_line]))
     count += len(columns)
     assert count > 1, "whole numbers at any width"
-    assert columns == [*screen.values.shown], "the columns of the command"
+    assert columns == [*screen.lines.shown_columns], "the columns of the command"
     for metric in ("cosine", "l2"):
         if metric in screen.nearest:
             order, every = scores(matrix, screen.row, metric)

@@ -151,7 +151,7 @@ async def test_the_command_of_a_row_names_the_columns_that_a_low_terminal_shows(
     heights = set()
     async with walk(tmp_path / "wide.npy", size=(120, 12)) as (app, pilot):
         await press(pilot, "enter")
-        values = app.screen.values
+        values = app.screen.lines
         for height in range(12, 4, -1):
             await pilot.resize_terminal(120, height)
             await settle(pilot)
@@ -159,7 +159,7 @@ async def test_the_command_of_a_row_names_the_columns_that_a_low_terminal_shows(
             numbers = " ".join(rest).split()
             if numbers:
                 heights.add(values.size.height)
-                assert len(numbers) == len(values.shown), height
+                assert len(numbers) == len(values.shown_columns), height
     assert {2, 3} < heights  # the first line has no values
 
 
@@ -296,7 +296,7 @@ async def test_columns_clicks_and_names_lead_to_rows() -> None:
             assert expected in lines(app)[0]
         for typed in (["comma", *"299"], ["7", "comma", *"299"]):
             await press(pilot, "colon", *typed, "enter")
-            assert app.screen.values.shown.stop == 300
+            assert app.screen.lines.shown_columns.stop == 300
             assert held(app, matrix)
         assert "Row 7 " in lines(app)[0]
         await press(pilot, "y", "colon", *"qzx", "enter")

@@ -202,7 +202,7 @@ class Explorer(App[list[str]]):
         elif row is not None:
             await self.open_row(row, column or 0)
         elif isinstance(screen, RowScreen) and column is not None:
-            screen.values.go_to(column)
+            screen.lines.go_to(column)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action not in ("mark", "compare"):

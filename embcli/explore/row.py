@@ -67,7 +67,7 @@ class RowValues(Lines):
         self.update_title()
 
     @property
-    def shown(self) -> range:
+    def shown_columns(self) -> range:
         """The columns on the screen."""
         first = round(self.scroll_y) * self.per_line
         lines = max(self.size.height - 1, 1)
@@ -116,12 +116,12 @@ class RowScreen(ExplorerScreen):
         super().__init__(matrix)
         self.row = row
         self.token = matrix.token(row, 24)
-        self.values = RowValues(matrix.row(row), column)
+        self.lines = RowValues(matrix.row(row), column)
         self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}  # IDs and scores, (n,) each
 
     def body(self) -> ComposeResult:
         with Horizontal():
-            yield self.values
+            yield self.lines
             with Vertical(id="nearest"):
                 for metric in _METRICS:
                     yield ListTable(id=metric, cursor_type="row", cell_padding=1)
@@ -130,7 +130,7 @@ class RowScreen(ExplorerScreen):
         row = f"Row {self.row}  {self.token}"
         if self.row == self.matrix.marked:
             row = f"• {row}"
-        values = self.values.values.astype(np.float64)
+        values = self.lines.values.astype(np.float64)
         norm = f"norm {written(norms_of(values[None]), 4)[0]}"
         order = self.matrix.order
         if order:
@@ -140,7 +140,7 @@ class RowScreen(ExplorerScreen):
     def commands(self) -> list[str]:
         spell = self.matrix.spell
         row = str(self.row)
-        shown = self.values.shown
+        shown = self.lines.shown_columns
         columns = f"{shown.start}:{shown.stop}"
         query = ("neighbors", "--ids", row, "--top", str(TOP))
         return [
@@ -186,8 +186,9 @@ class RowScreen(ExplorerScreen):
         if self.matrix.encoding is not None:
             token_cells = 14 - max(id_cells - 6, 0)
             table.add_column("nearest", width=token_cells)
-        table.add_column(Text("ID", justify="right"), width=id_cells)
-        table.add_column(Text(name, justify="right"), width=max(number_format.width, len(name)))
+        table.add_column(_right("ID"), width=id_cells)
+        score_cells = max(number_format.width, len(name))
+        table.add_column(_right(name), width=score_cells)
 
         tokens = self.matrix.tokens(ids)
         for row, token, score in zip(ids.tolist(), tokens, scores.tolist(), strict=True):
@@ -209,11 +210,11 @@ class RowScreen(ExplorerScreen):
         ids, _ = self.nearest[metric]
         if len(ids):
             place = self.query_one(f"#{metric}", ListTable).cursor_row
-            await self.app.open_row(int(ids[place]), self.values.shown.start)
+            await self.app.open_row(int(ids[place]), self.lines.shown_columns.start)
 
     def action_page(self, pages: int) -> None:
-        lines = max(self.values.size.height - 2, 1)
-        self.values.scroll_relative(y=pages * lines, animate=False)
+        lines = max(self.lines.size.height - 2, 1)
+        self.lines.scroll_relative(y=pages * lines, animate=False)
 
 
 class PairScreen(ExplorerScreen):
