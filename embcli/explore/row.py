@@ -127,11 +127,15 @@ class RowScreen(ExplorerScreen):
                     yield ListTable(id=metric, cursor_type="row", cell_padding=1)
 
     def heading(self) -> list[str]:
-        row = f"Row {self.row}  {self.token}"
+        row = f"Row {self.row}"
         if self.row == self.matrix.marked:
             row = f"• {row}"
         values = self.lines.values.astype(np.float64)
         norm = f"norm {written(norms_of(values[None]), 4)[0]}"
+        if self.token:
+            row += f"  {self.token}"
+        else:
+            norm = f"  {norm}"  # the blanks before a token stay
         order = self.matrix.order
         if order:
             norm += f", rank {order.ranks[self.row]:,} of {self.matrix.size:,}"
