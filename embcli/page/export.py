@@ -111,7 +111,7 @@ def exported(
     if format == "html":
         return _html(page, width, color, theme).encode()
     svg = _svg(page, width, color, theme)
-    return png(svg) if format == "png" else svg.encode()
+    return svg.encode() if format == "svg" else png(svg)
 
 
 def _svg(page: RenderableType, width: int, color: bool, theme: Theme) -> str:
