@@ -1,0 +1,174 @@
+"""The neighbours of a query: the rows of a matrix nearest to it.
+
+`neighbors` returns a Neighbors, which is plain data. `queries` makes vectors of what the user asks
+for, `numerics/search.py` finds the rows, and `page` shows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from embcli.encodings import Encoding
+from embcli.errors import InputError, check_choice, check_top
+from embcli.layer import Layer, Origin
+from embcli.names import Metric
+from embcli.numerics.search import Search, nearest
+from embcli.opened import Opened, TextOrIds, remark_scaled
+from embcli.records import FieldType, Records, listed, run_of
+from embcli.result import Result
+from embcli.selection import select
+from embcli.tokens import token_text, tokens_of
+from embcli.verbs.neighbors.queries import (
+    Query,
+    queries_of_tokens,
+    queries_of_vectors,
+    vector_of,
+    vectors_in_array,
+    vectors_in_lines,
+)
+from embcli.wording import Sentence
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+__all__ = ["Neighbors", "Query", "neighbors", "vectors_in_array", "vectors_in_lines"]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbors(Result, verb="neighbors", content="ranking"):
+    """The rows nearest to each query; query i has `vectors[i]` and `search.rankings[i]`."""
+
+    metric: Metric
+    queries: list[Query]
+    vectors: list[np.ndarray]  # (D,) float64 each
+    search: Search
+    layer: Layer
+    encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
+    origin: Origin
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The IDs of the neighbours of all queries, (n,) int64."""
+        return np.concatenate([ranking.ids for ranking in self.search.rankings])
+
+    @property
+    def scores(self) -> np.ndarray:
+        """The scores of the neighbours of all queries, (n,) float64."""
+        return np.concatenate([ranking.scores for ranking in self.search.rankings])
+
+    def tokens(self, ids: np.ndarray) -> list[bytes | None]:
+        return tokens_of(ids, self.encoding)
+
+    def records(self) -> Records:
+        """Return a row for each neighbour; what holds for the whole search stands in the run."""
+        run = run_of(self.encoding, **self.origin.document())
+        run |= {
+            "metric": self.metric,
+            "queries": [query.document() for query in self.queries],
+            "searched": self.search.searched,
+            "not_finite": len(self.search.not_finite),
+            "zero": len(self.search.zero),
+        }
+
+        lengths = [len(ranking.ids) for ranking in self.search.rankings]
+        ranks = [np.arange(1, length + 1) for length in lengths]
+        ids = self.ids
+        columns: dict[str, tuple[FieldType, Any]] = {
+            "query": (int, np.repeat(np.arange(len(lengths)), lengths)),
+            "rank": (int, np.concatenate(ranks)),
+            "id": (int, ids),
+        }
+        if self.encoding:
+            columns["token"] = (str, [token_text(token) for token in self.tokens(ids)])
+        columns["score"] = (float, self.scores)
+        return listed(run, "neighbors", **columns)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.verbs.neighbors.page import page
+
+        yield from page(self)
+
+
+def neighbors(
+    model: Opened,
+    text: TextOrIds | None = None,
+    *,
+    special: bool = False,
+    lines: bool = False,
+    plus: Sequence[str] = (),
+    minus: Sequence[str] = (),
+    vector: np.ndarray | None = None,
+    metric: Metric = "cosine",
+    top: int = 10,
+    match: str | None = None,
+    rows: str | None = None,
+) -> Neighbors:
+    """Return the rows nearest to the mean row of a text's tokens, or to a vector.
+
+    A vector is (D,) or (n, D) float32. The result has the first `top` rows by their scores in
+    float64; `plus` and `minus` add and subtract the rows of other tokens. Raises InputError for
+    queries without a row, and for rows that are not finite or zero.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()
+    [0, 1]
+    """
+    notes = model.notes.begun()
+    remark_scaled(notes, model)
+    if text is not None and vector is None:
+        tokens = model.tokens(text, special, lines, notes=notes, has_added=False)
+        encoding_of_terms = model.encoding if tokens.texts is not None else None
+        size, _ = model.shape
+        queries = queries_of_tokens(tokens, encoding_of_terms, plus, minus, size, notes)
+    elif vector is not None and text is None:
+        _, dim = model.shape
+        queries = queries_of_vectors(vector, dim)
+        if plus or minus:
+            wrong = "{plus} and {minus} are for the tokens of a text, not for {vector}"
+            raise InputError(Sentence(wrong))
+    else:
+        raise InputError(Sentence("give {text} or {vector}, one of them"))
+    check_choice("metric", metric, get_args(Metric))
+    check_top(top)
+    among = _rows_to_search(model, rows, match)
+
+    source = model.source
+    layers = source.open({"token": None}, notes)
+    layer = layers["token"]
+    vectors = [vector_of(query, number, layer, metric) for number, query in enumerate(queries, 1)]
+    excluded = [query.all_ids for query in queries]
+    search = nearest(layer, vectors, top, metric, among, excluded, model.watch)
+    return Neighbors(
+        metric, queries, vectors, search, layer, source.encoding, layers.origin, notes=notes
+    )
+
+
+def _rows_to_search(model: Opened, rows: str | None, match: str | None) -> np.ndarray | None:
+    """Return the chosen rows whose tokens match, (n,) int64 ascending; None for all rows.
+
+    Raises InputError for a pattern that is malformed, and for one if the rows stand for no tokens.
+    """
+    if rows is None and match is None:
+        return None
+    size, _ = model.shape
+    chosen = np.unique(select(rows, size, "row"))
+    if match is None:
+        return chosen
+
+    try:
+        pattern = re.compile(match)
+    except re.error as error:
+        wrong = "{match} {given!r} is not a regular expression: {error}"
+        raise InputError(Sentence(wrong, given=match[:60], error=error)) from None
+    encoding = model.source.encoding
+    if encoding is None:
+        needs = "{match} {given!r} needs tokens, and these rows stand for no known tokens"
+        raise InputError(Sentence(needs, given=match[:40]))
+    texts = [token_text(token) for token in tokens_of(chosen, encoding)]
+    has_match = [text is not None and pattern.search(text) is not None for text in texts]
+    return chosen[has_match]

@@ -1,0 +1,184 @@
+"""The page of neighbours: a table of ranks, tokens, scores and bars for each query, and remarks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.names import Metric
+from embcli.page import (
+    Label,
+    Matrix,
+    Values,
+    left_out,
+    omission,
+    ruled,
+    safe_text,
+    title,
+    written,
+)
+from embcli.page.labels import bar, origin_lines, token_label
+from embcli.selection import Excerpt
+from embcli.tokens import shown
+from embcli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from embcli.verbs.neighbors import Neighbors
+
+_MOST_QUERIES = 20
+_MOST_NEIGHBORS = 200  # of each query
+_MOST_IDS = 8  # that a sentence names
+_METRICS: dict[Metric, str] = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
+
+
+def page(neighbors: Neighbors) -> Iterator[RenderableType]:
+    queries = Excerpt.ends(_MOST_QUERIES, len(neighbors.queries))
+    for number in queries.places.tolist():
+        yield from _query_part(neighbors, number)
+        yield ""
+
+    search = neighbors.search
+    size = neighbors.layer.shape[0]
+    rows = counted(search.searched, "row")
+    if search.searched < size:
+        rows += f" of {size:,}"
+    yield safe_text(f"Searched {rows}.")
+    if len(search.not_finite):
+        yield safe_text(_not_ranked(search.not_finite, "with NaN or infinity"))
+    if len(search.zero):
+        yield safe_text(_not_ranked(search.zero, "of zeros, without a direction"))
+
+    numbers = np.arange(1, queries.total + 1)
+    missing = left_out(omission(queries, "query", numbers, "queries"))
+    if missing is not None:
+        yield missing
+    yield from origin_lines(neighbors.origin)
+
+
+def _not_ranked(ids: np.ndarray, kind: str) -> str:
+    names = [str(row) for row in ids[:_MOST_IDS]]
+    if len(ids) > _MOST_IDS:
+        names.append("…")
+    return f"Not ranked: {counted(len(ids), 'row')} {kind}: {', '.join(names)}"
+
+
+def _query_part(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
+    query = neighbors.queries[number]
+    yield title(f"Nearest to {_query_in_words(neighbors, number)} by {_METRICS[neighbors.metric]}")
+    if len(query.ids) > 1:
+        yield safe_text(f"The query is the mean of {len(query.ids):,} rows.")
+    if neighbors.metric == "cosine" and (query.plus or query.minus):
+        yield safe_text("Each term is scaled to length 1 first.")
+
+    ranking = neighbors.search.rankings[number]
+    if not len(ranking.ids):
+        yield safe_text("No other rows.")
+        return
+    excerpt = Excerpt.ends(_MOST_NEIGHBORS, len(ranking.ids))
+    if neighbors.style.heat:
+        yield _heat_map(neighbors, number, excerpt)
+        return
+    labels = _labels(neighbors, number, excerpt)
+    labels.append(_bars(neighbors, number, ranking.scores[excerpt.places]))
+    yield ruled(labels, gaps=excerpt.gaps)
+    missing = left_out(_ranks_left_out(excerpt))
+    if missing is not None:
+        yield missing
+
+
+def _query_in_words(neighbors: Neighbors, number: int) -> str:
+    query = neighbors.queries[number]
+    if query.vector is not None:
+        return f"vector {number + 1:,}"
+    text = _term_in_words(neighbors, query.ids)
+    for ids in query.minus:
+        text += f" - {_term_in_words(neighbors, ids)}"
+    for ids in query.plus:
+        text += f" + {_term_in_words(neighbors, ids)}"
+    return text
+
+
+def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
+    named = ids[:_MOST_IDS]
+    names = []
+    for row, token in zip(named.tolist(), neighbors.tokens(named), strict=True):
+        text = shown(token)
+        names.append(f"{text} ({row})" if text else f"ID {row}")
+    if len(ids) > _MOST_IDS:
+        names.append(f"{len(ids) - _MOST_IDS:,} more")
+    return ", ".join(names)
+
+
+def _labels(neighbors: Neighbors, number: int, excerpt: Excerpt) -> list[Label]:
+    ranking = neighbors.search.rankings[number]
+    ids = ranking.ids[excerpt.places]
+    scores = written(ranking.scores[excerpt.places], neighbors.style.precision)
+    labels = [Label("rank", excerpt.places + 1)]
+    if neighbors.encoding is not None:
+        labels.append(token_label(neighbors.tokens(ids)))
+    labels.append(Label("ID", ids))
+    labels.append(Label("distance" if neighbors.metric == "l2" else "score", scores))
+    return labels
+
+
+def _ranks_left_out(excerpt: Excerpt) -> str:
+    return omission(excerpt, "rank", np.arange(1, excerpt.total + 1))
+
+
+def _heat_map(neighbors: Neighbors, number: int, excerpt: Excerpt) -> Matrix:
+    """Return the vector of a query and below it the rows of its neighbours, as colours."""
+    ids = neighbors.search.rankings[number].ids[excerpt.places]
+    rows = [neighbors.vectors[number][None], neighbors.layer.rows(ids)]
+    values = np.concatenate(rows).astype(np.float32)
+    labels = _labels(neighbors, number, excerpt)
+    return Matrix(
+        [_with_query(label) for label in labels],
+        [Values(values)],
+        np.arange(values.shape[1]),
+        [gap + 1 for gap in excerpt.gaps],
+        heat=True,
+        precision=neighbors.style.precision,
+        rows_left_out=_ranks_left_out(excerpt),
+    )
+
+
+def _with_query(label: Label) -> Label:
+    """Return a label with one more cell, for the row of the query above the others."""
+    name = "query" if label.header == "rank" else ""
+    return label._replace(cells=[name, *label.cells])
+
+
+def _bars(neighbors: Neighbors, number: int, scores: np.ndarray) -> Label:
+    """Return a bar for each score, longer for nearer; the header shows the ends of the scale."""
+    longest = 12  # cells
+    empty, full = _scale(neighbors, number)
+    span = (full - empty) or -1  # a query of zeros has no scale
+    shares = (scores - empty) / span
+    bars = [bar(share, longest) if share > 0 else "" for share in shares.tolist()]
+
+    left_end = f"{empty:.3g}"
+    right_end = f"{full:.3g}"
+    header = left_end + right_end.rjust(longest - len(left_end))
+    return Label(header, [safe_text(text, "accent") for text in bars], "left", minimum=longest)
+
+
+def _scale(neighbors: Neighbors, number: int) -> tuple[float, float]:
+    """Return the scores without a bar and with a full one.
+
+    The first is that of a perpendicular row as long as the query, the second that of the query
+    itself or a larger product.
+    """
+    square = float(np.square(neighbors.vectors[number]).sum())
+    match neighbors.metric:
+        case "cosine":
+            return 0.0, 1.0
+        case "dot":
+            largest = float(neighbors.search.rankings[number].scores.max())
+            return 0.0, max(square, largest)
+        case "l2":
+            return math.sqrt(2 * square), 0.0

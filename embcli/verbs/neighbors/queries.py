@@ -1,0 +1,247 @@
+"""The queries of a search: read from texts, IDs, arrays or JSON lines, and turned into vectors.
+
+`neighbors` makes a Query of each text or vector, and `vector_of` looks up and adds its rows. The
+command reads vectors from files with `vectors_in_array` and `vectors_in_lines`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib import format as numpy_format
+
+from embcli.encodings import Encoding
+from embcli.errors import InputError, Notes
+from embcli.layer import Layer
+from embcli.names import Metric
+from embcli.text import lines_of, parse_ids
+from embcli.tokens import Tokens, check_ids
+from embcli.wording import Parameter, Sentence
+
+
+class Query(NamedTuple):
+    """The mean of some rows, with the means of other rows added and subtracted, or a vector."""
+
+    ids: np.ndarray  # (n,) int64
+    plus: tuple[np.ndarray, ...] = ()  # the IDs of each term, (n,) int64
+    minus: tuple[np.ndarray, ...] = ()
+    vector: np.ndarray | None = None  # (D,) float32, instead of IDs
+
+    @property
+    def all_ids(self) -> np.ndarray:
+        """The IDs of all its terms, (n,) int64."""
+        return np.concatenate([self.ids, *self.plus, *self.minus]).astype(np.int64)
+
+    def document(self) -> dict[str, Any]:
+        """Return the IDs as they stand in a JSON document."""
+        return {
+            "ids": self.ids.tolist(),
+            "plus": [ids.tolist() for ids in self.plus],
+            "minus": [ids.tolist() for ids in self.minus],
+        }
+
+
+def queries_of_tokens(
+    tokens: Tokens,
+    encoding: Encoding | None,
+    plus: Sequence[str],
+    minus: Sequence[str],
+    rows: int,
+    notes: Notes,
+) -> list[Query]:
+    """Return a query for each sequence of tokens, with the same terms added and subtracted.
+
+    Terms are texts in an encoding, or IDs if that is None; a note says if their first space is a
+    token of its own. Raises InputError for a sequence without tokens and for IDs that a layer of
+    `rows` rows does not have.
+    """
+    plus = (plus,) if isinstance(plus, str) else plus
+    minus = (minus,) if isinstance(minus, str) else minus
+    texts = tokens.texts or ()
+    if any(re.search(" [-+] ", text) for text in texts):
+        notes.add(Sentence("a text is no rule: {minus} and {plus} subtract and add rows"))
+    if encoding is not None:
+        _remark_spaces([*texts, *plus, *minus], encoding, notes)
+
+    check_ids(tokens, rows, can_enlarge=False)
+    added = _terms("plus", plus, encoding, rows)
+    subtracted = _terms("minus", minus, encoding, rows)
+    return [Query(ids, added, subtracted) for ids in _sequences(tokens)]
+
+
+def _remark_spaces(texts: Sequence[str], encoding: Encoding, notes: Notes) -> None:
+    """Remark on a first space that is a token beside the space that the tokenizer adds itself."""
+    for text in texts:
+        if not re.match(" (?! )", text):
+            continue
+        ids = encoding.encode(text).tolist()
+        if len(ids) < 2:
+            continue
+        second_token = encoding.token_bytes(ids[1]) or b""
+        if second_token.startswith(b" ") and encoding.encode(text[1:]).tolist() == ids[1:]:
+            adds_space = "the tokenizer itself puts a space before a text"
+            notes.add(f"{adds_space}: leave out the one in {text[:40]!r}")
+
+
+def _terms(
+    parameter: str, texts: Sequence[str], encoding: Encoding | None, rows: int
+) -> tuple[np.ndarray, ...]:
+    """Return the IDs of each term that a parameter adds or subtracts, (n,) each."""
+    encode = parse_ids if encoding is None else encoding.encode
+    terms = [encode(text) for text in texts]
+    for text, ids in zip(texts, terms, strict=True):
+        if not len(ids):
+            wrong = "{parameter} {term!r} has no tokens"
+            raise InputError(Sentence(wrong, parameter=Parameter(parameter), term=text[:40]))
+        check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, can_enlarge=False)
+    return tuple(terms)
+
+
+def _sequences(tokens: Tokens) -> list[np.ndarray]:
+    """Return the IDs of each sequence, (n,) int64; raise InputError for one without tokens."""
+    starts = tokens.starts.tolist()
+    sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(starts)]
+    empty_lines = [number for number, ids in enumerate(sequences, 1) if not len(ids)]
+    if empty_lines or not sequences:
+        where = "the input"
+        if tokens.many and empty_lines:
+            where = f"line {empty_lines[0]:,}"
+        raise InputError(f"{where} has no tokens, so there are no neighbours")
+    return sequences
+
+
+def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
+    """Return a query for each vector, (n, D) or (D,).
+
+    Raises InputError for another shape, and for numbers that float32 does not hold.
+    """
+    with np.errstate(over="ignore"):
+        rows = np.atleast_2d(np.asarray(vectors, np.float32))
+    if rows.shape[1:] != (dim,) or not np.isfinite(rows).all():
+        wrong = (
+            "{vector} must have rows of D = {dim_of_rows:,} finite numbers, not the shape {shape}"
+        )
+        raise InputError(Sentence(wrong, dim_of_rows=dim, shape=rows.shape))
+    no_ids = np.empty(0, np.int64)
+    return [Query(no_ids, vector=row) for row in rows]
+
+
+def vectors_in_array(path: Path) -> np.ndarray:
+    """Return the vectors of a .npy file, (n, D) or (D,) float32.
+
+    Raises InputError for a file that cannot be read and for an array of anything but numbers.
+    """
+    try:
+        with path.open("rb") as file, np.errstate(over="ignore"):
+            array = numpy_format.read_array(file, allow_pickle=False)
+            return array.astype(np.float32, casting="same_kind")
+    except (OSError, TypeError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"cannot read {str(path)!r}: {reason}") from None
+
+
+def vectors_in_lines(text: str, dim: int) -> np.ndarray:
+    """Return the vectors in the lines of a text, (n, D) float32.
+
+    A line is a JSON array, or an object as `lookup` writes it: then its vector `input` is taken, or
+    the only one there is. Numbers become float32, the dtype that `lookup` writes. Raises InputError
+    for anything else, with its line number.
+    """
+    vectors = []
+    for number, line in enumerate(lines_of(text), 1):
+        if line.strip():
+            vectors.append(_vector_in_line(line, number, dim))
+    if not vectors:
+        wrong = "{vector} has no vectors; it takes a JSON array of numbers per line"
+        raise InputError(Sentence(wrong))
+    return np.stack(vectors)
+
+
+def _vector_in_line(line: str, number: int, dim: int) -> np.ndarray:
+    values = _values_in_line(line)
+    if _is_row(values, dim):
+        with np.errstate(over="ignore"):
+            vector = np.array(values, np.float64).astype(np.float32)
+        if np.isfinite(vector).all():
+            return vector
+    wanted = (
+        f"is not an array of D = {dim:,} finite float32 numbers, "
+        "nor an object with one as vectors.input"
+    )
+    wrong = "line {number:,} of {vector}, {line!r}, {wanted}"
+    raise InputError(Sentence(wrong, number=number, line=line[:40], wanted=wanted))
+
+
+def _values_in_line(line: str) -> Any:
+    """Return the JSON value that should be an array of numbers; None if there is none."""
+    import orjson
+
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(document, dict):
+        return document
+    vectors = document.get("vectors")
+    if not isinstance(vectors, dict):
+        return None
+    if "input" in vectors:
+        return vectors["input"]
+    if len(vectors) == 1:
+        return next(iter(vectors.values()))
+    return None
+
+
+def _is_row(values: Any, dim: int) -> bool:
+    """Return whether a JSON value is an array of D numbers; `true` is not a number here."""
+    if not isinstance(values, list) or len(values) != dim:
+        return False
+    return all(type(value) in (int, float) for value in values)
+
+
+def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:
+    """Return the vector of a query, (D,) float64; queries count from 1.
+
+    Raises InputError for rows that are not finite, and under cosine for a zero vector.
+    """
+    if query.vector is not None:
+        vector = query.vector.astype(np.float64)
+    else:
+        has_terms = bool(query.plus or query.minus)
+        vector = np.zeros(layer.shape[1])
+        for ids in (query.ids, *query.plus):
+            vector += _mean_row(ids, layer, metric, has_terms)
+        for ids in query.minus:
+            vector -= _mean_row(ids, layer, metric, has_terms)
+    if metric == "cosine" and not vector.any():
+        raise _without_direction(f"query {number:,}")
+    return vector
+
+
+def _mean_row(ids: np.ndarray, layer: Layer, metric: Metric, is_term: bool) -> np.ndarray:
+    """Return the mean of some rows, (D,) float64; under cosine a term of a sum has length 1."""
+    rows = layer.rows(ids)
+    not_finite = ids[~np.isfinite(rows).all(axis=1)]
+    if len(not_finite):
+        raise InputError(f"row {int(not_finite[0])} contains NaN or infinity and has no neighbours")
+    mean: np.ndarray = rows.astype(np.float64).mean(axis=0)
+    if metric != "cosine":
+        return mean
+
+    length = float(np.linalg.norm(mean))
+    if not length:
+        what = f"row {int(ids[0])}"
+        if len(ids) > 1:
+            what = f"the mean of rows {', '.join(str(row) for row in ids[:8])}"
+        raise _without_direction(what)
+    return mean / length if is_term else mean
+
+
+def _without_direction(what: str) -> InputError:
+    wrong = "{what} is zero and has no direction; use {metric} dot or l2"
+    return InputError(Sentence(wrong, what=what))
