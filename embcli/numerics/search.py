@@ -1,11 +1,13 @@
 """Exact search for the rows nearest to a query, in float64 and block by block.
 
-A matrix product tells which rows of a block may be among the first k, by a margin far above its rounding. These are
-scored row by row, so that equal rows have equal scores wherever they are; the scores decide, ties by ID.
+`neighbors` calls `nearest`, which reads the rows of a layer in blocks. A matrix product tells which
+rows of a block may be among the first k, by a margin far above its rounding. These are scored row
+by row, so that equal rows have equal scores wherever they are; the scores decide, ties by ID.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +17,8 @@ from embcli.layer import Layer
 from embcli.names import Metric
 from embcli.numerics.statistics import numbered_blocks, squares
 
-_BLOCK = 1 << 18  # values of a block
-_QUERIES = 1 << 10  # of a pass
-_MARGIN = 1e-9  # of a product of two rows' lengths
+_BLOCK_VALUES = 1 << 18
+_QUERIES_PER_PASS = 1 << 10
 
 
 class Ranking(NamedTuple):
@@ -36,44 +37,6 @@ class Search(NamedTuple):
     zero: np.ndarray  # (n,) int64, IDs of rows without a direction; only under cosine
 
 
-class _Best:
-    """The first k rows of those seen so far, and rows that may come before them."""
-
-    def __init__(self, k: int, metric: Metric, query: np.ndarray, excluded: np.ndarray) -> None:
-        self._k, self._metric, self._query, self._excluded = k, metric, query, excluded
-        self._ids, self._scores = [np.empty(0, np.int64)], [np.empty(0)]
-        self._pending = 0
-        self.threshold = -np.inf  # the nearness of the k-th row, larger for nearer rows
-
-    def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Score rows, (n, D) float64; each is summed by itself."""
-        allowed = ~np.isin(ids, self._excluded)
-        rows = rows[allowed]
-        if self._metric == "l2":
-            found = np.sqrt(np.square(rows - self._query).sum(axis=1))
-        else:
-            found = (rows * self._query).sum(axis=1)
-        if self._metric == "cosine":
-            found /= np.sqrt(np.square(rows).sum(axis=1) * np.square(self._query).sum())
-            np.clip(found, -1, 1, out=found)
-        self._ids.append(ids[allowed])
-        self._scores.append(found)
-        self._pending += len(ids)
-        if self._pending >= self._k:
-            self.ranking()
-
-    def ranking(self) -> Ranking:
-        """Return the first k rows, and forget the others."""
-        ids, found = np.concatenate(self._ids), np.concatenate(self._scores)
-        nearness = -found if self._metric == "l2" else found
-        order = np.lexsort((ids, -nearness))[: self._k]
-        self._ids, self._scores, self._pending = [ids[order]], [found[order]], 0
-        if len(order) == self._k:
-            last = float(found[order[-1]])
-            self.threshold = -(last**2) if self._metric == "l2" else last
-        return Ranking(ids[order], found[order])
-
-
 def nearest(
     layer: Layer,
     queries: list[np.ndarray],
@@ -83,58 +46,148 @@ def nearest(
     excluded: list[np.ndarray],
     watch: Watch = unwatched,
 ) -> Search:
-    """Return the k rows of a layer nearest to each query, (D,) float64; all finite, under cosine not zero.
+    """Return the k rows of a layer nearest to each query, (D,) float64.
 
-    `among` are the rows to search, (n,) int64 ascending, or None for all. `excluded` has the IDs that are not allowed
-    as answers, for each query.
+    The queries are finite, and under cosine not zero. `among` are the rows to search, (n,) int64
+    ascending, or None for all. `excluded` has the IDs that are not allowed as answers, for each
+    query.
     """
     searched = layer.shape[0] if among is None else len(among)
-    not_finite, zero = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     rankings: list[Ranking] = []
-    for first in range(0, len(queries), _QUERIES):
-        some = slice(first, first + _QUERIES)
-        best = [_Best(k, metric, *each) for each in zip(queries[some], excluded[some], strict=True)]
-        vectors = np.stack(queries[some], axis=1)
-        thresholds = np.full(len(best), -np.inf)
-        del not_finite[1:], zero[1:]  # each pass finds the same ones
-        if among is None:
-            blocks = numbered_blocks(layer)
-        else:
-            parts = np.split(among, range(0, len(among), max(_BLOCK // layer.shape[1], 1))[1:])
-            blocks = ((ids, layer.rows(ids)) for ids in parts)
-        for ids, block in watch(blocks, searched, lambda each: len(each[0])):
-            with np.errstate(invalid="ignore"):  # NaN
-                rows = block.astype(np.float64)
-                sizes = squares(rows)
-            usable = np.isfinite(sizes)
-            not_finite.append(ids[~usable])
-            if metric == "cosine":
-                zero.append(ids[sizes == 0])
-                usable &= sizes > 0
-            if not usable.all():
-                ids, rows, sizes = ids[usable], rows[usable], sizes[usable]
-            nearness, scale = _nearness(rows, sizes[:, None], vectors, metric)
-            may_be = nearness + _MARGIN * scale >= thresholds
-            for number in np.flatnonzero(may_be.any(axis=0)).tolist():
-                chosen = may_be[:, number]
-                best[number].add(ids[chosen], rows[chosen])
-                thresholds[number] = best[number].threshold
-        rankings += [each.ranking() for each in best]
-    return Search(rankings, searched, np.concatenate(not_finite), np.concatenate(zero))
+    not_finite = np.empty(0, np.int64)
+    zero = np.empty(0, np.int64)
+    for start in range(0, len(queries), _QUERIES_PER_PASS):
+        part = slice(start, start + _QUERIES_PER_PASS)
+        pairs = zip(queries[part], excluded[part], strict=True)
+        top_rows = [_TopRows(k, metric, query, ids) for query, ids in pairs]
+        blocks = watch(_blocks(layer, among), searched, lambda block: len(block[0]))
+        # Each pass finds the same rows without a score.
+        not_finite, zero = _add_blocks(top_rows, blocks, metric)
+        rankings += [rows.ranking() for rows in top_rows]
+    return Search(rankings, searched, not_finite, zero)
 
 
-def _nearness(
-    rows: np.ndarray, sizes: np.ndarray, vectors: np.ndarray, metric: Metric
-) -> tuple[np.ndarray, np.ndarray | float]:
-    """Return how near rows, (n, D), are to vectors, (D, queries), larger for nearer, and the scale of its rounding.
+def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the rows to search, (n, D) float32, after their IDs, (n,) int64."""
+    if among is None:
+        yield from numbered_blocks(layer)
+        return
+    step = max(_BLOCK_VALUES // layer.shape[1], 1)
+    for ids in np.split(among, range(step, len(among), step)):
+        yield ids, layer.rows(ids)
 
-    `sizes` are the squared lengths of the rows, (n, 1). Under l2 the nearness is minus the squared distance.
+
+def _add_blocks(
+    top_rows: list[_TopRows], blocks: Iterable[tuple[np.ndarray, np.ndarray]], metric: Metric
+) -> tuple[np.ndarray, np.ndarray]:
+    """Add the rows that may be among the first k; return the IDs of the rows without a score.
+
+    These are the rows that are not finite and, under cosine, the zero rows, (n,) int64 each.
     """
+    vectors = np.stack([rows.query for rows in top_rows], axis=1)  # (D, queries)
+    thresholds = np.full(len(top_rows), -np.inf)
+    not_finite = [np.empty(0, np.int64)]
+    zero = [np.empty(0, np.int64)]
+    for ids, block in blocks:
+        with np.errstate(invalid="ignore"):  # non-finite rows are found below
+            rows = block.astype(np.float64)
+            squared_lengths = squares(rows)
+        has_score = np.isfinite(squared_lengths)
+        not_finite.append(ids[~has_score])
+        if metric == "cosine":
+            zero.append(ids[squared_lengths == 0])
+            has_score &= squared_lengths > 0
+        if not has_score.all():
+            ids = ids[has_score]
+            rows = rows[has_score]
+            squared_lengths = squared_lengths[has_score]
+
+        upper_bounds = _upper_bounds(rows, squared_lengths[:, None], vectors, metric)
+        may_be_first = upper_bounds >= thresholds
+        for number in np.flatnonzero(may_be_first.any(axis=0)).tolist():
+            chosen = may_be_first[:, number]
+            top_rows[number].add(ids[chosen], rows[chosen])
+            thresholds[number] = top_rows[number].threshold
+    return np.concatenate(not_finite), np.concatenate(zero)
+
+
+def _upper_bounds(
+    rows: np.ndarray, squared_lengths: np.ndarray, vectors: np.ndarray, metric: Metric
+) -> np.ndarray:
+    """Return how near rows, (n, D), are at most to vectors, (D, queries): larger for nearer.
+
+    `squared_lengths` are those of the rows, (n, 1). The bound is a cosine, a dot product, or under
+    l2 minus a squared distance; it exceeds what the matrix product gives by more than its rounding.
+    """
+    margin = 1e-9  # of a product of two lengths
     products = rows @ vectors
-    lengths = np.square(vectors).sum(axis=0)
-    if metric == "l2":
-        return 2 * products - sizes - lengths, sizes + lengths
-    scale = np.sqrt(sizes * lengths)
-    if metric == "dot":
-        return products, scale
-    return products / scale, 1.0
+    squared_lengths_of_vectors = np.square(vectors).sum(axis=0)
+    match metric:
+        case "cosine":
+            nearness = products / np.sqrt(squared_lengths * squared_lengths_of_vectors)
+            rounding = margin
+        case "dot":
+            nearness = products
+            rounding = margin * np.sqrt(squared_lengths * squared_lengths_of_vectors)
+        case "l2":
+            nearness = 2 * products - squared_lengths - squared_lengths_of_vectors
+            rounding = margin * (squared_lengths + squared_lengths_of_vectors)
+    upper_bounds: np.ndarray = nearness + rounding
+    return upper_bounds
+
+
+class _TopRows:
+    """The k nearest rows to a query, among the rows that were added.
+
+    Rows are added block by block; each time k rows have come, all but the first k are forgotten.
+    """
+
+    def __init__(self, k: int, metric: Metric, query: np.ndarray, excluded: np.ndarray) -> None:
+        self.query = query
+        self.threshold = -np.inf  # the bound, as in _upper_bounds, that a row must reach
+        self._k = k
+        self._metric = metric
+        self._excluded = excluded
+        self._ids = [np.empty(0, np.int64)]
+        self._scores = [np.empty(0)]
+        self._added = 0  # rows since the last ranking
+
+    def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
+        """Score rows, (n, D) float64, and keep those that are not excluded."""
+        is_allowed = ~np.isin(ids, self._excluded)
+        self._ids.append(ids[is_allowed])
+        self._scores.append(self._score(rows[is_allowed]))
+        self._added += len(ids)
+        if self._added >= self._k:
+            self.ranking()
+
+    def _score(self, rows: np.ndarray) -> np.ndarray:
+        """Return the score of each row, (n,) float64; each row is summed by itself."""
+        scores: np.ndarray
+        match self._metric:
+            case "cosine":
+                products = (rows * self.query).sum(axis=1)
+                squared_lengths = np.square(rows).sum(axis=1)
+                cosines = products / np.sqrt(squared_lengths * np.square(self.query).sum())
+                scores = cosines.clip(-1, 1)
+            case "dot":
+                scores = (rows * self.query).sum(axis=1)
+            case "l2":
+                scores = np.sqrt(np.square(rows - self.query).sum(axis=1))
+        return scores
+
+    def ranking(self) -> Ranking:
+        """Return the first k rows, and forget the others."""
+        ids = np.concatenate(self._ids)
+        scores = np.concatenate(self._scores)
+        distances = scores if self._metric == "l2" else -scores
+        order = np.lexsort((ids, distances))[: self._k]
+        ranking = Ranking(ids[order], scores[order])
+
+        self._ids = [ranking.ids]
+        self._scores = [ranking.scores]
+        self._added = 0
+        if len(order) == self._k:
+            last = float(ranking.scores[-1])
+            self.threshold = -(last**2) if self._metric == "l2" else last
+        return ranking

@@ -1,4 +1,8 @@
-"""Statistics of the rows of a matrix in float64: norms and their order, quantiles, covariance."""
+"""Statistics of the rows of a matrix in float64: norms and their order, quantiles, covariance.
+
+`audit`, `diff`, `weights` and the search use them. All read a layer in blocks, so that it can be
+larger than memory.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,21 @@ from embcli.errors import Watch, unwatched
 from embcli.layer import Layer, Summary
 from embcli.wording import QUANTILES
 
-AT = tuple(QUANTILES.values())
-_ROUNDING = 2.0**-50  # of a column's mean; different float32 values differ by far more
+QUANTILES_AT = tuple(QUANTILES.values())
 
 
 def numbered_blocks(
     layer: Layer, watch: Watch = unwatched
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield all rows in order, (n, D) float32, with their IDs, (n,) int64; `watch` counts the rows."""
-    done = 0
+    """Yield all rows in order, (n, D) float32, after their IDs, (n,) int64.
+
+    `watch` counts the rows.
+    """
+    start = 0
     for block in watch(layer.blocks(), layer.shape[0], len):
-        yield np.arange(done, done + len(block)), block
-        done += len(block)
+        stop = start + len(block)
+        yield np.arange(start, stop), block
+        start = stop
 
 
 def dots(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -40,46 +47,57 @@ def squares(rows: np.ndarray) -> np.ndarray:
 def norms_of(rows: np.ndarray) -> np.ndarray:
     """Return the norm of each row, (n, D) float64 -> (n,); NaN if a value is NaN or infinite."""
     with np.errstate(invalid="ignore"):
-        lengths = squares(rows)
-    return np.sqrt(
-        np.where(np.isfinite(lengths), lengths, np.nan)
-    )  # no square of a float32 is too large
+        squared = squares(rows)
+    # The square of a float32 is never too large for a float64.
+    return np.sqrt(np.where(np.isfinite(squared), squared, np.nan))
 
 
 def quantiles(values: np.ndarray) -> tuple[float, ...]:
-    """Return the quantiles at AT of the finite numbers, (n,); empty if there are none."""
+    """Return the quantiles at QUANTILES_AT of the finite numbers, (n,); empty if there are none."""
     finite = values[np.isfinite(values)]
-    return tuple(np.quantile(finite, AT).tolist()) if len(finite) else ()
+    if not len(finite):
+        return ()
+    return tuple(np.quantile(finite, QUANTILES_AT).tolist())
 
 
 class Covariance:
-    """The mean and the covariance of rows that arrive in blocks; sums start near the mean to keep all digits."""
+    """The mean and the covariance of rows that are added in blocks.
+
+    Sums are of differences from an origin near the mean, that of the first rows, to keep all
+    digits.
+    """
 
     def __init__(self, dim: int) -> None:
         self.count = 0
         self._origin = np.zeros(dim)
-        self._sum = np.zeros(dim)  # of the rows minus the origin
+        self._sum = np.zeros(dim)
         self._products = np.zeros((dim, dim))
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows, (n, D) float64, which stay as they are."""
+        """Add rows, (n, D) float64; the array stays as it is."""
         if not self.count and len(rows):
             self._origin = rows.mean(axis=0)
-        rows = rows - self._origin
-        self._sum += rows.sum(axis=0)
-        self._products += rows.T @ rows
+        differences = rows - self._origin
+        self._sum += differences.sum(axis=0)
+        self._products += differences.T @ differences
         self.count += len(rows)
 
     def mean(self) -> np.ndarray:
         return self._origin + self._sum / max(self.count, 1)
 
     def matrix(self) -> np.ndarray:
-        """Return the covariance, (D, D), divided by n - 1; a column that varies only by rounding has none."""
-        matrix = (self._products - np.outer(self._sum, self._sum / max(self.count, 1))) / max(
-            self.count - 1, 1
-        )
-        constant = np.diagonal(matrix) <= np.square(_ROUNDING * self._origin)
-        matrix[constant], matrix[:, constant] = 0, 0
+        """Return the covariance, (D, D), divided by n - 1.
+
+        It is 0 for a column that varies only by rounding.
+        """
+        mean_difference = self._sum / max(self.count, 1)
+        products = self._products - np.outer(self._sum, mean_difference)
+        matrix: np.ndarray = products / max(self.count - 1, 1)
+
+        rounding = 2.0**-50  # of a column's mean; different float32 values differ by far more
+        is_constant = np.diagonal(matrix) <= np.square(rounding * self._origin)
+        matrix[is_constant] = 0
+        matrix[:, is_constant] = 0
         return matrix
 
 
@@ -92,7 +110,7 @@ class NormOrder:
 
     @cached_property
     def ids(self) -> np.ndarray:
-        """The IDs, (V,) int64, the largest norm first; rows that are not finite last, ties by ID."""
+        """The IDs, (V,) int64: the largest norm first, non-finite rows last, ties by ID."""
         return np.argsort(-self.norms, kind="stable")
 
     @cached_property
@@ -105,7 +123,8 @@ class NormOrder:
 
 def norm_order(layer: Layer, watch: Watch = unwatched) -> NormOrder:
     """Return the norms of all rows of a layer and their order; `watch` counts the rows."""
-    norms, summary = [], Summary()
+    norms = []
+    summary = Summary()
     for block in watch(layer.blocks(), layer.shape[0], len):
         norms.append(norms_of(block.astype(np.float64)))
         summary.add(block)

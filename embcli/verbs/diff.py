@@ -14,7 +14,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, check_top
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import SHOWN_ROWS, __version__
-from embcli.numerics.statistics import AT, quantiles, squares
+from embcli.numerics.statistics import QUANTILES_AT, quantiles, squares
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
@@ -116,7 +116,7 @@ class Diff(Result, verb="diff", content="ranking"):
         return pairs[np.argsort(-distances, kind="stable")]
 
     def quantiles(self, values: np.ndarray) -> tuple[float, ...]:
-        """Return the quantiles at AT of a value of the pairs that changed; empty if it is finite for no pair."""
+        """Return the quantiles of a value of the pairs that changed; empty if it is finite for no pair."""
         return quantiles(values[self.changed])
 
     def tokens(self, pairs: np.ndarray) -> list[bytes | None]:
@@ -162,7 +162,7 @@ class Diff(Result, verb="diff", content="ranking"):
             "counts": self.counts,
             "different": self.different,
             "matched_by": self.matching.by,
-            "quantiles_at": list(AT),
+            "quantiles_at": list(QUANTILES_AT),
             "cosine_distance": self.quantiles(self.cosine_distances),
             "l2_distance": self.quantiles(self.distances),
         }

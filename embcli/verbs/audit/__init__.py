@@ -16,7 +16,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, check_choice, check_top
 from embcli.layer import Origin, shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
-from embcli.numerics.statistics import AT, quantiles
+from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
@@ -184,7 +184,7 @@ class Audit(Result, verb="audit", content="ranking"):
             "equal": [list(group) for group in self.equal],
             "rows": len(self.measured),
             "quantiles": self.quantiles,
-            "quantiles_at": list(AT),
+            "quantiles_at": list(QUANTILES_AT),
             "histogram": self.histogram,
             "indicator": self.indicator,
             "threshold": self.threshold,
