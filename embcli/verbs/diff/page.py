@@ -1,0 +1,122 @@
+"""The page of a diff: counts, a table of the rows that changed most and least, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.page import Label, Note, left_out, omission, ruled, safe_text, title, written
+from embcli.page.labels import first_of, named_rows, origin_in_words, token_label
+from embcli.selection import Excerpt
+from embcli.tokens import tokens_of
+from embcli.verbs.diff import Side, sides_of
+from embcli.wording import QUANTILES, counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from embcli.verbs.diff import Diff, State
+
+_STATES: dict[State, str] = {
+    "equal": "equal",
+    "changed": "changed",
+    "removed": "only in BASE",
+    "added": "only in TUNED",
+}
+
+
+def page(diff: Diff) -> Iterator[RenderableType]:
+    yield title("Token matrices, row by row")
+    for side in sides_of(diff):
+        yield safe_text(f"{side.name:5}  {_matrix_in_words(side)}")
+    counts = [f"{count:,} {_STATES[state]}" for state, count in diff.counts.items() if count]
+    yield safe_text(f"rows   {', '.join(counts)}")
+    if diff.matching.by == "token":
+        yield safe_text("The vocabularies differ: rows match by the bytes of their tokens")
+    for side in sides_of(diff):
+        if len(side.alone):
+            shown = side.alone[: diff.top + 1]  # one more tells first_of that there are others
+            rows = named_rows(shown, tokens_of(shown, side.encoding))
+            yield safe_text(f"only in {side.name}: {first_of(rows, diff.top)}")
+
+    changed = Excerpt.ends(2 * diff.top, len(diff.changed))
+    if changed.total:
+        yield from _changed_table(diff, changed)
+    missing = left_out(*_omissions(diff, changed), parameters=("top",))
+    if missing is not None:
+        yield missing
+    for reason, names in _guesses(diff).items():
+        yield safe_text(f"A guess for {' and '.join(names)}: {reason}")
+    yield _verdict(diff)
+
+
+def _matrix_in_words(side: Side) -> str:
+    rows, columns = side.shape
+    text = f"({rows:,}, {columns:,}) {side.dtype}: {origin_in_words(side.origin, 'token')}"
+    if side.origin.path:
+        text += f" of {side.origin.path}"
+    return text
+
+
+def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
+    """Yield the tokens that changed most, and after a gap those that changed least."""
+    pairs = diff.changed[excerpt.places]
+    base_rows, tuned_rows = diff.matching.pairs
+    labels = [Label("ID", base_rows[pairs])]
+    if diff.matching.by == "token":
+        labels.append(Label("in TUNED", tuned_rows[pairs]))
+    if any(diff.encodings):
+        labels.append(token_label(diff.tokens(pairs)))
+
+    precision = diff.style.precision
+    medians = []
+    columns = {"cosine distance": diff.cosine_distances, "L2 distance": diff.distances}
+    for name, distances in columns.items():
+        labels.append(Label(name, written(distances[pairs], precision)))
+        quantiles = diff.quantiles(distances)
+        if quantiles:
+            numbers = written(np.array(quantiles), precision)
+            by_name = dict(zip(QUANTILES, numbers, strict=True))
+            medians.append(f"{name} {by_name['median']}")
+
+    heading = "Changed most"
+    if excerpt.left_out:
+        heading = f"Changed most, and least; medians: {', '.join(medians)}"
+    yield ""
+    yield title(heading)
+    yield ruled(labels, gaps=excerpt.gaps)
+
+
+def _omissions(diff: Diff, changed: Excerpt) -> list[str]:
+    """Return in words what the page leaves out of each kind of rows."""
+    omissions = [omission(changed, "changed row", np.arange(1, changed.total + 1))]
+    for side in sides_of(diff):
+        excerpt = Excerpt.first(diff.top, len(side.alone))
+        rows = omission(excerpt, "row", side.alone)
+        if rows:
+            omissions.append(f"{rows} of {side.name}")
+    return omissions
+
+
+def _guesses(diff: Diff) -> dict[str, list[str]]:
+    """Return the names of the models for which something was guessed, by the reason."""
+    names_by_reason: dict[str, list[str]] = {}
+    for side in sides_of(diff):
+        for reason in dict.fromkeys(side.origin.guesses.values()):
+            names_by_reason.setdefault(reason, []).append(side.name)
+    return names_by_reason
+
+
+def _verdict(diff: Diff) -> Note:
+    has_custom_tensor = any(side.origin.is_custom_tensor for side in sides_of(diff))
+    matrices = "tensors" if has_custom_tensor else "token matrices"
+    verdict = "differ" if diff.different else "are equal"
+    text = f"The {matrices} {verdict}"
+    style = "bad" if diff.different else "good"
+    unopened = max(side.origin.unopened for side in sides_of(diff))
+    if not unopened:
+        return Note(text, style=style)
+    text += f"; {counted(unopened, 'other tensor')} not compared"
+    return Note(text, "tensor", "encoding", style=style)
