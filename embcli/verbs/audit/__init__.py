@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, check_choice, check_top
-from embcli.layer import Origin, shape_of
+from embcli.layer import Origin, Source, shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
 from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
@@ -223,7 +223,7 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
     layer = layers["token"]
     scan = scan_rows(layer, kinds, model.watch)
     norms = scan.norms
-    padding, output = _padding_and_output(model, size)
+    output = _output_head(source)
 
     # Candidates are found by norm, or by cosine if the rows are also those of the output head.
     indicator: Literal["cosine_distance", "norm"] = "norm"
@@ -249,7 +249,7 @@ def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = S
         origin=layers.origin,
         norms=norms,
         unused=kinds.reasons,
-        padding=padding,
+        padding=_padding_row(source, size),
         equal=scan.equal,
         measured=np.flatnonzero(kinds.token & np.isfinite(norms)),
         indicators=indicators,
@@ -277,17 +277,22 @@ def _chosen_faults(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
     return faults
 
 
-def _padding_and_output(model: Opened, size: int) -> tuple[int | None, Head | None]:
-    """Return the padding row and the output head that a checkpoint names."""
+def _output_head(source: Source) -> Head | None:
+    """Return the output head of a checkpoint, unless the user chose another tensor."""
     from embcli.files.checkpoint import Checkpoint
 
-    checkpoint = model.source
-    if not isinstance(checkpoint, Checkpoint):
-        return None, None
-    output = None
-    if not checkpoint.roles.is_custom_tensor:
-        output = checkpoint.head
-    padding = checkpoint.roles.config.get("pad_token_id")
+    if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
+        return None
+    return source.head
+
+
+def _padding_row(source: Source, size: int) -> int | None:
+    """Return the row that config.json names as padding, if the matrix has it."""
+    from embcli.files.checkpoint import Checkpoint
+
+    if not isinstance(source, Checkpoint):
+        return None
+    padding = source.roles.config.get("pad_token_id")
     if not isinstance(padding, int) or not 0 <= padding < size:
-        padding = None
-    return padding, output
+        return None
+    return padding

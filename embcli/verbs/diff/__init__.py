@@ -189,7 +189,7 @@ def _side(result: Diff, place: int, name: Literal["BASE", "TUNED"], state_of_alo
 
 
 def diff(model: Opened, other: Opened, *, top: int = SHOWN_ROWS) -> Diff:
-    """Return which rows of the token matrices of two models are equal, and how far others moved.
+    """Return which rows of two models' token matrices are equal, and how far the others moved.
 
     Rows are matched by their tokens; the page shows `top` rows of each kind. Raises InputError for
     rows of different lengths.
