@@ -1,0 +1,404 @@
+"""The page of a lookup: perhaps a drawing of the picked rows, a table of the terms, and words.
+
+Below the table the page says where the rows come from, and writes out the sum of one token if that
+is asked for. Rows are computed here for the tokens that a page shows, not for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.numerics.steps import Term
+from embcli.page import (
+    Label,
+    Matrix,
+    NumberFormat,
+    Values,
+    left_out,
+    omission,
+    rows_that_fit,
+    ruled,
+    safe_text,
+    title,
+    written,
+)
+from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
+from embcli.positions.kind import in_turn
+from embcli.recipe import AddPosition, AddType, Norm, in_words
+from embcli.selection import Excerpt
+from embcli.verbs.lookup.plan import context_rows
+from embcli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleOptions, RenderableType
+    from rich.table import Table
+
+    from embcli.verbs.lookup import Lookup
+
+_MOST_TOKENS = 40  # of a table in a file or a pipe
+_FEWEST_TOKENS = 2  # of any table
+_MOST_TRACED = 40  # columns of a trace
+_MOST_TARGETS = 4  # positions that a drawing names beside a picked row
+
+
+def page(lookup: Lookup, options: ConsoleOptions) -> Iterator[RenderableType]:
+    width = options.max_width
+    if lookup.draw:
+        yield from _drawing(lookup, width)
+
+    lines = len(lookup.shown)  # of a token
+    tokens = rows_that_fit(options, lines * _MOST_TOKENS) // lines
+    yield from _table(lookup, max(tokens, _FEWEST_TOKENS))
+
+    remarks = list(_remarks(lookup))
+    line = safe_text("; ".join(remarks))
+    if line.cell_len > width:
+        yield from map(safe_text, remarks)
+    elif remarks:
+        yield line
+    if lookup.tokens.sequences == 2:
+        yield from _comparison(lookup)
+
+    if lookup.trace is not None:
+        yield from _trace(lookup, lookup.trace, width)
+    yield from origin_lines(lookup.origin)
+
+
+# --- the table of terms ---
+
+
+def _table(lookup: Lookup, most_tokens: int) -> Iterator[RenderableType]:
+    """Yield the terms of some tokens, or the matrices that the user chose, below a title."""
+    excerpt = Excerpt.ends(most_tokens, len(lookup))
+    index = lookup.index(excerpt.places)
+    yield title(f"{_heading(lookup)}: {_size(lookup)}")
+
+    terms = []
+    projected = []
+    for term in _shown_terms(lookup, index):
+        if len(lookup.columns_of(term.name)) == len(lookup.columns):
+            terms.append(term)
+        else:
+            projected.append(term)
+    if terms:
+        yield _matrix(lookup, terms, excerpt, every=lookup.columns_chosen)
+    if projected:
+        columns = lookup.columns_of(projected[0].name)
+        yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
+        yield _matrix(lookup, projected, excerpt, every=False)
+
+
+def _shows_sum(lookup: Lookup) -> bool:
+    """Return whether the table shows each term of the sum, not only the matrices with names."""
+    return lookup.shown == lookup.matrices
+
+
+def _heading(lookup: Lookup) -> str:
+    if not _shows_sum(lookup):
+        return f"{' and '.join(lookup.shown).capitalize()} embeddings"
+    if not lookup.steps:
+        return "Input embeddings, input = token"
+    formula = in_words(lookup.steps).replace("sinusoidal ", "")
+    return f"Input embeddings = {formula} embeddings"
+
+
+def _size(lookup: Lookup) -> str:
+    tokens = lookup.tokens
+    count = counted(len(tokens), "token")
+    sequences = counted(tokens.sequences, "sequence")
+    if lookup.only is not None:
+        size = f"{len(lookup):,} of {count}"
+    elif not tokens.many:
+        size = f"T = {count}"
+    elif tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
+        size = f"B = {sequences}, T = {counted(tokens.longest, 'token')}"
+    else:
+        size = f"{sequences}, {count}"
+    return f"{size}, D = {counted(lookup.layer.shape[1], 'column')}"
+
+
+def _shown_terms(lookup: Lookup, index: np.ndarray) -> list[Term]:
+    terms = lookup.terms(index, lookup.shown)
+    if not _shows_sum(lookup):
+        return [term for term in terms if term.name in lookup.shown]
+    if not lookup.steps:  # a token row is the input
+        return [term for term in terms if term.name != "input"]
+    return terms
+
+
+def _matrix(lookup: Lookup, terms: list[Term], excerpt: Excerpt, every: bool) -> Matrix:
+    """Return terms with the same columns as a table, with a line for each term of each token."""
+    index = lookup.index(excerpt.places)
+    columns = lookup.columns_of(terms[0].name)
+    rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
+    column_period = 1
+    if lookup.kind == "sinusoidal" and lookup.recipe is None:
+        column_period = in_turn(columns)
+    labels = _labels_of_terms(lookup, index, terms)
+    return Matrix(
+        labels,
+        [Values(rows.reshape(-1, len(columns)), column_period=column_period)],
+        columns,
+        [len(terms) * gap for gap in excerpt.gaps],
+        precision=lookup.style.precision,
+        heat=lookup.style.heat,
+        every=every,
+        rows_left_out=omission(excerpt, "token", lookup.only),
+        rows_parameter="only",
+    )
+
+
+def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> list[Label]:
+    """Return the labels of the lines of terms; only the first line of a token names the token."""
+    tokens = lookup.tokens
+    if len(terms) == 1:
+        return token_labels(tokens, index)
+    lines = len(index) * len(terms)
+    first_lines = slice(None, None, len(terms))
+    labels = []
+    if tokens.many:
+        sequence, _ = tokens.places(index)
+        sequences: list[object] = [""] * lines
+        sequences[first_lines] = sequence.tolist()
+        labels.append(Label("seq", sequences))
+    if tokens.encoding is not None:
+        token_names: list[bytes | None] = [None] * lines
+        token_names[first_lines] = tokens.bytes_of(tokens.ids[index])
+        labels.append(token_label(token_names))
+
+    names = [term.name for term in terms]
+    if _shows_sum(lookup):
+        names = [f"{term.sign} {term.name}".lstrip() for term in terms]
+    labels.append(Label("", names * len(index), "left"))
+
+    numbers: list[object] = []
+    for place in range(len(index)):
+        for term in terms:
+            numbers.append("" if term.numbers is None else term.numbers[place])
+    labels.append(Label("row", numbers))
+    return labels
+
+
+# --- where the rows come from ---
+
+
+def _remarks(lookup: Lookup) -> Iterator[str]:
+    """Yield where the rows come from, unless the title says it."""
+    shown = lookup.shown
+    origin = lookup.origin
+    recipe = lookup.recipe
+    if "token" in shown and not lookup.draw:
+        tensor = f"tensor {origin.tensors['token']}, " if origin.is_custom_tensor else ""
+        yield f"token: row ID of {tensor}V = {counted(lookup.layer.shape[0], 'token')}"
+    if "position" in shown and lookup.step_values.positions is not None:
+        yield f"position: {lookup.position_source}"
+    if "input" in shown:
+        yield from _remarks_on_input(lookup)
+    if "hidden" in shown and recipe is not None:
+        yield f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it"
+        if "input" in shown:
+            yield "A file of one matrix (npy, csv) has input, not hidden, unless show names hidden."
+    if recipe is not None and recipe.part is not None:
+        yield f"part: {recipe.part}"
+
+
+def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
+    origin = lookup.origin
+    formula = in_words(lookup.steps)
+    types = [step for step in lookup.steps if isinstance(step, AddType)]
+    has_positions = any(isinstance(step, AddPosition) for step in lookup.steps)
+    if not types and not has_positions:
+        yield f"input: {formula if lookup.steps else 'the token row, the same at every position'}"
+    elif lookup.shown == ("input",):
+        yield f"input: {formula if lookup.recipe else 'the token row plus the position row'}"
+    if types:
+        rows, width = origin.shapes["token_type"]
+        tensor = f"{origin.tensors['token_type']}, ({rows:,}, {width:,})"
+        yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
+
+
+def _comparison(lookup: Lookup) -> Iterator[RenderableType]:
+    """Yield what two sequences have in common that differ only in the order of their tokens."""
+    first, second = np.split(lookup.tokens.ids, lookup.tokens.starts[1:2])
+    if np.array_equal(first, second) or not np.array_equal(np.sort(first), np.sort(second)):
+        return
+    yield safe_text("Both sequences are the same bag of tokens in different orders:")
+    if lookup.step_values.positions:
+        yield safe_text("equal token rows, different input embeddings.")
+    else:
+        yield safe_text("equal input embeddings: the order is lost.")
+
+
+# --- the drawing ---
+
+
+def _drawing(lookup: Lookup, width: int) -> Iterator[RenderableType]:
+    """Yield the token layer with the picked rows marked, and the positions where they go."""
+    tokens = lookup.tokens
+    vocabulary_size, dim = lookup.layer.shape
+    size = f"V = {counted(vocabulary_size, 'token')}, D = {counted(dim, 'column')}"
+    yield title(f"Each ID picks a row of the token matrix: {size}")
+
+    index = lookup.index(np.arange(len(lookup)))
+    ids = tokens.ids[index]
+    picked = picked_rows(ids, context_rows(vocabulary_size))
+    targets = [_places_in_words(lookup, index[ids == row]) for row in picked.rows.tolist()]
+    arrows = []
+    for row, places in zip(picked.rows.tolist(), targets, strict=True):
+        arrows.append(f"{row} →" if places else "")
+    labels = [Label("ID", arrows), Label("row", picked.rows)]
+    values = lookup.layer.rows(picked.rows)[:, lookup.columns]
+
+    # At least the first column fits, and a token of one cell.
+    narrow_labels = [*labels, Label("…", ["…"])]
+    narrowest = Matrix(narrow_labels, [Values(values[:, :1])], lookup.columns[:1])
+    header = "to seq:pos" if tokens.many else "to pos"
+    goals = _goals_that_fit(header, targets, narrowest, width)
+
+    if tokens.encoding is not None:
+        names = tokens.bytes_of(picked.rows)
+        for place, places in enumerate(targets):
+            if not places:
+                names[place] = None
+        labels.insert(0, token_label(names))
+    yield Matrix(
+        labels,
+        [Values(values)],
+        lookup.columns,
+        picked.gaps,
+        [goals],
+        lookup.style.precision,
+        tones=picked.tones,
+        heat=lookup.style.heat,
+        column="",  # the table below names columns
+    )
+    missing = left_out(picked.missing)
+    if missing is not None:
+        yield missing
+
+
+def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
+    """Return the positions of these tokens, `2`, with the sequence if there are many, `0:2`."""
+    sequence, position = lookup.tokens.places(index)
+    if not lookup.tokens.many:
+        return list(map(str, position))
+    return [f"{number}:{place}" for number, place in zip(sequence, position, strict=True)]
+
+
+def _goals_that_fit(header: str, targets: list[list[str]], narrowest: Matrix, width: int) -> Label:
+    """Return where each row goes: as many positions by name as fit beside the narrowest table."""
+    for count in range(_MOST_TARGETS, -1, -1):
+        goals = Label(header, [_goal(places, count) for places in targets], "left")
+        if replace(narrowest, trailing=[goals]).fits(width):
+            break
+    return goals
+
+
+def _goal(places: list[str], most: int) -> str:
+    """Return the places that a row goes to, some of them by name; "" if the row is not picked."""
+    if not places:
+        return ""
+    named = places[:most]
+    others = len(places) - len(named)
+    if others:
+        named.append(f"{others:,} more" if named else f"{others:,} in all")
+    return f"→ {', '.join(named)}"
+
+
+# --- the trace ---
+
+
+def _trace(lookup: Lookup, place: int, width: int) -> Iterator[RenderableType]:
+    """Yield the sum of one token, value by value, and the norm after it."""
+    dim = lookup.layer.shape[1]
+    excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))
+    terms = replace(lookup, columns=np.arange(dim)).terms(np.array([place]))
+    *addends, input_term = [term for term in terms if term.name != "hidden"]
+
+    formula = ""
+    for term in addends:
+        sign = f" {term.sign}" if term.sign else ""
+        formula += f"{sign} {term.name}{_row_in_words(lookup, term)}"
+    yield ""
+    yield title(f"Trace of token {place}:{formula} = input row {place}")
+    yield from _lines_of_terms(lookup, [*addends, input_term], excerpt, width)
+    decimals = lookup.style.precision
+    yield safe_text(f"The sum is computed in float32; it is shown to {decimals} decimals.")
+
+    if len(lookup.rest) == 1 and isinstance(lookup.rest[0], Norm):
+        norm_terms = _terms_of_norm(lookup, lookup.rest[0], input_term, terms[-1])
+        yield ""
+        yield title(
+            f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)"
+        )
+        yield _moments_in_words(lookup, lookup.rest[0], input_term)
+        yield from _lines_of_terms(lookup, list(norm_terms), excerpt, width)
+
+    missing = left_out(omission(excerpt, "column", lookup.columns), parameters=("columns",))
+    if missing is not None:
+        yield missing
+
+
+def _row_in_words(lookup: Lookup, term: Term) -> str:
+    if term.numbers is None:
+        return ""
+    row = int(term.numbers[0])
+    if term.name == "position":
+        row += lookup.origin.first_position
+    return f" row {row}"
+
+
+def _terms_of_norm(
+    lookup: Lookup, norm: Norm, input_term: Term, hidden_term: Term
+) -> Iterator[Term]:
+    tensor = lookup.step_values.values
+    exact = input_term.values.astype(np.float64)
+    normed = (exact - exact.mean()) / np.sqrt(exact.var() + norm.epsilon)
+    yield input_term._replace(sign="")
+    yield Term("normed", "→", normed)
+    yield Term("gain", "x", tensor(norm.weight)[None])
+    if norm.bias:
+        yield Term("bias", "+", tensor(norm.bias)[None])
+    yield hidden_term._replace(sign="=")
+
+
+def _moments_in_words(lookup: Lookup, norm: Norm, input_term: Term) -> RenderableType:
+    exact = input_term.values.astype(np.float64)
+    moments = np.array([exact.mean(), exact.var()])
+    mean, variance = written(moments, lookup.style.precision)
+    return safe_text(
+        f"mean {mean}, variance {variance}, over all {exact.size:,} columns; "
+        f"epsilon {norm.epsilon:g}"
+    )
+
+
+def _lines_of_terms(
+    lookup: Lookup, terms: Sequence[Term], columns: Excerpt, width: int
+) -> Iterator[Table]:
+    """Yield the terms of one token as tables, a line for each column, with signs before them."""
+    places = lookup.columns[columns.places]
+    number = Label("column", places)
+    values = [_values_or_factor(term) for term in terms]
+    numbers = NumberFormat([row[:, lookup.columns] for row in values], lookup.style.precision)
+    cell = max(numbers.width, len("position"))
+    most_terms = max((width - number.width) // (cell + 3), 1)  # a sign takes three cells
+    for start in range(0, len(terms), most_terms):
+        stop = start + most_terms
+        labels = [number]
+        for term, row in zip(terms[start:stop], values[start:stop], strict=True):
+            if term.sign:
+                labels.append(Label("", [term.sign] * len(places)))
+            cells = [numbers.write(value) for value in row[0, places]]
+            labels.append(Label(term.name, cells, minimum=cell))
+        yield ruled(labels, gaps=columns.gaps, has_rule=False)
+
+
+def _values_or_factor(term: Term) -> np.ndarray:
+    """Return what a sum shows of a term, (1, D) float32: its values, or the factor of a scale."""
+    if term.factor is None:
+        return term.values
+    return np.full_like(term.values, term.factor)
