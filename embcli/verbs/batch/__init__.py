@@ -1,0 +1,226 @@
+"""Sliding-window batches of inputs and targets, and the input embeddings that a model reads.
+
+`batch` makes Batches, which is plain data; its rows are gathered when somebody asks for them.
+`windows` cuts the text and draws as the chapter's data loader does, and `page` shows the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from embcli.errors import InputError, Watch
+from embcli.layer import Layer, Origin, shape_of
+from embcli.opened import Opened, TextOrIds
+from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
+from embcli.result import MatrixOf, Result
+from embcli.seeded_layers.source import SeededSource
+from embcli.selection import select
+from embcli.tokens import Tokens, check_ids
+from embcli.verbs.batch.windows import Windows, drawn_in_order
+from embcli.wording import Sentence, counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+
+@dataclass(frozen=True, eq=False)
+class Batches(Result, verb="batch", content="batches"):
+    """One batch of a text, or all of them; rows are gathered on demand."""
+
+    tokens: Tokens
+    layer: Layer  # (V, D)
+    positions: np.ndarray  # (T, D) float32
+    order: np.ndarray  # (N,) int64: the samples of these batches
+    columns: np.ndarray  # (chosen columns,) int64
+    origin: Origin
+    run: dict[str, Any]
+    count: int  # batches of the whole text
+    first: int  # batch
+    batch_size: int  # B
+    max_length: int  # T
+    stride: int
+    shuffle: bool
+    keep_last: bool  # even if incomplete
+    all: bool  # batches
+    draw: bool
+    columns_chosen: bool  # by the user
+
+    inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
+    targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
+    input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether a page shows the numbers that the model reads, not only IDs."""
+        return self.draw or self.style.heat or self.columns_chosen
+
+    def ids(self, samples: np.ndarray) -> np.ndarray:
+        """Return the tokens of samples and the next one, (n, T + 1) int64.
+
+        `[:, :-1]` are the inputs, `[:, 1:]` the targets.
+        """
+        starts = samples[:, None] * self.stride
+        ids = self.tokens.ids[starts + np.arange(self.max_length + 1)]
+        return np.asarray(ids.astype(np.int64))
+
+    def embeddings(self, samples: np.ndarray) -> np.ndarray:
+        """Return token rows + position rows of samples, (n, T, chosen columns) float32."""
+        ids = self.ids(samples)[:, :-1]
+        token_rows = self.layer.rows(ids.ravel()).reshape(*ids.shape, -1)
+        rows: np.ndarray = token_rows + self.positions
+        return rows if len(self.columns) == rows.shape[-1] else rows[..., self.columns]
+
+    def records(self) -> Records:
+        samples = len(self.order)
+        length = self.max_length
+        return Records(
+            run=self.run,
+            unit="samples",
+            rows=samples,
+            fields={"batch": int, "sample": int},
+            pieces=in_pieces(samples, length * self.layer.shape[1], self._values),
+            matrices={
+                "inputs": ArraySpec((samples, length), "int64"),
+                "targets": ArraySpec((samples, length), "int64"),
+                "input": ArraySpec((samples, length, len(self.columns))),
+            },
+            columns=tuple(self.columns.tolist()),
+            default="input",
+            lines=self._lines,
+        )
+
+    def _values(self, places: np.ndarray, names: Names) -> dict[str, np.ndarray]:
+        samples = self.order[places]
+        ids = self.ids(samples)
+        values = {
+            "batch": self.first + places // self.batch_size,
+            "sample": samples,
+            "inputs": ids[:, :-1],
+            "targets": ids[:, 1:],
+        }
+        if "input" in names:
+            values["input"] = self.embeddings(samples)
+        return values
+
+    def _lines(self, watch: Watch) -> Iterator[dict[str, Any]]:
+        """Yield an object for each batch, as ndjson has them."""
+        starts = range(self.batch_size, len(self.order), self.batch_size)
+        batches = np.split(self.order, starts)
+        for number, samples in enumerate(watch(batches, len(self.order), len), self.first):
+            ids = self.ids(samples)
+            yield {
+                "batch": number,
+                "inputs": np.ascontiguousarray(ids[:, :-1]),
+                "targets": np.ascontiguousarray(ids[:, 1:]),
+                "vectors": {"input": np.ascontiguousarray(self.embeddings(samples))},
+            }
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.verbs.batch.page import page
+
+        yield from page(self, options.max_width)
+
+
+def batch(
+    model: Opened,
+    text: TextOrIds,
+    *,
+    special: bool = False,
+    batch_size: int = 8,
+    max_length: int = 4,
+    stride: int | None = None,
+    shuffle: bool = False,
+    keep_last: bool = False,
+    index: int | None = None,
+    all: bool = False,
+    context_length: int | None = None,
+    draw: bool = False,
+    columns: str | None = None,
+) -> Batches:
+    """Return sliding-window batches as the chapter's loader gives them.
+
+    These are inputs and targets, (B, T) each, and input embeddings, (B, T, D). The position layer
+    has `context_length` rows, by default `max_length`. Raises InputError for a text without such a
+    batch, and for a model that is not seeded.
+
+    >>> import embcli
+    >>> batch = embcli.seeded(dim=3).batch("Every effort moves you forward", batch_size=1)
+    >>> batch.inputs.tolist(), batch.targets.tolist()
+    ([[6109, 3626, 6100, 345]], [[3626, 6100, 345, 2651]])
+    """
+    notes = model.notes.begun()
+    tokens = model.tokens(text, special, notes=notes)
+    stride = max_length if stride is None else stride
+    windows = Windows(batch_size, max_length, stride, shuffle, keep_last)
+    if all and index is not None:
+        raise InputError(Sentence("{all} and {index} both choose batches; give one of them"))
+    source = model.source
+    if not isinstance(source, SeededSource):
+        raise InputError(
+            "batches are of seeded layers, which the loader's random numbers are drawn between"
+        )
+    source = source.resized(max_length if context_length is None else context_length)
+    vocabulary_size, dim = shape_of(source, "token")
+    context_length, _ = shape_of(source, "position")
+
+    samples = windows.samples(len(tokens))
+    count = windows.batches(samples)
+    first = index or 0
+    _check_counts(windows, len(tokens), samples)
+    if not 0 <= first < count:
+        verb = "is" if count == 1 else "are"
+        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
+        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
+    if max_length > context_length:
+        wrong = (
+            "{max_length} {length:,} is more than {context_length} {rows:,}: "
+            "each position needs a row"
+        )
+        raise InputError(Sentence(wrong, length=max_length, rows=context_length))
+    check_ids(tokens, vocabulary_size)
+    chosen_columns = select(columns, dim, "column")
+
+    draws = drawn_in_order(source, windows, samples, notes)
+    stop = count if all else first + 1
+    layers = source.open({"token": tokens.ids}, notes)
+    run = run_of(tokens.encoding, sequences=tokens.sequences, **layers.origin.document())
+    run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
+    run["batches"] = count
+    return Batches(
+        tokens=tokens,
+        layer=layers["token"],
+        positions=draws.position[:max_length].copy(),
+        order=draws.order[first * batch_size : stop * batch_size],
+        columns=chosen_columns,
+        origin=layers.origin,
+        run=run | vars(windows),
+        count=count,
+        first=first,
+        all=all,
+        draw=draw,
+        columns_chosen=columns is not None,
+        **vars(windows),
+        notes=notes,
+    )
+
+
+def _check_counts(windows: Windows, tokens: int, samples: int) -> None:
+    """Raise InputError if there are too few tokens for a sample, or samples for a batch."""
+    length = windows.max_length
+    if not samples:
+        wrong = (
+            "need at least {needed:,} tokens ({max_length} {length:,} and one more), got {tokens:,}"
+        )
+        raise InputError(Sentence(wrong, needed=length + 1, length=length, tokens=tokens))
+    if not windows.batches(samples):
+        wrong = (
+            "{samples} of {max_length} {length:,}, too few for a batch of {size:,}; "
+            "{keep_last} keeps an incomplete one"
+        )
+        samples_in_words = counted(samples, "sample")
+        size = windows.batch_size
+        raise InputError(Sentence(wrong, samples=samples_in_words, length=length, size=size))

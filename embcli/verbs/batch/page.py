@@ -1,0 +1,209 @@
+"""The page of batches: a table of IDs or of what the model reads, the shapes, and remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.page import (
+    Hint,
+    Label,
+    Matrix,
+    Note,
+    Values,
+    omission,
+    ruled,
+    safe_text,
+    shorten,
+    title,
+)
+from embcli.page.labels import origin_lines, token_label
+from embcli.page.table import SHORTEST
+from embcli.selection import Excerpt
+from embcli.tokens import shown
+from embcli.verbs.batch.windows import sample_count
+from embcli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from embcli.verbs.batch import Batches
+
+_MOST_SAMPLES = 8  # of a table of IDs
+_SHORT_WORDS = 12  # cells of the tokens of a sample if not all positions fit beside them
+_MOST_DRAWN_SAMPLES = 3
+_MOST_COLOURED_SAMPLES = 2  # a picture in colours has a colour bar below
+_MOST_DRAWN_TOKENS = 5  # of a sample
+
+
+def page(batches: Batches, width: int) -> Iterator[RenderableType]:
+    if batches.is_drawn:
+        matrix = _picture(batches)
+        is_shortened = False
+    else:
+        matrix, is_shortened = _table_of_ids(batches, width)
+    yield title(_heading(batches))
+    yield matrix
+    if is_shortened:
+        yield Hint(("draw",))
+    if batches.style.bare:
+        return
+    yield _shapes(batches)
+    yield from _remarks(batches)
+    yield from origin_lines(batches.origin)
+
+
+def _heading(batches: Batches) -> str:
+    which = f"Batch {batches.first:,} of {batches.count:,}"
+    if batches.all:
+        which = "The only batch" if batches.count == 1 else f"All {batches.count:,} batches"
+    samples = f"{_letter(batches)} = {counted(len(batches.order), 'sample')}"
+    length = f"T = {counted(batches.max_length, 'token')}"
+    shuffled = ", shuffled" if batches.shuffle else ""
+    return f"{which}: {samples} of {length}, stride {batches.stride:,}{shuffled}"
+
+
+def _letter(batches: Batches) -> str:
+    """Return the letter of the first dimension: N samples of all batches, or B of one."""
+    return "N" if batches.all else "B"
+
+
+def _shapes(batches: Batches) -> Table:
+    letter = _letter(batches)
+    samples = f"{len(batches.order):,}"
+    length = f"{batches.max_length:,}"
+    vocabulary_size, dim = batches.layer.shape
+    source = f"rows of V = {counted(vocabulary_size, 'token')}, D = {counted(dim, 'column')}"
+    shape = f"({samples}, {length}, {dim:,})"
+    rows = [
+        ("IDs", f"({letter}, T)", f"({samples}, {length})", ""),
+        ("token", f"({letter}, T, D)", shape, source),
+        ("+ position", "(T, D)", f"({length}, {dim:,})", "the same for each sample"),
+        ("= input", f"({letter}, T, D)", shape, "what the model reads"),
+    ]
+    names, letters, sizes, remarks = zip(*rows, strict=True)
+    labels = [
+        Label("", names, "left"),
+        Label("", letters, "left"),
+        Label("", sizes, "left"),
+        Label("", remarks, "left", short=True),
+    ]
+    return ruled(labels, has_rule=False)
+
+
+def _remarks(batches: Batches) -> Iterator[RenderableType]:
+    length = batches.max_length
+    stride = batches.stride
+    samples = sample_count(len(batches.tokens), length, stride)
+    dropped = samples - batches.count * batches.batch_size
+    if dropped > 0:
+        what = f"{counted(dropped, 'sample')} dropped"
+        yield Note(f"{what}: the last batch is incomplete.", "keep_last")
+    if stride > length:
+        skipped = f"{stride - length:,} of {stride:,} tokens"
+        yield safe_text(f"The stride exceeds T: {skipped} are in no sample.")
+    if batches.is_drawn:
+        yield safe_text(
+            "Position rows differ from lookup's: the loader consumes a random number first."
+        )
+
+
+# --- the table of IDs ---
+
+
+def _table_of_ids(batches: Batches, width: int) -> tuple[Matrix, bool]:
+    """Return the inputs and targets of some samples, and whether tokens beside them are shortened.
+
+    Positions that do not fit are left out.
+    """
+    excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
+    samples = batches.order[excerpt.places]
+    ids = batches.ids(samples)  # (n, T + 1)
+    labels = []
+    if batches.all:
+        labels.append(Label("batch", batches.first + excerpt.places // batches.batch_size))
+    labels.append(Label("sample", samples))
+
+    is_shortened = False
+    if batches.tokens.encoding is not None:
+        tokens = [batches.tokens.bytes_of(sample) for sample in ids]
+        whole = [" ".join(map(shown, sample)) for sample in tokens]
+        room = _room_for_words(batches, ids, labels, width)
+        all_ids_fit = room >= SHORTEST
+        cells = room if all_ids_fit else _SHORT_WORDS
+        words = [shorten(text, cells) for text in whole]
+        is_shortened = words != whole
+        labels.append(Label("tokens", words, "left", short=not all_ids_fit))
+
+    matrix = Matrix(
+        labels,
+        [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")],
+        np.arange(batches.max_length),
+        excerpt.gaps,
+        column="position",
+        rows_left_out=omission(excerpt, "row"),
+    )
+    return matrix, is_shortened
+
+
+def _room_for_words(batches: Batches, ids: np.ndarray, labels: list[Label], width: int) -> int:
+    """Return the cells that labels, inputs and targets leave of a line; negative for none."""
+    last_position = batches.max_length - 1  # the widest header
+    cell = len(str(max(int(ids.max()), last_position)))
+    block = 3 + batches.max_length * (cell + 2)
+    taken = sum(label.width + 2 for label in labels)
+    return width - taken - 2 * block
+
+
+# --- the picture of what the model reads ---
+
+
+def _picture(batches: Batches) -> Matrix:
+    """Return the input embeddings of some tokens of some samples, a line for each token."""
+    most_samples = _MOST_COLOURED_SAMPLES if batches.style.heat else _MOST_DRAWN_SAMPLES
+    samples = Excerpt.ends(most_samples, len(batches.order))
+    positions = Excerpt.ends(_MOST_DRAWN_TOKENS, batches.max_length)
+    order = batches.order[samples.places]
+    count = len(positions.places)  # lines of a sample
+    ids = batches.ids(order)
+    rows = batches.embeddings(order)[:, positions.places]  # (samples, count, columns)
+
+    brackets = _bracket(count) * len(order)
+    for place, sample in enumerate(order.tolist()):
+        brackets[place * count] = f"{sample}{brackets[place * count]}"
+    labels = [Label("sample", brackets), Label("pos", list(positions.places) * len(order))]
+    labels += _id_labels(batches, "token", ids[:, positions.places])
+    if batches.draw:
+        labels += _id_labels(batches, "target", ids[:, positions.places + 1])
+
+    gaps = [gap * count for gap in samples.gaps]
+    for start in range(0, len(brackets), count):
+        gaps += [start + gap for gap in positions.gaps]
+    missing = [omission(samples, "sample", batches.order), omission(positions, "position")]
+    return Matrix(
+        labels,
+        [Values(rows.reshape(len(brackets), -1), "input")],
+        batches.columns,
+        gaps,
+        precision=batches.style.precision,
+        heat=batches.style.heat,
+        rows_left_out=" and ".join(filter(None, missing)),
+    )
+
+
+def _bracket(lines: int) -> list[str]:
+    """Return a bracket around the lines of a sample, in pieces."""
+    if lines == 1:
+        return [" ·"]
+    return [" ╭", *[" │"] * (lines - 2), " ╰"]
+
+
+def _id_labels(batches: Batches, name: str, ids: np.ndarray) -> list[Label]:
+    ids = ids.ravel()
+    if batches.tokens.encoding is None:
+        return [Label("ID" if name == "token" else name, ids)]
+    tokens = token_label(batches.tokens.bytes_of(ids))
+    return [tokens._replace(header=name), Label("ID", ids)]

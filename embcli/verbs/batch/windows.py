@@ -1,0 +1,85 @@
+"""Sliding windows over a text, and the order in which the chapter's data loader gives them.
+
+`batch` cuts a text into samples with these, and draws as the chapter's script does: seed, token
+layer, loader, iterator and first batch, position layer. torch's own DataLoader decides which
+samples are in which batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from embcli.errors import InputError, Notes
+from embcli.layer import shape_of
+from embcli.seeded_layers.build import loading_torch
+from embcli.seeded_layers.source import SeededSource
+from embcli.wording import Parameter, Sentence
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a text is cut into samples, and samples into batches.
+
+    Raises InputError for a number out of range.
+    """
+
+    batch_size: int  # B
+    max_length: int  # T
+    stride: int
+    shuffle: bool
+    keep_last: bool  # even if incomplete
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "max_length", "stride"):
+            value = getattr(self, name)
+            if not 1 <= value < 2**31:
+                wrong = "{name} must be at least 1 and below 2**31, not {value}"
+                raise InputError(Sentence(wrong, name=Parameter(name), value=str(value)[:20]))
+
+    def samples(self, tokens: int) -> int:
+        return sample_count(tokens, self.max_length, self.stride)
+
+    def batches(self, samples: int) -> int:
+        if self.keep_last:
+            return -(-samples // self.batch_size)
+        return samples // self.batch_size
+
+
+def sample_count(tokens: int, max_length: int, stride: int) -> int:
+    """Return the number of samples, each of which takes T tokens and the next one.
+
+    >>> sample_count(9, 4, 4), sample_count(8, 4, 4)
+    (2, 1)
+    """
+    return max(-(-(tokens - max_length) // stride), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """What the chapter's script draws after the token layer."""
+
+    order: np.ndarray  # (samples,) int64: the samples of the first batch, of the second, ...
+    position: np.ndarray  # (C, D) float32: the position layer
+
+
+def drawn_in_order(source: SeededSource, windows: Windows, samples: int, notes: Notes) -> Draws:
+    context_length, dim = shape_of(source, "position")
+    with loading_torch(notes):
+        import torch
+        from torch.utils.data import DataLoader
+
+        from embcli.seeded_layers.drawing import RandomStream, global_generator
+
+    with global_generator():
+        torch.set_rng_state(RandomStream(source.seeded, "token").state_after())
+        numbers: Any = range(samples)  # a data set of the samples' numbers
+        loader = DataLoader(
+            numbers, windows.batch_size, windows.shuffle, drop_last=not windows.keep_last
+        )
+        iter(loader)  # which consumes a random number
+        order = np.fromiter(loader.sampler, np.int64, samples)
+        position = torch.nn.Embedding(context_length, dim).weight.detach()
+    return Draws(order, position.numpy())
