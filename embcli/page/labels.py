@@ -1,4 +1,8 @@
-"""What the pages of several verbs share: labels of rows and tokens, where numbers come from, rows that are picked."""
+"""What the pages of several verbs share.
+
+These are labels of rows and tokens, the lines that say where numbers come from, facts in words, and
+the choice of rows for a drawing. Nothing here reads a row of a layer.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,19 @@ from embcli.page import Label, Note, omission
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown
 
-_MOST_PICKED = 12  # rows of a drawing
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
+    """Return the labels of tokens, a line for each, in the order in which all tables have them."""
     sequence, position = tokens.places(places)
     ids = tokens.ids[places]
-    labels = [Label("seq", sequence)] if tokens.many else []
+    labels = []
+    if tokens.many:
+        labels.append(Label("seq", sequence))
     labels.append(Label("pos", position))
     if tokens.encoding is not None:
         labels.append(token_label(tokens.bytes_of(ids)))
-    return [*labels, Label("ID", ids)]
+    labels.append(Label("ID", ids))
+    return labels
 
 
 def token_label(tokens: Sequence[bytes | None]) -> Label:
@@ -35,7 +40,10 @@ def token_label(tokens: Sequence[bytes | None]) -> Label:
 def id_labels(
     ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID"
 ) -> list[Label]:
-    return [Label(name, ids), *([] if tokens is None else [token_label(tokens)])]
+    labels = [Label(name, ids)]
+    if tokens is not None:
+        labels.append(token_label(tokens))
+    return labels
 
 
 def origin_in_words(origin: Origin, layer: str) -> str:
@@ -43,7 +51,7 @@ def origin_in_words(origin: Origin, layer: str) -> str:
 
 
 def origin_lines(origin: Origin) -> Iterator[Text]:
-    """Yield what the reader must know of the numbers: that seeded rows are random, or which facts are guesses."""
+    """Yield which facts about a checkpoint are guesses, or that seeded rows are random."""
     for reason in dict.fromkeys(origin.guesses.values()):
         yield guess(reason)
     if origin.is_seeded:
@@ -55,49 +63,66 @@ def guess(reason: str) -> Note:
 
 
 def head_in_words(relation: str, rows: int, reason: str) -> str:
-    """Describe an output head: its relation to the token matrix, and in how many rows both were compared."""
-    described = {
+    """Describe an output head by its relation to the token matrix.
+
+    `rows` is how many rows of both were compared, `reason` why no more is known.
+    """
+    descriptions = {
         "same": "the token matrix itself (tied)",
         "equal": f"a copy of the token matrix: {rows:,} rows compared, all equal",
         "other": "another tensor (not tied)",
-        "none": "none in the file"
-        if reason
-        else "none in the file, as in most files of tied models",
-    }[relation]
-    return f"{described}; {reason}" if reason else described
+        "none": "none in the file",
+    }
+    description = descriptions[relation]
+    if reason:
+        return f"{description}; {reason}"
+    if relation == "none":
+        return f"{description}, as in most files of tied models"
+    return description
 
 
-def first_of(each: Iterable[str], top: int, between: str = ", ") -> str:
-    begin = [*islice(each, top + 1)]
-    return between.join([*begin[:top], *["..."] * (len(begin) > top)])
+def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:
+    """Return the first words, joined, with dots for the others."""
+    shown_words = list(islice(words, top + 1))
+    if len(shown_words) > top:
+        shown_words[top] = "..."
+    return separator.join(shown_words)
 
 
 def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
-    return [
-        f"{row} {shown(token)}".strip() for row, token in zip(rows.tolist(), tokens, strict=True)
-    ]
+    """Return each row with its token, if there is one: `262 ␣the`."""
+    pairs = zip(rows.tolist(), tokens, strict=True)
+    return [f"{row} {shown(token)}".strip() for row, token in pairs]
+
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def bar(share: float, cells: int) -> str:
-    """Return a bar of blocks that fills a share of some cells, in eighths of a cell, at least one."""
+    """Return a bar that fills a share of some cells, in eighths of a cell, at least one."""
     eighths = max(round(share * cells * 8), 1)
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    whole, rest = divmod(eighths, 8)
+    return "█" * whole + _EIGHTHS[rest].strip()
 
 
 class PickedRows(NamedTuple):
-    """The rows of a weight matrix in a drawing: rows that IDs pick, and some rows beside them."""
+    """The rows of a weight matrix in a drawing: those that IDs pick, and some for context."""
 
     rows: np.ndarray  # (n,) int64, in order
-    gaps: list[int]  # the places before which rows are not shown
+    gaps: list[int]  # places of rows that have hidden rows before them
     tones: list[str]  # the style of each row
     missing: str  # in words, picked rows that are not shown
 
 
+_MOST_PICKED = 12  # rows of a drawing
+
+
 def picked_rows(ids: np.ndarray, context: np.ndarray) -> PickedRows:
-    """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
+    """Choose from the rows that IDs pick, (n,), and add the rows of their context, (m,)."""
     picked = np.unique(ids).astype(np.int64)
     excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
     rows = np.unique(np.concatenate([picked[excerpt.places], context]))
     gaps = (np.flatnonzero(np.diff(rows) > 1) + 1).tolist()
-    tones = np.where(np.isin(rows, picked), "strong", "dim").tolist()
+    is_picked = np.isin(rows, picked)
+    tones = np.where(is_picked, "strong", "dim").tolist()
     return PickedRows(rows, gaps, tones, omission(excerpt, "picked row", picked))
