@@ -1,7 +1,7 @@
 """A recipe: the steps from a token row to what the first block of a real model reads.
 
-`files/families.py` has the steps of each family, `files/recipes.py` fills in the numbers and tensors of one model, and
-`numerics/steps.py` applies them.
+`files/families.py` has the steps of each family, `files/recipes.py` fills in the numbers and the
+tensors of one model, and `numerics/steps.py` applies them. This module only describes them.
 """
 
 from __future__ import annotations
@@ -16,31 +16,29 @@ if TYPE_CHECKING:
 
 
 class When(NamedTuple):
-    """A condition on config.json: a key has this value; `default` is the value of a missing key."""
+    """A condition on config.json: a key has this value."""
 
     key: str
     equals: bool | str = True
-    default: bool | str = False
+    default: bool | str = False  # the value of a missing key
 
 
 class Scale(NamedTuple):
     """Multiply the rows by a number, by the square root of D, or by a number of config.json."""
 
-    factor: float = 1.0  # if config.json has no `key`
-    root: bool = False  # the square root of D
+    factor: float = 1.0  # applies if config.json has no `key`
+    root: bool = False  # whether the factor is the square root of D
     key: str = ""
     when: When | None = None
-    is_rounded: bool = False  # the model rounds the factor to the type of its weights first
+    is_rounded: bool = False  # whether the model rounds the factor to the type of its weights
 
 
 class AddPosition(NamedTuple):
     """Add the position rows."""
 
     when: When | None = None
-    sinusoid_formula: str = (
-        ""  # the formula of its sinusoids; empty for the rows of a position matrix
-    )
-    position_offset: int = 0  # the position of these sinusoids that position 0 has
+    sinusoid_formula: str = ""  # empty for the rows of a position matrix
+    position_offset: int = 0  # the position in the formula that position 0 has
 
 
 class AddType(NamedTuple):
@@ -54,7 +52,7 @@ class Norm(NamedTuple):
 
     names: tuple[str, ...]  # of its module
     key: str = ""  # of its epsilon
-    epsilon: float = 1e-12  # if config.json has no `key`
+    epsilon: float = 1e-12  # applies if config.json has no `key`
     kind: Literal["torch", "spelled"] = "torch"
     when: When | None = None
     weight: str = ""  # the tensors that were found
@@ -65,9 +63,8 @@ class Project(NamedTuple):
     """Multiply the rows by a matrix."""
 
     name: str
-    is_optional: bool = (
-        False  # applied if there is such a tensor, and it changes the number of columns
-    )
+    # An optional projection is applied if its tensor exists and changes the number of columns.
+    is_optional: bool = False
     when: When | None = None
     weight: str = ""  # the tensors that were found
     bias: str = ""
@@ -78,7 +75,7 @@ RecipeStep = Scale | AddPosition | AddType | Norm | Project
 
 
 class Quirk(NamedTuple):
-    """A token that the model treats in a way of its own, which no step repeats."""
+    """A token that the model treats differently from all others, which no step repeats."""
 
     token: int | str  # its ID, or the key of its ID in config.json
     why: str
@@ -88,19 +85,23 @@ class Quirk(NamedTuple):
 def in_words(steps: tuple[RecipeStep, ...]) -> str:
     """Return steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
     text = "token"
+    plus = " +"
     for step in steps:
-        comma = "," if ", " in text else ""
         match step:
             case Scale(factor=factor):
                 text += f" x {factor:.6g}"
-            case AddPosition(sinusoid_formula=sinusoid_formula):
-                text += f"{comma} + {'sinusoidal ' if sinusoid_formula else ''}position"
+            case AddPosition(sinusoid_formula=""):
+                text += f"{plus} position"
+            case AddPosition():
+                text += f"{plus} sinusoidal position"
             case AddType(row=row):
-                text += f"{comma} + token type {row}"
+                text += f"{plus} token type {row}"
             case Norm():
                 text += ", then LayerNorm"
+                plus = ", +"
             case Project(width=width):
                 text += f", then projection to {width:,}"
+                plus = ", +"
     return text
 
 
@@ -117,28 +118,38 @@ class Recipe(NamedTuple):
     padding: int | None = None  # the ID of tokens that positions do not count
     blocks: str = ""  # what its blocks do with positions, in words; empty for nothing
     part: ModelPart | None = None
-    quirks: tuple[
-        tuple[int, str], ...
-    ] = ()  # IDs that the model treats in a way of its own, and which
+    quirks: tuple[tuple[int, str], ...] = ()  # IDs that the model treats differently, and how
 
     @property
     def sum(self) -> tuple[RecipeStep, ...]:
         """The steps before the first norm or projection, which make an input embedding."""
-        ends = (place for place, step in enumerate(self.steps) if isinstance(step, Norm | Project))
-        return self.steps[: next(ends, len(self.steps))]
+        for place, step in enumerate(self.steps):
+            if isinstance(step, Norm | Project):
+                return self.steps[:place]
+        return self.steps
 
     @property
     def rest(self) -> tuple[RecipeStep, ...]:
-        """The steps from the first norm or projection on; empty if the first block reads input embeddings."""
+        """The steps from the first norm or projection on.
+
+        They are empty if the first block reads input embeddings.
+        """
         return self.steps[len(self.sum) :]
 
     @property
     def scale(self) -> float:
-        return next((step.factor for step in self.steps if isinstance(step, Scale)), 1.0)
+        """The factor of the first scale; 1 if there is none."""
+        for step in self.steps:
+            if isinstance(step, Scale):
+                return step.factor
+        return 1.0
 
     @property
     def position(self) -> AddPosition | None:
-        return next((step for step in self.steps if isinstance(step, AddPosition)), None)
+        for step in self.steps:
+            if isinstance(step, AddPosition):
+                return step
+        return None
 
     @property
     def words(self) -> str:
@@ -146,7 +157,11 @@ class Recipe(NamedTuple):
 
     @property
     def positions_in_words(self) -> str:
-        kind = "sinusoidal" if self.position and self.position.sinusoid_formula else "learned"
-        added = f"it adds {kind} positions" if self.position else ""
-        text = "; ".join(filter(None, (added, self.blocks))) or "it has no positions"
-        return f"{self.where} says model_type {self.model}: {text}"
+        facts = []
+        if self.position is not None:
+            kind = "sinusoidal" if self.position.sinusoid_formula else "learned"
+            facts.append(f"it adds {kind} positions")
+        if self.blocks:
+            facts.append(self.blocks)
+        positions = "; ".join(facts) or "it has no positions"
+        return f"{self.where} says model_type {self.model}: {positions}"
