@@ -1,4 +1,4 @@
-"""The lookup: token IDs pick rows of the token matrix, position rows are added, and so on.
+"""The lookup: token IDs pick rows of the token matrix, and a model's steps make input rows of them.
 
 `lookup` makes a Lookup, which is plain data; its rows are computed when somebody asks for them.
 `plan` decides which steps the rows go through, `numerics/steps.py` applies them, and `page` shows
@@ -28,13 +28,7 @@ from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import Tokens, check_ids, check_length
-from embcli.verbs.lookup.plan import (
-    Plan,
-    check_trace,
-    context_rows,
-    occurrences,
-    plan_of,
-)
+from embcli.verbs.lookup.plan import Plan, check_trace, context_rows, occurrences, plan_of
 from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
@@ -150,17 +144,18 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         for name in self.matrices:
             columns = tuple(self.columns_of(name).tolist())
             matrices[name] = ArraySpec((rows, len(columns)), columns=columns)
+        pieces = in_pieces(
+            rows,
+            self.layer.shape[1],
+            lambda places, names: self.tokens.fields(self.index(places), names),
+            lambda places, names: self.rows(self.index(places), names),
+        )
         return Records(
             run=self._run(),
             unit="tokens",
             rows=rows,
             fields=self.tokens.field_types,
-            pieces=in_pieces(
-                rows,
-                self.layer.shape[1],
-                lambda places, names: self.tokens.fields(self.index(places), names),
-                lambda places, names: self.rows(self.index(places), names),
-            ),
+            pieces=pieces,
             matrices=matrices,
             columns=matrices["input"].columns,
             default="input",
@@ -207,7 +202,7 @@ def lookup(
 
     `window` splits longer texts into sequences of C tokens, and `position` says which positions are
     added to the token rows. `show` names the matrices to show and save, `only` the tokens, by a
-    text or by IDs (digits alone), `trace` the token whose sum is spelled out. Raises InputError for
+    text or by IDs (only digits), `trace` the token whose sum is written out. Raises InputError for
     tokens without a row, sequences longer than the position layer, and options that do not go
     together.
 
@@ -293,9 +288,9 @@ class _PositionRows(NamedTuple):
 
 def _position_rows(plan: Plan, layers: Layers) -> _PositionRows:
     dim = layers["token"].shape[1]
-    if plan.sinusoids:
+    if plan.sinusoid_step:
         source = "the model's own sinusoids, sines in the first half of the columns, then cosines"
-        return _PositionRows(partial(sinusoids, plan.sinusoids, dim), source)
+        return _PositionRows(partial(sinusoids, plan.sinusoid_step, dim), source)
     if plan.kind == "sinusoidal":
         source = "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
         return _PositionRows(partial(wave_rows, dim), source)

@@ -42,14 +42,14 @@ class Plan:
         return np.array(rows, np.int64)
 
     @property
-    def sinusoids(self) -> AddPosition | None:
+    def sinusoid_step(self) -> AddPosition | None:
         """The step that adds the model's own sinusoids, whose formula differs from the paper's."""
         step = self.recipe.position if self.recipe else None
         return step if step and step.sinusoid_formula else None
 
     @property
     def needs_position_layer(self) -> bool:
-        if self.kind == "sinusoidal" or self.sinusoids:
+        if self.kind == "sinusoidal" or self.sinusoid_step:
             return False
         has_step = any(isinstance(step, AddPosition) for step in self.steps)
         return has_step or self.kind == DEFAULT_KIND
@@ -64,7 +64,7 @@ class Plan:
         return wanted
 
 
-def plan_of(source: Source, position: JoinedKind | None, show: Names, notes: Notes) -> Plan:
+def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes: Notes) -> Plan:
     """Return the plan for the positions and the matrices that the user asks for.
 
     Notes say what the source leaves open. Raises InputError for `hidden` if nothing says how this
@@ -72,8 +72,11 @@ def plan_of(source: Source, position: JoinedKind | None, show: Names, notes: Not
     """
     is_default = position in (None, DEFAULT_KIND)
     is_seeded = source.origin.is_seeded
-    if show == ("token",) and is_default:
-        return Plan(DEFAULT_KIND, (AddPosition(),)) if is_seeded else Plan(NO_POSITIONS, ())
+    if matrices == ("token",) and is_default:
+        # Token rows are the same whatever the recipe says.
+        if is_seeded:
+            return Plan(DEFAULT_KIND, (AddPosition(),))
+        return Plan(NO_POSITIONS, ())
 
     model = _ModelSum.of(source)
     recipe = model.recipe
@@ -85,7 +88,7 @@ def plan_of(source: Source, position: JoinedKind | None, show: Names, notes: Not
 
     if recipe is not None and recipe.is_known and model.has(position):
         return Plan(model.kind, recipe.sum, recipe.rest, recipe)
-    if "hidden" in show and not is_seeded:
+    if "hidden" in matrices and not is_seeded:
         raise InputError(_why_no_hidden(recipe))
 
     kind = position or model.kind
@@ -195,7 +198,7 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
     if not isinstance(text, str):
         wrong = "{only} must be a text such as 'Paris' or '345', not {given}"
         raise InputError(Sentence(wrong, given=str(text)[:40]))
-    start = text[:40]
+    short_text = text[:40]
     encoding = tokens.encoding
     is_ids = _IDS.fullmatch(text) is not None
     if is_ids:
@@ -204,10 +207,10 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
         wanted = encoding.encode(text, special)
     else:
         wrong = "{only} {given!r} is a text; IDs without an encoding take an ID"
-        raise InputError(Sentence(wrong, given=start))
+        raise InputError(Sentence(wrong, given=short_text))
     if not len(wanted):
         wrong = "{only} {given!r} has no tokens; give a token that occurs"
-        raise InputError(Sentence(wrong, given=start))
+        raise InputError(Sentence(wrong, given=short_text))
 
     is_wanted = np.zeros(len(tokens), bool)
     for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):
@@ -217,7 +220,9 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
             absent += "; embcli tokenize shows which tokens do"
             if is_ids and encoding is not None:
                 absent += "; digits are an ID, with a space before them a text"
-            raise InputError(Sentence("{only} {given!r}: {absent}", given=start, absent=absent))
+            raise InputError(
+                Sentence("{only} {given!r}: {absent}", given=short_text, absent=absent)
+            )
         is_wanted |= is_here
     return np.flatnonzero(is_wanted)
 
