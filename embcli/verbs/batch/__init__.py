@@ -20,7 +20,7 @@ from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
 from embcli.selection import select
 from embcli.tokens import Tokens, check_ids
-from embcli.verbs.batch.windows import Windows, drawn_in_order
+from embcli.verbs.batch.windows import Windows, loader_draws
 from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
@@ -167,10 +167,11 @@ def batch(
     vocabulary_size, dim = shape_of(source, "token")
     context_length, _ = shape_of(source, "position")
 
+    # Refuse batches that the text or the position layer is too short for.
     samples = windows.samples(len(tokens))
+    _check_counts(windows, len(tokens), samples)
     count = windows.batches(samples)
     first = index or 0
-    _check_counts(windows, len(tokens), samples)
     if not 0 <= first < count:
         verb = "is" if count == 1 else "are"
         wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
@@ -184,7 +185,7 @@ def batch(
     check_ids(tokens, vocabulary_size)
     chosen_columns = select(columns, dim, "column")
 
-    draws = drawn_in_order(source, windows, samples, notes)
+    draws = loader_draws(source, windows, samples, notes)
     stop = count if all else first + 1
     layers = source.open({"token": tokens.ids}, notes)
     run = run_of(tokens.encoding, sequences=tokens.sequences, **layers.origin.document())

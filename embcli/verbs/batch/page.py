@@ -132,11 +132,11 @@ def _table_of_ids(batches: Batches, width: int) -> tuple[Matrix, bool]:
         tokens = [batches.tokens.bytes_of(sample) for sample in ids]
         whole = [" ".join(map(shown, sample)) for sample in tokens]
         room = _room_for_words(batches, ids, labels, width)
-        all_ids_fit = room >= SHORTEST
-        cells = room if all_ids_fit else _SHORT_WORDS
+        fits = room >= SHORTEST
+        cells = room if fits else _SHORT_WORDS
         words = [shorten(text, cells) for text in whole]
         is_shortened = words != whole
-        labels.append(Label("tokens", words, "left", short=not all_ids_fit))
+        labels.append(Label("tokens", words, "left", short=not fits))
 
     matrix = Matrix(
         labels,
@@ -171,21 +171,22 @@ def _picture(batches: Batches) -> Matrix:
     ids = batches.ids(order)
     rows = batches.embeddings(order)[:, positions.places]  # (samples, count, columns)
 
-    brackets = _bracket(count) * len(order)
-    for place, sample in enumerate(order.tolist()):
-        brackets[place * count] = f"{sample}{brackets[place * count]}"
-    labels = [Label("sample", brackets), Label("pos", list(positions.places) * len(order))]
+    sample_cells = []
+    for sample in order.tolist():
+        first, *others = _bracket(count)
+        sample_cells += [f"{sample}{first}", *others]
+    labels = [Label("sample", sample_cells), Label("pos", list(positions.places) * len(order))]
     labels += _id_labels(batches, "token", ids[:, positions.places])
     if batches.draw:
         labels += _id_labels(batches, "target", ids[:, positions.places + 1])
 
     gaps = [gap * count for gap in samples.gaps]
-    for start in range(0, len(brackets), count):
+    for start in range(0, len(sample_cells), count):
         gaps += [start + gap for gap in positions.gaps]
     missing = [omission(samples, "sample", batches.order), omission(positions, "position")]
     return Matrix(
         labels,
-        [Values(rows.reshape(len(brackets), -1), "input")],
+        [Values(rows.reshape(len(sample_cells), -1), "input")],
         batches.columns,
         gaps,
         precision=batches.style.precision,

@@ -65,7 +65,7 @@ class Draws:
     position: np.ndarray  # (C, D) float32: the position layer
 
 
-def drawn_in_order(source: SeededSource, windows: Windows, samples: int, notes: Notes) -> Draws:
+def loader_draws(source: SeededSource, windows: Windows, samples: int, notes: Notes) -> Draws:
     context_length, dim = shape_of(source, "position")
     with loading_torch(notes):
         import torch
