@@ -51,7 +51,7 @@ def origin_in_words(origin: Origin, layer: str) -> str:
 
 
 def origin_lines(origin: Origin) -> Iterator[Text]:
-    """Yield which facts about a checkpoint are guesses, or that seeded rows are random."""
+    """Yield the guesses about a checkpoint, or that seeded rows are random."""
     for reason in dict.fromkeys(origin.guesses.values()):
         yield guess(reason)
     if origin.is_seeded:
