@@ -537,7 +537,7 @@ def test_a_decoder_alone_follows_the_decoder(tmp_path: Path) -> None:
 def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -> None:
     seen: dict[str, list[Any]] = {}
     for family in FAMILIES:
-        for name in family.models.split():
+        for name in family.model_types.split():
             seen.setdefault(name, []).append(family)
     for name, rows in seen.items():
         assert len(rows) == 1 or all(row.when or row.part for row in rows[:-1]), name

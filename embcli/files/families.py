@@ -1,7 +1,8 @@
-"""Model families as data: how they name their tensors, and how token rows become what their first block reads.
+"""Model families as data: their names of tensors, and their steps from token rows to first block.
 
-The facts were measured on transformers 5.23, bit for bit; tests/families repeats the measurement. To add a family, add
-its names to `NAMES`, and its `model_type` to the row of `FAMILIES` with the same steps, or a row of its own.
+The facts were measured on transformers 5.23, bit for bit; tests/families repeats the measurement.
+`roles` reads the names, `recipes` the steps. To add a family, add its names to `NAMES`, and its
+`model_type` to the row of `FAMILIES` with the same steps, or a new row.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from embcli.errors import InputError
 from embcli.names import PARTS, ModelPart
 from embcli.recipe import AddPosition, AddType, Norm, Project, Quirk, RecipeStep, Scale, When
 
-# The names of each matrix; the first that a file has counts. Any prefix may precede a name, and a suffix may follow it.
+# The names of each matrix; the first that a file has is used. Any prefix may precede a name, and a
+# suffix may follow it.
 NAMES: dict[str, tuple[str, ...]] = {
     "token": (
         "wte",  # GPT-2, GPT-Neo, GPT-J, MPT, nanoGPT
@@ -30,7 +32,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "token_embedding",  # CLIP, Whisper as OpenAI publishes it
         "tokens_embed",  # the first GPT
         "input_embeds_layer",  # Bark
-        "token",  # an archive of the user's own
+        "token",  # archives that users make
         "embeddings",  # Mamba, RWKV, XLM, Model2Vec
         "embedding",  # plain torch modules
         "emb",  # RWKV as BlinkDL publishes it
@@ -45,7 +47,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "positional_embedding",  # CLIP and Whisper as OpenAI publishes them
         "positions_embed",  # the first GPT
         "position_embeds_layer",  # Bark
-        "position",  # an archive of the user's own
+        "position",  # archives that users make
     ),
     "token_type": (
         "token_type_embeddings",  # BERT and its relatives
@@ -64,33 +66,44 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 SUFFIXES = ("weight", "embedding")
 
-# The names of norms beside a token matrix, which a model applies to the sum of its rows.
+# The names of norms next to a token matrix, which a model applies to the sum of its rows.
 NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")
 
-# The ends of the names of classes with an output head, and of those without one.
-HEADED = re.compile(
+# The ends of the names of classes with an output head, and of classes without one.
+CLASSES_WITH_HEAD = re.compile(
     "(?:LMHeadModel|HeadsModel|LMHead|MTModel|ForCausalLM|ForMaskedLM|ForConditionalGeneration)$"
 )
-HEADLESS = re.compile(
-    "(?<!EncoderDecoder)Model$|For(?:(?:Sequence|Token)Classification|QuestionAnswering|MultipleChoice)$"
+CLASSES_WITHOUT_HEAD = re.compile(
+    "(?<!EncoderDecoder)Model$"
+    "|For(?:(?:Sequence|Token)Classification|QuestionAnswering|MultipleChoice)$"
 )
 
-# Position matrices whose row 2 is that of position 0, if there is no config.json: a pattern of the name, the rows
-# modulo 64 (None for any), and the reason.
-SHIFTED = (
-    # fairseq's RoBERTa and its relatives number positions from the padding's ID on, which is 1.
-    (
+
+class ShiftedPositions(NamedTuple):
+    """Position matrices that use row 2 for position 0, recognised without a config.json."""
+
+    name: str  # a pattern of the tensor's name
+    rows_modulo_64: int | None  # None for any number of rows
+    reason: str
+
+
+SHIFTED_POSITIONS = (
+    # fairseq's RoBERTa and its relatives count positions from the padding's ID, which is 1.
+    ShiftedPositions(
         r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.",
         None,
         "is named as RoBERTa's",
     ),
-    # fairseq's BART and its relatives have an offset of 2, whatever the padding.
-    (r"(?:^|\.)embed_positions(?:\.|$)", 2, "has {rows:,} rows, as OPT's and BART's"),
+    # fairseq's BART and its relatives have an offset of 2, whatever the padding is.
+    ShiftedPositions(
+        r"(?:^|\.)embed_positions(?:\.|$)",
+        2,
+        "has {rows:,} rows, as OPT's and BART's",
+    ),
 )
 
-BlockPositions = Literal[
-    "", "rotary", "alibi", "relative"
-]  # the positions that blocks compute; empty for none
+# The positions that blocks compute; empty for none.
+BlockPositions = Literal["", "rotary", "alibi", "relative"]
 BLOCKS: dict[BlockPositions, str] = {
     "": "",
     "rotary": "its blocks rotate queries and keys: RoPE",
@@ -100,58 +113,58 @@ BLOCKS: dict[BlockPositions, str] = {
 
 
 class Family(NamedTuple):
-    """Models with the same steps from a token row to what the first block reads."""
+    """Models with the same steps from a token row to the input of the first block."""
 
-    models: str  # values of `model_type`
+    model_types: str  # separated by spaces
     steps: tuple[RecipeStep, ...] = ()
     position_offset: int = 0  # the row of position 0
-    padding_id: int | str | None = (
-        None  # positions begin after this padding ID, and do not count padding; or its key
-    )
-    sinusoid_formula: str = (
-        ""  # the formula of sinusoidal positions, if the file has no position matrix
-    )
+    # Positions begin after this ID, and do not count padding. A string is the ID's key.
+    padding_id: int | str | None = None
+    # The formula of sinusoidal positions, used if the file has no position matrix.
+    sinusoid_formula: str = ""
     block_positions: BlockPositions = ""
     block_positions_when: When | None = None
-    reads: tuple[ModelPart, ...] = ()  # the parts of the model that read tokens, if there are two
-    part: ModelPart | None = None  # the part that the row is about
+    reading_parts: tuple[ModelPart, ...] = ()  # the two parts that read tokens, if there are two
+    part: ModelPart | None = None  # the part that the row describes
     when: When | None = None
     quirks: tuple[Quirk, ...] = ()
-    unknown: str = ""  # why no steps tell what the first block reads
+    unknown: str = ""  # why no steps lead to the input of the first block
 
 
-_TYPE, _POSITION = AddType(), AddPosition()
+_TYPE = AddType()
+_POSITION = AddPosition()
 _BERT_NORM = Norm(("LayerNorm", "token_embd_norm"), "layer_norm_eps")
-_SPELLED = Norm(("LayerNorm",), "layer_norm_eps", 1e-12, "spelled")
+_SPELLED_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-12, "spelled")
 _BART_NORM = Norm(("layernorm_embedding",), epsilon=1e-5)
-_SCALED = Scale(root=True, when=When("scale_embedding"))  # false if the key is missing
+_SCALED = Scale(root=True, when=When("scale_embedding"))  # not applied if the key is missing
 _SCALED_BY_DEFAULT = Scale(root=True, when=When("scale_embedding", default=True))
-_TROCR = (_SCALED, _POSITION, _BART_NORM._replace(when=When("layernorm_embedding", default=True)))
-_BIASED = When("position_biased_input", default=True)
-_DEBERTA = (AddPosition(_BIASED), _TYPE, Project("embed_proj", is_optional=True))
+_TROCR_NORM = _BART_NORM._replace(when=When("layernorm_embedding", default=True))
+_TROCR = (_SCALED, _POSITION, _TROCR_NORM)
+_DEBERTA_POSITION = AddPosition(When("position_biased_input", default=True))
+_DEBERTA = (_DEBERTA_POSITION, _TYPE, Project("embed_proj", is_optional=True))
 _DEBERTA_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-7)
-_BLOOM_NORM = ("word_embeddings_layernorm", "token_embd_norm")
+_BLOOM_NORM = Norm(("word_embeddings_layernorm", "token_embd_norm"), "layer_norm_epsilon", 1e-5)
 _RELATIVE = When("relative_attention")
-_ABSOLUTE, _ROTARY = (
-    When("position_embedding_type", kind, default="absolute") for kind in ("absolute", "rotary")
-)
-_DROPOUT = When("token_dropout")
-_OF_ESM = (Scale(0.88, when=_DROPOUT),)
-_MASKED = Quirk(
+_ABSOLUTE = When("position_embedding_type", "absolute", default="absolute")
+_ROTARY = When("position_embedding_type", "rotary", default="absolute")
+_ESM_DROPOUT = When("token_dropout")
+_ESM_SCALE = Scale(0.88, when=_ESM_DROPOUT)
+_ESM_MASK = Quirk(
     "mask_token_id",
     "the model sets its row to 0 and scales the others by more; embcli does not",
-    _DROPOUT,
+    _ESM_DROPOUT,
 )
 _ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
 _BOTH: tuple[ModelPart, ...] = PARTS
 
-# The first row with a `model_type`, a part and a condition that fit counts.
+# The first row whose `model_types`, part and condition fit is used.
 FAMILIES = (
-    # The token rows themselves; blocks rotate queries and keys.
+    # The first block reads the token rows; most blocks rotate queries and keys.
     Family(
-        "llama mistral mixtral ministral qwen2 qwen2_moe qwen3 qwen3_moe phi phi3 phimoe gpt_neox gpt_neox_japanese "
-        "gptj codegen cohere cohere2 starcoder2 stablelm olmo olmo2 olmo3 olmoe gpt_oss persimmon nemotron helium glm "
-        "glm4 lfm2 moshi doge minimax deepseek_v2 deepseek_v3 smollm3 seed_oss ernie4_5 exaone4 arcee apertus",
+        "llama mistral mixtral ministral qwen2 qwen2_moe qwen3 qwen3_moe phi phi3 phimoe gpt_neox "
+        "gpt_neox_japanese gptj codegen cohere cohere2 starcoder2 stablelm olmo olmo2 olmo3 olmoe "
+        "gpt_oss persimmon nemotron helium glm glm4 lfm2 moshi doge minimax deepseek_v2 "
+        "deepseek_v3 smollm3 seed_oss ernie4_5 exaone4 arcee apertus",
         block_positions="rotary",
     ),
     Family("falcon", block_positions="alibi", when=When("alibi")),
@@ -159,8 +172,10 @@ FAMILIES = (
     Family("mpt", block_positions="alibi"),
     Family("mamba mamba2 falcon_mamba jamba rwkv"),
     Family("xlnet", block_positions="relative"),
-    Family("t5 mt5 umt5 longt5 switch_transformers", block_positions="relative", reads=_BOTH),
-    # The token rows by a number.
+    Family(
+        "t5 mt5 umt5 longt5 switch_transformers", block_positions="relative", reading_parts=_BOTH
+    ),
+    # The token rows are multiplied by a number.
     Family(
         "gemma gemma2 gemma3 gemma3_text vaultgemma",
         (Scale(root=True, is_rounded=True),),
@@ -173,7 +188,8 @@ FAMILIES = (
     ),
     # A position row is added, or a sinusoid.
     Family(
-        "gpt2 gpt_neo openai-gpt gpt_bigcode whisper clip_text_model siglip_text_model owlvit_text_model",
+        "gpt2 gpt_neo openai-gpt gpt_bigcode whisper clip_text_model siglip_text_model "
+        "owlvit_text_model",
         (_POSITION,),
     ),
     Family("semantic coarse_acoustics", (_POSITION,)),  # Bark
@@ -187,27 +203,32 @@ FAMILIES = (
     ),
     Family("xlm-roberta-xl", (_TYPE, _POSITION), padding_id="pad_token_id"),
     Family("megatron-bert", (_TYPE, _POSITION)),
-    # Encoder-decoders.
+    # Most of these are encoder-decoders.
     Family(
-        "bart plbart mbart mvp", (_SCALED, _POSITION, _BART_NORM), position_offset=2, reads=_BOTH
+        "bart plbart mbart mvp",
+        (_SCALED, _POSITION, _BART_NORM),
+        position_offset=2,
+        reading_parts=_BOTH,
     ),
-    Family("led", (_POSITION, _BART_NORM), reads=_BOTH),
-    Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), reads=_BOTH),
-    Family("blenderbot", (_SCALED, _POSITION), reads=_BOTH),
-    Family("blenderbot-small", (_SCALED, _POSITION, _BART_NORM), reads=_BOTH, part="encoder"),
-    Family("blenderbot-small", (_BART_NORM, _POSITION), reads=_BOTH, part="decoder"),
+    Family("led", (_POSITION, _BART_NORM), reading_parts=_BOTH),
+    Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), reading_parts=_BOTH),
+    Family("blenderbot", (_SCALED, _POSITION), reading_parts=_BOTH),
+    Family(
+        "blenderbot-small", (_SCALED, _POSITION, _BART_NORM), reading_parts=_BOTH, part="encoder"
+    ),
+    Family("blenderbot-small", (_BART_NORM, _POSITION), reading_parts=_BOTH, part="decoder"),
     Family(
         "pegasus marian",
         (_SCALED, _POSITION),
         sinusoid_formula="sines, cosines in float64",
-        reads=_BOTH,
+        reading_parts=_BOTH,
     ),
     Family(
         "m2m_100 nllb-moe",
         (_SCALED_BY_DEFAULT, _POSITION),
         padding_id="pad_token_id",
         sinusoid_formula="sines, cosines",
-        reads=_BOTH,
+        reading_parts=_BOTH,
     ),
     Family(
         "speech_to_text",
@@ -223,7 +244,7 @@ FAMILIES = (
     ),
     Family("trocr", _TROCR, padding_id="pad_token_id", sinusoid_formula="sines, cosines"),
     # A LayerNorm follows.
-    Family("bloom", (Norm(_BLOOM_NORM, "layer_norm_epsilon", 1e-5),), block_positions="alibi"),
+    Family("bloom", (_BLOOM_NORM,), block_positions="alibi"),
     Family(
         "modernbert modernbert-decoder",
         (Norm(("norm", "token_embd_norm"), "norm_eps", 1e-5),),
@@ -248,21 +269,24 @@ FAMILIES = (
     Family("mpnet", (_POSITION, _BERT_NORM), padding_id=1, block_positions="relative"),
     Family(
         "esm",
-        (*_OF_ESM, _POSITION, _ESM_NORM),
+        (_ESM_SCALE, _POSITION, _ESM_NORM),
         padding_id="pad_token_id",
         when=_ABSOLUTE,
-        quirks=(_MASKED,),
+        quirks=(_ESM_MASK,),
     ),
-    Family("esm", (*_OF_ESM, _ESM_NORM), block_positions="rotary", when=_ROTARY, quirks=(_MASKED,)),
+    Family(
+        "esm", (_ESM_SCALE, _ESM_NORM), block_positions="rotary", when=_ROTARY, quirks=(_ESM_MASK,)
+    ),
     Family("bert splinter dpr", (_TYPE, _POSITION, _BERT_NORM)),
     Family(
-        "roberta roberta-prelayernorm xlm-roberta camembert data2vec-text xmod altclip_text_model clap_text_model",
+        "roberta roberta-prelayernorm xlm-roberta camembert data2vec-text xmod altclip_text_model "
+        "clap_text_model",
         (_TYPE, _POSITION, _BERT_NORM),
         padding_id="pad_token_id",
     ),
     Family(
         "ibert",
-        (_TYPE, _POSITION, _SPELLED),
+        (_TYPE, _POSITION, _SPELLED_NORM),
         padding_id="pad_token_id",
         when=When("quant_mode", equals=False),
     ),
@@ -274,7 +298,7 @@ FAMILIES = (
         (Scale(root=True, when=When("rescale_embeddings")), _TYPE, _POSITION, _BERT_NORM),
     ),
     Family("ernie", (_TYPE, _POSITION, _BERT_NORM), when=When("use_task_id", equals=False)),
-    # A projection follows, or comes before.
+    # There is a projection, after the norm or before it.
     Family(
         "electra", (_TYPE, _POSITION, _BERT_NORM, Project("embeddings_project", is_optional=True))
     ),
@@ -297,7 +321,7 @@ FAMILIES = (
         block_positions="relative",
         block_positions_when=_RELATIVE,
     ),
-    # What no text tells.
+    # A text alone does not determine the input of the first block.
     Family(
         "markuplm",
         padding_id="pad_token_id",
@@ -309,8 +333,8 @@ FAMILIES = (
     ),
 )
 
-# What llama.cpp calls a `model_type`, if it is another word.
-OF_GGUF = {
+# The names that llama.cpp uses for a `model_type`, where they differ.
+MODEL_TYPES_OF_GGUF = {
     "gemma3": "gemma3_text",
     "phi2": "phi",
     "gptneox": "gpt_neox",
@@ -324,11 +348,11 @@ OF_GGUF = {
     "gemma-embedding": "gemma3_text",
     "t5encoder": "t5",
 }
-# Keys of config.json, and what follows the architecture in GGUF's.
+# Keys of config.json, and their names in GGUF, which follow the name of the architecture.
 KEYS_OF_GGUF = {
-    **dict.fromkeys(
-        ("layer_norm_eps", "layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon"
-    ),
+    "layer_norm_eps": "attention.layer_norm_epsilon",
+    "layer_norm_epsilon": "attention.layer_norm_epsilon",
+    "norm_eps": "attention.layer_norm_epsilon",
     "hidden_size": "embedding_length",
     "embedding_multiplier": "embedding_scale",
     "rope_theta": "rope.freq_base",
@@ -336,92 +360,96 @@ KEYS_OF_GGUF = {
     "rope_type": "rope.scaling.type",
 }
 
-LARGEST = 1e300  # of a number in config.json
+LARGEST_NUMBER = 1e300  # in config.json
 _LARGEST_WHOLE = 1 << 53
 
 
 class Settings(NamedTuple):
-    """What config.json says, read strictly: a value of the wrong type is refused; null is a missing value."""
+    """The settings of config.json, or of a GGUF file under the same names; null is a missing value.
+
+    They are read strictly: methods raise InputError for a value of the wrong type.
+    """
 
     values: Mapping[str, Any]
     file_error: Callable[[str], InputError]
     where: str = "config.json"
 
-    def number(self, key: str, default: float, least: float = -LARGEST) -> float:
+    def number(self, key: str, default: float, least: float = -LARGEST_NUMBER) -> float:
         value = self.values.get(key)
         if value is None:
             return default
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not least <= value <= LARGEST
-        ):
-            above = f" of at least {least:g}" if least > -LARGEST else ""
-            raise self.wrong(key, f"a finite number{above}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not least <= value <= LARGEST_NUMBER:
+            bound = f" of at least {least:g}" if least > -LARGEST_NUMBER else ""
+            raise self.wrong(key, f"a finite number{bound}")
         return float(value)
 
     def whole(self, key: str, default: int) -> int:
         value = self.values.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST_WHOLE:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or not 0 <= value < _LARGEST_WHOLE:
             raise self.wrong(key, "a whole number from 0")
-        return value
+        return int(value)
 
-    def holds(self, when: When | None) -> bool:
-        if when is None:
+    def holds(self, condition: When | None) -> bool:
+        if condition is None:
             return True
-        value = self.values.get(when.key)
+        value = self.values.get(condition.key)
         if value is None:
-            return when.default == when.equals
-        if not isinstance(value, type(when.equals)):
-            raise self.wrong(
-                when.key, "true or false" if isinstance(when.equals, bool) else "a word"
-            )
-        return bool(value == when.equals)
+            return condition.default == condition.equals
+        if not isinstance(value, type(condition.equals)):
+            expected = "true or false" if isinstance(condition.equals, bool) else "a word"
+            raise self.wrong(condition.key, expected)
+        return bool(value == condition.equals)
 
-    def wrong(self, key: str, right: str) -> InputError:
-        given = quoted(str(self.values[key]), 40)
+    def wrong(self, key: str, expected: str) -> InputError:
+        """Return the error for a value that is not what it must be."""
+        value = quoted(str(self.values[key]), 40)
         name = key if self.where == "config.json" else KEYS_OF_GGUF.get(key, key)
-        return self.file_error(f"{self.where} has {given} as {name}, which must be {right}")
+        return self.file_error(f"{self.where} has {value} as {name}, which must be {expected}")
 
 
-def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the metadata of a GGUF file says, under the names of config.json; empty for another file."""
+def settings_of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a GGUF file under the names of config.json; empty for another file."""
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str):
         return {}
-    stated = {key: metadata.get(f"{architecture}.{name}") for key, name in KEYS_OF_GGUF.items()}
-    return {"model_type": OF_GGUF.get(architecture, architecture)} | {
-        k: v for k, v in stated.items() if v is not None
-    }
+    settings: dict[str, Any] = {}
+    settings["model_type"] = MODEL_TYPES_OF_GGUF.get(architecture, architecture)
+    for key, name in KEYS_OF_GGUF.items():
+        value = metadata.get(f"{architecture}.{name}")
+        if value is not None:
+            settings[key] = value
+    return settings
 
 
 def family_of(settings: Settings, part: ModelPart | None = None) -> Family | None:
-    """Return the family of a `model_type`, or None; `part` chooses between the parts of an encoder-decoder."""
+    """Return the family of a `model_type`, or None; `part` chooses a part of an encoder-decoder."""
     model = settings.values.get("model_type")
     if not isinstance(model, str):
         return None
     for family in FAMILIES:
-        fits = model in family.models.split() and family.part in (None, part or "encoder")
-        if fits and settings.holds(family.when):
+        is_named = model in family.model_types.split()
+        is_part = family.part in (None, part or "encoder")
+        if is_named and is_part and settings.holds(family.when):
             return family
     return None
 
 
 def has_two_parts(model: object) -> bool:
-    return any(family.reads and model in family.models.split() for family in FAMILIES)
+    """Return whether two parts of such a model, an encoder and a decoder, read tokens."""
+    return any(family.reading_parts and model in family.model_types.split() for family in FAMILIES)
 
 
 def first_position(family: Family, settings: Settings) -> int:
+    """Return the row of the position matrix that stands for position 0."""
     padding = padding_of(family, settings)
     return family.position_offset if padding is None else padding + 1
 
 
 def padding_of(family: Family, settings: Settings) -> int | None:
-    """Return the ID of tokens that the positions of a family do not count; None if they count all tokens."""
-    return (
-        settings.whole(family.padding_id, 1)
-        if isinstance(family.padding_id, str)
-        else family.padding_id
-    )
+    """Return the ID of the tokens that positions do not count; None if they count all tokens."""
+    padding = family.padding_id
+    return settings.whole(padding, 1) if isinstance(padding, str) else padding

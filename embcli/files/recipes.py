@@ -1,10 +1,14 @@
-"""The recipe of one model: the steps of its family with the numbers of its config.json and the tensors of its file."""
+"""The recipe of one model: the steps of its family, completed with its own numbers and tensors.
+
+`Checkpoint` makes a recipe once. The numbers come from config.json or from the metadata of a GGUF
+file, the tensors from the roles of the file; both are checked here, before any row is computed.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +17,7 @@ from embcli.binary import quoted
 from embcli.errors import InputError
 from embcli.files.families import (
     BLOCKS,
-    LARGEST,
-    BlockPositions,
+    LARGEST_NUMBER,
     Family,
     Settings,
     family_of,
@@ -25,130 +28,171 @@ from embcli.files.roles import Roles
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, RecipeStep, Scale
 from embcli.wording import counted
 
-_LARGEST_FLOAT32 = 3e38
-_DIMENSIONS = (
-    *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
-    *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
-)
-_THETAS = (
-    "rope_theta",
-    "rotary_emb_base",
-    "global_rope_theta",
-    "rope_local_base_freq",
-    "local_rope_theta",
-)
-_WORD = re.compile(r"[\w.-]{1,40}", re.ASCII)
-SUFFIXES = {
-    "weight": ("weight", "gamma"),
-    "bias": ("bias", "beta"),
-}  # the first BERTs have the second names
+# The names of a module's parameters; the first BERTs have gamma and beta.
+PARAMETER_NAMES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}
 
 
 def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | None:
-    """Return how token rows become what the first block reads; None if nothing names the model's type."""
-    settings, tensors, dim = roles.settings, roles.tensors, roles.token.shape[1]
-    family = roles.family or family_of(settings)  # for a value of a wrong type, which this refuses
+    """Return how token rows become the input of the first block; None without a `model_type`.
+
+    `values` returns a tensor by its name. Raises InputError if config.json contradicts the tensors.
+    """
+    settings = roles.settings
+    dim = roles.token.shape[1]
+    # Roles has no family if a value has a wrong type; family_of raises the error for it.
+    family = roles.family or family_of(settings)
     model = settings.values.get("model_type")
     if not isinstance(model, str):
         return None
     if family is None or family.unknown:
-        return Recipe(model, settings.where, values, dim, False, family.unknown if family else "")
-    stated = {
-        key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None
-    }
-    if stated and dim not in stated.values():
-        said = ", ".join(f"{key} {value:,}" for key, value in stated.items())
-        raise tensors.file_error(
-            f"{settings.where} says {said}; rows of its token matrix have {counted(dim, 'column')}"
-        )
-    quirks = [(each.token, each.why) for each in family.quirks if settings.holds(each.when)]
-    ids = (
-        (settings.whole(token, -1) if isinstance(token, str) else token, why)
-        for token, why in quirks
-    )
-    steps = tuple(_Found(roles).steps(family, dim))
+        reason = family.unknown if family else ""
+        return Recipe(model, settings.where, values, dim, is_known=False, unknown=reason)
+
+    _check_dimension(roles)
+    steps = tuple(_Completion(roles, family).steps(dim))
+    width = dim
+    for step in steps:
+        if isinstance(step, Project):
+            width = step.width
     return Recipe(
         model,
         settings.where,
         values,
-        next((step.width for step in reversed(steps) if isinstance(step, Project)), dim),
+        width,
         steps=steps,
         padding=padding_of(family, settings),
-        blocks=blocks_in_words(
-            family.block_positions if settings.holds(family.block_positions_when) else "", settings
-        ),
+        blocks=_blocks_in_words(family, settings),
         part=roles.part if roles.has_two_parts else None,
-        quirks=tuple(each for each in dict.fromkeys(ids) if each[0] >= 0),
+        quirks=_quirks(family, settings),
     )
 
 
-class _Found:
-    """The numbers and tensors of one model, which complete the steps of its family."""
+def _check_dimension(roles: Roles) -> None:
+    """Raise InputError if config.json states dimensions, and none is that of the token matrix."""
+    keys = (
+        *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
+        *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
+    )
+    settings = roles.settings
+    stated = {}
+    for key in keys:
+        if settings.values.get(key) is not None:
+            stated[key] = settings.whole(key, 0)
 
-    def __init__(self, roles: Roles) -> None:
-        self.roles, self.settings, self.tensors = roles, roles.settings, roles.tensors
+    dim = roles.token.shape[1]
+    if stated and dim not in stated.values():
+        dimensions = ", ".join(f"{key} {value:,}" for key, value in stated.items())
+        raise roles.tensors.file_error(
+            f"{settings.where} says {dimensions}; "
+            f"rows of its token matrix have {counted(dim, 'column')}"
+        )
 
-    def steps(self, family: Family, width: int) -> Iterator[RecipeStep]:
-        """Yield the steps of a family; raises InputError if a number has a wrong type, or a tensor is missing."""
-        settings = self.settings
-        for step in family.steps:
-            if not isinstance(step, AddType) and not settings.holds(step.when):
+
+def _quirks(family: Family, settings: Settings) -> tuple[tuple[int, str], ...]:
+    """Return the IDs of the tokens with quirks, and why they have them; each pair once."""
+    quirks: dict[tuple[int, str], None] = {}
+    for quirk in family.quirks:
+        if not settings.holds(quirk.when):
+            continue
+        token_id = quirk.token
+        if isinstance(token_id, str):
+            token_id = settings.whole(token_id, -1)
+        if token_id >= 0:
+            quirks[token_id, quirk.why] = None
+    return tuple(quirks)
+
+
+class _Completion:
+    """The steps of a family, completed with the numbers and tensors of one model.
+
+    It lives while a recipe is made. Its methods raise InputError if a number has a wrong type, if
+    a tensor is missing, or if a tensor does not fit the rows.
+    """
+
+    def __init__(self, roles: Roles, family: Family) -> None:
+        self.roles = roles
+        self.family = family
+        self.settings = roles.settings
+        self.tensors = roles.tensors
+
+    def steps(self, dim: int) -> list[RecipeStep]:
+        """Return the steps that change rows of D columns."""
+        width = dim
+        steps: list[RecipeStep] = []
+        for step in self.family.steps:
+            if not isinstance(step, AddType) and not self.settings.holds(step.when):
                 continue
-            match step:
-                case Scale(key=key, factor=factor, root=root):
-                    factor = (
-                        math.sqrt(width)
-                        if root
-                        else settings.number(key, factor)
-                        if key
-                        else factor
-                    )
-                    if abs(factor) > _LARGEST_FLOAT32:
-                        raise settings.wrong(key, "a number that float32 holds")
-                    if factor != 1:
-                        yield step._replace(factor=factor)
-                case AddPosition():
-                    if self.roles.find("position"):
-                        yield step
-                    elif family.sinusoid_formula:
-                        yield step._replace(
-                            sinusoid_formula=family.sinusoid_formula,
-                            position_offset=first_position(family, settings),
-                        )
-                    else:
-                        raise self.missing("position matrix")
-                case AddType():
-                    if self.roles.find("token_type"):
-                        yield step
-                    elif settings.whole("type_vocab_size", 0):
-                        raise self.missing("token_type_embeddings")
-                case Norm(names=names, key=key, epsilon=epsilon):
-                    epsilon = settings.number(key, epsilon, least=0) if key else epsilon
-                    weight, bias = self.weight(*names), self.find("bias", *names)
-                    self.check_size(width, weight, bias)
-                    yield step._replace(epsilon=epsilon, weight=weight, bias=bias)
-                case Project():
-                    found = self.projection(step, width)
-                    if found is not None:
-                        yield found
-                        width = found.width
+            completed = self.complete(step, width)
+            if completed is not None:
+                steps.append(completed)
+            if isinstance(completed, Project):
+                width = completed.width
+        return steps
+
+    def complete(self, step: RecipeStep, width: int) -> RecipeStep | None:
+        """Return a step that is applied to rows of `width` columns; None if it changes nothing."""
+        match step:
+            case Scale():
+                return self.scale(step, width)
+            case AddPosition():
+                return self.position(step)
+            case AddType():
+                return self.token_type(step)
+            case Norm():
+                return self.norm(step, width)
+            case Project():
+                return self.projection(step, width)
+
+    def scale(self, step: Scale, width: int) -> Scale | None:
+        factor = step.factor
+        if step.root:
+            factor = math.sqrt(width)
+        elif step.key:
+            factor = self.settings.number(step.key, step.factor)
+        largest_float32 = 3e38
+        if abs(factor) > largest_float32:
+            raise self.settings.wrong(step.key, "a number that float32 holds")
+        return None if factor == 1 else step._replace(factor=factor)
+
+    def position(self, step: AddPosition) -> AddPosition:
+        if self.roles.find("position"):
+            return step
+        if not self.family.sinusoid_formula:
+            raise self.missing("position matrix")
+        return step._replace(
+            sinusoid_formula=self.family.sinusoid_formula,
+            position_offset=first_position(self.family, self.settings),
+        )
+
+    def token_type(self, step: AddType) -> AddType | None:
+        if self.roles.find("token_type"):
+            return step
+        if self.settings.whole("type_vocab_size", 0):
+            raise self.missing("token_type_embeddings")
+        return None
+
+    def norm(self, step: Norm, width: int) -> Norm:
+        epsilon = step.epsilon
+        if step.key:
+            epsilon = self.settings.number(step.key, step.epsilon, least=0)
+        weight = self.weight(*step.names)
+        bias = self.find("bias", *step.names)
+        self.check_size(width, weight)
+        self.check_size(width, bias)
+        return step._replace(epsilon=epsilon, weight=weight, bias=bias)
 
     def projection(self, step: Project, width: int) -> Project | None:
-        """Return a projection of rows with so many columns; None for an optional one that there is not."""
-        weight, bias = self.find("weight", step.name), self.find("bias", step.name)
+        """Return a projection; None if it is optional, and missing or from D to D columns."""
+        weight = self.find("weight", step.name)
+        bias = self.find("bias", step.name)
         if step.is_optional and (not weight or self.tensors[weight].shape == (width, width)):
             return None
         tensor = self.tensors[weight or self.weight(step.name)]
         if len(tensor.shape) != 2 or tensor.shape[1] != width:
             raise self.tensors.file_error(f"{tensor} does not project rows of {width:,} columns")
-        self.check_size(tensor.shape[0], bias)
-        return step._replace(weight=weight, bias=bias, width=tensor.shape[0])
-
-    def find(self, kind: str, *modules: str) -> str:
-        ends = (f"{module}.{end}" for module in modules for end in SUFFIXES[kind])
-        return next(
-            (tensor.name for end in ends if (tensor := self.roles.nearest(end)) is not None), ""
-        )
+        new_width = tensor.shape[0]
+        self.check_size(new_width, bias)
+        return step._replace(weight=weight, bias=bias, width=new_width)
 
     def weight(self, *modules: str) -> str:
         name = self.find("weight", *modules)
@@ -156,12 +200,20 @@ class _Found:
             raise self.missing(modules[0])
         return name
 
-    def check_size(self, size: int, *names: str) -> None:
-        for name in filter(None, names):
-            if self.tensors[name].shape != (size,):
-                raise self.tensors.file_error(
-                    f"{self.tensors[name]} does not fit rows of {size:,} columns"
-                )
+    def find(self, parameter: str, *modules: str) -> str:
+        """Return the name of a parameter of the first module that has it; empty without one."""
+        for module in modules:
+            for parameter_name in PARAMETER_NAMES[parameter]:
+                tensor = self.roles.nearest(f"{module}.{parameter_name}")
+                if tensor is not None:
+                    return tensor.name
+        return ""
+
+    def check_size(self, size: int, name: str) -> None:
+        """Raise InputError if there is such a tensor, and it is not a vector of this size."""
+        if name and self.tensors[name].shape != (size,):
+            tensor = self.tensors[name]
+            raise self.tensors.file_error(f"{tensor} does not fit rows of {size:,} columns")
 
     def missing(self, name: str) -> InputError:
         model = quoted(str(self.settings.values["model_type"]))
@@ -170,28 +222,61 @@ class _Found:
         )
 
 
-def blocks_in_words(block_positions: BlockPositions, settings: Settings) -> str:
-    """Return what blocks do with positions; of rotary ones the thetas and scalings that config.json names."""
-    said = settings.values
-    ropes = [
-        each
-        for key in ("rope_parameters", "rope_scaling")
-        if isinstance(each := said.get(key), dict)
-    ]
-    ropes += [
-        each for rope in ropes for each in rope.values() if isinstance(each, dict)
-    ]  # by the kind of layers
-    numbers: list[Any] = [rope.get(key) for rope in (said, *ropes) for key in _THETAS]
-    thetas = [each for each in numbers if type(each) in (int, float) and 1 <= each < LARGEST]
-    kinds = [said.get("rope_type"), *(rope.get("rope_type", rope.get("type")) for rope in ropes)]
-    scaled = [
-        str(kind)
-        for kind in kinds
-        if kind not in (None, "default", "none") and _WORD.fullmatch(str(kind))
-    ]
-    words = [BLOCKS[block_positions]]
-    if block_positions == "rotary" and thetas:
-        words.append(f"theta {' and '.join(dict.fromkeys(f'{theta:,.12g}' for theta in thetas))}")
-    if block_positions == "rotary" and scaled:
-        words.append(f"scaled: {' and '.join(dict.fromkeys(scaled))}")
+def _blocks_in_words(family: Family, settings: Settings) -> str:
+    """Return what blocks do with positions; rotary ones with the bases and scalings stated."""
+    if not settings.holds(family.block_positions_when):
+        return ""
+    words = [BLOCKS[family.block_positions]]
+    if family.block_positions == "rotary":
+        rotary_settings = _rotary_settings(settings.values)
+        thetas = _thetas([settings.values, *rotary_settings])
+        if thetas:
+            words.append(f"theta {' and '.join(thetas)}")
+        scalings = _scalings(settings.values.get("rope_type"), rotary_settings)
+        if scalings:
+            words.append(f"scaled: {' and '.join(scalings)}")
     return ", ".join(words)
+
+
+def _rotary_settings(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the settings of rotary positions, then those for single kinds of layers."""
+    settings: list[Mapping[str, Any]] = []
+    for key in ("rope_parameters", "rope_scaling"):
+        value = values.get(key)
+        if isinstance(value, dict):
+            settings.append(value)
+
+    settings_by_layer_kind: list[Mapping[str, Any]] = []
+    for setting in settings:
+        settings_by_layer_kind += [value for value in setting.values() if isinstance(value, dict)]
+    return settings + settings_by_layer_kind
+
+
+def _thetas(settings: list[Mapping[str, Any]]) -> list[str]:
+    """Return the bases of the rotation's frequencies, each once, as they are shown."""
+    keys = (
+        "rope_theta",
+        "rotary_emb_base",
+        "global_rope_theta",
+        "rope_local_base_freq",
+        "local_rope_theta",
+    )
+    thetas: dict[str, None] = {}
+    for setting in settings:
+        for key in keys:
+            value: Any = setting.get(key)
+            if type(value) in (int, float) and 1 <= value < LARGEST_NUMBER:
+                thetas[f"{value:,.12g}"] = None
+    return list(thetas)
+
+
+def _scalings(rope_type: object, settings: list[Mapping[str, Any]]) -> list[str]:
+    """Return how the rotation is changed for longer texts: the names of the methods, each once."""
+    kinds = [rope_type]
+    kinds += [setting.get("rope_type", setting.get("type")) for setting in settings]
+    scalings: dict[str, None] = {}
+    for kind in kinds:
+        is_scaled = kind not in (None, "default", "none")
+        if is_scaled and re.fullmatch(r"[\w.-]{1,40}", str(kind), re.ASCII):
+            scalings[str(kind)] = None
+    return list(scalings)
