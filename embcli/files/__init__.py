@@ -1,4 +1,8 @@
-"""A checkpoint's file, of any format -> its tensors by name. The first bytes tell the formats apart."""
+"""A checkpoint's file, of any format -> its tensors by name.
+
+The first bytes of a file tell its format, and the format's module reads it. A checkpoint can also
+be several files with an index, whose tensors are read as if they were in one file.
+"""
 
 from __future__ import annotations
 
@@ -8,114 +12,127 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 from embcli.binary import Binary, quoted, read_object
-from embcli.errors import Notes
+from embcli.errors import InputError, Notes
 from embcli.files.tensors import Tensor, Tensors
 from embcli.text import is_text
 
-_HEAD = 1 << 16  # bytes that tell the format: the first line of word vectors can be this long
-_LONGEST_INDEX = 1 << 26  # bytes
-# The formats in the order in which a file is tried: a name, how a file begins, and the module whose `read` reads it.
+# A pattern of a line of word vectors: a word and at least one number.
+_WORD_VECTOR = (
+    rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)"
+)
+
+
+class _Format(NamedTuple):
+    name: str
+    start: bytes  # a pattern of the first bytes
+    module: str  # the module of this folder that reads it; empty for an index
+
+
+# The formats in the order in which a file is compared with them.
 _FORMATS = (
-    (
-        "safetensors",
-        rb".{4}\0{4}\{",
-        "safetensors",
-    ),  # the length of its header, below 2**32, and a JSON object
-    ("GGUF", b"GGUF", "gguf"),
-    ("npy", rb"\x93NUMPY", "npy"),
-    (
-        "npz",
-        rb"PK\x03\x04.{26}[^\0]{1,999}?\.npy",
-        "npy",
-    ),  # a zip archive whose first member is an array
-    ("PyTorch", rb"PK\x03\x04|\x80[\x02-\x05]", "pt"),  # another zip archive, or a pickle
-    ("a shard index", rb'\s*\{\s*["}]', ""),
-    (
-        "word vectors",
-        rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)",
-        "vectors",
-    ),
+    # The length of a safetensors header is below 2**32, and the header is a JSON object.
+    _Format("safetensors", rb".{4}\0{4}\{", "safetensors"),
+    _Format("GGUF", b"GGUF", "gguf"),
+    _Format("npy", rb"\x93NUMPY", "npy"),
+    # A .npz is a zip archive whose first member is an array.
+    _Format("npz", rb"PK\x03\x04.{26}[^\0]{1,999}?\.npy", "npy"),
+    # PyTorch writes other zip archives; it wrote plain pickles before.
+    _Format("PyTorch", rb"PK\x03\x04|\x80[\x02-\x05]", "pt"),
+    _Format("a shard index", rb'\s*\{\s*["}]', ""),
+    _Format("word vectors", _WORD_VECTOR, "vectors"),
 )
 
 
 def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
-    """Return the tensors of a file; raises InputError for an unknown format and for a damaged file."""
+    """Return the tensors of a file; raises InputError if it is damaged or of an unknown format."""
+    if notes is None:
+        notes = Notes()
     binary = Binary(path)
-    head = binary.read(0, _HEAD)
-    for _, begins, module in _FORMATS:
-        if re.match(begins, head, re.DOTALL):
-            if not module:
+    longest_start = 1 << 16  # bytes; the first line of word vectors can be as long
+    start = binary.read(0, longest_start)
+    for format in _FORMATS:
+        if re.match(format.start, start, re.DOTALL):
+            if not format.module:
                 return _read_index(binary)
-            tensors: Tensors = import_module(f"embcli.files.{module}").read(
-                binary, Notes() if notes is None else notes
-            )
+            module = import_module(f"embcli.files.{format.module}")
+            tensors: Tensors = module.read(binary, notes)
             return tensors
-    if head.startswith(b"version https://git-lfs"):
-        raise binary.file_error("it is a Git LFS pointer; download the file itself (git lfs pull)")
-    if head.startswith(b"PAR1"):
-        raise binary.file_error(
+    raise _unknown_format_error(binary, start)
+
+
+def _unknown_format_error(binary: Binary, start: bytes) -> InputError:
+    if start.startswith(b"version https://git-lfs"):
+        return binary.file_error("it is a Git LFS pointer; download the file itself (git lfs pull)")
+    if start.startswith(b"PAR1"):
+        return binary.file_error(
             "it is a table in parquet, which embcli writes only",
             "Save its matrix as .npy: numpy.save('matrix.npy', matrix)",
         )
-    if head and is_text(head):
-        raise binary.file_error(
+    if start and is_text(start):
+        return binary.file_error(
             "it is a text, not a model",
             "Word vectors are a word and its numbers per line, with spaces",
         )
-    start = f"it begins with {head[:16]!r}" if head else "it is empty"
-    raise binary.file_error(f"{start}, unlike a file of {', '.join(name for name, *_ in _FORMATS)}")
+    found = f"it begins with {start[:16]!r}" if start else "it is empty"
+    names = ", ".join(format.name for format in _FORMATS)
+    return binary.file_error(f"{found}, unlike a file of {names}")
 
 
 def _read_index(binary: Binary) -> Tensors:
-    """Return the tensors of several files that an index maps them to; raises InputError for a file that is missing.
+    """Return the tensors of the files of an index; raises InputError if a file is missing.
 
-    No file may be outside the folder, except through links, as those of the Hugging Face cache.
+    No file may be outside the folder, except through links, like those of the Hugging Face cache.
     """
-    names = read_object(binary, _LONGEST_INDEX).get("weight_map")
-    paths: list[Path] = []
-    if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
+    longest_index = 1 << 26  # bytes
+    file_names: Any = read_object(binary, longest_index).get("weight_map")
+    is_map = isinstance(file_names, dict)
+    if not is_map or not all(isinstance(name, str) for name in file_names.values()):
         raise binary.file_error(
             "it is JSON, but not an index: it has no weight_map from tensors to files"
         )
-    for file in dict.fromkeys(names.values()):
-        named = PurePath(file)
-        if named.is_absolute() or ".." in named.parts:
-            raise binary.file_error(f"it names a file outside its folder, {quoted(file)}")
-        path = binary.path.parent / file
+
+    paths: list[Path] = []
+    for name in dict.fromkeys(file_names.values()):
+        pure_path = PurePath(name)
+        if pure_path.is_absolute() or ".." in pure_path.parts:
+            raise binary.file_error(f"it names a file outside its folder, {quoted(name)}")
+        path = binary.path.parent / name
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises errors for some names
-            raise binary.file_error(f"its file {quoted(file)} is missing")
+            raise binary.file_error(f"its file {quoted(name)} is missing")
         paths.append(path)
-    name = (
-        "safetensors"
-        if all(file.endswith(".safetensors") for file in names.values())
-        else "PyTorch"
-    )
-    return _Shards(binary, name, names, paths)
+
+    is_safetensors = all(name.endswith(".safetensors") for name in file_names.values())
+    format_name = "safetensors" if is_safetensors else "PyTorch"
+    return _Shards(binary, format_name, file_names, paths)
 
 
 class _Shards(Tensors):
-    """The tensors of several files; each is opened when the first of its tensors is needed."""
+    """The tensors of several files; a file is opened when the first of its tensors is needed.
+
+    It stays open after that. `file_names` gives the file of each tensor.
+    """
 
     def __init__(
-        self, binary: Binary, format: str, names: dict[str, str], files: list[Path]
+        self, binary: Binary, format: str, file_names: dict[str, str], files: list[Path]
     ) -> None:
         super().__init__(binary, format, {}, files=files)
-        self._names = names
-        self._opened = cache(open_tensors)
+        self._file_names = file_names
+        self._open_file = cache(open_tensors)
 
     def __getitem__(self, name: str) -> Tensor:
-        file = self._names[name]
-        part = self._opened(self.path.parent / file)
-        if isinstance(part, _Shards):
-            raise self.file_error(f"its file {quoted(file)} is itself an index")
-        if name not in part:
-            raise self.file_error(f"its file {quoted(file)} has no tensor {quoted(name)}")
-        return part[name]
+        file_name = self._file_names[name]
+        tensors = self._open_file(self.path.parent / file_name)
+        if isinstance(tensors, _Shards):
+            raise self.file_error(f"its file {quoted(file_name)} is itself an index")
+        if name not in tensors:
+            raise self.file_error(f"its file {quoted(file_name)} has no tensor {quoted(name)}")
+        return tensors[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._file_names)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._file_names)

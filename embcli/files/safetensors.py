@@ -1,7 +1,8 @@
-"""The safetensors format: 8 bytes of header length, a JSON header, the tensors; headers are also written.
+"""The safetensors format: 8 bytes of header length, a JSON header, then the tensors.
 
-The format is described in the safetensors repository's README. Its own library writes only tensors that are whole in
-memory, and maps whole files, so headers are written and read here.
+Files are read here, and `writers` makes headers here. The format is described in the README of the
+safetensors repository. Its own library writes only tensors that are whole in memory, and maps whole
+files, so embcli does without it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from embcli.binary import Binary, parsed_object
 from embcli.errors import Notes
 from embcli.files.tensors import Tensor, Tensors
 
+# The bits of a number by the format's name of its dtype.
 BITS = {
     "BOOL": 8,
     "F4": 4,
@@ -25,55 +27,94 @@ BITS = {
     "F8_E4M3": 8,
     "F8_E4M3FNUZ": 8,
     "F8_E5M2": 8,
+    "F8_E5M2FNUZ": 8,
+    "F8_E8M0": 8,
+    "BF16": 16,
+    "F16": 16,
+    "F32": 32,
+    "F64": 64,
+    "C64": 64,
+    "I8": 8,
+    "I16": 16,
+    "I32": 32,
+    "I64": 64,
+    "U8": 8,
+    "U16": 16,
+    "U32": 32,
+    "U64": 64,
 }
-BITS |= {"F8_E5M2FNUZ": 8, "F8_E8M0": 8, "BF16": 16, "F16": 16, "F32": 32, "F64": 64, "C64": 64}
-BITS |= {f"{sign}{width}": width for sign in "IU" for width in (8, 16, 32, 64)}
-# The format's names of dtypes that become float32 -> numpy's names; other dtypes keep the format's name.
-NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-NAMES |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
-NAMES |= {
-    f"{sign.upper() or 'I'}{width}": f"{sign}int{width}"
-    for sign in ("", "u")
-    for width in (8, 16, 32, 64)
+# numpy's names of the dtypes that become float32. Other dtypes keep the format's name.
+NAMES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
+    "U8": "uint8",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
 }
-_WRITTEN = {name: dtype for dtype, name in NAMES.items()} | {"bool": "BOOL", "complex64": "C64"}
-_LONGEST = 100_000_000  # bytes of a header, a limit of the format
-_LARGEST = 2**63 - 1
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_DTYPES_BY_NAME = {name: dtype for dtype, name in NAMES.items()}
+_WRITTEN_DTYPES = {**_DTYPES_BY_NAME, "bool": "BOOL", "complex64": "C64"}
+_LARGEST = 2**63 - 1  # as a number in a header, and as a number of values
 
 
 def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str]) -> bytes:
-    """Return the bytes before the first tensor; `tensors` gives numpy's name of the dtype and the shape, in order.
+    """Return the bytes before the first tensor, padded so that it starts at a multiple of 8.
 
-    The header is padded with spaces so that the tensors start at a multiple of 8.
+    `tensors` gives numpy's name of the dtype and the shape of each tensor, in order.
     """
-    entries: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
-    offset = 0
-    for name, (dtype, shape) in tensors.items():
-        end = offset + BITS[_WRITTEN[dtype]] // 8 * prod(shape)
-        entries[name] = {
-            "dtype": _WRITTEN[dtype],
-            "shape": list(shape),
-            "data_offsets": [offset, end],
-        }
-        offset = end
+    entries: dict[str, Any] = {}
+    if metadata:
+        entries["__metadata__"] = metadata
+    start = 0
+    for name, (numpy_name, shape) in tensors.items():
+        dtype = _WRITTEN_DTYPES[numpy_name]
+        end = start + BITS[dtype] // 8 * prod(shape)
+        entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
+        start = end
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=True).encode()
     length = -(-len(text) // 8) * 8
     return struct.pack("<Q", length) + text.ljust(length)
 
 
 def read(binary: Binary, _: Notes) -> Tensors:
-    """Return the tensors of a file in the order of their bytes; raises InputError unless these fill the file."""
+    """Return the tensors of a file in the order of their bytes.
+
+    Raises InputError unless the header and the tensors fill the file.
+    """
     length = int.from_bytes(binary.read(0, 8), "little")
-    place = 8 + length
-    if binary.size < place:
-        follow = max(binary.size - 8, 0)
+    entries = _read_entries(binary, length)
+    metadata = entries.pop("__metadata__", {})
+    is_object = isinstance(metadata, dict)
+    if not is_object or not all(map(_is_text, [*entries, *metadata, *metadata.values()])):
+        raise binary.file_error("its header has a name or metadata that is not text")
+
+    data_start = 8 + length
+    tensors = [_tensor(binary, name, entry, data_start) for name, entry in entries.items()]
+    tensors.sort(key=lambda tensor: (tensor.start, tensor.size))
+    _check_no_gaps(binary, tensors, data_start)
+    by_name = {tensor.name: tensor for tensor in tensors}
+    return Tensors(binary, "safetensors", by_name, metadata)
+
+
+def _read_entries(binary: Binary, length: int) -> dict[str, Any]:
+    """Return the entries of a header of so many bytes: the tensors by name, and the metadata."""
+    longest = 100_000_000  # bytes; a limit of the format
+    if binary.size < 8 + length:
+        following = max(binary.size - 8, 0)
         raise binary.file_error(
-            f"it is cut off: its header has {length:,} bytes, and {follow:,} follow"
+            f"it is cut off: its header has {length:,} bytes, and {following:,} follow"
         )
-    if length > _LONGEST:
+    if length > longest:
         raise binary.file_error(
-            f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows"
+            f"its header has {length:,} bytes, more than the {longest:,} that the format allows"
         )
     data = binary.read(8, length)
     if data[:1] != b"{":
@@ -81,60 +122,52 @@ def read(binary: Binary, _: Notes) -> Tensors:
             f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'"
         )
 
-    def natural(text: str) -> int:
+    def natural_number(text: str) -> int:
         if not text.isdigit() or len(text) > 19 or int(text) > _LARGEST:
             raise binary.file_error(f"its header has a number out of range, {text[:40]}")
         return int(text)
 
-    entries = parsed_object(binary, data, "its header", natural)
-    metadata = entries.pop("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(
-        map(_is_text, (*entries, *metadata, *metadata.values()))
-    ):
-        raise binary.file_error("its header has a name or metadata that is not text")
-    described = [_tensor(binary, name, entry, place) for name, entry in entries.items()]
-    ordered = sorted(described, key=lambda tensor: (tensor.start, tensor.size))
-    for tensor in ordered:
-        if tensor.start != place:
-            fault = (
-                "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
-            )
-            raise binary.file_error(f"tensor {tensor.name[:60]!r} {fault}")
-        place += tensor.size
-    if place != binary.size:
-        cut = "it is cut off: " if place > binary.size else ""
-        raise binary.file_error(
-            f"{cut}its tensors end at byte {place:,}, and it has {binary.size:,}"
-        )
-    return Tensors(binary, "safetensors", {tensor.name: tensor for tensor in ordered}, metadata)
+    return parsed_object(binary, data, "its header", natural_number)
 
 
 def _is_text(value: object) -> bool:
-    """Return whether a value is a string of whole characters; JSON can spell half a surrogate pair."""
-    return isinstance(value, str) and not _SURROGATES.search(value)
+    """Return whether a value is a string without half a surrogate pair, which JSON can have."""
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
-def _tensor(binary: Binary, name: str, entry: Any, data: int) -> Tensor:
+def _tensor(binary: Binary, name: str, entry: Any, data_start: int) -> Tensor:
+    """Return the tensor that an entry of the header describes; raises InputError if it does not."""
     try:
         dtype = entry["dtype"]
         shape = entry["shape"]
         start, end = entry["data_offsets"]
-        fits = (
-            isinstance(shape, list)
-            and len(entry) == 3
-            and all(type(each) is int for each in (*shape, start, end))
-        )
-        # The library refuses sizes whose product overflows, also beside a size of 0.
-        if (
-            fits
-            and BITS[dtype] * prod(shape) == 8 * (end - start)
-            and prod(each or 1 for each in shape) <= _LARGEST
-        ):
-            return Tensor(
-                name, tuple(shape), NAMES.get(dtype, dtype), end - start, binary, data + start
-            )
+        numbers = [*shape, start, end]
+        has_types = isinstance(shape, list) and all(type(number) is int for number in numbers)
+        # The library refuses sizes whose product overflows, even if another size is 0.
+        is_countable = has_types and prod(size or 1 for size in shape) <= _LARGEST
+        if len(entry) == 3 and is_countable and BITS[dtype] * prod(shape) == 8 * (end - start):
+            dtype_name = NAMES.get(dtype, dtype)
+            size = end - start
+            return Tensor(name, tuple(shape), dtype_name, size, binary, data_start + start)
     except (TypeError, KeyError, ValueError):
         pass
     raise binary.file_error(
-        f"tensor {name[:60]!r} is not described by a dtype, a shape and data_offsets that fit together"
+        f"tensor {name[:60]!r} is not described by a dtype, a shape "
+        "and data_offsets that fit together"
     )
+
+
+def _check_no_gaps(binary: Binary, tensors: list[Tensor], data_start: int) -> None:
+    """Raise InputError unless tensors, ordered by their bytes, fill the file after the header."""
+    end = data_start
+    for tensor in tensors:
+        if tensor.start < end:
+            raise binary.file_error(f"tensor {tensor.name[:60]!r} overlaps the one before it")
+        if tensor.start > end:
+            raise binary.file_error(f"tensor {tensor.name[:60]!r} leaves a hole before it")
+        end += tensor.size
+    if end != binary.size:
+        cut_off = "it is cut off: " if end > binary.size else ""
+        raise binary.file_error(
+            f"{cut_off}its tensors end at byte {end:,}, and it has {binary.size:,}"
+        )
