@@ -1,8 +1,8 @@
-"""PyTorch's files of tensors (.pt, .pth, .bin): a zip archive of a pickle and of the tensors' numbers.
+"""PyTorch's files of tensors (.pt, .pth, .bin): a zip archive of a pickle and of numbers.
 
-Python's own unpickler reads the pickle with the few opcodes that torch.save writes, and with functions of this module
-for those of torch: nothing is imported or called because a file asks for it. Python's pickletools describes the
-opcodes, torch/_utils.py the arguments of the functions.
+Python's own unpickler reads the pickle, with the few opcodes that torch.save writes and with
+functions of this module in place of torch's: nothing is imported or called because a file asks for
+it. Python's pickletools describes the opcodes, torch/_utils.py the arguments of the functions.
 """
 
 from __future__ import annotations
@@ -23,35 +23,6 @@ from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
 
 _ADVICE = "save its state_dict as safetensors"
-_LONGEST_PICKLE = (
-    1 << 22
-)  # bytes, enough for ten thousand tensors; each can be an opcode of half a microsecond
-_LONGEST_NAMES = 1 << 24  # characters of all names; those of nested values have all keys above them
-
-_OPCODES = """PROTO STOP MARK BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL BINPERSID REDUCE BUILD
-    NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINSTRING
-    EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS"""
-# torch's types of storages -> dtypes, as numpy or torch names them.
-_STORAGES = {
-    "Double": "float64",
-    "Float": "float32",
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Bool": "bool",
-}
-_STORAGES |= {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8"}
-_STORAGES |= {
-    "ComplexDouble": "complex128",
-    "ComplexFloat": "complex64",
-    "storage.Untyped": "uint8",
-}
-_STORAGES |= {name: name.lower() for name in ("QUInt8", "QInt8", "QInt32", "QUInt4x2", "QUInt2x4")}
-_STORAGE = re.compile(r"torch\.(?:cuda\.)?([\w.]+)Storage")
-_DTYPE = re.compile(
-    r"torch\.((?:bfloat|float|q?u?int|complex|bits)[0-9]{1,3}(?:x[0-9]|_\w+)?|bool)"
-)
-_KIND = re.compile(r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+)")
-_REBUILT = re.compile(r"torch\._utils\._rebuild_(\w+)")
 
 
 class Malformed(ValueError):
@@ -59,7 +30,7 @@ class Malformed(ValueError):
 
 
 class _Storage(NamedTuple):
-    """Numbers in a member of the archive, whose name ends with the key."""
+    """The numbers of one or several tensors: a member of the archive whose name ends with a key."""
 
     key: str
     dtype: str
@@ -67,81 +38,94 @@ class _Storage(NamedTuple):
 
 
 class _Weight(NamedTuple):
-    """A tensor: numbers of a storage from the `first` one on; without a storage if they are not plain numbers."""
+    """A tensor as the pickle describes it; without a storage if it has no plain numbers."""
 
     dtype: str
     shape: tuple[int, ...]
     storage: _Storage | None = None
-    first: int = 0
+    first: int = 0  # the index of its first number in the storage
     strides: tuple[int, ...] = ()
 
 
 def read(binary: Binary, notes: Notes) -> Tensors:
-    """Return the tensors of a PyTorch file, named by the keys that lead to them, joined with dots."""
+    """Return the tensors of a PyTorch file, named by the keys that lead to them, with dots."""
     if binary.read(0, 2) != b"PK":
         raise binary.file_error(f"it is a pickle, as PyTorch before 1.6 wrote it; {_ADVICE}")
-    archive = opened_archive(binary)
-    members = archive.NameToInfo
-    listed = archive.infolist()
-    pickles = [name for name in members if name.endswith("/data.pkl")]
+    zip_file = opened_archive(binary)
+    pickles = [name for name in zip_file.NameToInfo if name.endswith("/data.pkl")]
     if not pickles:
-        if any(name.endswith(".npy") for name in members):
-            return npy.read(binary, notes)  # whose first member is no array
+        if any(name.endswith(".npy") for name in zip_file.NameToInfo):
+            return npy.read(binary, notes)  # the archive only begins with another member
         raise binary.file_error(
             "it is a zip archive without arrays (.npy) and without the data.pkl of torch.save"
         )
-    folder = pickles[0].removesuffix("/data.pkl")
-    data = members[pickles[0]]
-    is_plain = all(
-        info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed
-    )
-    if not is_plain or len(members) < len(listed):
-        raise binary.file_error("it is an archive that torch.save does not write")
-    if data.file_size > _LONGEST_PICKLE:
-        raise binary.file_error(
-            f"its pickle has {data.file_size:,} bytes, and embcli reads up to {_LONGEST_PICKLE:,}"
-        )
 
-    def described(name: str, weight: _Weight) -> Tensor:
-        """Return a tensor whose numbers are in a member of the archive; raises InputError unless all of them are."""
-        storage = weight.storage
-        if storage is None:
-            return Tensor(name, weight.shape, weight.dtype, 0, binary, 0, matrix=_without_numbers)
-        what = f"its storage {quoted(storage.key)}"
-        info = members.get(f"{folder}/data/{storage.key}")
-        if info is None:
-            raise binary.file_error(f"{what} is missing")
-        start = member_start(binary, info)
-        if storage.size != info.file_size or start + storage.size > binary.size:
-            raise binary.file_error(
-                f"{what} claims {storage.size:,} bytes and has {info.file_size:,}"
-            )
-        item = _item_size(weight.dtype)
-        size = prod(weight.shape) * item
-        if size > storage.size:
-            raise binary.file_error(f"tensor {quoted(name)} claims more numbers than it has bytes")
-        return Tensor(
-            name,
-            weight.shape,
-            weight.dtype,
-            size,
-            binary,
-            start + weight.first * item,
-            weight.strides,
-        )
-
+    archive = _Archive(binary, zip_file, folder=pickles[0].removesuffix("/data.pkl"))
+    archive.check()
     try:
-        order = members.get(f"{folder}/byteorder")
-        if order and archive.open(order).read(4) == b"big":
-            raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
-        weights = _named_weights(_unpickled(archive.read(data)), binary.path.stem)
+        archive.check_byte_order()
+        weights = _named_weights(_unpickled(zip_file.read(pickles[0])), binary.path.stem)
     except Malformed as error:
         raise binary.file_error(str(error)) from None
     except DAMAGES as error:
         raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
-    return Tensors(
-        binary, "PyTorch", {name: described(name, weight) for name, weight in weights.items()}
-    )
+    tensors = {name: archive.tensor(name, weight) for name, weight in weights.items()}
+    return Tensors(binary, "PyTorch", tensors)
+
+
+class _Archive:
+    """The archive that torch.save writes: in a folder, a pickle and a member for each storage."""
+
+    def __init__(self, binary: Binary, zip_file: zipfile.ZipFile, folder: str) -> None:
+        self.binary = binary
+        self.zip_file = zip_file
+        self.folder = folder
+        self.members = zip_file.NameToInfo
+
+    def check(self) -> None:
+        """Raise InputError for packed, encrypted or repeated members, and for a giant pickle."""
+        members = self.zip_file.infolist()
+        is_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+        is_encrypted = any(member.flag_bits & 1 for member in members)
+        if not is_stored or is_encrypted or len(self.members) < len(members):
+            raise self.binary.file_error("it is an archive that torch.save does not write")
+
+        # Each byte can be an opcode of half a microsecond; ten thousand tensors need fewer bytes.
+        longest_pickle = 1 << 22
+        size = self.members[f"{self.folder}/data.pkl"].file_size
+        if size > longest_pickle:
+            raise self.binary.file_error(
+                f"its pickle has {size:,} bytes, and embcli reads up to {longest_pickle:,}"
+            )
+
+    def check_byte_order(self) -> None:
+        """Raise Malformed if the file says that its numbers are big-endian."""
+        member = self.members.get(f"{self.folder}/byteorder")
+        if member and self.zip_file.open(member).read(4) == b"big":
+            raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
+
+    def tensor(self, name: str, weight: _Weight) -> Tensor:
+        """Return a tensor; raises InputError unless all its numbers are in its storage."""
+        binary = self.binary
+        dtype = weight.dtype
+        storage = weight.storage
+        if storage is None:
+            return Tensor(name, weight.shape, dtype, 0, binary, 0, matrix=_without_numbers)
+
+        member = self.members.get(f"{self.folder}/data/{storage.key}")
+        if member is None:
+            raise binary.file_error(f"its storage {quoted(storage.key)} is missing")
+        storage_start = member_start(binary, member)
+        if storage.size != member.file_size or storage_start + storage.size > binary.size:
+            raise binary.file_error(
+                f"its storage {quoted(storage.key)} claims {storage.size:,} bytes "
+                f"and has {member.file_size:,}"
+            )
+        size = prod(weight.shape) * _item_size(dtype)
+        if size > storage.size:
+            raise binary.file_error(f"tensor {quoted(name)} claims more numbers than it has bytes")
+        start = storage_start + weight.first * _item_size(dtype)
+        return Tensor(name, weight.shape, dtype, size, binary, start, weight.strides)
 
 
 def _without_numbers(tensor: Tensor) -> NoReturn:
@@ -150,28 +134,46 @@ def _without_numbers(tensor: Tensor) -> NoReturn:
     )
 
 
-def _named_weights(whole: Any, name: str) -> dict[str, _Weight]:
-    """Return the tensors in dictionaries and lists by the keys that lead to them; a lone tensor has the given name."""
+def _named_weights(root: Any, default_name: str) -> dict[str, _Weight]:
+    """Return the tensors in dictionaries and lists, named by the keys that lead to them.
+
+    A tensor that is not in any has the default name.
+    """
+    longest_names = 1 << 24  # characters of all names; the name of a nested value has all its keys
     weights: dict[str, _Weight] = {}
-    waiting: list[tuple[str, Any]] = [("", whole)]
-    seen, letters = set(), 0  # a list in a pickle can contain itself
+    waiting: list[tuple[str, Any]] = [("", root)]
+    seen = set()  # a list in a pickle can contain itself
+    characters = 0
     while waiting:
         path, value = waiting.pop()
         if isinstance(value, _Weight):
-            weights[path or name] = value
-        elif isinstance(value, dict | list | tuple) and id(value) not in seen:
-            seen.add(id(value))
-            pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            items = [
-                (str(key), item) for key, item in pairs if isinstance(item, dict | list | tuple)
-            ]
-            letters += sum(len(path) + len(key) for key, _ in items)
-            if letters > _LONGEST_NAMES:
-                raise Malformed(
-                    "its values are nested more deeply, or have longer names, than those of any model"
-                )
-            waiting += [(f"{path}.{key}" if path else key, item) for key, item in reversed(items)]
+            weights[path or default_name] = value
+            continue
+        if not isinstance(value, dict | list | tuple) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        items = _nested_items(value)
+        characters += sum(len(path) + len(key) for key, _ in items)
+        if characters > longest_names:
+            raise Malformed(
+                "its values are nested more deeply, or have longer names, than those of any model"
+            )
+        # The last one waiting is the next.
+        for key, item in reversed(items):
+            waiting.append((f"{path}.{key}" if path else key, item))
     return weights
+
+
+def _nested_items(
+    container: dict[Any, Any] | list[Any] | tuple[Any, ...],
+) -> list[tuple[str, Any]]:
+    """Return the items that are or can contain tensors, with their keys or indices."""
+    pairs = container.items() if isinstance(container, dict) else enumerate(container)
+    items = []
+    for key, item in pairs:
+        if isinstance(item, dict | list | tuple):  # a _Weight is a tuple, too
+            items.append((str(key), item))
+    return items
 
 
 def _unpickled(data: bytes) -> Any:
@@ -179,105 +181,176 @@ def _unpickled(data: bytes) -> Any:
         return _Unpickler(io.BytesIO(data), encoding="utf-8").load()
     except (Malformed, MemoryError):
         raise
-    except Exception as error:  # of many kinds, for an argument, a stack or a call that is wrong
-        raise Malformed(
-            f"its pickle is damaged ({quoted(str(error) or type(error).__name__, 100)})"
-        ) from None
+    except Exception as error:  # an argument, a stack or a call that is wrong can raise any kind
+        reason = quoted(str(error) or type(error).__name__, 100)
+        raise Malformed(f"its pickle is damaged ({reason})") from None
 
 
 class _Checked(dict[Any, Any]):
+    """A dictionary of a pickle, whose keys are checked when they are set.
+
+    Integers with the same hash would make it slow, and deeply nested tuples would crash Python.
+    """
+
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Refuse what makes a dictionary slow, or Python crash: numbers of one hash, tuples in tuples in tuples."""
-        if type(key) not in (str, int, float, bool, type(None)) or (
-            type(key) is int and abs(key) >= 1 << 64
-        ):
+        is_plain = type(key) in (str, int, float, bool, type(None))
+        is_long = type(key) is int and abs(key) >= 1 << 64
+        if not is_plain or is_long:
             raise Malformed("its pickle has a key that is neither text nor a number of 64 bits")
         super().__setitem__(key, value)
 
 
+_OPCODES = (
+    *("PROTO", "STOP", "MARK", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
+    *("GLOBAL", "BINPERSID", "REDUCE", "BUILD"),
+    *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
+    *("BINUNICODE", "SHORT_BINSTRING", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
+    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS"),
+)
+
+
+def _handlers() -> dict[int, Callable[[Any], None]]:
+    """Return Python's functions for the opcodes that torch.save writes."""
+    codes = [getattr(pickle, name)[0] for name in _OPCODES]
+    return {code: pickle._Unpickler.dispatch[code] for code in codes}
+
+
 class _Unpickler(pickle._Unpickler):
-    """The values that a pickle may have are plain ones, _Storage, _Weight, and functions of this module."""
+    """Python's unpickler, whose values are plain ones, _Storage, _Weight and our functions.
+
+    Raises Malformed for a pickle that asks for anything else.
+    """
 
     stack: list[Any]
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
-        code: pickle._Unpickler.dispatch[code]
-        for code in (getattr(pickle, name)[0] for name in _OPCODES.split())
-    }
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _handlers()
 
     def load_empty_dictionary(self) -> None:
         self.append(_Checked())  # type: ignore[attr-defined]
 
     def load_build(self) -> None:
-        """Drop what else a state_dict has: the versions of its modules."""
+        """Drop the attributes of a state_dict, which are the versions of its modules."""
         self.stack.pop()
         if not isinstance(self.stack[-1], dict):
             raise Malformed("its pickle changes a tensor that it has made")
 
-    dispatch |= {pickle.EMPTY_DICT[0]: load_empty_dictionary, pickle.BUILD[0]: load_build}
+    dispatch[pickle.EMPTY_DICT[0]] = load_empty_dictionary
+    dispatch[pickle.BUILD[0]] = load_build
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a function, or the name of a dtype; raises Malformed for what torch.load refuses."""
-        name = f"{module}.{name}".replace("__builtin__.", "builtins.")  # as Python 2 named it
-        if name in _FUNCTIONS:
-            return _FUNCTIONS[name]
-        if (found := _STORAGE.fullmatch(name)) and found[1] in _STORAGES:
-            return _STORAGES[found[1]]
-        if found := _DTYPE.fullmatch(name):
-            return found[1]
-        if found := _REBUILT.fullmatch(
-            name
-        ):  # a sparse, a quantised one or another one that has no plain rows
-            return partial(lambda kind, *_: _Weight(kind, ()), found[1])
-        if not _KIND.fullmatch(name):
-            raise Malformed(
-                f"it asks for {quoted(name)}, and embcli runs nothing of a file; {_ADVICE}"
-            )
-        return None
+        """Return a function, or the name of a dtype; raises Malformed for other names."""
+        # Python 2 had another name for builtins.
+        full_name = f"{module}.{name}".replace("__builtin__.", "builtins.")
+        if full_name in _FUNCTIONS:
+            return _FUNCTIONS[full_name]
 
-    def persistent_load(self, described: Any) -> _Storage:
-        kind, dtype, key, location, count = described
+        storage = re.fullmatch(r"torch\.(?:cuda\.)?([\w.]+)Storage", full_name)
+        if storage and storage[1] in _STORAGES:
+            return _STORAGES[storage[1]]
+        dtype = re.fullmatch(_DTYPE, full_name)
+        if dtype:
+            return dtype[1]
+        # Sparse, quantised and other tensors have no plain rows.
+        rebuilt = re.fullmatch(r"torch\._utils\._rebuild_(\w+)", full_name)
+        if rebuilt:
+            return partial(_tensor_without_rows, rebuilt[1])
+
+        if re.fullmatch(_IGNORED, full_name):
+            return None
+        raise Malformed(
+            f"it asks for {quoted(full_name)}, and embcli runs nothing of a file; {_ADVICE}"
+        )
+
+    def persistent_load(self, description: Any) -> _Storage:
+        kind, dtype, key, location, count = description
         if kind != "storage" or not isinstance(key, str) or location == "meta":
             raise Malformed("its pickle refers to what is not a storage")
-        return _Storage(key, dtype, _natural(count)[0] * _item_size(dtype))
+        (length,) = _natural(count)
+        return _Storage(key, dtype, length * _item_size(dtype))
+
+
+# torch's types of storages -> dtypes, as numpy or torch names them.
+_STORAGES = {
+    "Double": "float64",
+    "Float": "float32",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Bool": "bool",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "ComplexDouble": "complex128",
+    "ComplexFloat": "complex64",
+    "storage.Untyped": "uint8",
+    "QUInt8": "quint8",
+    "QInt8": "qint8",
+    "QInt32": "qint32",
+    "QUInt4x2": "quint4x2",
+    "QUInt2x4": "quint2x4",
+}
+_DTYPE = r"torch\.((?:bfloat|float|q?u?int|complex|bits)[0-9]{1,3}(?:x[0-9]|_\w+)?|bool)"
+# The names of types of tensors and of quantisation, which are arguments that embcli does not need.
+_IGNORED = r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+)"
 
 
 def _item_size(dtype: str) -> int:
-    """Return the bytes of a number of a dtype of torch: 1 of "float8_e4m3fn" and "bool", 2 of "bfloat16"."""
-    digits = re.search("[0-9]+", dtype)
-    return max(int(digits[0]) // 8, 1) if digits else 1
+    """Return the bytes of a number of a dtype of torch.
+
+    >>> _item_size("float8_e4m3fn"), _item_size("bool"), _item_size("bfloat16")
+    (1, 1, 2)
+    """
+    bits = re.search("[0-9]+", dtype)
+    return max(int(bits[0]) // 8, 1) if bits else 1
 
 
 def _natural(*values: Any) -> tuple[int, ...]:
-    if not all(type(value) is int and 0 <= value < 1 << 63 for value in values):
-        raise Malformed("its pickle has a size or an offset that is out of range")
+    for value in values:
+        if type(value) is not int or not 0 <= value < 1 << 63:
+            raise Malformed("its pickle has a size or an offset that is out of range")
     return values
 
 
+# --- the functions in place of torch's, with the arguments that torch.save gives them -------------
+
+
 def _tensor(storage: Any, first: Any, shape: Any, strides: Any, *rest: Any) -> _Weight:
-    """Return a tensor; the rest are requires_grad, hooks, and marks such as that all numbers change their sign."""
-    shape, strides, (first,) = _natural(*shape), _natural(*strides), _natural(first)
-    if not isinstance(storage, _Storage) or len(shape) > 64:
+    """Return a tensor; the rest are requires_grad, hooks and marks, such as that it is negated."""
+    sizes = _natural(*shape)
+    steps = _natural(*strides)
+    (offset,) = _natural(first)
+    if not isinstance(storage, _Storage) or len(sizes) > 64:
         raise Malformed("its pickle has a tensor without a storage, or of too many dimensions")
-    last = first + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    if all(shape) and (last + 1) * _item_size(storage.dtype) > storage.size:
-        raise Malformed(f"a tensor of shape {shape} has more numbers than its storage")
-    return _Weight(storage.dtype, shape, None if any(rest[2:]) else storage, first, strides)
+
+    last = offset
+    for size, step in zip(sizes, steps, strict=True):
+        last += (size - 1) * step
+    if all(sizes) and (last + 1) * _item_size(storage.dtype) > storage.size:
+        raise Malformed(f"a tensor of shape {sizes} has more numbers than its storage")
+    has_marks = any(rest[2:])
+    return _Weight(storage.dtype, sizes, None if has_marks else storage, offset, steps)
 
 
 def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *rest: Any) -> _Weight:
-    """Return a tensor whose storage is of bytes; its dtype is the third of the rest."""
-    return _tensor(storage._replace(dtype=rest[2]), first, shape, strides, *rest[:2], *rest[3:])
+    """Return a tensor whose storage has bytes; its dtype stands after requires_grad and hooks."""
+    typed_storage = storage._replace(dtype=rest[2])
+    return _tensor(typed_storage, first, shape, strides, *rest[:2], *rest[3:])
+
+
+def _tensor_without_rows(kind: str, *_arguments: Any) -> _Weight:
+    return _Weight(kind, ())
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("collections.OrderedDict", "collections.Counter"), lambda *_: _Checked()),
-    **dict.fromkeys(
-        ("builtins.set", "builtins.complex", "builtins.bytearray", "_codecs.encode"),
-        lambda *_: None,
-    ),
-    **dict.fromkeys(
-        ("torch.device", "torch.serialization._get_layout", "torch.Size"), lambda *_: None
-    ),
+    "collections.OrderedDict": lambda *_: _Checked(),
+    "collections.Counter": lambda *_: _Checked(),
+    "builtins.set": lambda *_: None,
+    "builtins.complex": lambda *_: None,
+    "builtins.bytearray": lambda *_: None,
+    "_codecs.encode": lambda *_: None,
+    "torch.device": lambda *_: None,
+    "torch.serialization._get_layout": lambda *_: None,
+    "torch.Size": lambda *_: None,
     "torch.nn.parameter.Parameter": lambda weight, *_: weight,
     "torch._utils._rebuild_parameter": lambda weight, *_: weight,
     "torch._utils._rebuild_parameter_with_state": lambda weight, *_: weight,
@@ -285,8 +358,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _tensor_of_dtype,
-    # A tensor that has attributes, or a class of its own.
-    "torch._tensor._rebuild_from_type_v2": lambda function, _, arguments, *state: function(
-        *arguments
+    # This tensor has attributes, or a class that is not torch's; both are ignored.
+    "torch._tensor._rebuild_from_type_v2": (
+        lambda function, _, arguments, *state: function(*arguments)
     ),
 }
