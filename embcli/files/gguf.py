@@ -1,6 +1,7 @@
-"""The GGUF format: a header, tensors; also in parts, `NAME-00001-of-00009.gguf`.
+"""The GGUF format: the tensors of a header, in one file or in parts `NAME-00001-of-00009.gguf`.
 
-The `gguf` package widens quantised rows; it is loaded when they are needed.
+`embcli.gguf` reads the header, and `encodings.gguf` the vocabulary in it. The `gguf` package widens
+quantised rows; it is loaded when they are needed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from functools import partial
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,45 +19,54 @@ from embcli.encodings.gguf import vocabulary_of
 from embcli.errors import Notes, missing_extra
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import Tensor, Tensors, file_layer
-from embcli.gguf import GgufHeader, read_header
+from embcli.gguf import GgufHeader, GgufTensor, read_header
 from embcli.layer import Layer
 
-# Types of tensors by number: name, values per block, bytes per block; what is not quantised has blocks of one value.
+
+class TensorType(NamedTuple):
+    """How the numbers of a tensor are stored; blocks of several values are quantised."""
+
+    name: str
+    values: int  # per block
+    size: int  # bytes per block
+
+
+# The types of tensors by the format's number.
 TYPES = {
-    0: ("float32", 1, 4),
-    1: ("float16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    9: ("Q8_1", 32, 40),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    15: ("Q8_K", 256, 292),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    24: ("int8", 1, 1),
-    25: ("int16", 1, 2),
-    26: ("int32", 1, 4),
-    27: ("int64", 1, 8),
-    28: ("float64", 1, 8),
-    29: ("IQ1_M", 256, 56),
-    30: ("bfloat16", 1, 2),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    39: ("MXFP4", 32, 17),
-    40: ("NVFP4", 64, 36),
-    41: ("Q1_0", 128, 18),
+    0: TensorType("float32", 1, 4),
+    1: TensorType("float16", 1, 2),
+    2: TensorType("Q4_0", 32, 18),
+    3: TensorType("Q4_1", 32, 20),
+    6: TensorType("Q5_0", 32, 22),
+    7: TensorType("Q5_1", 32, 24),
+    8: TensorType("Q8_0", 32, 34),
+    9: TensorType("Q8_1", 32, 40),
+    10: TensorType("Q2_K", 256, 84),
+    11: TensorType("Q3_K", 256, 110),
+    12: TensorType("Q4_K", 256, 144),
+    13: TensorType("Q5_K", 256, 176),
+    14: TensorType("Q6_K", 256, 210),
+    15: TensorType("Q8_K", 256, 292),
+    16: TensorType("IQ2_XXS", 256, 66),
+    17: TensorType("IQ2_XS", 256, 74),
+    18: TensorType("IQ3_XXS", 256, 98),
+    19: TensorType("IQ1_S", 256, 50),
+    20: TensorType("IQ4_NL", 32, 18),
+    21: TensorType("IQ3_S", 256, 110),
+    22: TensorType("IQ2_S", 256, 82),
+    23: TensorType("IQ4_XS", 256, 136),
+    24: TensorType("int8", 1, 1),
+    25: TensorType("int16", 1, 2),
+    26: TensorType("int32", 1, 4),
+    27: TensorType("int64", 1, 8),
+    28: TensorType("float64", 1, 8),
+    29: TensorType("IQ1_M", 256, 56),
+    30: TensorType("bfloat16", 1, 2),
+    34: TensorType("TQ1_0", 256, 54),
+    35: TensorType("TQ2_0", 256, 66),
+    39: TensorType("MXFP4", 32, 17),
+    40: TensorType("NVFP4", 64, 36),
+    41: TensorType("Q1_0", 128, 18),
 }
 
 
@@ -64,61 +75,97 @@ def read(binary: Binary, _: Notes) -> Tensors:
     header = read_header(binary)
     headers = {binary: header}
     if header.metadata.get("split.count", 1) != 1:
-        headers = {part: read_header(part) for part in map(Binary, _parts(binary, header))}
+        headers = {}
+        for path in _part_paths(binary, header):
+            part = Binary(path)
+            headers[part] = read_header(part)
 
     tensors: dict[str, Tensor] = {}
-    for part, header in headers.items():
-        for tensor in _tensors(part, header):
+    for part, part_header in headers.items():
+        for tensor in _tensors(part, part_header):
             if tensor.name in tensors:
                 raise part.file_error(f"it has the tensor {quoted(tensor.name)} twice")
             tensors[tensor.name] = tensor
 
-    first, header = next(iter(headers.items()))
-    own_words = partial(vocabulary_of, first, header, str(binary.path))
+    # The first part describes the model and its vocabulary.
+    first_part, first_header = next(iter(headers.items()))
+    own_words = partial(vocabulary_of, first_part, first_header, str(binary.path))
     files = [part.path for part in headers]
-    return Tensors(binary, "GGUF", tensors, header.metadata, files, own_words)
+    return Tensors(binary, "GGUF", tensors, first_header.metadata, files, own_words)
+
+
+def _part_paths(binary: Binary, header: GgufHeader) -> list[Path]:
+    """Return the paths of all parts; raises InputError if one of them is missing."""
+    count = header.metadata["split.count"]
+    if not isinstance(count, int) or not 0 < count < 10**5:
+        raise binary.file_error(f"its split.count is {count!r}, which is not a number of parts")
+    name = re.fullmatch(r"(.*-)(\d{5})-of-(\d{5})(\.gguf)", binary.path.name)
+    if name is None or int(name[3]) != count:
+        raise binary.file_error(
+            f"it is one of {count} parts; its name must end like -00001-of-{count:05}.gguf"
+        )
+    paths = []
+    for number in range(1, count + 1):
+        path = binary.path.with_name(f"{name[1]}{number:05}-of-{name[3]}{name[4]}")
+        paths.append(path)
+    for path in paths:
+        if not path.is_file():
+            raise binary.file_error(f"its part {path.name!r} is missing")
+    return paths
 
 
 def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
-    """Return the tensors of a file in their order; raises InputError unless each has its own range of bytes."""
+    """Return the tensors of a file in the order of their bytes, which must not overlap."""
     alignment = header.metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise binary.file_error(f"its alignment is {alignment!r}, which is not a power of two")
-    data = -(-header.end // alignment) * alignment
-    ordered = sorted(header.tensors, key=lambda tensor: tensor.offset)
-    ends = [data + tensor.offset for tensor in ordered[1:]]
-    ends.append(binary.size)
+    data_start = -(-header.end // alignment) * alignment
+    by_offset = sorted(header.tensors, key=lambda tensor: tensor.offset)
+    next_starts = [data_start + tensor.offset for tensor in by_offset[1:]]
+    next_starts.append(binary.size)
+
     tensors: list[Tensor] = []
-    place = data
-    for (name, shape, kind, offset), end in zip(
-        ordered, ends, strict=False
-    ):  # one end too many for no tensor
-        start = data + offset
-        if kind in TYPES:
-            dtype, values, block = TYPES[kind]
-            if (1, *shape)[-1] % values:
-                what = f"rows that do not divide into {dtype}'s blocks of {values}"
-                raise binary.file_error(f"tensor {quoted(name)} has {what}")
-            size = prod(shape) // values * block
-        else:  # it takes all available bytes
-            dtype = f"type {kind}"
-            values = 1
-            size = max(end - start, 0)
-        if offset % alignment or start < place:
+    end = data_start
+    for place, described in enumerate(by_offset):
+        start = data_start + described.offset
+        available = max(next_starts[place] - start, 0)
+        tensor = _tensor(binary, described, start, available)
+        if described.offset % alignment or start < end:
             raise binary.file_error(
-                f"tensor {quoted(name)} begins at byte {start:,}, where no tensor can begin"
+                f"tensor {quoted(described.name)} begins at byte {start:,}, "
+                "where no tensor can begin"
             )
-        place = start + size
-        if place > binary.size:
+        end = start + tensor.size
+        if end > binary.size:
             raise binary.file_error(
-                f"it is cut off: tensor {quoted(name)} ends at byte {place:,} of {binary.size:,}"
+                f"it is cut off: tensor {quoted(described.name)} "
+                f"ends at byte {end:,} of {binary.size:,}"
             )
-        matrix = file_layer if values == 1 else _quantised
-        tensors.append(Tensor(name, shape, dtype, size, binary, start, matrix=matrix))
+        tensors.append(tensor)
     return tensors
 
 
-def _quantised(tensor: Tensor) -> Layer:
+def _tensor(binary: Binary, described: GgufTensor, start: int, available: int) -> Tensor:
+    """Return a tensor; one of an unknown type has all available bytes."""
+    name = described.name
+    shape = described.shape
+    tensor_type = TYPES.get(described.kind)
+    if tensor_type is None:
+        return Tensor(name, shape, f"type {described.kind}", available, binary, start)
+
+    dtype = tensor_type.name
+    columns = shape[-1] if shape else 1
+    if columns % tensor_type.values:
+        raise binary.file_error(
+            f"tensor {quoted(name)} has rows that do not divide into "
+            f"{dtype}'s blocks of {tensor_type.values}"
+        )
+    size = prod(shape) // tensor_type.values * tensor_type.size
+    matrix = file_layer if tensor_type.values == 1 else _quantised_layer
+    return Tensor(name, shape, dtype, size, binary, start, matrix=matrix)
+
+
+def _quantised_layer(tensor: Tensor) -> Layer:
     """Return a matrix of blocks, which the gguf package widens."""
     try:
         from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
@@ -129,8 +176,8 @@ def _quantised(tensor: Tensor) -> Layer:
     def widen(stored: np.ndarray) -> np.ndarray:
         if not len(stored):  # the package fails for no rows
             return np.empty((0, tensor.shape[1]), np.float32)
-        found: np.ndarray = dequantize(stored.view(np.uint8), kind)
-        return found
+        rows: np.ndarray = dequantize(stored.view(np.uint8), kind)
+        return rows
 
     try:
         kind = GGMLQuantizationType[tensor.dtype]
@@ -142,22 +189,3 @@ def _quantised(tensor: Tensor) -> Layer:
             f"{tensor} has numbers that the installed gguf package does not read"
         ) from None
     return file_layer(tensor, StoredDtype(tensor.dtype, block, widen, values))
-
-
-def _parts(binary: Binary, header: GgufHeader) -> list[Path]:
-    count = header.metadata["split.count"]
-    if not isinstance(count, int) or not 0 < count < 10**5:
-        raise binary.file_error(f"its split.count is {count!r}, which is not a number of parts")
-    named = re.fullmatch(r"(.*-)(\d{5})-of-(\d{5})(\.gguf)", binary.path.name)
-    if named is None or int(named[3]) != count:
-        raise binary.file_error(
-            f"it is one of {count} parts; its name must end like -00001-of-{count:05}.gguf"
-        )
-    paths = [
-        binary.path.with_name(f"{named[1]}{number:05}-of-{named[3]}{named[4]}")
-        for number in range(1, count + 1)
-    ]
-    for path in paths:
-        if not path.is_file():
-            raise binary.file_error(f"its part {path.name!r} is missing")
-    return paths

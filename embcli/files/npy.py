@@ -1,4 +1,8 @@
-"""numpy's formats: .npy, one array, and .npz, a zip archive of arrays by name. Pickles in them are never read."""
+"""numpy's formats: .npy, one array, and .npz, a zip archive of arrays by name.
+
+numpy reads the headers, and `StoredLayer` the rows; pickles in the files are never read. The
+functions for zip archives serve PyTorch's files, too.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import zlib
 from collections.abc import Callable
 from functools import cache, partial
 from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as numpy_format
@@ -20,9 +25,8 @@ from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
-_LONGEST_HEADER = 2_000  # bytes: numpy takes seconds to refuse some of 10,000, its own limit
 _PREFIX = 1 << 14  # bytes that contain a header
-# What zipfile raises for a damaged archive.
+# The errors that zipfile raises for a damaged archive.
 DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
@@ -43,21 +47,29 @@ def opened_archive(binary: Binary) -> zipfile.ZipFile:
 
 def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
     """Return where the bytes of a member begin; raises InputError if it has no header."""
-    local = binary.read(info.header_offset, 30)
-    if len(local) < 30 or not local.startswith(b"PK\x03\x04"):
+    local_header = binary.read(info.header_offset, 30)
+    if len(local_header) < 30 or not local_header.startswith(b"PK\x03\x04"):
         raise binary.file_error(f"it is a damaged archive: {quoted(info.filename)} has no header")
-    lengths: tuple[int, int] = struct.unpack_from(
-        "<2H", local, 26
-    )  # of the name and of an extra field
-    return info.header_offset + 30 + sum(lengths)
+    name_length, extra_length = struct.unpack_from("<2H", local_header, 26)
+    return info.header_offset + 30 + int(name_length) + int(extra_length)
+
+
+class _Member(NamedTuple):
+    """The bytes of a .npy: a file, or a member of an archive."""
+
+    binary: Binary
+    name: str
+    start: int  # in the file
+    size: int  # bytes, unpacked
+    unpacked: Callable[[], np.ndarray] | None = None  # returns the rows of a compressed array
 
 
 def read(binary: Binary, _: Notes) -> Tensors:
-    """Return the arrays of a .npz archive by name, or the array of a .npy file, named after the file."""
+    """Return the arrays of a .npz by name, or the array of a .npy under the name of the file."""
     if binary.read(0, 2) != b"PK":
         name = binary.path.stem
-        prefix = binary.read(0, _PREFIX)
-        return Tensors(binary, "npy", {name: _described(binary, name, prefix, 0, binary.size)})
+        tensor = _tensor(_Member(binary, name, 0, binary.size), binary.read(0, _PREFIX))
+        return Tensors(binary, "npy", {name: tensor})
 
     archive = opened_archive(binary)
     arrays: dict[str, Tensor] = {}
@@ -68,15 +80,15 @@ def read(binary: Binary, _: Notes) -> Tensors:
         if name in arrays:
             raise binary.file_error(f"it has array {quoted(name)} twice")
         try:
-            with archive.open(info) as member:
-                prefix = member.read(_PREFIX)
+            with archive.open(info) as file:
+                prefix = file.read(_PREFIX)
         except DAMAGES as error:
-            raise _damaged(binary, info, error) from None
+            raise _damage_error(binary, info, error) from None
         start = member_start(binary, info)
         unpacked = None
         if info.compress_type != zipfile.ZIP_STORED:
             unpacked = cache(partial(_unpacked, binary, archive, info))
-        arrays[name] = _described(binary, name, prefix, start, info.file_size, unpacked)
+        arrays[name] = _tensor(_Member(binary, name, start, info.file_size, unpacked), prefix)
     return Tensors(binary, "npz", arrays)
 
 
@@ -84,60 +96,76 @@ def _unpacked(binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -
     try:
         return np.atleast_2d(np.load(io.BytesIO(archive.read(info))))
     except DAMAGES as error:
-        raise _damaged(binary, info, error) from None
+        raise _damage_error(binary, info, error) from None
 
 
-def _described(
-    binary: Binary,
-    name: str,
-    prefix: bytes,
-    start: int,
-    size: int,
-    unpacked: Callable[[], np.ndarray] | None = None,  # of a compressed array
-) -> Tensor:
-    """Return the array whose header begins at an offset; the format is described in numpy.lib.format."""
+def _damage_error(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:
+    reason = str(error)[:200] or "it ends too early"
+    return binary.file_error(f"its member {quoted(info.filename)} is damaged ({reason})")
+
+
+class _Header(NamedTuple):
+    shape: tuple[int, ...]
+    is_fortran: bool  # whether the array is stored column after column
+    dtype: np.dtype[Any]
+    size: int  # bytes of the header
+
+
+def _tensor(member: _Member, prefix: bytes) -> Tensor:
+    """Return the array of a .npy that begins with these bytes."""
+    binary = member.binary
+    header = _read_header(member, prefix)
+    size = prod(header.shape) * header.dtype.itemsize
+    end = header.size + size
+    available = min(member.size, binary.size - member.start)
+    if member.unpacked:
+        available = member.size
+    if end > available:
+        raise binary.file_error(
+            f"array {quoted(member.name)} ends at byte {end:,} of {available:,}"
+        )
+
+    strides: tuple[int, ...] = ()
+    if header.is_fortran and len(header.shape) == 2:
+        strides = (1, header.shape[0])
+    start = member.start + header.size
+    matrix = partial(_layer, member, header.dtype)
+    name = member.name
+    return Tensor(name, header.shape, header.dtype.name, size, binary, start, strides, matrix)
+
+
+def _read_header(member: _Member, prefix: bytes) -> _Header:
+    """Return the header of a .npy, whose format is described in numpy.lib.format."""
+    # numpy takes seconds to refuse some headers of 10,000 bytes, its own limit.
+    longest_header = 2_000
+    readers = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
+    file = io.BytesIO(prefix)
     try:
-        file = io.BytesIO(prefix)
-        read = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers of Python 2
-            shape, is_fortran, dtype = read[numpy_format.read_magic(file)[0]](
-                file, max_header_size=_LONGEST_HEADER
-            )
+            major, _ = numpy_format.read_magic(file)
+            shape, is_fortran, dtype = readers[major](file, max_header_size=longest_header)
         if min(shape, default=0) < 0:
             raise ValueError(f"its shape is {shape}")
     except Exception as error:  # Python's parser raises many kinds, with messages of any length
-        reason = quoted((str(error) or type(error).__name__).partition("\n")[0], 100)
-        raise binary.file_error(
-            f"array {quoted(name)} has a header that cannot be read ({reason})"
+        first_line = (str(error) or type(error).__name__).partition("\n")[0]
+        reason = quoted(first_line, 100)
+        raise member.binary.file_error(
+            f"array {quoted(member.name)} has a header that cannot be read ({reason})"
         ) from None
-    shape = tuple(map(int, shape))
-    data = prod(shape) * dtype.itemsize
-    end = file.tell() + data
-    available = size if unpacked else min(size, binary.size - start)
-    if end > available:
-        raise binary.file_error(f"array {quoted(name)} ends at byte {end:,} of {available:,}")
-
-    def matrix(tensor: Tensor) -> Layer:
-        if dtype.kind not in "fiu":
-            what = (
-                "Python objects, which need a pickle"
-                if dtype.hasobject
-                else f"{dtype}, not real numbers"
-            )
-            raise binary.file_error(f"array {quoted(name)} has {what}")
-        numbers = StoredDtype(dtype.name, dtype)
-        if unpacked is None:
-            return file_layer(tensor, numbers)
-        rows, dim = tensor.shape
-        refuse_too_large(f"compressed array {quoted(name)}", (rows, dim), copies=2)
-        return StoredLayer(tensor.shape, numbers, unpacked().__getitem__)
-
-    strides = (1, shape[0]) if is_fortran and len(shape) == 2 else ()  # column after column
-    return Tensor(name, shape, dtype.name, data, binary, start + file.tell(), strides, matrix)
+    return _Header(tuple(map(int, shape)), is_fortran, dtype, file.tell())
 
 
-def _damaged(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:
-    return binary.file_error(
-        f"its member {quoted(info.filename)} is damaged ({str(error)[:200] or 'it ends too early'})"
-    )
+def _layer(member: _Member, dtype: np.dtype[Any], tensor: Tensor) -> Layer:
+    name = quoted(member.name)
+    if dtype.kind not in "fiu":
+        values = f"{dtype}, not real numbers"
+        if dtype.hasobject:
+            values = "Python objects, which need a pickle"
+        raise member.binary.file_error(f"array {name} has {values}")
+    stored_dtype = StoredDtype(dtype.name, dtype)
+    if member.unpacked is None:
+        return file_layer(tensor, stored_dtype)
+    rows, dim = tensor.shape
+    refuse_too_large(f"compressed array {name}", (rows, dim), copies=2)
+    return StoredLayer(tensor.shape, stored_dtype, member.unpacked().__getitem__)
