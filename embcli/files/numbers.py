@@ -1,4 +1,7 @@
-"""How numbers are stored in files, and how they become float32: exactly, or rounded and counted."""
+"""How numbers are stored in files, and how they become float32: exactly, or rounded and counted.
+
+The readers of formats choose a StoredDtype for each tensor, and `StoredLayer` applies it to rows.
+"""
 
 from __future__ import annotations
 
@@ -15,72 +18,83 @@ def _converted(stored: np.ndarray) -> np.ndarray:
 
 
 class StoredDtype(NamedTuple):
+    """A dtype of stored numbers, and the function that makes them float32."""
+
     name: str  # as numpy spells it
     stored: np.dtype[Any]  # the items of a row in the file
     widen: Callable[[np.ndarray], np.ndarray] = _converted  # (n, width) -> (n, D)
-    values: int = 1  # per stored item, which is a block of quantised values if there are several
+    values: int = 1  # per item; an item with several is a block of quantised values
 
     def widened(self, stored: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return rows, (n, width) as stored, as (n, D) float32, and how many of the values were rounded."""
-        with np.errstate(
-            all="ignore"
-        ):  # an overflow becomes infinity and counts as rounded; a signalling NaN is one
+        """Return rows, (n, width) as stored, as (n, D) float32, and how many values were rounded.
+
+        A number that overflows becomes infinity and is rounded; a NaN is not.
+        """
+        # numpy would warn about an overflow, and about a signalling NaN.
+        with np.errstate(all="ignore"):
             rows = self.widen(stored)
             if held_by_float32(self.name):
                 return rows, 0
             if stored.dtype.kind == "f":
-                return rows, int(np.count_nonzero((rows != stored) & ~np.isnan(stored)))
-            above = np.float32(
-                np.iinfo(stored.dtype).max
-            )  # rounded: no number of the dtype is so large
-            return rows, int(
-                np.count_nonzero((rows == above) | (rows.astype(stored.dtype) != stored))
-            )
+                is_rounded = (rows != stored) & ~np.isnan(stored)
+            else:
+                # The largest integers are rounded to a float32 that the dtype does not hold, so the
+                # way back would overflow.
+                above_all = np.float32(np.iinfo(stored.dtype).max)
+                is_rounded = (rows == above_all) | (rows.astype(stored.dtype) != stored)
+            return rows, int(np.count_nonzero(is_rounded))
 
 
 def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.ndarray:
-    """Widen 8-bit floats as 16-bit ones with the same bits in front, whose exponents have another bias.
+    """Widen 8-bit floats: as the first bits of 16-bit ones, scaled by the exponents' other bias.
 
-    E5M2 is as in IEEE 754, E4M3 has no infinities: Micikevicius et al. 2022, "FP8 formats for deep learning", table 1.
+    E5M2 is like the floats of IEEE 754, E4M3 has no infinities: Micikevicius et al. 2022,
+    "FP8 formats for deep learning", table 1.
     """
     bits = np.arange(256, dtype=np.uint16)
-    halves = ((bits & 0x80) << 8 | (bits & 0x7F) << (10 - fraction_bits)).view(np.float16)
+    signs = (bits & 0x80) << 8
+    magnitudes = (bits & 0x7F) << (10 - fraction_bits)
+    halves = (signs | magnitudes).view(np.float16)
     table = halves.astype(np.float32) * np.float32(scale)
     if fraction_bits == 3:
         table[[127, 255]] = np.nan
     return np.take(table, stored)
 
 
-BFLOAT16 = StoredDtype(
-    "bfloat16",
-    np.dtype("<u2"),
-    lambda stored: np.left_shift(stored, 16, dtype=np.uint32).view(np.float32),
-)
+def _from_bfloat16(stored: np.ndarray) -> np.ndarray:
+    bits: np.ndarray = np.left_shift(stored, 16, dtype=np.uint32)
+    return bits.view(np.float32)
+
+
+BFLOAT16 = StoredDtype("bfloat16", np.dtype("<u2"), _from_bfloat16)
 FLOAT8_E4M3 = StoredDtype("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
 FLOAT8_E5M2 = StoredDtype("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
+# The others are dtypes of numpy; files store them little-endian.
+_CODES = ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
 
-# By name, as numpy and ml_dtypes spell it; files store them little-endian.
-STORED_DTYPES = {known.name: known for known in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)}
-for _dtype in map(
-    np.dtype, ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
-):
+# The dtypes by their names, as numpy and ml_dtypes spell them.
+STORED_DTYPES = {dtype.name: dtype for dtype in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)}
+for _code in _CODES:
+    _dtype = np.dtype(_code)
     STORED_DTYPES[_dtype.name] = StoredDtype(_dtype.name, _dtype)
 
 
 def held_by_float32(name: str) -> bool:
-    """Return whether float32 holds all numbers of a dtype; it does for quantised blocks, which become float32."""
+    """Return whether float32 holds all numbers of a dtype.
+
+    It holds those of quantised blocks, which are float32 once they are widened.
+    """
     return re.fullmatch("float(64|96|128)|u?int(32|64)", name) is None
 
 
 def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
-    """Return float32 values rounded to the nearest numbers of a dtype of 16 bits, ties to even."""
+    """Return float32 values rounded to a 16-bit dtype, ties to even; unchanged for other dtypes."""
     if name == "float16":
         with np.errstate(over="ignore"):
             return values.astype(np.float16).astype(np.float32)
     if name == BFLOAT16.name:
         bits = values.view(np.uint32)
-        nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(
-            0xFFFF0000
-        )
-        return np.where(np.isnan(values), values, nearest.view(np.float32))
+        last_kept_bits = (bits >> np.uint32(16)) & np.uint32(1)
+        rounded_bits = (bits + np.uint32(0x7FFF) + last_kept_bits) & np.uint32(0xFFFF0000)
+        return np.where(np.isnan(values), values, rounded_bits.view(np.float32))
     return values

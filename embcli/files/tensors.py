@@ -1,4 +1,8 @@
-"""The tensors of a checkpoint's file, of any format: described by name, read as layers and widened to float32."""
+"""The tensors of a checkpoint's file, of any format: described by name, and read as layers.
+
+The module of each format makes a Tensors of Tensor. No number is read before a row is needed, and
+then as few bytes as possible, widened to float32.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,6 @@ from embcli.binary import Binary, quoted
 from embcli.encodings.encoding import Encoding
 from embcli.files.numbers import STORED_DTYPES, StoredDtype
 from embcli.layer import Layer
-
-_GAP = 1 << 11  # numbers of a column that are read faster than a read begins
-_AT_ONCE = 1 << 20  # numbers of columns that are read together
 
 
 class StoredLayer(Layer):
@@ -34,62 +35,82 @@ class StoredLayer(Layer):
         self._read = read
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        wanted, places = np.unique(
-            ids.astype(np.int64), return_inverse=True
-        )  # offsets can exceed 32 bits
-        rows, rounded = self._numbers.widened(self._read(wanted))
+        """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in file order."""
+        # Offsets of rows can exceed 32 bits.
+        unique_ids, places = np.unique(ids.astype(np.int64), return_inverse=True)
+        rows, rounded = self._numbers.widened(self._read(unique_ids))
         self.rounded_values += rounded
         return rows[places]
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows as they are stored, (n,) int64 -> (n, width), in the machine's byte order."""
-        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
-        stored = self._read(wanted)[places]
+        """Return these rows as stored, (n,) int64 -> (n, width), in the machine's byte order."""
+        unique_ids, places = np.unique(ids.astype(np.int64), return_inverse=True)
+        stored = self._read(unique_ids)[places]
         return stored.astype(stored.dtype.newbyteorder("="), copy=False)
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
-        return self._numbers.widened(stored)[0]
+        rows, _ = self._numbers.widened(stored)
+        return rows
 
 
 def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLayer:
-    """Return a matrix in a file; its numbers are stored as its dtype says, unless `numbers` says otherwise."""
+    """Return a matrix in a file, whose numbers are stored as `numbers` or the dtype's name says."""
     numbers = numbers or STORED_DTYPES.get(tensor.dtype)
     if numbers is None:
         known = ", ".join(STORED_DTYPES)
         raise tensor.binary.file_error(
             f"{tensor} has numbers that embcli does not read; it reads {known}"
         )
-    stored = numbers.stored
-    dim = tensor.shape[1]
-    width = dim // numbers.values
-    row_step, column_step = tensor.strides or (width, 1)
+    matrix = _FileMatrix(tensor, numbers)
+    is_by_row = matrix.column_step == 1
+    return StoredLayer(
+        tensor.shape, numbers, matrix.read_rows if is_by_row else matrix.read_columns
+    )
 
-    def read_rows(ids: np.ndarray) -> np.ndarray:
+
+class _FileMatrix:
+    """A matrix in a file, read as ranges of bytes; IDs are ascending, (n,) int64."""
+
+    def __init__(self, tensor: Tensor, numbers: StoredDtype) -> None:
+        self.binary = tensor.binary
+        self.start = tensor.start
+        self.dtype = numbers.stored
+        self.width = tensor.shape[1] // numbers.values
+        row_step, column_step = tensor.strides or (self.width, 1)
+        self.row_step = row_step
+        self.column_step = column_step
+
+    def read_rows(self, ids: np.ndarray) -> np.ndarray:
         """Read each run of rows as one range."""
-        rows = np.empty((len(ids), width), stored)
-        first, last = runs(ids, gap=1 if row_step == width else 0)
-        starts = tensor.start + ids[first] * row_step * stored.itemsize
-        lengths = (last - first) * width * stored.itemsize
-        tensor.binary.gather(rows, starts.tolist(), lengths.tolist())
+        rows = np.empty((len(ids), self.width), self.dtype)
+        are_adjacent = self.row_step == self.width
+        first, last = runs(ids, gap=1 if are_adjacent else 0)
+        starts = self.start + ids[first] * self.row_step * self.dtype.itemsize
+        lengths = (last - first) * self.width * self.dtype.itemsize
+        self.binary.gather(rows, starts.tolist(), lengths.tolist())
         return rows
 
-    def read_columns(ids: np.ndarray) -> np.ndarray:
+    def read_columns(self, ids: np.ndarray) -> np.ndarray:
         """Read each column of a run of rows as one range, with the rows between them."""
-        rows = np.empty((len(ids), dim), stored)
-        columns = tensor.start + np.arange(dim) * column_step * stored.itemsize
-        for first, last in zip(*runs(ids, gap=_GAP if row_step == 1 else 0), strict=True):
+        longest_gap = 1 << 11  # numbers that are read faster than another read begins
+        values_at_once = 1 << 20
+        rows = np.empty((len(ids), self.width), self.dtype)
+        column_size = self.column_step * self.dtype.itemsize
+        column_starts = self.start + np.arange(self.width) * column_size
+        are_adjacent = self.row_step == 1
+        all_runs = runs(ids, gap=longest_gap if are_adjacent else 0)
+        for first, last in zip(*all_runs, strict=True):
             places = ids[first:last] - ids[first]
             span = int(places[-1]) + 1
-            step = max(_AT_ONCE // span, 1)
-            for column in range(0, dim, step):
-                starts = columns[column : column + step] + ids[first] * row_step * stored.itemsize
-                part = np.empty((len(starts), span), stored)
-                tensor.binary.gather(part, starts.tolist(), [part[0].nbytes] * len(part))
-                rows[first:last, column : column + step] = part[:, places].T
+            row_offset = ids[first] * self.row_step * self.dtype.itemsize
+            step = max(values_at_once // span, 1)
+            for column in range(0, self.width, step):
+                starts = column_starts[column : column + step] + row_offset
+                columns = np.empty((len(starts), span), self.dtype)
+                lengths = [columns[0].nbytes] * len(columns)
+                self.binary.gather(columns, starts.tolist(), lengths)
+                rows[first:last, column : column + step] = columns[:, places].T
         return rows
-
-    return StoredLayer(tensor.shape, numbers, read_rows if column_step == 1 else read_columns)
 
 
 @dataclass(frozen=True)
@@ -102,13 +123,13 @@ class Tensor:
     size: int  # bytes in the file
     binary: Binary
     start: int  # offset of its first byte: two names with equal starts are one tensor
-    strides: tuple[
-        int, ...
-    ] = ()  # items from one index to the next, by dimension; empty for row after row
-    matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of it, if it has two dimensions
+    # Items from one index to the next, by dimension; empty if row follows row.
+    strides: tuple[int, ...] = ()
+    matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of a tensor of two dimensions
 
     def __str__(self) -> str:
-        return f"{quoted(self.name)} ({', '.join(f'{size:,}' for size in self.shape)}) {self.dtype}"
+        sizes = ", ".join(f"{size:,}" for size in self.shape)
+        return f"{quoted(self.name)} ({sizes}) {self.dtype}"
 
     @property
     def is_matrix(self) -> bool:
@@ -120,22 +141,30 @@ class Tensor:
         return self.binary.path, self.start, self.shape
 
 
+def _no_words() -> Encoding | None:
+    return None
+
+
 class Tensors(Mapping[str, Tensor]):
+    """The tensors of a checkpoint by name, in one file or several, which stay open.
+
+    `metadata` is what the file says about the model, uninterpreted. `files` are those that contain
+    the tensors, if it is not the file itself. `own_words` returns the encoding that the file's
+    words make, or None.
+    """
+
     def __init__(
         self,
         binary: Binary,
-        format: str,  # its name
+        format: str,
         tensors: Mapping[str, Tensor],
-        metadata: Mapping[str, Any]
-        | None = None,  # what the file says about the model, uninterpreted
-        files: Iterable[Path] = (),  # that contain the tensors, if there are others
-        own_words: Callable[[], Encoding | None] = lambda: (
-            None
-        ),  # returns the encoding that the file's tokens make
+        metadata: Mapping[str, Any] | None = None,
+        files: Iterable[Path] = (),
+        own_words: Callable[[], Encoding | None] = _no_words,
     ) -> None:
         self.path = binary.path
         self.file_error = binary.file_error
-        self.format = format
+        self.format = format  # its name
         self.tensors = tensors
         self.metadata = metadata or {}
         self.files = tuple(files) or (binary.path,)
@@ -151,7 +180,10 @@ class Tensors(Mapping[str, Tensor]):
         return len(self.tensors)
 
     def layer(self, name: str) -> Layer:
-        """Return a matrix as a layer of rows; raises InputError for a tensor that is none or cannot be read."""
+        """Return a matrix as a layer of rows.
+
+        Raises InputError for a tensor that is not a matrix, or that cannot be read.
+        """
         tensor = self[name]
         if not tensor.is_matrix:
             raise self.file_error(
@@ -160,18 +192,22 @@ class Tensors(Mapping[str, Tensor]):
         return tensor.matrix(tensor)
 
     def array(self, name: str) -> np.ndarray:
-        """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
+        """Return a whole vector or matrix as float32; raises InputError for another tensor."""
         tensor = self[name]
         if len(tensor.shape) != 1:
             layer = self.layer(name)
             return layer.rows(np.arange(layer.shape[0]))
+        # A vector is read as a matrix of one row.
         strides = (0, *tensor.strides) if tensor.strides else ()
         row = replace(tensor, shape=(1, *tensor.shape), strides=strides)
         return row.matrix(row).rows(np.arange(1)).ravel()
 
 
 def runs(ids: np.ndarray, gap: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Return the starts and ends of runs of ascending IDs that are at most `gap` apart, both (runs,) int64."""
+    """Return the starts and ends of runs of ascending IDs, both (runs,) int64.
+
+    The IDs of a run are at most `gap` apart.
+    """
     splits = np.flatnonzero(np.diff(ids) > gap) + 1
-    bounds = np.unique(np.r_[0, splits, len(ids)])  # 0 once if there are no IDs
+    bounds = np.unique(np.r_[0, splits, len(ids)])  # only 0 if there are no IDs
     return bounds[:-1], bounds[1:]
