@@ -1,4 +1,8 @@
-"""A file that is read at any offset, the errors that name it, and what is read through it: a stream, or JSON."""
+"""A binary file that is read at any offset, as a stream, or as JSON, and the errors that name it.
+
+All readers of models and of vocabularies open their files as a Binary. A file may be larger than
+memory; it is assumed that nobody writes to it, and InputError is raised if it was cut off.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +20,26 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.wording import Sentence
 
-_SEEKING = Lock()  # the offset of a file belongs to all threads
+_SEEKING = Lock()  # all threads share the offset of an open file
 
 
 class Binary:
-    """A file as its readers know it: its size, one range of its bytes, or several ranges that fill an array."""
+    """An open file, whose bytes are read as ranges.
+
+    It stays open until nobody refers to it, because rows are read later. Several threads can read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            status = path.stat()  # before it is opened: opening a pipe waits for a writer
+            # A pipe must be refused before it is opened: that would wait for a writer.
+            status = path.stat()
             if not stat.S_ISREG(status.st_mode):
                 raise self.file_error("it is not a regular file")
-            self._file = path.open("rb")  # stays open for the rows to come
+            self._file = path.open("rb")
         except (OSError, ValueError) as error:
-            raise self.file_error(getattr(error, "strerror", None) or str(error)) from None
+            reason = getattr(error, "strerror", None) or str(error)
+            raise self.file_error(reason) from None
         weakref.finalize(self, self._file.close)
         self.size = status.st_size
 
@@ -47,7 +56,7 @@ class Binary:
         return buffer.tobytes()
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-        """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
+        """Fill a contiguous array with ranges of bytes; raises InputError if one is not there."""
         rest = buffer.reshape(-1).view(np.uint8).data
         try:
             for offset, length in zip(offsets, lengths, strict=True):
@@ -65,7 +74,7 @@ class Binary:
 
 
 class BinaryStream(io.RawIOBase):
-    """The bytes of a file in order, for what reads open files."""
+    """A file as Python's stream, for functions that expect an open file."""
 
     def __init__(self, binary: Binary) -> None:
         self._binary = binary
@@ -78,27 +87,28 @@ class BinaryStream(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        start = (0, self._place, self._binary.size)[whence]
-        self._place = max(start + offset, 0)
+        starts = (0, self._place, self._binary.size)
+        self._place = max(starts[whence] + offset, 0)
         return self._place
 
     def readinto(self, buffer: Any) -> int:
         data = self._binary.read(self._place, len(buffer))
-        buffer[: len(data)] = data
-        self._place += len(data)
-        return len(data)
+        count = len(data)
+        buffer[:count] = data
+        self._place += count
+        return count
 
 
 def file_error(path: Path, reason: str | Sentence, hint: str = "") -> InputError:
     """Return the error that names a file and says why it cannot be read."""
-    return InputError(
-        Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason), hint
-    )
+    message = Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason)
+    return InputError(message, hint)
 
 
 def quoted(name: str, longest: int = 80) -> str:
-    """Return a name from a file as it appears in messages."""
-    return repr(name if len(name) <= longest else f"{name[:longest]}...")
+    """Return a name from a file as messages show it: in quotes, and cut if it is long."""
+    short_name = name if len(name) <= longest else f"{name[:longest]}..."
+    return repr(short_name)
 
 
 def read_whole(binary: Binary, longest: int) -> bytes:
@@ -111,28 +121,32 @@ def read_whole(binary: Binary, longest: int) -> bytes:
 
 
 def read_object(binary: Binary, longest: int) -> dict[str, Any]:
-    """Return the JSON object that a file of up to `longest` bytes contains; raises InputError if it does not."""
+    """Return the JSON object of a file; raises InputError without one, and for a longer file."""
     return parsed_object(binary, read_whole(binary, longest), "its JSON")
 
 
 def parsed_object(
-    binary: Binary, data: bytes, what: str, whole_number: Callable[[str], int] = int
+    binary: Binary, data: bytes, subject: str, parse_int: Callable[[str], int] = int
 ) -> dict[str, Any]:
-    """Return a JSON object in a file; raises InputError, with a sentence about `what`, for anything else."""
+    """Return the JSON object that bytes of a file contain.
+
+    Raises InputError, whose sentence begins with the subject, for invalid JSON, repeated names and
+    another value than an object.
+    """
     import json
 
-    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+    def distinct_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
         for name, value in pairs:
-            if name in result:
-                raise binary.file_error(f"{what} has {quoted(name, 60)} twice")
-            result[name] = value
-        return result
+            if name in values:
+                raise binary.file_error(f"{subject} has {quoted(name, 60)} twice")
+            values[name] = value
+        return values
 
     try:
-        result = json.loads(data.decode(), object_pairs_hook=distinct, parse_int=whole_number)
+        result = json.loads(data.decode(), object_pairs_hook=distinct_pairs, parse_int=parse_int)
     except (ValueError, RecursionError) as error:  # invalid UTF-8, invalid or deeply nested JSON
-        raise binary.file_error(f"{what} cannot be read ({error})") from None
+        raise binary.file_error(f"{subject} cannot be read ({error})") from None
     if not isinstance(result, dict):
-        raise binary.file_error(f"{what} is not an object")
+        raise binary.file_error(f"{subject} is not an object")
     return result

@@ -1,6 +1,7 @@
-"""The header of a GGUF file: what it says about the model and its vocabulary, and where its tensors are.
+"""The header of a GGUF file: the metadata of the model, its vocabulary, and its tensors' places.
 
-The format is described in ggml's docs/gguf.md.
+`files.gguf` reads the tensors, and `encodings.gguf` the vocabulary. The format is described in
+ggml's docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -13,48 +14,67 @@ import numpy as np
 
 from embcli.binary import Binary, BinaryStream, quoted
 
-# Types of metadata by number: those of numbers as numpy names them.
-_TYPES = (
-    *("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool"),
-    *("string", "array", "uint64", "int64", "float64"),
-)
-_LENGTH = struct.Struct("<Q")  # of a string, before its bytes
-_BUFFER = 1 << 20  # bytes
-_LONGEST = (
-    1 << 28
-)  # bytes, ten times those of any header; they bound the work that a header can cause
+# The bytes of a header that are read; ten times those of any model. They bound the work that a
+# file can cause.
+_LONGEST = 1 << 28
 
 
 class GgufTensor(NamedTuple):
+    """A tensor as the header describes it."""
+
     name: str
-    shape: tuple[int, ...]  # as numpy has it
+    shape: tuple[int, ...]  # in numpy's order
     kind: int  # the number of its type
-    offset: int  # from the first tensor on
+    offset: int  # bytes after the start of the first tensor
 
 
 class GgufHeader(NamedTuple):
+    """Everything that stands before the first tensor."""
+
     metadata: dict[str, Any]  # texts, numbers and booleans
-    arrays: dict[str, list[bytes] | np.ndarray]  # of strings or numbers
+    arrays: dict[str, list[bytes] | np.ndarray]  # strings or numbers
     tensors: list[GgufTensor]
-    end: int  # in bytes
+    end: int  # bytes of the header
 
 
 def read_header(binary: Binary) -> GgufHeader:
-    """Return the header of a file; raises InputError for one that is damaged, or of another version."""
+    """Return the header of a file; raises InputError if it is damaged or of another version."""
+    reader = _Reader(binary)
     try:
-        return _Reader(binary).header()
+        return reader.header()
     except (EOFError, struct.error):
         raise binary.file_error(
-            f"it is cut off: its header goes on after byte {min(binary.size, _LONGEST):,}"
+            f"it is cut off: its header goes on after byte {reader.end:,}"
         ) from None
 
 
+# The types of metadata, in the order of the format's numbers. Numbers have numpy's names.
+_TYPES = (
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "float32",
+    "bool",
+    "string",
+    "array",
+    "uint64",
+    "int64",
+    "float64",
+)
+
+
 class _Reader:
-    """The parts of a header, read in order; raises EOFError or struct.error where the file ends."""
+    """The parts of a header, read in order: each method reads the next one.
+
+    Methods raise EOFError or struct.error where the file ends.
+    """
 
     def __init__(self, binary: Binary) -> None:
         self.binary = binary
-        self.file = io.BufferedReader(BinaryStream(binary), _BUFFER)
+        self.file = io.BufferedReader(BinaryStream(binary), 1 << 20)
         self.end = min(binary.size, _LONGEST)
 
     def header(self) -> GgufHeader:
@@ -63,18 +83,16 @@ class _Reader:
             raise self.binary.file_error(f"it begins with {magic!r}, and not with b'GGUF'")
         version = self.number("uint32")
         if version not in (2, 3):
-            what = (
-                "its numbers are big-endian"
-                if version in (2 << 24, 3 << 24)
-                else f"it has GGUF version {version}"
-            )
-            raise self.binary.file_error(f"{what}; embcli reads little-endian versions 2 and 3")
-        tensors = self.number("uint64")
-        pairs = self.number("uint64")
+            fault = f"it has GGUF version {version}"
+            if version in (2 << 24, 3 << 24):
+                fault = "its numbers are big-endian"
+            raise self.binary.file_error(f"{fault}; embcli reads little-endian versions 2 and 3")
+        tensor_count = self.number("uint64")
+        pair_count = self.number("uint64")
 
         metadata: dict[str, Any] = {}
         arrays: dict[str, list[bytes] | np.ndarray] = {}
-        for _ in range(pairs):
+        for _ in range(pair_count):
             key = self.text()
             if key in metadata or key in arrays:
                 raise self.binary.file_error(f"its metadata has {quoted(key)} twice")
@@ -85,8 +103,8 @@ class _Reader:
                 metadata[key] = self.text()
             else:
                 metadata[key] = self.number(dtype)
-        described = [self.tensor() for _ in range(tensors)]
-        return GgufHeader(metadata, arrays, described, self.file.tell())
+        tensors = [self.tensor() for _ in range(tensor_count)]
+        return GgufHeader(metadata, arrays, tensors, self.file.tell())
 
     def tensor(self) -> GgufTensor:
         name = self.text()
@@ -96,9 +114,9 @@ class _Reader:
                 f"tensor {quoted(name)} has {dimensions:,} dimensions, more than 4"
             )
         sizes = [self.number("uint64") for _ in range(dimensions)]
-        return GgufTensor(
-            name, tuple(reversed(sizes)), self.number("uint32"), self.number("uint64")
-        )
+        kind = self.number("uint32")
+        offset = self.number("uint64")
+        return GgufTensor(name, tuple(reversed(sizes)), kind, offset)
 
     def array(self, key: str) -> list[bytes] | np.ndarray:
         dtype = self.type_of(key)
@@ -107,23 +125,29 @@ class _Reader:
         count = self.number("uint64")
         if dtype != "string":
             return self.numbers(dtype, count)
-        words = []
+        return self.strings(count)
+
+    def strings(self, count: int) -> list[bytes]:
+        """Return strings; a vocabulary has 100,000 or more, so they are read in few steps."""
+        length_format = struct.Struct("<Q")
+        strings = []
         place = self.file.tell()
         for _ in range(count):
-            (length,) = _LENGTH.unpack(self.file.read(8))
+            (length,) = length_format.unpack(self.file.read(8))
             place += 8 + length
             if place > self.end:
                 raise EOFError
-            words.append(self.file.read(length))
-        return words
+            strings.append(self.file.read(length))
+        return strings
 
     def type_of(self, key: str) -> str:
-        kind = self.number("uint32")
-        if kind >= len(_TYPES):
+        """Return the type of a key's value."""
+        number = self.number("uint32")
+        if number >= len(_TYPES):
             raise self.binary.file_error(
-                f"{quoted(key)} of its metadata is of the unknown type {kind}"
+                f"{quoted(key)} of its metadata is of the unknown type {number}"
             )
-        return _TYPES[kind]
+        return _TYPES[number]
 
     def text(self) -> str:
         return self.take(self.number("uint64")).decode("utf-8", "backslashreplace")
@@ -136,6 +160,7 @@ class _Reader:
         return np.frombuffer(self.take(count * stored.itemsize), stored)
 
     def take(self, count: int) -> bytes:
+        """Return the next bytes; raises EOFError if there are not as many."""
         if self.file.tell() + count > self.end:
             raise EOFError
         return self.file.read(count)
