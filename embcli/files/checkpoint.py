@@ -119,7 +119,7 @@ class Checkpoint:
         """
         if not self.roles.is_custom_tensor:
             return True
-        sizes = [tensor.shape[0] for tensor in self.roles.known]
+        sizes = [tensor.shape[0] for tensor in self.roles.named_token_matrices]
         return self.roles.token.shape[0] in sizes
 
     def resized(self, context_length: int) -> Checkpoint:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
@@ -17,25 +16,12 @@ import numpy as np
 from embcli.binary import quoted
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError
-from embcli.files.families import (
-    NAMES,
-    SHIFTED_POSITIONS,
-    SUFFIXES,
-    Family,
-    Settings,
-    family_of,
-    first_position,
-    has_two_parts,
-    settings_of_gguf,
-)
+from embcli.files.families import NAMES, SHIFTED_POSITIONS, SUFFIXES, first_position
 from embcli.files.tensors import Tensor, Tensors
-from embcli.names import ModelPart
+from embcli.files.text_model import name_parts, text_model_of
 from embcli.recipe import AddPosition, AddType, Project
 from embcli.wording import Sentence
 
-# Models that contain a text model beside models of sound: MusicGen and Bark. A key of config.json
-# that has the text model's settings, and the part of the tensors' names that marks the text model.
-_TEXT_MODELS_BESIDE_SOUND = {"text_encoder": "text_encoder", "semantic_config": "semantic"}
 COMPARED = 1 << 26  # the most bytes of two matrices that are compared
 
 
@@ -53,36 +39,21 @@ class Roles:
         self, tensors: Tensors, whole_config: Mapping[str, Any], chosen: str | None = None
     ) -> None:
         self.tensors = tensors
-        text_model = _text_model_beside_sound(whole_config)
-        described_part = None if text_model else _described_part(whole_config, tensors)
-
-        # The part of config.json about the model that reads tokens; empty without a config.json.
-        self.config = _text_config(whole_config, described_part)
-        self.settings = _settings(self.config, tensors)
-        self.family: Family | None = None
-        with suppress(InputError):  # for a value of a wrong type; the recipe raises it again
-            self.family = family_of(self.settings, described_part)
-
-        reading_parts: tuple[ModelPart, ...] = ()
-        if self.family and not text_model:
-            reading_parts = self.family.reading_parts
-        # The part of the model whose tensors are wanted; None for a model without such parts.
-        self.part = described_part
-        if described_part is None and reading_parts:
-            self.part = reading_parts[0]
-        # Whether two parts read tokens; true as well for an unknown family.
-        self.has_two_parts = self.family is None or len(reading_parts) > 0
-        if described_part:
-            self.has_two_parts = whole_config.get("model_type") == "encoder-decoder"
-
-        name_part = described_part or text_model
-        names = [name for name in tensors if name_part in _parts(name)] or list(tensors)
-        self._dotted_names = {name: f".{'.'.join(_parts(name))}" for name in names}
+        text_model = text_model_of(tensors, whole_config)
+        self.config = text_model.config
+        self.settings = text_model.settings
+        self.family = text_model.family
+        self.part = text_model.part
+        self.has_two_parts = text_model.has_two_parts
+        names = [name for name in tensors if text_model.name_part in name_parts(name)]
+        self._dotted_names = {}
+        for name in names or tensors:
+            self._dotted_names[name] = f".{'.'.join(name_parts(name))}"
 
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         named = self._named("token", lambda tensor: tensor.is_matrix)
         # The tensors with the name of a token matrix, if the user chose a tensor.
-        self.known = named if chosen is not None else []
+        self.named_token_matrices = named if chosen is not None else []
         self.token = self._token_matrix(named, chosen)
         self.first_position = 0  # the row of the position matrix that position 0 picks
         self._others: dict[str, Tensor | InputError | None] = {}
@@ -105,7 +76,7 @@ class Roles:
     @property
     def is_custom_tensor(self) -> bool:
         """Whether the user chose another tensor than a token matrix that is known by its name."""
-        return bool(self.known) and self.token not in self.known
+        return bool(self.named_token_matrices) and self.token not in self.named_token_matrices
 
     def nearest(self, end: str) -> Tensor | None:
         """Return the tensor whose name ends so; of several, the nearest to the token matrix."""
@@ -130,11 +101,11 @@ class Roles:
 
     def _of_part(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors that belong to the part; all of them if none does."""
-        return [tensor for tensor in tensors if self.part in _parts(tensor.name)] or tensors
+        return [tensor for tensor in tensors if self.part in name_parts(tensor.name)] or tensors
 
     def _shared_parts(self, tensor: Tensor) -> int:
         """Return how many parts at the beginning of its name the token matrix shares."""
-        pairs = zip(_parts(tensor.name), _parts(self.token.name), strict=False)
+        pairs = zip(name_parts(tensor.name), name_parts(self.token.name), strict=False)
         return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
     def _token_matrix(self, named: list[Tensor], chosen: str | None) -> Tensor:
@@ -179,8 +150,8 @@ class Roles:
 
         most_shared_parts = max(self._shared_parts(tensor) for tensor in fitting)
         nearest = [tensor for tensor in fitting if self._shared_parts(tensor) == most_shared_parts]
-        encoders = [tensor for tensor in nearest if "encoder" in _parts(tensor.name)]
-        decoders = [tensor for tensor in nearest if "decoder" in _parts(tensor.name)]
+        encoders = [tensor for tensor in nearest if "encoder" in name_parts(tensor.name)]
+        decoders = [tensor for tensor in nearest if "decoder" in name_parts(tensor.name)]
         if len(nearest) == 2 and len(encoders) == 1 and decoders:
             encoder = encoders[0]
             name = quoted(encoder.name)
@@ -236,54 +207,6 @@ class Roles:
         return 0
 
 
-def _text_model_beside_sound(config: Mapping[str, Any]) -> str:
-    """Return the part of the names of a text model's tensors; empty for most models."""
-    for key, name_part in _TEXT_MODELS_BESIDE_SOUND.items():
-        if isinstance(config.get(key), dict):
-            return name_part
-    return ""
-
-
-def _described_part(config: Mapping[str, Any], tensors: Tensors) -> ModelPart | None:
-    """Return the part that config.json describes for tokens; None for a model that is one whole."""
-    model_type = config.get("model_type")
-    if model_type == "encoder-decoder":
-        return "encoder"
-
-    if has_two_parts(model_type):
-        if (config.get("is_decoder"), config.get("is_encoder_decoder")) == (True, False):
-            return "decoder"
-        parts: set[str] = set()
-        for name in tensors:
-            parts.update(_parts(name))
-        has_decoder_only = "decoder" in parts and not parts & {"encoder", "shared"}
-        return "decoder" if has_decoder_only else None
-
-    # The encoder of such a model reads images or sound.
-    return "decoder" if isinstance(config.get("decoder"), dict) else None
-
-
-def _text_config(whole_config: Mapping[str, Any], part: ModelPart | None) -> dict[str, Any]:
-    """Return config.json with the settings of its text model, which can lie several levels deep."""
-    keys = ["text_config", "llm_config", "thinker_config", *_TEXT_MODELS_BESIDE_SOUND]
-    if part:
-        keys.append(part)
-    config = dict(whole_config)
-    while True:
-        values = [config.pop(key, None) for key in keys]
-        text_configs = [value for value in values if isinstance(value, dict)]
-        if not text_configs:
-            return config
-        config |= text_configs[0]
-
-
-def _settings(config: Mapping[str, Any], tensors: Tensors) -> Settings:
-    """Return the settings of config.json; without one, those of the metadata of a GGUF file."""
-    if config:
-        return Settings(config, tensors.file_error)
-    return Settings(settings_of_gguf(tensors.metadata), tensors.file_error, "its metadata")
-
-
 def _undecided_error(
     tensors: Tensors, reason: str, candidates: Iterable[Tensor] = (), can_choose: bool = True
 ) -> InputError:
@@ -302,10 +225,6 @@ def _undecided_error(
     if not can_choose:
         return tensors.file_error(reason, hint)
     return tensors.file_error(Sentence("{reason}; choose one with {tensor}", reason=reason), hint)
-
-
-def _parts(name: str) -> list[str]:
-    return name.replace("/", ".").replace(":", ".").split(".")
 
 
 def equal_rows(first: Tensor, second: Tensor) -> int:

@@ -1,0 +1,116 @@
+"""What config.json says about the model that reads tokens, which can be a part of a larger one.
+
+A model of images or sound contains a text model, and an encoder-decoder has two parts, whose
+settings can lie several levels deep in config.json. `Roles` looks for the tensors of this part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from embcli.errors import InputError
+from embcli.files.families import Family, Settings, family_of, has_two_parts, settings_of_gguf
+from embcli.files.tensors import Tensors
+from embcli.names import ModelPart
+
+# Models with a text model next to models of sound: MusicGen and Bark. A key of config.json whose
+# value has the text model's settings, and the part of the tensors' names that marks them as its.
+_NEXT_TO_SOUND = {"text_encoder": "text_encoder", "semantic_config": "semantic"}
+
+
+class TextModel(NamedTuple):
+    """The model, or the part of a model, that reads tokens."""
+
+    config: Mapping[str, Any]  # its part of config.json; empty without a config.json
+    settings: Settings  # of that, or of the metadata of a GGUF file, read strictly
+    family: Family | None  # None if it is unknown, or if a setting has a wrong type
+    part: ModelPart | None  # the part whose tensors are wanted; None for a model that is whole
+    has_two_parts: bool  # whether two parts read tokens; True if nothing says otherwise
+    name_part: str  # a part that the names of all its tensors have, if any name has it
+
+
+def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextModel:
+    """Return the model that reads tokens; `whole_config` is a config.json, or empty."""
+    name_part = _name_part_next_to_sound(whole_config)
+    described_part = None if name_part else _described_part(whole_config, tensors)
+    config = _text_config(whole_config, described_part)
+    settings = _settings(config, tensors)
+    family = None
+    with suppress(InputError):  # the recipe raises it again
+        family = family_of(settings, described_part)
+
+    reading_parts: tuple[ModelPart, ...] = ()
+    if family and not name_part:
+        reading_parts = family.reading_parts
+    if described_part:
+        return TextModel(
+            config,
+            settings,
+            family,
+            part=described_part,
+            has_two_parts=whole_config.get("model_type") == "encoder-decoder",
+            name_part=described_part,
+        )
+    return TextModel(
+        config,
+        settings,
+        family,
+        part=reading_parts[0] if reading_parts else None,
+        has_two_parts=family is None or len(reading_parts) > 0,
+        name_part=name_part,
+    )
+
+
+def _name_part_next_to_sound(config: Mapping[str, Any]) -> str:
+    for key, name_part in _NEXT_TO_SOUND.items():
+        if isinstance(config.get(key), dict):
+            return name_part
+    return ""
+
+
+def _described_part(config: Mapping[str, Any], tensors: Tensors) -> ModelPart | None:
+    """Return the part that config.json describes for tokens; None for a model that is whole."""
+    model_type = config.get("model_type")
+    if model_type == "encoder-decoder":
+        return "encoder"
+    if has_two_parts(model_type):
+        is_decoder = (config.get("is_decoder"), config.get("is_encoder_decoder")) == (True, False)
+        return "decoder" if is_decoder or _has_only_decoder(tensors) else None
+    # The encoder of such a model reads images or sound.
+    return "decoder" if isinstance(config.get("decoder"), dict) else None
+
+
+def _has_only_decoder(names: Iterable[str]) -> bool:
+    """Return whether names of tensors have the part "decoder", and none the other parts."""
+    parts: set[str] = set()
+    for name in names:
+        parts.update(name_parts(name))
+    return "decoder" in parts and not parts & {"encoder", "shared"}
+
+
+def _text_config(whole_config: Mapping[str, Any], part: ModelPart | None) -> dict[str, Any]:
+    """Return config.json, in which the text model's settings replace those of the whole model."""
+    keys = ["text_config", "llm_config", "thinker_config", *_NEXT_TO_SOUND]
+    if part:
+        keys.append(part)
+    config = dict(whole_config)
+    while True:
+        values = [config.pop(key, None) for key in keys]
+        text_configs = [value for value in values if isinstance(value, dict)]
+        if not text_configs:
+            return config
+        config |= text_configs[0]
+
+
+def _settings(config: Mapping[str, Any], tensors: Tensors) -> Settings:
+    """Return the settings of config.json; without one, those of the metadata of a GGUF file."""
+    if config:
+        return Settings(config, tensors.file_error)
+    return Settings(settings_of_gguf(tensors.metadata), tensors.file_error, "its metadata")
+
+
+def name_parts(name: str) -> list[str]:
+    """Return the parts of a tensor's name, which dots, slashes or colons separate."""
+    return name.replace("/", ".").replace(":", ".").split(".")
