@@ -43,7 +43,7 @@ TOKENIZERS = (
     "vocab.txt",
 )
 OLLAMA = "ollama:"  # stands before the name of a model of Ollama
-_NAME_PART = r"\w[\w.-]{0,95}"  # as long as the hub allows
+_NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters
 
 
 def model_file(folder: Path) -> Path:

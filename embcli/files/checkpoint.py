@@ -25,9 +25,6 @@ from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.recipe import Recipe
 
-# The layers that guesses are about, unless a guess has the name of its layer.
-_LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}
-
 
 class Head(NamedTuple):
     """The output head and its relation to the token matrix.
@@ -70,7 +67,7 @@ class Checkpoint:
     def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:
         self.path = path
         self.token = token
-        self.encoding: Encoding | None = None  # of the token rows
+        self.encoding: Encoding | None = None  # the tokens that the rows stand for
         self.tensors = open_tensors(located(path), notes)
 
         # A config.json that cannot be read is an error only for what needs it.
@@ -166,22 +163,28 @@ class Checkpoint:
         if first_position:
             layers["position"] = ShiftedLayer(layers["position"], first_position)
 
-        guesses = {}
-        for subject, reason in self.reasons.items():
-            if _LAYER_OF_GUESS.get(subject, subject) in tensors:
-                guesses[subject] = reason
         origin = Origin(
             shapes={name: layer.shape for name, layer in layers.items()},
             path=self.path,
             tensors={name: tensor.name for name, tensor in tensors.items()},
             dtypes={name: tensor.dtype for name, tensor in tensors.items()},
             sizes={name: tensor.size for name, tensor in tensors.items()},
-            guesses=guesses,
+            guesses=self._guesses_about(layers),
             first_position=first_position,
             unopened=len(self.tensors) - len(tensors),
             is_custom_tensor=self.roles.is_custom_tensor,
         )
         return Layers(layers, origin, self)
+
+    def _guesses_about(self, layers: Mapping[str, Layer]) -> dict[str, str]:
+        """Return what was guessed about these layers, and why."""
+        # Other guesses have the name of their layer.
+        layer_of_guess = {"encoding": "token", "first_position": "position"}
+        guesses = {}
+        for subject, reason in self.reasons.items():
+            if layer_of_guess.get(subject, subject) in layers:
+                guesses[subject] = reason
+        return guesses
 
     @cached_property
     def recipe(self) -> Recipe | None:

@@ -360,7 +360,7 @@ KEYS_OF_GGUF = {
     "rope_type": "rope.scaling.type",
 }
 
-LARGEST_NUMBER = 1e300  # in config.json
+LARGEST_NUMBER = 1e300  # the largest number allowed in config.json
 _LARGEST_WHOLE = 1 << 53
 
 

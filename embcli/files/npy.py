@@ -25,7 +25,7 @@ from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
-_PREFIX = 1 << 14  # bytes that contain a header
+_PREFIX = 1 << 14  # the bytes of an array that contain its header
 # The errors that zipfile raises for a damaged archive.
 DAMAGES = (
     zipfile.BadZipFile,
@@ -59,8 +59,8 @@ class _Member(NamedTuple):
 
     binary: Binary
     name: str
-    start: int  # in the file
-    size: int  # bytes, unpacked
+    start: int  # offset in the file
+    size: int  # bytes, when unpacked
     unpacked: Callable[[], np.ndarray] | None = None  # returns the rows of a compressed array
 
 
@@ -142,7 +142,8 @@ def _read_header(member: _Member, prefix: bytes) -> _Header:
     file = io.BytesIO(prefix)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers of Python 2
+            # numpy warns about headers that Python 2 wrote.
+            warnings.simplefilter("ignore")
             major, _ = numpy_format.read_magic(file)
             shape, is_fortran, dtype = readers[major](file, max_header_size=longest_header)
         if min(shape, default=0) < 0:

@@ -20,7 +20,7 @@ def _converted(stored: np.ndarray) -> np.ndarray:
 class StoredDtype(NamedTuple):
     """A dtype of stored numbers, and the function that makes them float32."""
 
-    name: str  # as numpy spells it
+    name: str  # numpy's or ml_dtypes' name
     stored: np.dtype[Any]  # the items of a row in the file
     widen: Callable[[np.ndarray], np.ndarray] = _converted  # (n, width) -> (n, D)
     values: int = 1  # per item; an item with several is a block of quantised values

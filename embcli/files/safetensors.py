@@ -62,7 +62,7 @@ NAMES = {
 }
 _DTYPES_BY_NAME = {name: dtype for dtype, name in NAMES.items()}
 _WRITTEN_DTYPES = {**_DTYPES_BY_NAME, "bool": "BOOL", "complex64": "C64"}
-_LARGEST = 2**63 - 1  # as a number in a header, and as a number of values
+_LARGEST = 2**63 - 1  # the largest number in a header, and the most values of a tensor
 
 
 def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str]) -> bytes:

@@ -1,7 +1,7 @@
 """The tensors of a checkpoint's file, of any format: described by name, and read as layers.
 
-The module of each format makes a Tensors of Tensor. No number is read before a row is needed, and
-then as few bytes as possible, widened to float32.
+Each format has a module whose `read` returns a Tensors. No number is read before a row is needed;
+then as few bytes as possible are read, and widened to float32.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Tensor:
 
     name: str
     shape: tuple[int, ...]
-    dtype: str  # of the stored numbers: "float32", "bfloat16", "Q4_K"
+    dtype: str  # the dtype of the stored numbers: "float32", "bfloat16", "Q4_K"
     size: int  # bytes in the file
     binary: Binary
     start: int  # offset of its first byte: two names with equal starts are one tensor

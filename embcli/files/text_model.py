@@ -24,7 +24,7 @@ class TextModel(NamedTuple):
     """The model, or the part of a model, that reads tokens."""
 
     config: Mapping[str, Any]  # its part of config.json; empty without a config.json
-    settings: Settings  # of that, or of the metadata of a GGUF file, read strictly
+    settings: Settings  # the settings of `config`, or of the metadata of a GGUF file
     family: Family | None  # None if it is unknown, or if a setting has a wrong type
     part: ModelPart | None  # the part whose tensors are wanted; None for a model that is whole
     has_two_parts: bool  # whether two parts read tokens; True if nothing says otherwise
