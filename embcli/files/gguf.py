@@ -107,10 +107,9 @@ def _part_paths(binary: Binary, header: GgufHeader) -> list[Path]:
     paths = []
     for number in range(1, count + 1):
         path = binary.path.with_name(f"{name[1]}{number:05}-of-{name[3]}{name[4]}")
-        paths.append(path)
-    for path in paths:
         if not path.is_file():
             raise binary.file_error(f"its part {path.name!r} is missing")
+        paths.append(path)
     return paths
 
 
