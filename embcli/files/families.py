@@ -144,6 +144,8 @@ _DEBERTA_POSITION = AddPosition(When("position_biased_input", default=True))
 _DEBERTA = (_DEBERTA_POSITION, _TYPE, Project("embed_proj", is_optional=True))
 _DEBERTA_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-7)
 _BLOOM_NORM = Norm(("word_embeddings_layernorm", "token_embd_norm"), "layer_norm_epsilon", 1e-5)
+_NOMIC_NORM = Norm((*_BERT_NORM.names, "emb_ln"), "layer_norm_eps")
+_XLM_PADDING = "the model sets rows of padding at the end to 0; embcli does not"
 _RELATIVE = When("relative_attention")
 _ABSOLUTE = When("position_embedding_type", "absolute", default="absolute")
 _ROTARY = When("position_embedding_type", "rotary", default="absolute")
@@ -252,17 +254,14 @@ FAMILIES = (
     ),
     Family(
         "nomic_bert nomic-bert",
-        (_TYPE, _BERT_NORM._replace(names=(*_BERT_NORM.names, "emb_ln"))),
+        (_TYPE, _NOMIC_NORM),
         block_positions="rotary",
     ),
     Family("jina-bert-v2", (_TYPE, _BERT_NORM), block_positions="alibi"),
     Family(
         "xlm",
         (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps")),
-        quirks=tuple(
-            Quirk(key, "the model sets rows of padding at the end to 0; embcli does not")
-            for key in ("pad_index", "pad_token_id")
-        ),
+        quirks=(Quirk("pad_index", _XLM_PADDING), Quirk("pad_token_id", _XLM_PADDING)),
     ),
     Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
