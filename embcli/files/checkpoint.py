@@ -61,7 +61,8 @@ class Checkpoint:
     matrix that is not found by name. Raises InputError for a file that cannot be read, and if the
     token matrix is unknown.
 
-    The file stays open, and rows are read when they are needed. Only `encoding` is set later.
+    The file stays open, and rows are read when they are needed. Only the encoding, and the reason
+    for it, are set later.
     """
 
     def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:

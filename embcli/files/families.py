@@ -64,7 +64,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "head",  # RWKV, minGPT
     ),
 }
-SUFFIXES = ("weight", "embedding")
+SUFFIXES = ("weight", "embedding")  # one of them can follow a name
 
 # The names of norms next to a token matrix, which a model applies to the sum of its rows.
 NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")

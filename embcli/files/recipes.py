@@ -158,7 +158,7 @@ class _Completion:
         if self.roles.find("position"):
             return step
         if not self.family.sinusoid_formula:
-            raise self.missing("position matrix")
+            raise self.missing_error("position matrix")
         return step._replace(
             sinusoid_formula=self.family.sinusoid_formula,
             position_offset=first_position(self.family, self.settings),
@@ -168,14 +168,14 @@ class _Completion:
         if self.roles.find("token_type"):
             return step
         if self.settings.whole("type_vocab_size", 0):
-            raise self.missing("token_type_embeddings")
+            raise self.missing_error("token_type_embeddings")
         return None
 
     def norm(self, step: Norm, width: int) -> Norm:
         epsilon = step.epsilon
         if step.key:
             epsilon = self.settings.number(step.key, step.epsilon, least=0)
-        weight = self.weight(*step.names)
+        weight = self.required_weight(*step.names)
         bias = self.find("bias", *step.names)
         self.check_size(width, weight)
         self.check_size(width, bias)
@@ -187,17 +187,17 @@ class _Completion:
         bias = self.find("bias", step.name)
         if step.is_optional and (not weight or self.tensors[weight].shape == (width, width)):
             return None
-        tensor = self.tensors[weight or self.weight(step.name)]
+        tensor = self.tensors[weight or self.required_weight(step.name)]
         if len(tensor.shape) != 2 or tensor.shape[1] != width:
             raise self.tensors.file_error(f"{tensor} does not project rows of {width:,} columns")
         new_width = tensor.shape[0]
         self.check_size(new_width, bias)
         return step._replace(weight=weight, bias=bias, width=new_width)
 
-    def weight(self, *modules: str) -> str:
+    def required_weight(self, *modules: str) -> str:
         name = self.find("weight", *modules)
         if not name:
-            raise self.missing(modules[0])
+            raise self.missing_error(modules[0])
         return name
 
     def find(self, parameter: str, *modules: str) -> str:
@@ -215,7 +215,7 @@ class _Completion:
             tensor = self.tensors[name]
             raise self.tensors.file_error(f"{tensor} does not fit rows of {size:,} columns")
 
-    def missing(self, name: str) -> InputError:
+    def missing_error(self, name: str) -> InputError:
         model = quoted(str(self.settings.values["model_type"]))
         return self.tensors.file_error(
             f"{self.settings.where} says that it is a {model} model, and it has no {name}"
