@@ -123,7 +123,8 @@ def cache_folder() -> Path:
 
 
 def _expanded(path: str) -> Path:
-    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - keeps "~" if there is no home
+    # Path.expanduser raises an error if there is no home; os.path keeps the "~".
+    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111
 
 
 def cached_models(cache: Path) -> Iterator[tuple[str, Path]]:
