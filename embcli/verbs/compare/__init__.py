@@ -1,4 +1,8 @@
-"""The comparison of two ways from token IDs to vectors: a lookup, and a linear layer's product with one-hot rows."""
+"""The comparison of two ways from token IDs to vectors: a lookup, and a linear layer.
+
+`compare` makes a Comparison, which is plain data. `layers` runs torch's two layers, `pair` judges
+what comes out, `page` shows it. torch is imported when `compare` runs.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,10 @@ from embcli.wording import Sentence
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-_SMALL = 4096  # numbers of a weight matrix that is always in a JSON document
-
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Pair, Result, verb="compare", content="matrices"):
-    """The outputs of an embedding layer and of a linear layer with the same weight, their cost and their gradients."""
+    """The outputs of both layers for the same weight, their cost and their gradients."""
 
     tokens: Tokens
     origin: Origin  # of the weight
@@ -51,18 +53,16 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         return f"{different:,} of {self.verdict.values:,} values differ" if different else ""
 
     def records(self) -> Records:
-        """Return the comparison as data: a row for each token with both outputs; the rest stands beside the rows."""
-        (size, dim), length, show = self.weight.shape, len(self.tokens), self.show or ()
-        shapes = {
-            "ids": [length],
-            "one_hot": [length, size],
-            "first": [dim, size],
-            "shared": [dim, size],
+        """Return a row for each token with both outputs; the rest stands beside the rows."""
+        length, dim = self.linear.shape
+        chosen = self.show or ()
+        shown = [name for name in OUTPUTS if name in chosen]
+        weights = {
+            "first": self._weight_in_document("first", self.first),
+            "shared": self._weight_in_document("shared", self.weight.T),
         }
-        shapes |= {name: [length, dim] for name in OUTPUTS}
-        weights = {"first": self.first, "shared": self.weight.T}
         return Records(
-            run={**self.run, "shapes": shapes},
+            run={**self.run, "shapes": self._shapes()},
             unit="tokens",
             rows=length,
             fields={**self.tokens.field_types, "difference": float},
@@ -70,28 +70,48 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             matrices={name: ArraySpec((length, dim)) for name in OUTPUTS},
             columns=tuple(range(dim)),
             default="embedding",
-            shown=tuple(name for name in OUTPUTS if name in show) or None,
+            shown=tuple(shown) or None,
             sequences=self.tokens.sequences,
             more={
                 "verdict": self.verdict.document(),
-                "weights": {  # a large one only if it was asked for
-                    name: decimals(each) if name in show or each.size <= _SMALL else None
-                    for name, each in weights.items()
-                },
+                "weights": weights,
                 "cost": self.cost,
                 "gradient": self.gradient.document() if self.gradient else None,
             },
         )
 
+    def _shapes(self) -> dict[str, list[int]]:
+        length = len(self.tokens)
+        size, dim = self.weight.shape
+        return {
+            "ids": [length],
+            "one_hot": [length, size],
+            "first": [dim, size],
+            "shared": [dim, size],
+            "embedding": [length, dim],
+            "linear": [length, dim],
+        }
+
+    def _weight_in_document(self, name: str, weight: np.ndarray) -> Any:
+        """Return a weight as nested lists; a large one is None, unless it was asked for."""
+        small = 4096  # numbers
+        if weight.size <= small or name in (self.show or ()):
+            return decimals(weight)
+        return None
+
     def _values(self, index: np.ndarray, names: Names) -> dict[str, Any]:
-        part = Pair(self.embedding[index], self.linear[index])
-        difference = decimals(part.largest)
-        return {**vars(part), "difference": difference, **self.tokens.fields(index, names)}
+        rows = Pair(self.embedding[index], self.linear[index])
+        return {
+            "embedding": rows.embedding,
+            "linear": rows.linear,
+            "difference": decimals(rows.largest),
+            **self.tokens.fields(index, names),
+        }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.verbs.compare.page import page
 
-        return page(self, console, options)
+        yield from page(self, console, options)
 
 
 def compare(
@@ -106,12 +126,12 @@ def compare(
     draw: bool = False,
     seed: int | None = None,
 ) -> Comparison:
-    """Return what the embedding lookup and the one-hot linear layer give, (T, D) each, with the proof and the cost.
+    """Return what the embedding lookup and the one-hot linear layer give, (T, D) each.
 
-    Both layers are torch's own and share the token matrix; `result.verdict.identical` says whether the outputs
-    have the same bits. `gradient` compares a backward pass, `learning_rate` a step of training. `seed` is for the
-    linear layer's own first weights. Raises InputError for tokens without a row, and LayerError if memory is
-    insufficient.
+    Both layers are torch's own and share the token matrix; `result.verdict.identical` says whether
+    the outputs have the same bits. `gradient` compares a backward pass, `learning_rate` a step of
+    training. `seed` is for the linear layer's own first weights. Raises InputError for tokens
+    without a row, and LayerError if memory is insufficient.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).compare([2, 3]).verdict.identical
@@ -120,33 +140,68 @@ def compare(
     source = model.source
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes)
-    show = (show,) if isinstance(show, str) else show
-    for name in show or ():
-        check_choice("show", name, (*STEPS, *OUTPUTS, "cost", "all"))
-    if "all" in (show or ()):
-        show = (*STEPS, "cost")
-    if learning_rate is not None and not 0 <= learning_rate <= float(np.finfo(np.float32).max):
-        wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
-        raise InputError(Sentence(wrong, rate=learning_rate))
-    origin, (size, dim) = source.origin, shape_of(source, "token")
+    shown = _chosen_parts(show)
+    _check_learning_rate(learning_rate)
+    shape = shape_of(source, "token")
     if seed is None:
-        seed = DEFAULT_SEED if origin.seed is None else origin.seed
+        seed = DEFAULT_SEED if source.origin.seed is None else source.origin.seed
     seed = torch_seed(seed)
-    gradient = gradient or learning_rate is not None
-    copies = (4 if gradient else 2) + (learning_rate is not None)  # of the weight
-    one_hot = (8 + 4) * size  # bytes of a row: int64 as torch makes it, and float32
-    refuse_too_large("a pair of layers", (size, dim), copies=copies, more=one_hot)
-    check_ids(tokens, size, can_enlarge=origin.is_seeded)
+    has_gradient = gradient or learning_rate is not None
+    _check_memory(shape, has_gradient, has_step=learning_rate is not None)
+    check_ids(tokens, shape[0], can_enlarge=source.origin.is_seeded)
+
     with loading_torch(notes):
         import torch
 
         from embcli.seeded_layers.drawing import global_generator
         from embcli.verbs.compare import layers
     with global_generator():
-        found = layers.compare(source, tokens.ids, seed, gradient, learning_rate, notes)
+        compared = layers.compare(source, tokens.ids, seed, has_gradient, learning_rate, notes)
+
     build = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
-    own = {} if found["origin"].is_seeded else found["origin"].document()
-    run = run_of(tokens.encoding, sequences=tokens.sequences, seed=seed, **build, **own)
+    origin = {} if compared.origin.is_seeded else compared.origin.document()
     return Comparison(
-        **found, tokens=tokens, run=run, show=show, trace=trace, draw=draw, notes=notes
+        embedding=compared.embedding,
+        linear=compared.linear,
+        tokens=tokens,
+        origin=compared.origin,
+        run=run_of(tokens.encoding, sequences=tokens.sequences, seed=seed, **build, **origin),
+        first=compared.first,
+        weight=compared.weight,
+        cost=compared.cost,
+        gradient=compared.gradient,
+        show=shown,
+        trace=trace,
+        draw=draw,
+        notes=notes,
     )
+
+
+def _chosen_parts(show: tuple[str, ...] | str | None) -> tuple[str, ...] | None:
+    """Return the parts of the page that were asked for; raise InputError for an unknown one."""
+    if show is None:
+        return None
+    parts = (show,) if isinstance(show, str) else show
+    for part in parts:
+        check_choice("show", part, (*STEPS, *OUTPUTS, "cost", "all"))
+    if "all" in parts:
+        return (*STEPS, "cost")
+    return parts
+
+
+def _check_learning_rate(learning_rate: float | None) -> None:
+    largest = float(np.finfo(np.float32).max)
+    if learning_rate is not None and not 0 <= learning_rate <= largest:
+        wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
+        raise InputError(Sentence(wrong, rate=learning_rate))
+
+
+def _check_memory(shape: tuple[int, int], has_gradient: bool, has_step: bool) -> None:
+    """Raise LayerError if the copies of the weight, (V, D), and a one-hot row need more memory."""
+    copies = 2
+    if has_gradient:
+        copies += 2
+    if has_step:
+        copies += 1
+    one_hot_row = (8 + 4) * shape[0]  # bytes: int64, as torch makes it, and float32
+    refuse_too_large("a pair of layers", shape, copies=copies, more=one_hot_row)

@@ -1,124 +1,184 @@
-"""torch's own embedding and linear layer with one weight, on the same tokens: outputs, times and gradients."""
+"""torch's embedding layer and linear layer with one weight, run on the same tokens.
+
+`compare` in this folder imports this module when it runs, because it imports torch. What comes out
+is numpy: the outputs of both layers, what they cost, and their gradients if they were asked for.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
 from embcli.errors import Notes
-from embcli.layer import Source, shape_of
+from embcli.layer import Origin, Source, shape_of
 from embcli.verbs.compare.pair import Gradient, Training
 
-GRADIENT_SLICE = (
-    1 << 24
-)  # elements of one-hot rows in a backward pass: within one slice, sums are torch's bit for bit
+# Elements of the one-hot rows of a backward pass. Within one slice, sums are torch's bit for bit.
+GRADIENT_SLICE = 1 << 24
 ENOUGH = 0.05  # seconds of runs
-_SLICE = (
-    1 << 20
-)  # elements of a one-hot matrix that are made at a time: page faults make larger slices slower
-_LONGEST = 0.5  # seconds after which a single run is enough
-_FEWEST, _MOST = 5, 500  # runs
-# The processor time of this thread, or wall time where that has too coarse a clock, as on Windows.
-clock = (
-    time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
-)
+# Elements of a one-hot matrix that is made at a time; page faults make larger slices slower.
+_OUTPUT_SLICE = 1 << 20
+# The clock reads the processor time of this thread. It reads wall time where the former is too
+# coarse, as on Windows.
+clock = time.thread_time
+if time.get_clock_info("thread_time").resolution >= 1e-6:
+    clock = time.perf_counter
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedLayers:
+    """What both layers give for the same T tokens."""
+
+    origin: Origin  # of the weight
+    first: np.ndarray  # (D, V) float32: the linear layer's own first weights
+    weight: np.ndarray  # (V, D) float32: the weight of both layers
+    embedding: np.ndarray  # (T, D) float32: the output of the embedding layer
+    linear: np.ndarray  # (T, D) float32: the output of the linear layer
+    cost: dict[str, Any]  # as in a JSON document
+    gradient: Gradient | None
 
 
 def compare(
     source: Source,
     ids: np.ndarray,
     seed: int,
-    gradient: bool,
+    has_gradient: bool,
     learning_rate: float | None,
     notes: Notes,
-) -> dict[str, Any]:
-    """Return the fields of a Comparison that torch computes; the state of its generator is changed."""
-    (size, dim), origin = shape_of(source, "token"), source.origin
-    if origin.seed is not None:
-        torch.manual_seed(origin.seed)
-        embedding = torch.nn.Embedding(size, dim)
-    else:
-        layers = source.open({"token": None}, notes)
-        weight, origin = layers["token"].rows(np.arange(size)), layers.origin
-        embedding = torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight))
+) -> ComparedLayers:
+    """Run both layers on the IDs, (T,) int64; the state of torch's generator is changed."""
+    embedding, origin = _embedding_layer(source, notes)
+    size, dim = embedding.weight.shape
     torch.manual_seed(seed)
     linear = torch.nn.Linear(size, dim, bias=False)
-    first = linear.weight.detach()
+    first_weight = linear.weight.detach()
     linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
-    index, threads = torch.from_numpy(ids.astype(np.int64)), torch.get_num_threads()
-    torch.set_num_threads(1)  # several would wait for each other
+
+    index = torch.from_numpy(ids.astype(np.int64))
+    with _one_thread(), torch.no_grad():
+        lookup = timed(lambda: embedding(index))
+        product = timed(lambda: _product(linear, index))
+
+    gradient = None
+    if has_gradient:
+        gradient = _gradient(embedding, linear, index, learning_rate)
+    return ComparedLayers(
+        origin=origin,
+        first=first_weight.numpy(),
+        weight=embedding.weight.detach().numpy(),
+        embedding=lookup.output.numpy(),
+        linear=product.output.numpy(),
+        cost=_cost(index, linear, {"embedding": lookup.seconds, "linear": product.seconds}),
+        gradient=gradient,
+    )
+
+
+def _embedding_layer(source: Source, notes: Notes) -> tuple[torch.nn.Embedding, Origin]:
+    """Return torch's layer with the token matrix: drawn by torch itself, or read from a file."""
+    size, dim = shape_of(source, "token")
+    origin = source.origin
+    if origin.seed is not None:
+        torch.manual_seed(origin.seed)
+        return torch.nn.Embedding(size, dim), origin
+    layers = source.open({"token": None}, notes)
+    weight = torch.from_numpy(layers["token"].rows(np.arange(size)))
+    return torch.nn.Embedding(size, dim, _weight=weight), layers.origin
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread: several would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        with torch.no_grad():
-            left, right = timed(lambda: embedding(index)), timed(lambda: _product(linear, index))
+        yield
     finally:
         torch.set_num_threads(threads)
-    return {
-        "origin": origin,
-        "first": first.numpy(),
-        "weight": embedding.weight.detach().numpy(),
-        "embedding": left[0].numpy(),
-        "linear": right[0].numpy(),
-        "cost": _cost(index, linear, {"embedding": left[1], "linear": right[1]}),
-        "gradient": _gradient(embedding, linear, index, learning_rate) if gradient else None,
-    }
 
 
-def _sliced(ids: torch.Tensor, vocabulary_size: int, elements: int) -> tuple[torch.Tensor, ...]:
-    """Split the IDs into slices whose one-hot matrices have at most this many elements, or a single row."""
-    return torch.split(ids, max(elements // vocabulary_size, 1))
+class TimedRuns(NamedTuple):
+    """The output of a call that was run several times, and how long the runs took."""
+
+    output: torch.Tensor
+    seconds: list[float]
+
+
+def timed(call: Callable[[], torch.Tensor]) -> TimedRuns:
+    """Run a call until its times are worth a median.
+
+    The first run is a warm-up. It counts only if it is so long that a single run is enough.
+    """
+    long_run = 0.5  # seconds
+    fewest_runs = 5
+    most_runs = 500
+
+    start = clock()
+    output = call()
+    warm_up = clock() - start
+    if warm_up >= long_run:
+        return TimedRuns(output, [warm_up])
+
+    seconds: list[float] = []
+    while len(seconds) < fewest_runs or (sum(seconds) < ENOUGH and len(seconds) < most_runs):
+        start = clock()
+        output = call()
+        seconds.append(clock() - start)
+    return TimedRuns(output, seconds)
+
+
+def _sliced(ids: torch.Tensor, size: int, elements: int) -> tuple[torch.Tensor, ...]:
+    """Split the IDs into slices whose one-hot matrices, (n, V), have at most so many elements.
+
+    A slice has at least one ID, however large V is.
+    """
+    return torch.split(ids, max(elements // size, 1))
 
 
 def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
     """Return the output of the linear layer for the one-hot matrix of the IDs, (T, D).
 
-    A row of that matrix has a single 1, so the sums are exact in any order, and slices give the same bits as the whole.
+    A row of that matrix has a single 1, so the sums are exact in any order, and slices give the
+    same bits as the whole.
     """
     size = linear.in_features
-    return torch.cat([linear(one_hot(part, size).float()) for part in _sliced(ids, size, _SLICE)])
-
-
-def timed(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, list[float]]:
-    """Return the result of a call and the times of its runs; the first is a warm-up, and counts only if it is long."""
-    times: list[float] = []
-    while True:
-        start = clock()
-        output = call()
-        times.append(clock() - start)
-        if times[0] >= _LONGEST:
-            return output, times
-        if len(times) > _FEWEST and (sum(times[1:]) >= ENOUGH or len(times) > _MOST):
-            return output, times[1:]
+    slices = _sliced(ids, size, _OUTPUT_SLICE)
+    return torch.cat([linear(one_hot(part, size).float()) for part in slices])
 
 
 def _cost(
-    ids: torch.Tensor, linear: torch.nn.Linear, times: dict[str, list[float]]
+    ids: torch.Tensor, linear: torch.nn.Linear, runs: dict[str, list[float]]
 ) -> dict[str, Any]:
-    """Return the cost of both ways for T tokens; the lookup needs no one-hot matrix."""
-    length, size, dim = len(ids), linear.in_features, linear.out_features
-    seconds = {name: median(each) for name, each in times.items()}
+    """Return the cost of both ways for T tokens, from the seconds of their runs."""
+    length = len(ids)
+    size = linear.in_features
+    dim = linear.out_features
+    medians = {way: median(seconds) for way, seconds in runs.items()}
+    slices = 0
+    if length:
+        slices = len(_sliced(ids, size, _OUTPUT_SLICE))
     return {
         "tokens": length,
         "vocabulary_size": size,
         "dim": dim,
         "multiply_adds": {"embedding": 0, "linear": length * size * dim},
         "weight_bytes_read": {"embedding": 4 * length * dim, "linear": 4 * size * dim},
-        "one_hot_bytes": {
-            "int64": 8 * length * size,
-            "float32": 4 * length * size,
-        },  # torch makes the first
+        # Only the linear layer needs a one-hot matrix; torch makes it as int64.
+        "one_hot_bytes": {"int64": 8 * length * size, "float32": 4 * length * size},
         "multiplications_by_zero": length * (size - 1) * dim,
-        "seconds": seconds,
-        "least_seconds": {name: min(each) for name, each in times.items()},
-        "runs": {name: len(each) for name, each in times.items()},
+        "seconds": medians,
+        "least_seconds": {way: min(seconds) for way, seconds in runs.items()},
+        "runs": {way: len(seconds) for way, seconds in runs.items()},
         "threads": 1,
-        "slices": len(_sliced(ids, size, _SLICE)) if length else 0,
-        "ratio": seconds["linear"] / seconds["embedding"],
+        "slices": slices,
+        "ratio": medians["linear"] / medians["embedding"],
     }
 
 
@@ -129,43 +189,95 @@ def _gradient(
     learning_rate: float | None,
 ) -> Gradient:
     """Return the gradients of both weights, and with a learning rate the weights after one step."""
-    size, (occurring, places) = linear.in_features, np.unique(ids.numpy(), return_inverse=True)
-    chosen, weight = torch.from_numpy(occurring), embedding.weight.detach()
-    slices = _sliced(ids, size, GRADIENT_SLICE)
-    one_hot_rows = (one_hot(part, size).float() for part in slices)
-    ways: dict[str, tuple[torch.nn.Embedding | torch.nn.Linear, Iterable[torch.Tensor]]]
-    ways = {"embedding": (embedding, [ids]), "linear": (linear, one_hot_rows)}
-    gradients, rows, after, moved = {}, {}, {}, {}
-    for name, (layer, inputs) in ways.items():
-        parts = (
-            torch.autograd.grad(layer(each).square().sum() / 2, layer.weight)[0] for each in inputs
-        )
-        gradient = next(parts)
-        for part in parts:
-            gradient += part
-        by_row = gradient.T if name == "linear" else gradient
-        gradients[name], rows[name] = by_row[chosen].numpy(), int((by_row != 0).any(dim=1).sum())
-        if learning_rate is not None:
-            stepped = torch.nn.Parameter(
-                layer.weight.detach().clone()
-            )  # the weight that both layers share is to stay
-            stepped.grad = gradient
-            torch.optim.SGD([stepped], lr=learning_rate).step()
-            new = stepped.detach().T if name == "linear" else stepped.detach()
-            after[name] = new[chosen].numpy()
-            moved[name] = int((new.view(torch.int32) != weight.view(torch.int32)).any(dim=1).sum())
-            del stepped, new
-        del gradient, by_row  # each is as large as the weight, (V, D)
+    occurring, places = np.unique(ids.numpy(), return_inverse=True)
+    slices = _sliced(ids, linear.in_features, GRADIENT_SLICE)
+    one_hot_rows = (one_hot(part, linear.in_features).float() for part in slices)
+    lookup = _trained(embedding, [ids], occurring, learning_rate)
+    product = _trained(linear, one_hot_rows, occurring, learning_rate)
+
     training = None
     if learning_rate is not None:
         training = Training(
-            **after,
-            before=weight[chosen].numpy(),
-            rows=moved,
+            embedding=lookup.after,
+            linear=product.after,
+            before=embedding.weight.detach()[torch.from_numpy(occurring)].numpy(),
+            rows={"embedding": lookup.moved, "linear": product.moved},
             learning_rate=learning_rate,
-            size=size,
+            size=linear.in_features,
         )
-    times = np.bincount(places, minlength=len(occurring))
     return Gradient(
-        **gradients, ids=occurring, times=times, rows=rows, slices=len(slices), training=training
+        embedding=lookup.gradient,
+        linear=product.gradient,
+        ids=occurring,
+        times=np.bincount(places, minlength=len(occurring)),
+        rows={"embedding": lookup.rows, "linear": product.rows},
+        slices=len(slices),
+        training=training,
     )
+
+
+class _Trained(NamedTuple):
+    """What a backward pass gives for the weight of a layer, and what a step makes of it."""
+
+    gradient: np.ndarray  # (IDs, D) float32: the rows of the IDs that occur
+    rows: int  # of all V rows, those with a gradient other than 0
+    after: np.ndarray  # (IDs, D) float32: their weights after the step, if there is one
+    moved: int  # of all V rows, those that the step changed
+
+
+def _trained(
+    layer: torch.nn.Embedding | torch.nn.Linear,
+    inputs: Iterable[torch.Tensor],
+    occurring: np.ndarray,
+    learning_rate: float | None,
+) -> _Trained:
+    """Run a layer backward over slices of its input, and let it take one step.
+
+    The full gradient and the weight after the step are each as large as the weight, (V, D). They
+    are gone when this returns, before the other layer makes its own.
+    """
+    chosen = torch.from_numpy(occurring)
+    gradient = _summed_gradient(layer, inputs)
+    by_row = _by_row(layer, gradient)
+    rows = int((by_row != 0).any(dim=1).sum())
+    weight = _by_row(layer, layer.weight.detach())
+    if learning_rate is None:
+        return _Trained(by_row[chosen].numpy(), rows, weight[chosen].numpy(), 0)
+
+    after = _by_row(layer, _after_step(layer, gradient, learning_rate))
+    is_other = after.view(torch.int32) != weight.view(torch.int32)
+    moved = int(is_other.any(dim=1).sum())
+    return _Trained(by_row[chosen].numpy(), rows, after[chosen].numpy(), moved)
+
+
+def _summed_gradient(
+    layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torch.Tensor]
+) -> torch.Tensor:
+    """Return the gradient of the layer's weight, (D, V) or (V, D), summed over slices of input."""
+    gradients = (torch.autograd.grad(_loss(layer(part)), layer.weight)[0] for part in inputs)
+    total = next(gradients)
+    for gradient in gradients:
+        total += gradient
+    return total
+
+
+def _loss(output: torch.Tensor) -> torch.Tensor:
+    """Return the loss that `Gradient.loss` names."""
+    return output.square().sum() / 2
+
+
+def _after_step(
+    layer: torch.nn.Embedding | torch.nn.Linear, gradient: torch.Tensor, learning_rate: float
+) -> torch.Tensor:
+    """Return the weight after one step of SGD; the layer keeps its own, which both share."""
+    parameter = torch.nn.Parameter(layer.weight.detach().clone())
+    parameter.grad = gradient
+    torch.optim.SGD([parameter], lr=learning_rate).step()
+    return parameter.detach()
+
+
+def _by_row(layer: torch.nn.Embedding | torch.nn.Linear, weight: torch.Tensor) -> torch.Tensor:
+    """Return a matrix in the shape of the layer's weight as (V, D): a linear layer's is (D, V)."""
+    if isinstance(layer, torch.nn.Linear):
+        return weight.T
+    return weight

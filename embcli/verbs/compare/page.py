@@ -1,11 +1,15 @@
-"""The page of a comparison: its steps, the outputs, the verdict and the reason, and what each way costs."""
+"""The page of a comparison: its steps, the verdict and the reason for it, and what each way costs.
+
+`Comparison` imports this when it is shown. Everything on the page is in the comparison; a part that
+takes tokens or rows shows as many as fit, and says which it leaves out.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -29,74 +33,52 @@ from embcli.page import (
 from embcli.page.labels import origin_in_words, origin_lines, picked_rows, token_label, token_labels
 from embcli.selection import Excerpt
 from embcli.tokens import shown
-from embcli.verbs.compare.pair import Gradient, Pair, Verdict
+from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
 from embcli.verbs.lookup import context_rows
 from embcli.wording import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison
 
-_WIDE_COST = 90  # cells from which the cost has all its columns
-_MOST_TOKENS, _MOST_IDS, _MOST_TRAINED = (
-    40,
-    12,
-    4,
-)  # tokens in a table, IDs in one line, and IDs after a step
-_MOST = 8  # rows of a weight, tokens of a drawing, and tokens and terms that are written out
-_REASONS = {
-    "value": "The sum of linear was rounded.",
-    "nan bits": "Both are NaN there; only the bits of the NaN differ.",
-    "zero sign": "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0.",
-}
+_MOST_TOKENS = 40  # in a table
+_FEW = 8  # rows of a weight, tokens of a drawing, and tokens and terms that are written out
 
 
 def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> RenderResult:
-    """Yield the page: steps, the verdict and its reason, what else was asked for, and the cost."""
     width = options.max_width
-    rows = (
-        rows_that_fit(options, 2 * _MOST_TOKENS) // 2
-    )  # of a table, beside the steps and the verdict
+    # A table takes half of the rows that fit: the steps and the verdict need room, too.
+    most_rows = rows_that_fit(options, 2 * _MOST_TOKENS) // 2
     yield from _heading(comparison)
-    steps = _steps(comparison)
-    titles = _titles(comparison)
-    for number, name in enumerate(steps, 1):
-        yield title(f"{number}. {titles[name]}" if len(steps) > 1 else titles[name])
-        yield from _step(comparison, name, width, rows)
-        yield ""
+    yield from _steps(comparison, width, most_rows)
     yield _judgement(comparison.verdict)
-    yield from _why(comparison)
+    yield from _explanation(comparison)
+
     if comparison.draw and len(comparison.tokens):
         yield ""
-        yield from _drawing(comparison, width, rows)
+        yield from _drawing(comparison, width, most_rows)
     if comparison.trace:
         yield ""
         yield from _trace(comparison)
     if comparison.gradient is not None:
         yield ""
-        yield from _training(comparison, comparison.gradient, width, rows)
+        yield from _backward_pass(comparison, comparison.gradient, width, most_rows)
+
     if "cost" in (comparison.show or ()):
         yield ""
         yield _cost_table(comparison.cost, width)
         yield _cost_line(comparison.cost)
-    elif not (console.record or comparison.style.bare):  # a picture is the same on each machine
+    elif not console.record and not comparison.style.bare:
+        # A picture has no times, so that it is the same on each machine.
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
     yield from origin_lines(comparison.origin)
 
 
-def _steps(comparison: Comparison) -> tuple[ComparisonStep, ...]:
-    """Return the steps that the user named; otherwise the IDs and the outputs, unless something else was asked for."""
-    if comparison.show is not None:
-        named = {"outputs" if name in OUTPUTS else name for name in comparison.show}
-        return tuple(step for step in STEPS if step in named)
-    is_about_another = comparison.draw or comparison.trace or comparison.gradient is not None
-    return () if is_about_another else ("ids", "outputs")
-
-
 def _heading(comparison: Comparison) -> Iterator[Text]:
+    length = len(comparison.tokens)
     size, dim = comparison.weight.shape
-    sizes = f"T = {len(comparison.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns)"
+    sizes = f"T = {length:,} (tokens), V = {size:,} (rows), D = {dim:,} (columns)"
     origin = origin_in_words(comparison.origin, "token")
     if not comparison.origin.is_seeded:
         origin += f" ({comparison.origin.dtypes['token']})"
@@ -104,79 +86,101 @@ def _heading(comparison: Comparison) -> Iterator[Text]:
     yield safe_text(f"{sizes}, {origin}")
 
 
-def _titles(comparison: Comparison) -> dict[str, str]:
-    length = f"{len(comparison.tokens):,}"
-    size, dim = (f"{each:,}" for each in comparison.weight.shape)
-    return {
-        "ids": f"The token IDs, (T,) = ({length},)",
-        "one-hot": f"The one-hot matrix, (T, V) = ({length}, {size})",
-        "first": f"The linear layer's own first weights, (D, V) = ({dim}, {size})",
-        "shared": f"The shared weight, embedding.weight, (V, D) = ({size}, {dim})",
-        "outputs": f"The outputs, (T, D) = ({length}, {dim}): row ID of the weight; one-hot row · weight",
-    }
+def _steps(comparison: Comparison, width: int, most_rows: int) -> Iterator[RenderableType]:
+    """Yield the steps, each with its title; no table has more than `most_rows` rows."""
+    steps = _chosen_steps(comparison)
+    for number, step in enumerate(steps, 1):
+        heading = _step_title(comparison, step)
+        if len(steps) > 1:
+            heading = f"{number}. {heading}"
+        yield title(heading)
+        yield from _step(comparison, step, width, most_rows)
+        yield ""
 
 
-def _matrix(
-    comparison: Comparison, labels: Sequence[Label], *blocks: Values, **more: Any
-) -> Matrix:
-    numbers = np.arange(blocks[0].values.shape[1])
-    return Matrix(
-        labels,
-        blocks,
-        numbers,
-        precision=comparison.style.precision,
-        heat=comparison.style.heat,
-        **more,
-    )
+def _chosen_steps(comparison: Comparison) -> list[ComparisonStep]:
+    """Return the steps that the user named.
+
+    Without a name these are the IDs and the outputs, or none if another part was asked for.
+    """
+    if comparison.show is not None:
+        named = {"outputs" if name in OUTPUTS else name for name in comparison.show}
+        return [step for step in STEPS if step in named]
+    if comparison.draw or comparison.trace or comparison.gradient is not None:
+        return []
+    return ["ids", "outputs"]
+
+
+def _step_title(comparison: Comparison, step: ComparisonStep) -> str:
+    length = len(comparison.tokens)
+    size, dim = comparison.weight.shape
+    match step:
+        case "ids":
+            return f"The token IDs, (T,) = ({length:,},)"
+        case "one-hot":
+            return f"The one-hot matrix, (T, V) = ({length:,}, {size:,})"
+        case "first":
+            return f"The linear layer's own first weights, (D, V) = ({dim:,}, {size:,})"
+        case "shared":
+            return f"The shared weight, embedding.weight, (V, D) = ({size:,}, {dim:,})"
+        case "outputs":
+            shape = f"(T, D) = ({length:,}, {dim:,})"
+            return f"The outputs, {shape}: row ID of the weight; one-hot row · weight"
 
 
 def _step(
-    comparison: Comparison, name: ComparisonStep, width: int, most: int
+    comparison: Comparison, step: ComparisonStep, width: int, most_rows: int
 ) -> Iterator[RenderableType]:
-    """Yield a step in tables of at most so many rows."""
-    match name:
+    match step:
         case "ids":
-            yield _ids(comparison, min(_MOST_IDS, most))
+            yield _ids(comparison, most_rows)
         case "one-hot":
-            yield from _one_hot(comparison, width, most)
+            yield from _one_hot(comparison, width, most_rows)
         case "first":
             yield from _first_weights(comparison)
         case "shared":
             yield from _shared_weight(comparison)
         case "outputs":
-            yield _both_outputs(comparison, width, most)
+            yield _outputs(comparison, width, most_rows)
 
 
-def _ids(comparison: Comparison, most: int) -> Text:
+def _ids(comparison: Comparison, most_rows: int) -> Text:
+    most_ids = 12  # in one line
     tokens = comparison.tokens
-    rows = Excerpt.ends(most, len(tokens))
-    ids = tokens.ids[rows.places]
-    named = []
-    for number, token in zip(ids.tolist(), tokens.bytes_of(ids), strict=True):
-        named.append(str(number) if token is None else f"{number} ({shown(token)})")
-    if rows.left_out:
-        named.insert(rows.head, f"… {rows.left_out:,} more …")
-    return safe_text("  ".join(named) or "none")
+    excerpt = Excerpt.ends(min(most_ids, most_rows), len(tokens))
+    ids = tokens.ids[excerpt.places]
+    parts = []
+    for token_id, token in zip(ids.tolist(), tokens.bytes_of(ids), strict=True):
+        if token is None:
+            parts.append(str(token_id))
+        else:
+            parts.append(f"{token_id} ({shown(token)})")
+    if excerpt.left_out:
+        parts.insert(excerpt.head, f"… {excerpt.left_out:,} more …")
+    return safe_text("  ".join(parts) or "none")
 
 
-def _one_hot(comparison: Comparison, width: int, most: int) -> Iterator[RenderableType]:
+def _one_hot(comparison: Comparison, width: int, most_rows: int) -> Iterator[RenderableType]:
+    """Yield the one-hot matrix, or where its ones are if not all columns fit."""
     tokens = comparison.tokens
     size = len(comparison.weight)
     yield safe_text(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
-    rows = Excerpt.ends(most, len(tokens))
-    ids = tokens.ids[rows.places]
-    labels = token_labels(tokens, rows.places)
-    columns = np.arange(min(size, width))
+
+    excerpt = Excerpt.ends(most_rows, len(tokens))
+    ids = tokens.ids[excerpt.places]
+    labels = token_labels(tokens, excerpt.places)
+    missing = omission(excerpt, "row")
+    columns = np.arange(min(size, width))  # more columns do not fit
     entries = Values((ids[:, None] == columns).astype(np.float32))
-    matrix = Matrix(
-        labels, [entries], columns, rows.gaps, precision=0, rows_left_out=omission(rows, "row")
-    )
+    matrix = Matrix(labels, [entries], columns, excerpt.gaps, precision=0, rows_left_out=missing)
     if matrix.fits(width):
         yield matrix
         return
-    labels.append(Label("the 1 is at", [f"column {each}" for each in ids.tolist()], "left"))
-    yield ruled(labels, gaps=rows.gaps)
-    note = left_out(omission(rows, "row"))
+
+    places = [f"column {token_id}" for token_id in ids.tolist()]
+    labels.append(Label("the 1 is at", places, "left"))
+    yield ruled(labels, gaps=excerpt.gaps)
+    note = left_out(missing)
     if note is not None:
         yield note
 
@@ -184,12 +188,11 @@ def _one_hot(comparison: Comparison, width: int, most: int) -> Iterator[Renderab
 def _first_weights(comparison: Comparison) -> Iterator[RenderableType]:
     bound = 1 / math.sqrt(len(comparison.weight))
     drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
+    seed = comparison.run["seed"]
     if comparison.origin.is_seeded:
         yield safe_text(f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers.")
     else:
-        yield safe_text(
-            f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them."
-        )
+        yield safe_text(f"{drawn}, here from seed {seed}; the file's matrix replaces them.")
     yield _weight(comparison, comparison.first, "D")
 
 
@@ -201,282 +204,415 @@ def _shared_weight(comparison: Comparison) -> Iterator[RenderableType]:
 
 
 def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:
-    rows = Excerpt.ends(_MOST, len(weight))
-    labels = [Label(label, rows.places)]
+    excerpt = Excerpt.ends(_FEW, len(weight))
     return _matrix(
         comparison,
-        labels,
-        Values(weight[rows.places]),
-        gaps=rows.gaps,
-        rows_left_out=omission(rows, "row"),
+        [Label(label, excerpt.places)],
+        [Values(weight[excerpt.places])],
+        gaps=excerpt.gaps,
+        rows_left_out=omission(excerpt, "row"),
     )
 
 
-def _both_outputs(comparison: Comparison, width: int, most: int) -> Matrix:
-    """Return the outputs of both ways; on a terminal, tokens with two lines are fewer."""
+def _matrix(
+    comparison: Comparison, labels: Sequence[Label], blocks: Sequence[Values], **options: Any
+) -> Matrix:
+    """Return a matrix of all D columns in the style of the page; the options are Matrix's own."""
+    columns = np.arange(blocks[0].values.shape[1])
+    style = comparison.style
+    return Matrix(labels, blocks, columns, precision=style.precision, heat=style.heat, **options)
+
+
+class PairRows(NamedTuple):
+    """Rows of both ways that a table shows."""
+
+    pair: Pair
+    labels: Sequence[Label]
+    gaps: Sequence[int] = ()  # the places before which rows are not shown
+    missing: str = ""  # what is not shown, in words
+
+
+def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:
     count = len(comparison.tokens)
-    outputs = _outputs(comparison, Excerpt.ends(most, count), width)
+    excerpt = Excerpt.ends(most_rows, count)
+    outputs = _pair_table(comparison, _output_rows(comparison, excerpt), width)
     is_in_turn = len(outputs.blocks) == 1
-    if is_in_turn and most < _MOST_TOKENS:
-        half = most // 2
-        outputs = _outputs(
-            comparison, Excerpt.ends(half if count <= half else half - 1, count), width
-        )
+    if is_in_turn and most_rows < _MOST_TOKENS:
+        # Tokens take two lines each on a terminal, and a line of dots takes one.
+        most_tokens = most_rows // 2
+        if count > most_tokens:
+            most_tokens -= 1
+        excerpt = Excerpt.ends(most_tokens, count)
+        outputs = _pair_table(comparison, _output_rows(comparison, excerpt), width)
     return outputs
 
 
-def _outputs(comparison: Comparison, rows: Excerpt, width: int) -> Matrix:
-    pair = Pair(comparison.embedding[rows.places], comparison.linear[rows.places])
-    labels = token_labels(comparison.tokens, rows.places)
-    return _both(comparison, labels, pair, rows.gaps, omission(rows, "row"), width)
+def _output_rows(comparison: Comparison, excerpt: Excerpt) -> PairRows:
+    places = excerpt.places
+    pair = Pair(comparison.embedding[places], comparison.linear[places])
+    labels = token_labels(comparison.tokens, places)
+    return PairRows(pair, labels, excerpt.gaps, omission(excerpt, "row"))
 
 
-def _both(
-    comparison: Comparison,
-    labels: Sequence[Label],
-    pair: Pair,
-    gaps: Sequence[int],
-    missing: str,
-    width: int,
-) -> Matrix:
+def _pair_table(comparison: Comparison, rows: PairRows, width: int) -> Matrix:
     """Return rows of both ways side by side, or in turn if not all columns fit that way."""
-    cells = ["0" if value == 0 else f"{value:.1e}" for value in pair.largest.tolist()]
-    both, after = (
-        [Values(pair.embedding, "embedding"), Values(pair.linear, "linear")],
-        [Label("diff", cells)],
-    )
+    differences = []
+    for value in rows.pair.largest.tolist():
+        differences.append("0" if value == 0 else f"{value:.1e}")
     side_by_side = _matrix(
-        comparison, labels, *both, gaps=gaps, trailing=after, rows_left_out=missing
+        comparison,
+        rows.labels,
+        [Values(rows.pair.embedding, "embedding"), Values(rows.pair.linear, "linear")],
+        gaps=rows.gaps,
+        trailing=[Label("diff", differences)],
+        rows_left_out=rows.missing,
     )
     if side_by_side.fits(width):
         return side_by_side
-    labels = [
-        label._replace(cells=[cell for each in label.texts for cell in (each, "")])
-        for label in labels
-    ]
+
+    labels = [label._replace(cells=_spread(label.texts, 2)) for label in rows.labels]
+    labels.append(Label("", [*OUTPUTS] * len(differences), "left"))
     in_turn = _matrix(
         comparison,
-        [*labels, Label("", [*OUTPUTS] * len(cells), "left")],
-        Values(np.stack([pair.embedding, pair.linear], axis=1).reshape(-1, pair.linear.shape[1])),
-        gaps=[2 * gap for gap in gaps],
-        trailing=[Label("diff", [cell for each in cells for cell in ("", each)])],
-        rows_left_out=missing,
-    )
-    is_known = {*cells} == {"0"} and not in_turn.fits(width)  # by the verdict
-    return replace(in_turn, trailing=[]) if is_known else in_turn
-
-
-def _why(comparison: Comparison) -> Iterator[Text]:
-    """Yield the reason why the outputs are the same, or where and why they differ."""
-    verdict = comparison.verdict
-    if verdict.place is None:
-        if verdict.values:
-            yield safe_text(
-                "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
-            )
-        return
-    row, column = verdict.place
-    own = int(comparison.tokens.ids[row])
-    both = f"embedding gives {_number(verdict.left)}, linear {_number(verdict.right)}"
-    yield safe_text(f"At token {row} (ID {own}), column {column}: {both}.")
-    if verdict.kind in _REASONS:
-        yield safe_text(_REASONS[verdict.kind])
-    else:
-        cause, value = next(
-            (cause, _number(value)) for cause, value in verdict.causes if cause != own
-        )
-        yield safe_text(
-            f"Row {cause} of the weight has {value} in column {column}: embedding reads only the row of the ID, "
-            f"linear multiplies all others by 0, and 0 · {value} = NaN."
-        )
-
-
-def _drawing(comparison: Comparison, width: int, rows_of_page: int) -> Iterator[RenderableType]:
-    """Yield the product of as many tokens as fit: one-hot rows, the rows they multiply, and the sums."""
-    (length, dim), size = comparison.linear.shape, len(comparison.weight)
-    beside = context_rows(size)
-    cells = width - 26 - 2 * NumberFormat([comparison.weight], comparison.style.precision).width
-    tokens = Excerpt.ends(max(min(_MOST, cells // 3, rows_of_page // 2), 1), length)
-    places, ids = tokens.places.tolist(), comparison.tokens.ids[tokens.places]
-    rows = picked_rows(ids, beside)
-    one, zero, dots, below = (
-        safe_text("1", "strong"),
-        safe_text("0", "dim"),
-        safe_text("…", "dim"),
-        [safe_text("")] * len(ids),
-    )
-    labels = [
-        Label(str(place), [*(one if row == own else zero for row in rows.rows.tolist()), *below])
-        for place, own in zip(places, ids.tolist(), strict=True)
-    ]
-    if tokens.left_out:
-        labels.insert(tokens.head, Label("…", [dots] * len(rows.rows) + below, "left"))
-    labels.append(Label("", ["×"] * len(rows.rows) + ["="] * len(ids)))  # noqa: RUF001
-    labels.append(Label("row", [*rows.rows.tolist(), *(f"pos {place}" for place in places)]))
-    if comparison.tokens.encoding is not None:
-        labels.append(token_label([None] * len(rows.rows) + comparison.tokens.bytes_of(ids)))
-    shapes = f"({length:,}, {size:,}) × ({size:,}, {dim:,})"  # noqa: RUF001
-    yield title(f"One-hot rows times the weight = its rows: {shapes}")
-    yield safe_text("One column per token: its one-hot row, upright; the 1 selects its row.")
-    yield _matrix(
-        comparison,
         labels,
-        Values(np.concatenate([comparison.weight[rows.rows], comparison.linear[tokens.places]])),
-        gaps=rows.gaps,
-        tones=[*rows.tones, *["linear"] * len(ids)],
-        rows_left_out=omission(tokens, "token"),
+        [Values(_interleaved([rows.pair.embedding, rows.pair.linear]))],
+        gaps=[2 * gap for gap in rows.gaps],
+        trailing=[Label("diff", _spread(differences, 2, line=1))],
+        rows_left_out=rows.missing,
     )
+    # The verdict says that all differences are 0, so the columns of numbers get their room.
+    if set(differences) == {"0"} and not in_turn.fits(width):
+        return replace(in_turn, trailing=[])
+    return in_turn
 
 
-def _trace(comparison: Comparison) -> Iterator[RenderableType]:
-    size = len(comparison.weight)
-    yield title("The product, written out")
-    yield safe_text(
-        "Each row of the weight times its entry in the token's one-hot row, and the sum of all."
-    )
-    traced = Excerpt.ends(_MOST, len(comparison.tokens))
-    for place in traced.places.tolist():
-        own = int(comparison.tokens.ids[place])
-        terms = [*range(size)] if size <= _MOST else sorted({0, own, size - 1})
-        dots = [
-            "… + " if term > before + 1 else ""
-            for before, term in zip([-1, *terms], terms, strict=False)
-        ]
-        formula = " + ".join(
-            f"{dot}{int(term == own)}·row{term}" for dot, term in zip(dots, terms, strict=True)
-        )
-        factors = [
-            f"{'+ ' if term else ''}{int(term == own)} ·" for term in terms
-        ]  # the first term is 0
-        yield ""
-        yield title(f"token {place}, ID {own}: {formula} = row{own}")
-        yield _matrix(
-            comparison,
-            [
-                Label("factor", [*factors, "="]),
-                Label("row", [*(f"row{term}" for term in terms), "sum"], "left"),
-            ],
-            Values(
-                np.concatenate([comparison.weight[terms], comparison.linear[place : place + 1]])
-            ),
-            tones=["strong" if term == own else "dim" for term in terms],
-            rows_left_out=f"{size - len(terms):,} terms, all of them 0 times a row"
-            if len(terms) < size
-            else "",
-        )
-    note = left_out(omission(traced, "token"))
-    if note is not None:
-        yield note
+def _spread(cells: Sequence[object] | np.ndarray, lines: int, line: int = 0) -> list[object]:
+    """Return cells for rows of several lines: each is in one line of its row, the others are empty.
+
+    >>> _spread([5, 7], 2)
+    [5, '', 7, '']
+    """
+    spread: list[object] = [""] * (lines * len(cells))
+    spread[line::lines] = cells
+    return spread
 
 
-def _training(
-    comparison: Comparison, gradient: Gradient, width: int, most: int
-) -> Iterator[RenderableType]:
-    """Yield the gradients and, after a step of training, each row before it, its gradient, and the row after."""
-    training, count = gradient.training, len(gradient.ids)
-    pairs: dict[str, Pair] = {"": gradient}
-    rows, numbers = Excerpt.ends(most, count), {"ID": gradient.ids, "n": gradient.times}
-    if training is not None:
-        before = Pair(training.before, training.before)
-        pairs = {"row": before, "gradient": gradient, "row after": training}
-        rows, numbers = Excerpt.first(_MOST_TRAINED, count), {"ID": gradient.ids}
-    empty, dim = [""] * (len(pairs) - 1), gradient.linear.shape[1]
-    labels = [
-        Label(name, [cell for each in all[rows.places] for cell in (each, *empty)])
-        for name, all in numbers.items()
-    ]
-    if training is not None:
-        labels.append(Label("", [*pairs] * len(rows.places), "left"))
-    left, right = (
-        np.stack([vars(pair)[way][rows.places] for pair in pairs.values()], axis=1).reshape(-1, dim)
-        for way in OUTPUTS
-    )
-    yield title(f"The gradients of both weights, for the loss {gradient.loss}")
-    yield safe_text("One row per ID: its gradient is the output itself, summed over its n tokens.")
-    missing = omission(rows, "row" if training is None else "ID", gradient.ids)
-    yield _both(
-        comparison, labels, Pair(left, right), rows.gaps if training is None else (), missing, width
-    )
-    yield _judgement(gradient.verdict)
-    if gradient.verdict.kind == "value":
-        order = "Gradients of an ID that occurs several times are summed in another order"
-        yield safe_text(f"{order}: they differ by rounding.")
-    elif not gradient.verdict.identical:
-        yield safe_text("The outputs differ, and so do their gradients.")
-    if training is None:
-        counts = "{embedding:,} in the embedding, {linear:,} in the linear layer".format(
-            **gradient.rows
-        )
-        yield safe_text(f"Rows with a non-zero gradient: {counts}.")
-        return
-    size, absent = training.size, training.size - count
-    moved = [f"{rows:,} of {size:,} rows" for rows in training.rows.values()]
-    yield title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
-    yield _judgement(training.verdict)
-    yield safe_text(f"Moved: {moved[0]} in the embedding, {moved[1]} in the linear layer.")
-    are = "is" if absent == 1 else "are"
-    yield safe_text(f"{counted(absent, 'row')} of {size:,} {are} of tokens that did not occur.")
-
-
-def _cost_table(cost: dict[str, Any], width: int) -> Table:
-    """Return what each way costs; a narrow page has no room for the remarks."""
-    of_lookup, of_product = cost["runs"].values()
-    several = f"and {of_product} runs" if of_product > 1 else "runs; one run, as it is long"
-    one_hot = cost["one_hot_bytes"]
-    rows = [
-        ("multiply-adds", [f"{each:,}" for each in cost["multiply_adds"].values()], "T·V·D"),
-        (
-            "weight read",
-            [in_bytes(each) for each in cost["weight_bytes_read"].values()],
-            "T·D and V·D float32",
-        ),
-        ("one-hot int64", ["0", in_bytes(one_hot["int64"])], "T·V, as torch makes it"),
-        ("one-hot float32", ["0", in_bytes(one_hot["float32"])], "T·V"),
-        (
-            "time on 1 thread",
-            [in_seconds(each) for each in cost["seconds"].values()],
-            f"median of {of_lookup} {several}",
-        ),
-        (
-            "  at least",
-            [in_seconds(each) for each in cost["least_seconds"].values()],
-            "the fastest run",
-        ),
-    ]
-    labels = [
-        Label("Cost", [name for name, _, _ in rows], "left"),
-        Label("embedding", [ways[0] for _, ways, _ in rows]),
-        Label("linear", [ways[1] for _, ways, _ in rows]),
-    ]
-    if width >= _WIDE_COST:
-        labels.append(Label("", [remark for _, _, remark in rows], "left"))
-    return ruled(labels)
-
-
-def _cost_line(cost: dict[str, Any]) -> Text:
-    ratio = f"{cost['ratio']:.1f}" if cost["ratio"] < 10 else f"{cost['ratio']:,.0f}"
-    zeros = "none"
-    if cost["tokens"]:
-        zeros = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}"
-    slices = cost["slices"]
-    saved = f"; computed in {slices:,} slices of tokens to save memory" if slices > 1 else ""
-    return safe_text(f"linear: {ratio}x the time; {zeros} are multiplications by zero{saved}.")
+def _interleaved(matrices: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the rows of matrices, (n, D) each, in turn: the first of each, then the second."""
+    return np.stack(matrices, axis=1).reshape(-1, matrices[0].shape[1])
 
 
 def _judgement(verdict: Verdict) -> Text:
     if not verdict.values:
         return safe_text("Nothing to compare: there are no tokens.")
     if verdict.identical:
-        return safe_text(
-            f"Bit-identical: all {verdict.values:,} values, the largest |difference| is 0.", "good"
-        )
-    largest = f"the largest |difference| is {_number(verdict.difference)}"
-    return safe_text(
-        f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ, {largest}.",
-        "bad",
-    )
+        identical = f"Bit-identical: all {verdict.values:,} values"
+        return safe_text(f"{identical}, the largest |difference| is 0.", "good")
+    different = f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ"
+    largest = _number(verdict.difference)
+    return safe_text(f"{different}, the largest |difference| is {largest}.", "bad")
 
 
 def _number(value: float | None) -> str:
     """Return a float32 in its shortest decimals."""
-    return "NaN" if value is None or math.isnan(value) else str(np.float32(value))
+    if value is None or math.isnan(value):
+        return "NaN"
+    return str(np.float32(value))
+
+
+def _explanation(comparison: Comparison) -> Iterator[Text]:
+    """Yield the reason why the outputs are the same, or where and why they differ."""
+    verdict = comparison.verdict
+    if verdict.place is None:
+        if verdict.values:
+            same = "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
+            yield safe_text(same)
+        return
+    row, column = verdict.place
+    token_id = int(comparison.tokens.ids[row])
+    both = f"embedding gives {_number(verdict.left)}, linear {_number(verdict.right)}"
+    yield safe_text(f"At token {row} (ID {token_id}), column {column}: {both}.")
+    yield safe_text(_why_different(verdict, token_id, column))
+
+
+def _why_different(verdict: Verdict, token_id: int, column: int) -> str:
+    if verdict.kind == "value":
+        return "The sum of linear was rounded."
+    if verdict.kind == "nan bits":
+        return "Both are NaN there; only the bits of the NaN differ."
+    if verdict.kind == "zero sign":
+        equal = "As numbers they are equal; only the sign of a zero differs"
+        return f"{equal}, as the sum of -0 and +0 is +0."
+
+    others = [cause for cause in verdict.causes if cause[0] != token_id]
+    row, value = others[0]
+    factor = _number(value)
+    return (
+        f"Row {row} of the weight has {factor} in column {column}: embedding reads only the row "
+        f"of the ID, linear multiplies all others by 0, and 0 · {factor} = NaN."
+    )
+
+
+def _drawing(comparison: Comparison, width: int, most_rows: int) -> Iterator[RenderableType]:
+    """Yield the product: one-hot rows of tokens, the rows that they multiply, and the sums."""
+    length, dim = comparison.linear.shape
+    size = len(comparison.weight)
+    tokens = Excerpt.ends(_tokens_of_drawing(comparison, width, most_rows), length)
+    ids = comparison.tokens.ids[tokens.places]
+    rows = picked_rows(ids, context_rows(size))
+    factors = comparison.weight[rows.rows]
+    sums = comparison.linear[tokens.places]
+
+    shapes = f"({length:,}, {size:,}) × ({size:,}, {dim:,})"  # noqa: RUF001
+    yield title(f"One-hot rows times the weight = its rows: {shapes}")
+    yield safe_text("One column per token: its one-hot row, upright; the 1 selects its row.")
+    yield _matrix(
+        comparison,
+        [*_one_hot_columns(tokens, ids, rows.rows), *_row_labels(comparison, tokens, rows.rows)],
+        [Values(np.concatenate([factors, sums]))],
+        gaps=rows.gaps,
+        tones=[*rows.tones, *["linear"] * len(ids)],
+        rows_left_out=omission(tokens, "token"),
+    )
+
+
+def _tokens_of_drawing(comparison: Comparison, width: int, most_rows: int) -> int:
+    """Return how many one-hot columns fit beside the other labels and two columns of numbers."""
+    labels = 26  # cells
+    one_hot_column = 3  # cells
+    number = NumberFormat([comparison.weight], comparison.style.precision).width
+    columns = (width - labels - 2 * number) // one_hot_column
+    return max(min(_FEW, columns, most_rows // 2), 1)
+
+
+def _one_hot_columns(tokens: Excerpt, ids: np.ndarray, rows: np.ndarray) -> list[Label]:
+    """Return the entries of one-hot rows at some rows of the weight, and no entry at the sums."""
+    one = safe_text("1", "strong")
+    zero = safe_text("0", "dim")
+    no_entries = [safe_text("")] * len(ids)
+    labels = []
+    for place, token_id in zip(tokens.places.tolist(), ids.tolist(), strict=True):
+        entries = [one if row == token_id else zero for row in rows.tolist()]
+        labels.append(Label(str(place), entries + no_entries))
+    if tokens.left_out:
+        dots = [safe_text("…", "dim")] * len(rows)
+        labels.insert(tokens.head, Label("…", dots + no_entries, "left"))
+    return labels
+
+
+def _row_labels(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> list[Label]:
+    """Return what stands between the one-hot columns of a drawing and its numbers."""
+    signs = ["×"] * len(rows) + ["="] * len(tokens.places)  # noqa: RUF001
+    numbers = [str(row) for row in rows.tolist()]
+    numbers += [f"pos {place}" for place in tokens.places.tolist()]
+    labels = [Label("", signs), Label("row", numbers)]
+    if comparison.tokens.encoding is not None:
+        ids = comparison.tokens.ids[tokens.places]
+        labels.append(token_label([None] * len(rows) + comparison.tokens.bytes_of(ids)))
+    return labels
+
+
+def _trace(comparison: Comparison) -> Iterator[RenderableType]:
+    yield title("The product, written out")
+    yield safe_text(
+        "Each row of the weight times its entry in the token's one-hot row, and the sum of all."
+    )
+    excerpt = Excerpt.ends(_FEW, len(comparison.tokens))
+    for place in excerpt.places.tolist():
+        yield ""
+        yield from _traced_token(comparison, place)
+    note = left_out(omission(excerpt, "token"))
+    if note is not None:
+        yield note
+
+
+def _traced_token(comparison: Comparison, place: int) -> Iterator[RenderableType]:
+    """Yield the product of one token as a formula, and below it the rows that are added."""
+    token_id = int(comparison.tokens.ids[place])
+    size = len(comparison.weight)
+    terms = [*range(size)]
+    if size > _FEW:
+        terms = sorted({0, token_id, size - 1})
+    missing = ""
+    if len(terms) < size:
+        missing = f"{size - len(terms):,} terms, all of them 0 times a row"
+
+    factors: list[str] = []
+    rows = []
+    tones = []
+    for term in terms:
+        factor = "1 ·" if term == token_id else "0 ·"
+        factors.append(f"+ {factor}" if factors else factor)
+        rows.append(f"row{term}")
+        tones.append("strong" if term == token_id else "dim")
+    factors.append("=")
+    rows.append("sum")
+    values = np.concatenate([comparison.weight[terms], comparison.linear[place : place + 1]])
+
+    formula = _formula(terms, token_id)
+    yield title(f"token {place}, ID {token_id}: {formula} = row{token_id}")
+    yield _matrix(
+        comparison,
+        [Label("factor", factors), Label("row", rows, "left")],
+        [Values(values)],
+        tones=tones,
+        rows_left_out=missing,
+    )
+
+
+def _formula(terms: list[int], token_id: int) -> str:
+    """Return the sum of rows times their factors, with dots for those that are not in it.
+
+    >>> _formula([0, 2, 3], 2)
+    '0·row0 + … + 1·row2 + 0·row3'
+    """
+    parts = []
+    following = 0
+    for term in terms:
+        if term > following:
+            parts.append("…")
+        parts.append(f"1·row{term}" if term == token_id else f"0·row{term}")
+        following = term + 1
+    return " + ".join(parts)
+
+
+def _backward_pass(
+    comparison: Comparison, gradient: Gradient, width: int, most_rows: int
+) -> Iterator[RenderableType]:
+    """Yield the gradients of both weights, and what a step of training makes of the weights."""
+    training = gradient.training
+    rows = _gradient_rows(gradient, most_rows)
+    if training is not None:
+        rows = _training_rows(gradient, training)
+    yield title(f"The gradients of both weights, for the loss {gradient.loss}")
+    yield safe_text("One row per ID: its gradient is the output itself, summed over its n tokens.")
+    yield _pair_table(comparison, rows, width)
+
+    yield _judgement(gradient.verdict)
+    if gradient.verdict.kind == "value":
+        order = "Gradients of an ID that occurs several times are summed in another order"
+        yield safe_text(f"{order}: they differ by rounding.")
+    elif not gradient.verdict.identical:
+        yield safe_text("The outputs differ, and so do their gradients.")
+
+    if training is not None:
+        yield from _training(training, len(gradient.ids))
+        return
+    embedding = f"{gradient.rows['embedding']:,} in the embedding"
+    linear = f"{gradient.rows['linear']:,} in the linear layer"
+    yield safe_text(f"Rows with a non-zero gradient: {embedding}, {linear}.")
+
+
+def _gradient_rows(gradient: Gradient, most_rows: int) -> PairRows:
+    excerpt = Excerpt.ends(most_rows, len(gradient.ids))
+    places = excerpt.places
+    pair = Pair(gradient.embedding[places], gradient.linear[places])
+    labels = [Label("ID", gradient.ids[places]), Label("n", gradient.times[places])]
+    return PairRows(pair, labels, excerpt.gaps, omission(excerpt, "row", gradient.ids))
+
+
+def _training_rows(gradient: Gradient, training: Training) -> PairRows:
+    """Return three lines for each ID: its row before the step, its gradient, and the row after."""
+    most_ids = 4
+    lines = ["row", "gradient", "row after"]
+    excerpt = Excerpt.first(most_ids, len(gradient.ids))
+    places = excerpt.places
+    before = training.before[places]
+    embedding = _interleaved([before, gradient.embedding[places], training.embedding[places]])
+    linear = _interleaved([before, gradient.linear[places], training.linear[places]])
+    labels = [
+        Label("ID", _spread(gradient.ids[places], len(lines))),
+        Label("", lines * len(places), "left"),
+    ]
+    missing = omission(excerpt, "ID", gradient.ids)
+    return PairRows(Pair(embedding, linear), labels, missing=missing)
+
+
+def _training(training: Training, occurring: int) -> Iterator[Text]:
+    size = training.size
+    yield title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
+    yield _judgement(training.verdict)
+    embedding = f"{training.rows['embedding']:,} of {size:,} rows in the embedding"
+    linear = f"{training.rows['linear']:,} of {size:,} rows in the linear layer"
+    yield safe_text(f"Moved: {embedding}, {linear}.")
+    absent = size - occurring
+    verb = "is" if absent == 1 else "are"
+    yield safe_text(f"{counted(absent, 'row')} of {size:,} {verb} of tokens that did not occur.")
+
+
+class CostRow(NamedTuple):
+    """A row of the table of costs."""
+
+    name: str
+    embedding: str
+    linear: str
+    remark: str
+
+
+def _cost_table(cost: dict[str, Any], width: int) -> Table:
+    """Return what each way costs; a narrow page has no room for the remarks."""
+    room_for_remarks = 90  # cells
+    rows = _cost_rows(cost)
+    labels = [
+        Label("Cost", [row.name for row in rows], "left"),
+        Label("embedding", [row.embedding for row in rows]),
+        Label("linear", [row.linear for row in rows]),
+    ]
+    if width >= room_for_remarks:
+        labels.append(Label("", [row.remark for row in rows], "left"))
+    return ruled(labels)
+
+
+def _cost_rows(cost: dict[str, Any]) -> list[CostRow]:
+    lookups = cost["runs"]["embedding"]
+    products = cost["runs"]["linear"]
+    runs = f"median of {lookups} runs; one run, as it is long"
+    if products > 1:
+        runs = f"median of {lookups} and {products} runs"
+    multiply_adds = cost["multiply_adds"]
+    read = cost["weight_bytes_read"]
+    one_hot = cost["one_hot_bytes"]
+    seconds = cost["seconds"]
+    least = cost["least_seconds"]
+    return [
+        CostRow(
+            "multiply-adds",
+            f"{multiply_adds['embedding']:,}",
+            f"{multiply_adds['linear']:,}",
+            "T·V·D",
+        ),
+        CostRow(
+            "weight read",
+            in_bytes(read["embedding"]),
+            in_bytes(read["linear"]),
+            "T·D and V·D float32",
+        ),
+        CostRow("one-hot int64", "0", in_bytes(one_hot["int64"]), "T·V, as torch makes it"),
+        CostRow("one-hot float32", "0", in_bytes(one_hot["float32"]), "T·V"),
+        CostRow(
+            "time on 1 thread",
+            in_seconds(seconds["embedding"]),
+            in_seconds(seconds["linear"]),
+            runs,
+        ),
+        CostRow(
+            "  at least",
+            in_seconds(least["embedding"]),
+            in_seconds(least["linear"]),
+            "the fastest run",
+        ),
+    ]
+
+
+def _cost_line(cost: dict[str, Any]) -> Text:
+    ratio = f"{cost['ratio']:,.0f}"
+    if cost["ratio"] < 10:
+        ratio = f"{cost['ratio']:.1f}"
+    zeros = "none"
+    if cost["tokens"]:
+        zeros = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}"
+    line = f"linear: {ratio}x the time; {zeros} are multiplications by zero"
+    slices = cost["slices"]
+    if slices > 1:
+        line += f"; computed in {slices:,} slices of tokens to save memory"
+    return safe_text(f"{line}.")

@@ -1,4 +1,8 @@
-"""The same matrix of the embedding layer and of the linear layer, and the verdict on all of their bits."""
+"""The same matrix of the embedding layer and of the linear layer, and the verdict on their bits.
+
+A comparison is a pair of outputs; its gradients, and its weights after a step of training, are
+pairs too. All are float32 in numpy: nothing here needs torch.
+"""
 
 from __future__ import annotations
 
@@ -8,81 +12,113 @@ from typing import Any, Literal
 
 import numpy as np
 
-_MOST_CAUSES = 5
-
-VerdictKind = Literal["identical", "value", "nan", "nan bits", "zero sign"]
+# The kinds of differences, the least serious first after `identical`, are: a zero with another
+# sign, other bits of a NaN that is in both, other numbers, and a NaN in only one.
+VerdictKind = Literal["identical", "zero sign", "nan bits", "value", "nan"]
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether two matrices are the same, bit for bit, and if not, how they differ."""
 
-    kind: VerdictKind  # the most serious difference: NaN in only one, numbers, bits of NaN in both, +0 and -0
+    kind: VerdictKind  # the most serious difference
     values: int
     different: int
-    difference: float  # the largest
-    place: tuple[int, int] | None = None  # its row and column
+    difference: float  # the largest; NaN if a NaN is in only one
+    place: tuple[int, int] | None = None  # the row and the column of the largest
     left: float | None = None
     right: float | None = None
-    causes: tuple[
-        tuple[int, float], ...
-    ] = ()  # rows of the weight, and their values that made the product NaN
+    # These rows of the weight, with their values, made the product NaN.
+    causes: tuple[tuple[int, float], ...] = ()
 
     @property
     def identical(self) -> bool:
         return self.kind == "identical"
 
     def document(self) -> dict[str, Any]:
-        row, column = self.place or (0, 0)
-        place = {"row": row, "column": column, "embedding": self.left, "linear": self.right}
+        place = None
+        causes = []
+        if self.place is not None:
+            row, column = self.place
+            place = {"row": row, "column": column, "embedding": self.left, "linear": self.right}
+            for cause, value in self.causes:
+                causes.append({"row": cause, "column": column, "value": str(value)})
         return {
             "bit_identical": self.identical,
             "kind": self.kind,
             "values": self.values,
             "different_values": self.different,
             "largest_difference": self.difference,
-            "place": place if self.place else None,
-            "causes": [
-                {"row": each, "column": column, "value": str(value)} for each, value in self.causes
-            ],
+            "place": place,
+            "causes": causes,
         }
 
 
 def differences(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return |left - right|, float32 of the same shape: 0 for equal bits, NaN if either is NaN and the bits differ."""
+    """Return |left - right|, float32 of the same shape.
+
+    It is 0 for equal bits, and NaN if either is NaN and the bits differ.
+    """
+    is_equal = _bits(left) == _bits(right)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(_bits(left) == _bits(right), np.float32(0), np.abs(left - right))
+        return np.where(is_equal, np.float32(0), np.abs(left - right))
 
 
 def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None) -> Verdict:
-    """Return the verdict on two float32 matrices of one shape; `weight`, (V, D), is searched for the causes of a NaN.
+    """Return the verdict on two float32 matrices of one shape.
+
+    The rows of `weight`, (V, D), are searched for the causes of a NaN.
 
     >>> judge(np.zeros((1, 2), np.float32), -np.zeros((1, 2), np.float32)).kind
     'zero sign'
     """
-    unequal = _bits(left) != _bits(right)
-    if not unequal.any():
+    is_different = _bits(left) != _bits(right)
+    if not is_different.any():
         return Verdict("identical", left.size, 0, 0.0)
+
+    kind, places = _most_serious(left, right, is_different)
     sizes = differences(left, right)
-    left_nan, right_nan = np.isnan(left), np.isnan(right)
-    kinds: dict[VerdictKind, np.ndarray] = {  # the most serious first
-        "nan": left_nan != right_nan,
-        "value": sizes > 0,
-        "nan bits": left_nan & right_nan & unequal,
-        "zero sign": unequal,
-    }
-    kind, there = next((kind, there) for kind, there in kinds.items() if there.any())
-    row, column = divmod(
-        int(np.argmax(np.where(there, sizes, -1))), left.shape[1]
-    )  # the first NaN is the largest
+    # argmax takes the first NaN for the largest.
+    place = int(np.argmax(np.where(places, sizes, -1)))
+    row, column = divmod(place, left.shape[1])
     causes: tuple[tuple[int, float], ...] = ()
     if weight is not None and kind == "nan":
-        odd = np.flatnonzero(~np.isfinite(weight[:, column]))[:_MOST_CAUSES]
-        causes = tuple(zip(odd.tolist(), weight[odd, column].tolist(), strict=True))
-    largest, *both = (decimals(each[row, column]) for each in (sizes, left, right))
+        causes = _non_finite(weight[:, column])
     return Verdict(
-        kind, left.size, int(unequal.sum()), largest, (row, column), both[0], both[1], causes
+        kind=kind,
+        values=left.size,
+        different=int(is_different.sum()),
+        difference=decimals(sizes[row, column]),
+        place=(row, column),
+        left=decimals(left[row, column]),
+        right=decimals(right[row, column]),
+        causes=causes,
     )
+
+
+def _most_serious(
+    left: np.ndarray, right: np.ndarray, is_different: np.ndarray
+) -> tuple[VerdictKind, np.ndarray]:
+    """Return the most serious kind of difference, and where it is, (n, D) bool."""
+    left_is_nan = np.isnan(left)
+    right_is_nan = np.isnan(right)
+    is_nan_in_one = left_is_nan != right_is_nan
+    if is_nan_in_one.any():
+        return "nan", is_nan_in_one
+    is_other_number = differences(left, right) > 0
+    if is_other_number.any():
+        return "value", is_other_number
+    has_other_nan_bits = left_is_nan & right_is_nan & is_different
+    if has_other_nan_bits.any():
+        return "nan bits", has_other_nan_bits
+    return "zero sign", is_different
+
+
+def _non_finite(column: np.ndarray) -> tuple[tuple[int, float], ...]:
+    """Return the first rows of a column, (V,), that are not finite, and their values there."""
+    most = 5
+    rows = np.flatnonzero(~np.isfinite(column))[:most]
+    return tuple(zip(rows.tolist(), column[rows].tolist(), strict=True))
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
@@ -90,14 +126,19 @@ def _bits(values: np.ndarray) -> np.ndarray:
 
 
 def decimals(values: np.ndarray) -> Any:
-    """Return float32 values as Python floats (nested lists for an array) that print with the same shortest decimals."""
+    """Return float32 values as Python floats that print with the same shortest decimals.
+
+    An array becomes nested lists.
+    """
     return values.astype(str).astype(np.float64).tolist()
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
+    """Rows of the same IDs, as each way gives them."""
+
     embedding: np.ndarray  # (n, D) float32
-    linear: np.ndarray  # (n, D) float32, as rows of the same IDs
+    linear: np.ndarray  # (n, D) float32
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -123,7 +164,7 @@ class Training(Pair):
             "optimizer": "torch.optim.SGD",
             "learning_rate": self.learning_rate,
             "rows_moved": self.rows,
-            "rows_not_moved": {name: self.size - rows for name, rows in self.rows.items()},
+            "rows_not_moved": {way: self.size - moved for way, moved in self.rows.items()},
             "verdict": self.verdict.document(),
             "before": decimals(self.before),
             "embedding": decimals(self.embedding),
@@ -147,7 +188,8 @@ class Gradient(Pair):
             "loss": self.loss,
             "rows_with_gradient": self.rows,
             "slices": self.slices,
-            "verdict": self.verdict.document(),  # whose place counts the rows here
+            # The place of this verdict counts the rows here.
+            "verdict": self.verdict.document(),
             "ids": self.ids.tolist(),
             "times": self.times.tolist(),
             "embedding": decimals(self.embedding),
