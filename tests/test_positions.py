@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import embcli
 from embcli.errors import EmbcliError
 from embcli.positions import KINDS
-from embcli.positions.rotary import turned
+from embcli.positions.rotary import rotated_rows
 from embcli.positions.sinusoidal import wave_rows
 from embcli.verbs.positions import PositionTable
 from tests.inside import Inside
@@ -52,12 +52,14 @@ def test_rotary_positions_multiply_pairs_as_complex_numbers(
         if pairing == "interleaved"
         else np.concatenate(both, axis=1)
     )
-    np.testing.assert_allclose(turned(row, pairing, theta, np.array(at)), wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        rotated_rows(row, pairing, theta, np.array(at)), wanted, rtol=0, atol=1e-9
+    )
 
 
 def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
     assert not np.isfinite(
-        turned(np.array([[np.inf, 1]], np.float32), "halves", 1e4, np.array([1]))
+        rotated_rows(np.array([[np.inf, 1]], np.float32), "halves", 1e4, np.array([1]))
     ).any()
 
 
@@ -136,7 +138,7 @@ def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(
     np.testing.assert_allclose(found["position"], angles, rtol=1e-6)
     assert (
         found["input"].tobytes()
-        == turned(row, pairing, 50.0, np.arange(T)).astype(np.float32).tobytes()
+        == rotated_rows(row, pairing, 50.0, np.arange(T)).astype(np.float32).tobytes()
     )
     assert found["input"][0].tobytes() == row.tobytes()
     assert result.records().default == "position"

@@ -1,6 +1,7 @@
-"""Kinds of positions, a file each; this one names them and their options, without numpy.
+"""Kinds of positions, one file each; this file names them and their options, without numpy.
 
-To add a kind, write its file, add its name and options here, and its case to `verbs/positions.py`.
+The verb `positions` shows the kinds, `lookup` adds some of them to token rows. To add a kind, write
+its file, add its name and options here, and its case to `verbs/positions/`.
 """
 
 from __future__ import annotations
@@ -10,32 +11,28 @@ from typing import Final, Literal, get_args
 from embcli.errors import InputError
 from embcli.wording import Parameter, Sentence
 
-PositionKind = Literal[
-    "learned", "sinusoidal", "relative", "rotary"
-]  # that the verb `positions` shows
-JoinedKind = Literal["learned", "sinusoidal", "none"]  # that a lookup can add to token rows
-OTHER_NAMES: dict[str, PositionKind] = {
-    "rope": "rotary",
-    "absolute": "learned",
-}  # that papers have for kinds
+# The verb `positions` shows the former, and a lookup adds the latter to token rows.
+PositionKind = Literal["learned", "sinusoidal", "relative", "rotary"]
+JoinedKind = Literal["learned", "sinusoidal", "none"]
 KINDS: tuple[PositionKind, ...] = get_args(PositionKind)
 JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
 DEFAULT_KIND: Final = "learned"
 NO_POSITIONS: Final = "none"
-OPTIONS: dict[
-    str, tuple[PositionKind, ...]
-] = {  # `ids` names the token row that positions are applied to
+# Papers have other names for kinds.
+OTHER_NAMES: dict[str, PositionKind] = {"rope": "rotary", "absolute": "learned"}
+# The kinds that have an option; `ids` names the token row that positions are applied to.
+OPTIONS: dict[str, tuple[PositionKind, ...]] = {
     "pairing": ("rotary",),
     "theta": ("rotary",),
     "ids": ("relative", "rotary"),
 }
 
 
-def check_options(name: PositionKind, **options: object) -> None:
-    """Raise InputError for an option that only other kinds have; None stands for one that is not given."""
+def check_options(kind: PositionKind, **options: object) -> None:
+    """Raise InputError for an option that only other kinds have; None means it was not chosen."""
     for option, value in options.items():
-        if value is not None and name not in OPTIONS[option]:
-            of = f"{' and '.join(OPTIONS[option])} positions, not of {name} ones"
-            raise InputError(
-                Sentence("{option} is an option of {of}", option=Parameter(option), of=of)
-            )
+        kinds = OPTIONS[option]
+        if value is not None and kind not in kinds:
+            wrong = "{option} is an option of {kinds} positions, not of {kind} ones"
+            others = " and ".join(kinds)
+            raise InputError(Sentence(wrong, option=Parameter(option), kinds=others, kind=kind))

@@ -1,4 +1,7 @@
-"""What the kinds of positions have in common: a matrix of theirs, what a page shows of them, dot products."""
+"""What the kinds of positions have in common: their matrices, sentences for a page, dot products.
+
+Matrices are computed when their rows are asked for, so that many positions cost nothing until then.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +10,62 @@ from typing import NamedTuple
 
 import numpy as np
 
-Rows = Callable[[np.ndarray], np.ndarray]  # numbers of rows (n,) int64 -> (n, *between, columns)
+Rows = Callable[[np.ndarray], np.ndarray]  # row numbers (n,) int64 -> rows (n, ..., columns)
 ONLY_THE_DISTANCE = "They depend only on the distance: equal along each diagonal."
 
 
 class PositionMatrix(NamedTuple):
-    """A matrix of positions, whose rows are computed when they are asked for."""
+    """A matrix of positions; its rows are computed when they are asked for."""
 
     name: str  # in data; empty for a matrix that only a page shows
     rows: Rows
-    columns: np.ndarray  # their numbers, (columns,) int64
-    between: tuple[int, ...] = ()  # its dimensions between rows and columns
+    columns: np.ndarray  # (columns,) int64: their numbers
+    middle_shape: tuple[int, ...] = ()  # the dimensions between rows and columns
     dtype: str = "float32"
-    heading: str | None = ""  # the line above it on a page; None for a matrix that only data have
-    label: str = "pos"  # of the numbers of its rows
-    column_period: int = 1  # kinds of columns in turn, of which a picture shows no common mean
-    numbers: np.ndarray | None = (
-        None  # of its rows, (n,) int64; None for those of the chosen positions
-    )
+    heading: str | None = ""  # the line above it on a page; None for a matrix that only data has
+    label: str = "pos"  # what the row numbers are
+    column_period: int = 1  # kinds of columns that alternate, such as sines and cosines
+    row_numbers: np.ndarray | None = None  # (n,) int64; None for the chosen positions
 
 
-class Shown(NamedTuple):
-    """What a kind shows; the first of its matrices is the default of data formats."""
+class ShownPositions(NamedTuple):
+    """What is shown of a kind of positions; data formats take the first matrix by default."""
 
-    size: str  # of a row
+    size: str  # of a row, in words
     formula: str
     matrices: list[PositionMatrix]
-    products: Callable[
-        [np.ndarray], Rows
-    ]  # dot products of these positions (m,) with others, (n,) -> (n, m) float32
-    meaning: str  # of its dot products
-    note: str = ""  # below its matrices
+    # The dot products with other positions, (m,) -> positions (n,) -> (n, m) float32.
+    products: Callable[[np.ndarray], Rows]
+    meaning: str  # of the dot products
+    note: str = ""  # below the matrices
 
 
 def in_turn(columns: np.ndarray) -> int:
-    """Return 2 if even and odd columns are in turn among these numbers, else 1."""
+    """Return the period of columns with these numbers: 2 if even and odd ones alternate, else 1."""
     return 2 if (np.diff(columns) % 2).all() else 1
 
 
 def products_of(vectors: Rows) -> Callable[[np.ndarray], Rows]:
-    """Return the dot products of positions that become vectors, (n, D) float64."""
+    """Return the dot products of positions that have vectors, (n, D) float64."""
 
-    def products(to: np.ndarray) -> Rows:
-        others = vectors(to).T
-        return lambda at: dot_products(vectors(at), others)
+    def products(others: np.ndarray) -> Rows:
+        other_vectors = vectors(others).T
+        return lambda positions: dot_products(vectors(positions), other_vectors)
 
     return products
 
 
-@np.errstate(
-    invalid="ignore", over="ignore"
-)  # a weight may be infinite, or its product too large for float32
 def dot_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the product of (n, D) and (D, m) float64, (n, m) float32."""
-    return np.asarray(left @ right, np.float32)
+    # A weight may be infinite, and a product may be too large for float32.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(left @ right, np.float32)
 
 
 def frequencies(dim: int, theta: float) -> np.ndarray:
-    """Return theta^(-2i/D) for each i, (D/2 rounded up,) float64: the angle of pair i at position 1."""
-    return theta ** (-2 * np.arange((dim + 1) // 2) / dim)
+    """Return theta^(-2i/D) for each pair i, (D/2 rounded up,) float64.
+
+    It is the angle of pair i at position 1.
+    """
+    pairs = np.arange((dim + 1) // 2)
+    return theta ** (-2 * pairs / dim)

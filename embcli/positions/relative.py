@@ -1,6 +1,7 @@
-"""Relative positions of Shaw et al. 2018, section 3.2: a row for each distance, which attention reads.
+"""Relative positions of Shaw et al. 2018, section 3.2: a row for each distance.
 
-The distance from token i to token j is j - i, clipped to ±k; row k of the layer (2k + 1, D) is that of distance 0.
+Attention reads the row. The distance from token i to token j is j - i, clipped to ±k; row k of the
+layer (2k + 1, D) is that of distance 0.
 """
 
 from __future__ import annotations
@@ -8,44 +9,59 @@ from __future__ import annotations
 import numpy as np
 
 from embcli.layer import Layer
-from embcli.positions.kind import PositionMatrix, Rows, Shown, dot_products
+from embcli.positions.kind import PositionMatrix, Rows, ShownPositions, dot_products
 
-K = 16  # the largest distance with a row of its own
+K = 16  # the largest distance that has a row
 
 
-def relative(layer: Layer, columns: np.ndarray, length: int, row: np.ndarray) -> Shown:
-    """Return the rows of all pairs of positions, (T, T, D), their distances, (T, T), and the picked rows.
+def relative(
+    layer: Layer, columns: np.ndarray, length: int, token_row: np.ndarray
+) -> ShownPositions:
+    """Return the rows of all pairs of T positions, the distances, (T, T), and the rows they pick.
 
     Dot products are those with a token row, (1, D) float32.
     """
-    every, rows, dim = np.arange(length), layer.rows(np.arange(2 * K + 1)), layer.shape[1]
+    dim = layer.shape[1]
+    every_position = np.arange(length)
+    layer_rows = layer.rows(np.arange(2 * K + 1))
+
+    def distances(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T)
+        return _distances(positions, every_position)
+
+    def rows_of_distances(at: np.ndarray) -> np.ndarray:  # (...,) -> (..., columns)
+        return np.asarray(layer_rows[at + K][..., columns])
+
+    def rows_of_pairs(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T, columns)
+        return rows_of_distances(distances(positions))
+
+    def products(others: np.ndarray) -> Rows:
+        exact_rows = layer_rows.astype(np.float64)
+        by_distance = dot_products(exact_rows, token_row[0].astype(np.float64))  # (2k + 1,)
+        return lambda positions: by_distance[_distances(positions, others) + K]
+
     largest = min(K, length - 1)
-
-    def distances(of: np.ndarray, to: np.ndarray = every) -> np.ndarray:
-        return np.asarray(np.clip(to[None, :] - of[:, None], -K, K))
-
-    def picked(at: np.ndarray) -> np.ndarray:
-        return np.asarray(rows[at + K][..., columns])
-
-    def products(to: np.ndarray) -> Rows:
-        by_distance = dot_products(rows.astype(np.float64), row[0].astype(np.float64))  # (2k + 1,)
-        return lambda at: by_distance[distances(at, to) + K]
-
-    clipped = f"The distances, clipped, (T, T) = ({length:,}, {length:,})"
-    of_layer = f"The rows that they pick of the layer, (2k + 1, D) = ({2 * K + 1:,}, {dim:,})"
-    numbers = np.arange(-largest, largest + 1)
-    return Shown(
-        f"D = {dim:,} columns, k = {K}",
-        "From token i to token j: the row of the distance j - i, clipped to ±k.",
-        [
-            PositionMatrix(
-                "position", lambda at: picked(distances(at)), columns, (length,), heading=None
-            ),
-            PositionMatrix("distance", distances, every, dtype="int64", heading=clipped),
-            PositionMatrix(
-                "", picked, columns, heading=of_layer, label="distance", numbers=numbers
-            ),
-        ],
-        products,
-        "With this row: equal at equal distances, the same for all distances >= k.",
+    picked = PositionMatrix(
+        name="",
+        rows=rows_of_distances,
+        columns=columns,
+        heading=f"The rows that they pick of the layer, (2k + 1, D) = ({2 * K + 1:,}, {dim:,})",
+        label="distance",
+        row_numbers=np.arange(-largest, largest + 1),
     )
+    heading = f"The distances, clipped, (T, T) = ({length:,}, {length:,})"
+    return ShownPositions(
+        size=f"D = {dim:,} columns, k = {K}",
+        formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
+        matrices=[
+            PositionMatrix("position", rows_of_pairs, columns, (length,), heading=None),
+            PositionMatrix("distance", distances, every_position, dtype="int64", heading=heading),
+            picked,
+        ],
+        products=products,
+        meaning="With this row: equal at equal distances, the same for all distances >= k.",
+    )
+
+
+def _distances(positions: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the clipped distances from positions (n,) to others (m,), (n, m) int64."""
+    return np.asarray(np.clip(others[None, :] - positions[:, None], -K, K))

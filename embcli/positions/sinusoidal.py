@@ -1,7 +1,8 @@
-"""Sinusoidal positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves, which are added.
+"""Sinusoidal positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves.
 
-Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends with a sine. Models
-with another formula have the sines in the first half of the columns, then the cosines.
+Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends
+with a sine. The rows are added to token rows. Models with another formula have the sines in the
+first half of the columns, then the cosines.
 """
 
 from __future__ import annotations
@@ -13,36 +14,40 @@ from embcli.positions.kind import (
     ONLY_THE_DISTANCE,
     PositionMatrix,
     Rows,
-    Shown,
+    ShownPositions,
     frequencies,
     in_turn,
     products_of,
 )
 
 
-def sinusoidal(dim: int, columns: np.ndarray, own: Rows | None) -> Shown:
-    """Return what sinusoids show; `own` is the formula of a model, positions (n,) -> (n, D) float32."""
-    formula, meaning = (
-        "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
-        ONLY_THE_DISTANCE,
-    )
-    if own:
+def sinusoidal(dim: int, columns: np.ndarray, model_formula: Rows | None) -> ShownPositions:
+    """Return sinusoids by the paper's formula, or by that of a model, (n,) -> (n, D) float32."""
+    formula = "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added."
+    meaning = ONLY_THE_DISTANCE
+    column_period = in_turn(columns)
+    if model_formula is not None:
         halves = "sines in the first half of the columns, cosines in the second"
         formula = f"The model's own formula: {halves}; rows are added."
+        column_period = 1
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
 
-    def exact(positions: np.ndarray) -> np.ndarray:
-        return own(positions).astype(np.float64) if own else waves(dim, positions)
+    def vectors(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, D) float64
+        if model_formula is not None:
+            return model_formula(positions).astype(np.float64)
+        return waves(dim, positions)
 
-    column_period = 1 if own else in_turn(columns)
-    matrix = PositionMatrix(
-        "position",
-        lambda at: exact(at)[:, columns].astype(np.float32),
-        columns,
-        column_period=column_period,
+    def chosen_columns(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
+        return vectors(positions)[:, columns].astype(np.float32)
+
+    return ShownPositions(
+        size=f"D = {dim:,} columns",
+        formula=formula,
+        matrices=[PositionMatrix("position", chosen_columns, columns, column_period=column_period)],
+        products=products_of(vectors),
+        meaning=meaning,
     )
-    return Shown(f"D = {dim:,} columns", formula, [matrix], products_of(exact), meaning)
 
 
 def waves(dim: int, positions: np.ndarray) -> np.ndarray:

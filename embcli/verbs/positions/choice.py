@@ -1,0 +1,111 @@
+"""Which positions are shown: the kind, how many there are, and the layers that they need.
+
+A user can choose the kind and T for seeded layers. A checkpoint has its own: the rows that it
+stores, or the formula of its sinusoids.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embcli.binary import quoted
+from embcli.errors import InputError, Notes
+from embcli.layer import Layers, Source, shape_of
+from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
+from embcli.positions import DEFAULT_KIND, PositionKind
+from embcli.positions.relative import K
+from embcli.tokens import Tokens, check_ids
+from embcli.wording import Sentence
+
+
+class Choice(NamedTuple):
+    """A kind of positions for a model."""
+
+    kind: PositionKind
+    reason: str  # why it is the kind of this model; empty if the user chose it
+    length: int  # T
+    dim: int  # D
+
+    @property
+    def columns(self) -> int:
+        """The columns of its first matrix: pairs of columns for rotary positions, otherwise D."""
+        return self.dim // 2 if self.kind == "rotary" else self.dim
+
+
+def choose(source: Source, kind: PositionKind | None, context_length: int | None) -> Choice:
+    """Return the kind that was chosen, or that of the model, with its T and D.
+
+    Raises InputError for a kind that this model does not have.
+    """
+    recipe = source.recipe
+    shape = source.shape("position")
+    is_seeded = source.origin.is_seeded
+    has_formula = False
+    if recipe is not None and recipe.position is not None:
+        has_formula = bool(recipe.position.sinusoid_formula)
+
+    reason = ""
+    if kind is None:
+        kind = DEFAULT_KIND
+        reason = _why_default(source)
+        if reason and has_formula:
+            kind = "sinusoidal"
+    if is_seeded or (kind == "sinusoidal" and has_formula):
+        if context_length is None:
+            context_length = _default_length(source, kind)
+        return Choice(kind, reason, context_length, shape_of(source, "token")[1])
+
+    if kind != DEFAULT_KIND:
+        raise InputError(Sentence("{kind} {name} is computed, not read from a file", name=kind))
+    if shape is None:
+        raise InputError(f"this model has no {kind} positions")
+    length, dim = shape
+    return Choice(kind, reason, length, dim)
+
+
+def _why_default(source: Source) -> str:
+    """Return what a model's files say about its positions; empty if they say nothing.
+
+    Raises InputError if they say that it adds no positions, or if nothing is known of them.
+    """
+    recipe = source.recipe
+    if recipe is None:
+        return ""
+    if not recipe.is_known:
+        if source.shape("position") is None:
+            raise InputError(f"which positions a {quoted(recipe.model)} model has is not known")
+        return ""
+    reason = recipe.positions_in_words
+    if recipe.position is None:
+        raise InputError(f"{reason}; no position rows are added, so there is nothing to show")
+    return reason
+
+
+def _default_length(source: Source, kind: PositionKind) -> int:
+    """Return T for positions that are drawn or computed."""
+    if kind == "relative":
+        return SHORT_LENGTH  # distances belong to a T, not to a layer
+    shape = source.shape("position")
+    if source.origin.is_seeded and shape is not None:
+        return shape[0]
+    return DEFAULT_CONTEXT_LENGTH
+
+
+def open_layers(
+    source: Source, choice: Choice, token_ids: np.ndarray, is_similarity: bool, notes: Notes
+) -> Layers:
+    """Open the layers that this kind needs; raise InputError for a token ID without a row.
+
+    Rotary positions rotate a token row; relative ones are multiplied by it for dot products.
+    """
+    wanted: dict[str, np.ndarray | None] = {}
+    if choice.kind == "rotary" or (choice.kind == "relative" and is_similarity):
+        wanted["token"] = token_ids
+        tokens = Tokens(token_ids, np.array([0, 1]), source.encoding)
+        check_ids(tokens, shape_of(source, "token")[0])
+    if choice.kind in ("learned", "relative"):
+        wanted["position"] = None
+    position_rows = 2 * K + 1 if choice.kind == "relative" else choice.length
+    return source.resized(position_rows).open(wanted, notes)

@@ -1,0 +1,165 @@
+"""The page of positions: the formula of their kind, its matrices, and where the numbers are from.
+
+`PositionTable` imports this when it is shown. A page shows the rows that fit, or those that the
+user chose, and only the first 16 positions if nobody chose which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from embcli.layer import Origin
+from embcli.names import SHORT_LENGTH
+from embcli.page import Label, Matrix, Values, omission, rows_that_fit, safe_text, title
+from embcli.page.labels import origin_lines
+from embcli.positions import OPTIONS
+from embcli.positions.kind import PositionMatrix, ShownPositions
+from embcli.selection import Excerpt
+from embcli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleOptions, RenderableType
+    from rich.text import Text
+
+    from embcli.verbs.positions import PositionTable
+
+
+class MatrixView(NamedTuple):
+    """A matrix on the page, and which rows and columns of it could be shown."""
+
+    matrix: PositionMatrix
+    row_numbers: np.ndarray  # (n,) int64
+    columns: np.ndarray  # (columns,) int64
+
+
+class RowLimit(NamedTuple):
+    """How much of a matrix is shown."""
+
+    rows: int
+    lines: int | None = None  # of a picture; None for rows of numbers or strips
+
+
+def page(table: PositionTable, options: ConsoleOptions) -> Iterator[RenderableType]:
+    shown = table.shown()
+    yield from _heading(table, shown)
+    views = _views(table)
+    for place, view in enumerate(views):
+        if place:
+            yield ""
+        if view.matrix.heading:
+            yield title(view.matrix.heading)
+        yield _drawn(table, view, _row_limit(table, view, len(views), options))
+    if shown.note and not table.is_similarity:
+        yield safe_text(shown.note)
+    if table.reason:
+        yield safe_text(table.reason)
+    if table.origin is not None:
+        yield from _origin(table, table.origin)
+
+
+def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
+    length = table.length
+    part = ""
+    if table.is_long:
+        length = SHORT_LENGTH
+        part = f" 0 to {length - 1} of {table.length:,}"
+    if not table.is_similarity:
+        kind = table.kind.capitalize()
+        yield title(f"{kind} positions{part}: T = {length:,} positions, {shown.size}")
+        yield safe_text(shown.formula)
+        return
+    count = counted(length, "position")
+    yield title(f"Dot products of {table.kind} positions{part}: T = {count}")
+    yield safe_text(shown.meaning)
+    if table.kind in OPTIONS["ids"]:
+        yield safe_text(f"The row is that of token ID {table.token_id}.")
+
+
+def _views(table: PositionTable) -> list[MatrixView]:
+    """Return the matrices that the page has, in order."""
+    positions = table.chosen
+    if table.is_long:
+        positions = positions[:SHORT_LENGTH]
+    views = []
+    for matrix in table.matrices:
+        if matrix.heading is None:
+            continue  # only data has it
+        columns = matrix.columns
+        if table.is_similarity and table.is_long and not table.columns_chosen:
+            columns = columns[:SHORT_LENGTH]
+        row_numbers = positions if matrix.row_numbers is None else matrix.row_numbers
+        views.append(MatrixView(matrix, row_numbers, columns))
+    return views
+
+
+def _row_limit(
+    table: PositionTable, view: MatrixView, views: int, options: ConsoleOptions
+) -> RowLimit:
+    """Return how much of a matrix is shown on a page with so many of them."""
+    count = len(view.row_numbers)
+    if table.style.heat and (table.is_similarity or not table.rows_chosen):
+        lines_in_pipe = 35  # of one picture
+        lines = rows_that_fit(options, lines_in_pipe * views) // views
+        return RowLimit(count, lines)
+
+    shows_positions = view.matrix.row_numbers is None
+    if table.rows_chosen and shows_positions:
+        most_chosen = 200
+        return RowLimit(most_chosen)
+    if count <= SHORT_LENGTH and not options.is_terminal:
+        return RowLimit(SHORT_LENGTH)
+    if views == 1:
+        rows_in_pipe = 10
+        return RowLimit(rows_that_fit(options, rows_in_pipe))
+    if options.is_terminal and _rows_of_all(table) <= rows_that_fit(options, 0):
+        return RowLimit(count)
+    headings = 5  # lines
+    lines_in_pipe = 13
+    lines = rows_that_fit(options, lines_in_pipe) - headings
+    return RowLimit(lines // views)
+
+
+def _rows_of_all(table: PositionTable) -> int:
+    """Return how many rows the matrices of the page have, with all chosen positions."""
+    rows = 0
+    for matrix in table.matrices:
+        if matrix.heading is not None:
+            numbers = table.chosen if matrix.row_numbers is None else matrix.row_numbers
+            rows += len(numbers)
+    return rows
+
+
+def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit) -> Matrix:
+    """Return the rows of a matrix that are shown, or a picture of all."""
+    excerpt = Excerpt.ends(limit.rows, len(view.row_numbers))
+    numbers = view.row_numbers[excerpt.places]
+    values = view.matrix.rows(numbers)[:, : len(view.columns)]
+    return Matrix(
+        [Label(view.matrix.label, numbers)],
+        [Values(values, column_period=view.matrix.column_period)],
+        view.columns,
+        excerpt.gaps,
+        precision=table.style.precision,
+        heat=table.style.heat,
+        every=table.columns_chosen,
+        lines=limit.lines,
+        square=table.is_similarity,
+        rows_left_out=omission(excerpt, "row", view.row_numbers),
+        rows_parameter="rows",
+    )
+
+
+def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
+    """Yield which tensor the numbers are from, and what is known of it."""
+    if not origin.is_seeded:
+        if "position" in origin.tensors:
+            text = f"{origin.tensors['position']} ({origin.dtypes['position']})"
+            if origin.first_position:
+                text += f"; position 0 is its row {origin.first_position}"
+            yield safe_text(text)
+        elif not table.reason:
+            yield safe_text(f"{origin.tensors['token']} ({origin.dtypes['token']})")
+    yield from origin_lines(origin)
