@@ -1,4 +1,8 @@
-"""The weight matrix itself: chosen rows and columns of a layer, and a summary of the whole layer."""
+"""The weight matrix of a layer: chosen rows and columns of it, and a summary of all of it.
+
+`weights` opens the layer; its rows are read when the result is shown or written, piece by piece, so
+that a layer can be larger than memory.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
-_MOST_CHOSEN, _MOST = 200, 10  # rows on a page: of those that the user chose, of all
-_IN_ORDER, _SCATTERED = (
-    1 << 18,
-    1 << 22,
-)  # values that are read at a time: a drawn layer is drawn anew for each read
+    from embcli.page import Label
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,98 +60,83 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         return self.layer.rows(ids)[:, self.columns]
 
     def records(self) -> Records:
-        fields: dict[str, FieldType] = {"id": int, **({"token": str} if self.encoding else {})}
-        fields |= {"norm": float, "rank": int} if self.order else {}
-
-        def values(places: np.ndarray, names: Names) -> dict[str, Any]:
-            ids = self.ids[places]
-            found: dict[str, Any] = {"id": ids}
-            if "token" in names:
-                found["token"] = list(map(token_text, tokens_of(ids, self.encoding)))
-            return found | (
-                {"norm": self.order.norms[ids], "rank": self.order.ranks[ids]} if self.order else {}
-            )
-
-        def rows(places: np.ndarray, names: Names) -> dict[str, Any]:
-            return dict.fromkeys(names, self.rows(self.ids[places]))
-
-        most = _SCATTERED if self.order else _IN_ORDER
-        pieces = in_pieces(len(self.ids), self.layer.shape[1], values, rows, most)
-        matrices = {self.name: ArraySpec((len(self.ids), len(self.columns)))}
-        columns = tuple(self.columns.tolist())
+        fields: dict[str, FieldType] = {"id": int}
+        if self.encoding:
+            fields["token"] = str
+        # A drawn layer is drawn anew for each piece, so scattered rows are read in larger ones.
+        numbers_of_piece = 1 << 18
+        if self.order:
+            fields |= {"norm": float, "rank": int}
+            numbers_of_piece = 1 << 22
+        dim = self.layer.shape[1]
         return Records(
-            self.run, "rows", len(self.ids), fields, pieces, matrices, columns, self.name
+            run=self.run,
+            unit="rows",
+            rows=len(self.ids),
+            fields=fields,
+            pieces=in_pieces(len(self.ids), dim, self._fields, self._matrices, numbers_of_piece),
+            matrices={self.name: ArraySpec((len(self.ids), len(self.columns)))},
+            columns=tuple(self.columns.tolist()),
+            default=self.name,
         )
+
+    def _fields(self, places: np.ndarray, names: Names) -> dict[str, Any]:
+        ids = self.ids[places]
+        fields: dict[str, Any] = {"id": ids}
+        if "token" in names:
+            fields["token"] = [token_text(token) for token in tokens_of(ids, self.encoding)]
+        if self.order:
+            fields["norm"] = self.order.norms[ids]
+            fields["rank"] = self.order.ranks[ids]
+        return fields
+
+    def _matrices(self, places: np.ndarray, names: Names) -> dict[str, Any]:
+        return dict.fromkeys(names, self.rows(self.ids[places]))
 
     @property
     def padding(self) -> str:
-        """Which rows of a checkpoint are padding after the last token, in words; empty for none."""
-        size, encoding = self.layer.shape[0], self.encoding
+        """Which rows of a checkpoint are padding after the last token, in words; "" for none."""
+        size = self.layer.shape[0]
+        encoding = self.encoding
         if encoding is None or self.origin.is_seeded or encoding.vocabulary_size >= size:
             return ""
-        return f"rows {encoding.vocabulary_size} to {size - 1}, for which {encoding.name} has no tokens"
+        rows = f"rows {encoding.vocabulary_size} to {size - 1}"
+        return f"{rows}, for which {encoding.name} has no tokens"
 
     @property
     def title(self) -> str:
         size, dim = self.layer.shape
-        if self.name == "token" and self.origin.is_custom_tensor:
-            return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {counted(dim, 'column')}"
-        rows = f"C = {counted(size, 'position')}, one row each"
-        if self.name == "token":
-            rows = (
-                f"V = {counted(size, 'row')}"
-                if self.padding
-                else f"V = {counted(size, 'token')}, one row each"
-            )
-        return f"{self.name.capitalize()} weight matrix: {rows}, D = {counted(dim, 'column')}"
-
-    def lines_below(self, summary: Summary | None) -> Iterator[Text]:
-        from embcli.page import NumberFormat, safe_text
-        from embcli.page.labels import origin_in_words, origin_lines
-
-        size, dim = self.layer.shape
-        stored = in_bytes(self.origin.sizes.get(self.name, 4 * size * dim))
-        origin = origin_in_words(self.origin, self.name)
-        yield safe_text(
-            f"{origin}, {counted(size * dim, 'parameter')} ({self.layer.dtype}), {stored}"
-        )
-        if summary is not None:
-            ends = np.array([summary.minimum, summary.maximum], np.float32)
-            write = NumberFormat([ends], self.style.precision).write
-            mean, deviation = (
-                f"mean {write(summary.mean)}",
-                f"standard deviation {write(summary.std)}",
-            )
-            yield safe_text(
-                f"{mean}, {deviation}, minimum {write(ends[0])}, maximum {write(ends[1])}"
-            )
+        columns = counted(dim, "column")
+        if self.name == "position":
+            rows = f"C = {counted(size, 'position')}, one row each"
+            return f"Position weight matrix: {rows}, D = {columns}"
+        if self.origin.is_custom_tensor:
+            return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {columns}"
+        rows = f"V = {counted(size, 'token')}, one row each"
         if self.padding:
-            yield safe_text(f"Padding: {self.padding}")
-        yield from origin_lines(self.origin)
+            rows = f"V = {counted(size, 'row')}"
+        return f"Token weight matrix: {rows}, D = {columns}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, Matrix, Values, omission, rows_that_fit, title, written
-        from embcli.page.labels import id_labels
+        from embcli.page import Matrix, Values, omission, rows_that_fit, title
 
-        rows = Excerpt.ends(
-            _MOST_CHOSEN if self.rows_chosen else rows_that_fit(options, _MOST), len(self.ids)
-        )
-        ids = self.ids[rows.places]
-        label = "row" if self.origin.is_custom_tensor and self.encoding is None else "ID"
-        tokens = tokens_of(ids, self.encoding) if self.encoding is not None else None
-        labels = id_labels(ids, tokens, "pos" if self.name == "position" else label)
-        missing = omission(rows, "row", self.ids)
+        most_rows = 200
+        if not self.rows_chosen:
+            rows_in_pipe = 10
+            most_rows = rows_that_fit(options, rows_in_pipe)
+        excerpt = Excerpt.ends(most_rows, len(self.ids))
+        ids = self.ids[excerpt.places]
+        missing = omission(excerpt, "row", self.ids)
         if self.order is not None:
-            labels.append(Label("norm", written(self.order.norms[ids], self.style.precision)))
-            labels.append(Label("rank", self.order.ranks[ids]))
-            missing = omission(rows, "rank", self.order.ranks[self.ids])
+            missing = omission(excerpt, "rank", self.order.ranks[self.ids])
         values = self.rows(ids)
+
         yield title(self.title)
         yield Matrix(
-            labels,
+            self._labels(ids),
             [Values(values)],
             self.columns,
-            rows.gaps,
+            excerpt.gaps,
             precision=self.style.precision,
             heat=self.style.heat,
             every=self.columns_chosen,
@@ -159,9 +144,50 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             rows_parameter="rows",
         )
         yield ""
-        yield from self.lines_below(
-            None if self.rows_chosen and not self.order else self.summary
-        )  # without a pass
+        yield from self._facts()
+
+    def _labels(self, ids: np.ndarray) -> list[Label]:
+        from embcli.page import Label, written
+        from embcli.page.labels import id_labels
+
+        name = "ID"
+        tokens = None
+        if self.name == "position":
+            name = "pos"
+        elif self.encoding is not None:
+            tokens = tokens_of(ids, self.encoding)
+        elif self.origin.is_custom_tensor:
+            name = "row"
+        labels = id_labels(ids, tokens, name)
+        if self.order is not None:
+            labels.append(Label("norm", written(self.order.norms[ids], self.style.precision)))
+            labels.append(Label("rank", self.order.ranks[ids]))
+        return labels
+
+    def _facts(self) -> Iterator[Text]:
+        """Yield what holds for the whole layer."""
+        from embcli.page import NumberFormat, safe_text
+        from embcli.page.labels import origin_in_words, origin_lines
+
+        size, dim = self.layer.shape
+        origin = origin_in_words(self.origin, self.name)
+        parameters = f"{counted(size * dim, 'parameter')} ({self.layer.dtype})"
+        stored = in_bytes(self.origin.sizes.get(self.name, 4 * size * dim))
+        yield safe_text(f"{origin}, {parameters}, {stored}")
+
+        # A summary takes a pass over the layer, which chosen rows are not worth.
+        if self.order is not None or not self.rows_chosen:
+            summary = self.summary
+            ends = np.array([summary.minimum, summary.maximum], np.float32)
+            numbers = NumberFormat([ends], self.style.precision)
+            mean = f"mean {numbers.write(summary.mean)}"
+            deviation = f"standard deviation {numbers.write(summary.std)}"
+            minimum = f"minimum {numbers.write(ends[0])}"
+            maximum = f"maximum {numbers.write(ends[1])}"
+            yield safe_text(f"{mean}, {deviation}, {minimum}, {maximum}")
+        if self.padding:
+            yield safe_text(f"Padding: {self.padding}")
+        yield from origin_lines(self.origin)
 
 
 def weights(
@@ -172,11 +198,12 @@ def weights(
     columns: str | None = None,
     sort: Sort = "id",
 ) -> WeightMatrix:
-    """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
+    """Return the weight matrix of a layer, (V, D) or (C, D), or chosen rows and columns of it.
 
-    A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
-    first; then `order` has the norms and ranks of all rows.
-    Raises InputError for rows and columns out of range, LayerError where there is no such layer.
+    A choice is a text, `"0:5,100"`. A row can be named by its token, too: `"king,queen"`.
+    `sort="norm"` orders the rows by their norms, the largest first; then `order` has the norms and
+    ranks of all rows. Raises InputError for rows and columns out of range, LayerError if there is
+    no such layer.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
@@ -188,16 +215,18 @@ def weights(
     size, dim = shape_of(model.source, layer)
     encoding = model.source.encoding if layer == "token" else None
     ids = select(model.resolve_rows(rows, layer), size, "row")
-    chosen = select(columns, dim, "column")
+    chosen_columns = select(columns, dim, "column")
     layers = model.source.open({layer: None}, notes)
-    order = norm_order(layers[layer], model.watch) if sort == "norm" else None
-    if order is not None:
-        ids = order.ids if rows is None else ids[np.argsort(order.ranks[ids], kind="stable")]
+
+    order = None
+    if sort == "norm":
+        order = norm_order(layers[layer], model.watch)
+        ids = ids[np.argsort(order.ranks[ids], kind="stable")]
     return WeightMatrix(
         name=layer,
         layer=layers[layer],
         ids=ids,
-        columns=chosen,
+        columns=chosen_columns,
         encoding=encoding,
         origin=layers.origin,
         run=run_of(encoding, **layers.origin.document()),
