@@ -33,13 +33,13 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
     """The outputs of both layers for the same weight, their cost and their gradients."""
 
     tokens: Tokens
-    origin: Origin  # of the weight
+    origin: Origin  # where the weight comes from
     run: dict[str, Any]
     first: np.ndarray  # (D, V) float32: the linear layer's own first weights
     weight: np.ndarray  # (V, D) float32: the weight of both layers
-    cost: dict[str, Any]  # as in a JSON document
+    cost: dict[str, Any]  # a JSON document has it as it is
     gradient: Gradient | None
-    show: tuple[str, ...] | None  # steps and outputs; None for the IDs and both outputs
+    show: tuple[str, ...] | None  # chosen steps and outputs; None: the IDs and both outputs
     trace: bool
     draw: bool
 

@@ -21,6 +21,7 @@ from embcli.errors import Notes
 from embcli.layer import Origin, Source, shape_of
 from embcli.verbs.compare.pair import Gradient, Training
 
+TorchLayer = torch.nn.Embedding | torch.nn.Linear
 # Elements of the one-hot rows of a backward pass. Within one slice, sums are torch's bit for bit.
 GRADIENT_SLICE = 1 << 24
 ENOUGH = 0.05  # seconds of runs
@@ -37,12 +38,12 @@ if time.get_clock_info("thread_time").resolution >= 1e-6:
 class ComparedLayers:
     """What both layers give for the same T tokens."""
 
-    origin: Origin  # of the weight
+    origin: Origin  # where the weight comes from
     first: np.ndarray  # (D, V) float32: the linear layer's own first weights
     weight: np.ndarray  # (V, D) float32: the weight of both layers
     embedding: np.ndarray  # (T, D) float32: the output of the embedding layer
     linear: np.ndarray  # (T, D) float32: the output of the linear layer
-    cost: dict[str, Any]  # as in a JSON document
+    cost: dict[str, Any]  # a JSON document has it as it is
     gradient: Gradient | None
 
 
@@ -220,13 +221,13 @@ class _Trained(NamedTuple):
     """What a backward pass gives for the weight of a layer, and what a step makes of it."""
 
     gradient: np.ndarray  # (IDs, D) float32: the rows of the IDs that occur
-    rows: int  # of all V rows, those with a gradient other than 0
-    after: np.ndarray  # (IDs, D) float32: their weights after the step, if there is one
-    moved: int  # of all V rows, those that the step changed
+    rows: int  # how many of all V rows have a gradient other than 0
+    after: np.ndarray  # (IDs, D) float32: the weights of these IDs after the step, if any
+    moved: int  # how many of all V rows the step changed
 
 
 def _trained(
-    layer: torch.nn.Embedding | torch.nn.Linear,
+    layer: TorchLayer,
     inputs: Iterable[torch.Tensor],
     occurring: np.ndarray,
     learning_rate: float | None,
@@ -250,9 +251,7 @@ def _trained(
     return _Trained(by_row[chosen].numpy(), rows, after[chosen].numpy(), moved)
 
 
-def _summed_gradient(
-    layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torch.Tensor]
-) -> torch.Tensor:
+def _summed_gradient(layer: TorchLayer, inputs: Iterable[torch.Tensor]) -> torch.Tensor:
     """Return the gradient of the layer's weight, (D, V) or (V, D), summed over slices of input."""
     gradients = (torch.autograd.grad(_loss(layer(part)), layer.weight)[0] for part in inputs)
     total = next(gradients)
@@ -266,9 +265,7 @@ def _loss(output: torch.Tensor) -> torch.Tensor:
     return output.square().sum() / 2
 
 
-def _after_step(
-    layer: torch.nn.Embedding | torch.nn.Linear, gradient: torch.Tensor, learning_rate: float
-) -> torch.Tensor:
+def _after_step(layer: TorchLayer, gradient: torch.Tensor, learning_rate: float) -> torch.Tensor:
     """Return the weight after one step of SGD; the layer keeps its own, which both share."""
     parameter = torch.nn.Parameter(layer.weight.detach().clone())
     parameter.grad = gradient
@@ -276,7 +273,7 @@ def _after_step(
     return parameter.detach()
 
 
-def _by_row(layer: torch.nn.Embedding | torch.nn.Linear, weight: torch.Tensor) -> torch.Tensor:
+def _by_row(layer: TorchLayer, weight: torch.Tensor) -> torch.Tensor:
     """Return a matrix in the shape of the layer's weight as (V, D): a linear layer's is (D, V)."""
     if isinstance(layer, torch.nn.Linear):
         return weight.T

@@ -40,7 +40,7 @@ from embcli.wording import counted, in_bytes, in_seconds
 if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison
 
-_MOST_TOKENS = 40  # in a table
+_MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, tokens of a drawing, and tokens and terms that are written out
 
 
@@ -145,7 +145,7 @@ def _step(
 
 
 def _ids(comparison: Comparison, most_rows: int) -> Text:
-    most_ids = 12  # in one line
+    most_ids = 12  # IDs in one line
     tokens = comparison.tokens
     excerpt = Excerpt.ends(min(most_ids, most_rows), len(tokens))
     ids = tokens.ids[excerpt.places]

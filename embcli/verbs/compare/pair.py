@@ -154,8 +154,8 @@ class Pair:
 class Training(Pair):
     """Both weights after one step of torch.optim.SGD, in the rows of the IDs that occur."""
 
-    before: np.ndarray  # (IDs, D) float32, of both weights
-    rows: dict[str, int]  # of all V rows of each weight, those that changed
+    before: np.ndarray  # (IDs, D) float32: the rows of both weights before the step
+    rows: dict[str, int]  # how many of all V rows of each weight changed
     learning_rate: float
     size: int  # V
 
@@ -178,9 +178,9 @@ class Gradient(Pair):
 
     ids: np.ndarray  # (IDs,) int64, in order
     times: np.ndarray  # (IDs,) int64: how many tokens have each ID
-    rows: dict[str, int]  # of all V rows of each weight, those with a gradient other than 0
-    slices: int  # of tokens, over which the linear layer's gradient was added up
-    training: Training | None  # one step with these gradients
+    rows: dict[str, int]  # how many of all V rows of each weight have a gradient other than 0
+    slices: int  # the linear layer's gradient is a sum over so many slices of tokens
+    training: Training | None  # what one step with these gradients gives
     loss = "output.square().sum() / 2"
 
     def document(self) -> dict[str, Any]:
