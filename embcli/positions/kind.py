@@ -17,12 +17,12 @@ ONLY_THE_DISTANCE = "They depend only on the distance: equal along each diagonal
 class PositionMatrix(NamedTuple):
     """A matrix of positions; its rows are computed when they are asked for."""
 
-    name: str  # in data; empty for a matrix that only a page shows
+    name: str  # its name in data; empty for a matrix that only a page shows
     rows: Rows
     columns: np.ndarray  # (columns,) int64: their numbers
     middle_shape: tuple[int, ...] = ()  # the dimensions between rows and columns
     dtype: str = "float32"
-    heading: str | None = ""  # the line above it on a page; None for a matrix that only data has
+    heading: str | None = ""  # the line above it on a page; None if only data has it
     label: str = "pos"  # what the row numbers are
     column_period: int = 1  # kinds of columns that alternate, such as sines and cosines
     row_numbers: np.ndarray | None = None  # (n,) int64; None for the chosen positions
@@ -31,13 +31,13 @@ class PositionMatrix(NamedTuple):
 class ShownPositions(NamedTuple):
     """What is shown of a kind of positions; data formats take the first matrix by default."""
 
-    size: str  # of a row, in words
+    size: str  # how long a row is, in words
     formula: str
     matrices: list[PositionMatrix]
     # The dot products with other positions, (m,) -> positions (n,) -> (n, m) float32.
     products: Callable[[np.ndarray], Rows]
-    meaning: str  # of the dot products
-    note: str = ""  # below the matrices
+    meaning: str  # what the dot products mean
+    note: str = ""  # a line below the matrices
 
 
 def in_turn(columns: np.ndarray) -> int:

@@ -1,6 +1,6 @@
 """Learned positions, as in GPT-2: each position has a row of a separate layer, (C, D).
 
-The row is added to the token row. A seeded layer is drawn after the token layer, as torch does it.
+The row is added to the token row. A seeded layer is drawn after the token layer.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from embcli.layer import Layer
 from embcli.positions.kind import PositionMatrix, Rows, ShownPositions, dot_products
 
-K = 16  # the largest distance that has a row
+LARGEST_DISTANCE = 16  # k: larger distances have the same row
 
 
 def relative(
@@ -21,42 +21,53 @@ def relative(
 
     Dot products are those with a token row, (1, D) float32.
     """
+    k = LARGEST_DISTANCE
+    rows = 2 * k + 1
     dim = layer.shape[1]
     every_position = np.arange(length)
-    layer_rows = layer.rows(np.arange(2 * K + 1))
+    layer_rows = layer.rows(np.arange(rows))
 
     def distances(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T)
         return _distances(positions, every_position)
 
-    def rows_of_distances(at: np.ndarray) -> np.ndarray:  # (...,) -> (..., columns)
-        return np.asarray(layer_rows[at + K][..., columns])
+    def chosen_columns(clipped: np.ndarray) -> np.ndarray:  # (...,) -> (..., columns)
+        return np.asarray(layer_rows[clipped + k][..., columns])
 
     def rows_of_pairs(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T, columns)
-        return rows_of_distances(distances(positions))
+        return chosen_columns(distances(positions))
 
     def products(others: np.ndarray) -> Rows:
         exact_rows = layer_rows.astype(np.float64)
         by_distance = dot_products(exact_rows, token_row[0].astype(np.float64))  # (2k + 1,)
-        return lambda positions: by_distance[_distances(positions, others) + K]
+        return lambda positions: by_distance[_distances(positions, others) + k]
 
-    largest = min(K, length - 1)
-    picked = PositionMatrix(
-        name="",
-        rows=rows_of_distances,
+    pair_matrix = PositionMatrix(
+        name="position",
+        rows=rows_of_pairs,
         columns=columns,
-        heading=f"The rows that they pick of the layer, (2k + 1, D) = ({2 * K + 1:,}, {dim:,})",
+        middle_shape=(length,),
+        heading=None,
+    )
+    distance_matrix = PositionMatrix(
+        name="distance",
+        rows=distances,
+        columns=every_position,
+        dtype="int64",
+        heading=f"The distances, clipped, (T, T) = ({length:,}, {length:,})",
+    )
+    largest = min(k, length - 1)
+    row_matrix = PositionMatrix(
+        name="",
+        rows=chosen_columns,
+        columns=columns,
+        heading=f"The rows that they pick of the layer, (2k + 1, D) = ({rows:,}, {dim:,})",
         label="distance",
         row_numbers=np.arange(-largest, largest + 1),
     )
-    heading = f"The distances, clipped, (T, T) = ({length:,}, {length:,})"
     return ShownPositions(
-        size=f"D = {dim:,} columns, k = {K}",
+        size=f"D = {dim:,} columns, k = {k}",
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
-        matrices=[
-            PositionMatrix("position", rows_of_pairs, columns, (length,), heading=None),
-            PositionMatrix("distance", distances, every_position, dtype="int64", heading=heading),
-            picked,
-        ],
+        matrices=[pair_matrix, distance_matrix, row_matrix],
         products=products,
         meaning="With this row: equal at equal distances, the same for all distances >= k.",
     )
@@ -64,4 +75,5 @@ def relative(
 
 def _distances(positions: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return the clipped distances from positions (n,) to others (m,), (n, m) int64."""
-    return np.asarray(np.clip(others[None, :] - positions[:, None], -K, K))
+    distances = others[None, :] - positions[:, None]
+    return np.asarray(np.clip(distances, -LARGEST_DISTANCE, LARGEST_DISTANCE))

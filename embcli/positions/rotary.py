@@ -24,7 +24,7 @@ from embcli.positions.kind import (
 from embcli.wording import Sentence
 
 
-def check(dim: int, theta: float) -> None:
+def check_rotation(dim: int, theta: float) -> None:
     """Raise LayerError for an odd D and for a theta that is not a finite number from 1."""
     if dim % 2:
         wrong = "{dim} must be even, not {given:,}: rotary positions rotate pairs"

@@ -40,13 +40,13 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     layer: Layer
     ids: np.ndarray  # (chosen rows,) int64
     columns: np.ndarray  # (chosen columns,) int64
-    encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
+    encoding: Encoding | None  # has the tokens that rows stand for; None if they are no tokens
     origin: Origin
     run: dict[str, Any]
-    rows_chosen: bool  # by the user
+    rows_chosen: bool  # whether the user chose them
     columns_chosen: bool
     watch: Watch  # counts the rows of a pass over the whole layer
-    order: NormOrder | None = None  # of all rows of the layer, if the chosen ones are in it
+    order: NormOrder | None = None  # orders all rows of the layer, if the user asked for it
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
 

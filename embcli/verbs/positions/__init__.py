@@ -21,8 +21,8 @@ from embcli.opened import Opened
 from embcli.positions import KINDS, OTHER_NAMES, PositionKind, check_options
 from embcli.positions.kind import PositionMatrix, Rows, ShownPositions
 from embcli.positions.learned import learned
-from embcli.positions.relative import K, relative
-from embcli.positions.rotary import check, rotary
+from embcli.positions.relative import LARGEST_DISTANCE, relative
+from embcli.positions.rotary import check_rotation, rotary
 from embcli.positions.sinusoidal import sinusoidal
 from embcli.records import ArraySpec, Names, Records, in_pieces
 from embcli.result import MatrixOf, Result
@@ -47,17 +47,17 @@ class PositionTable(Result, verb="positions", content="embeddings"):
 
     kind: PositionKind
     shown: Callable[[], ShownPositions]
-    options: dict[str, Any]  # of the kind, in data
-    token_id: int  # of the row that the positions are applied to
+    options: dict[str, Any]  # the options of the kind, as data has them
+    token_id: int  # the token whose row the positions are applied to
     length: int  # T
     chosen: np.ndarray  # (n,) int64, positions
     columns: np.ndarray  # (columns,) int64: of D, of pairs of D, or positions (similarity)
     is_similarity: bool
-    origin: Origin | None  # of the layers; None for positions that are only computed
-    rows_chosen: bool  # by the user
+    origin: Origin | None  # where the layers come from; None if all is computed
+    rows_chosen: bool  # whether the user chose them
     columns_chosen: bool
     is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
-    reason: str = ""  # why these are the positions of a model, if nobody chose the kind
+    reason: str = ""  # says why a model has this kind; empty if the user chose it
 
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
@@ -133,6 +133,7 @@ def positions(
     kind = OTHER_NAMES.get(kind or "", kind)
     check_choice("kind", kind, KINDS)
     check_choice("pairing", pairing, PAIRINGS)
+
     choice = choose(source, kind, context_length)
     length = choice.length
     dim = choice.dim
@@ -143,7 +144,7 @@ def positions(
     pairing = pairing or "interleaved"
     theta = DEFAULT_THETA if theta is None else theta
     if choice.kind == "rotary":
-        check(dim, theta)
+        check_rotation(dim, theta)
 
     chosen_rows = select(rows, length, "position")
     if similarity:
@@ -166,13 +167,14 @@ def positions(
         case "sinusoidal":
             shown = partial(sinusoidal, dim, vector_columns, _model_formula(source, dim))
         case "relative":
-            options = {"clip": K}
+            options = {"clip": LARGEST_DISTANCE}
             shown = partial(relative, layers["position"], vector_columns, length, token_row)
         case "rotary":
             options = {"pairing": pairing, "theta": theta}
             shown = partial(rotary, vector_columns, token_row, token_id, pairing, theta)
 
-    is_short = length <= SHORT_LENGTH or context_length is not None or rows is not None
+    has_length = is_stored or context_length is not None
+    is_long = length > SHORT_LENGTH and not has_length and rows is None
     return PositionTable(
         kind=choice.kind,
         shown=shown,
@@ -185,7 +187,7 @@ def positions(
         origin=layers.origin if layers else None,
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
-        is_long=not is_short and not is_stored,
+        is_long=is_long,
         reason=choice.reason,
         notes=notes,
     )

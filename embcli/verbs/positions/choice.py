@@ -15,7 +15,7 @@ from embcli.errors import InputError, Notes
 from embcli.layer import Layers, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.positions import DEFAULT_KIND, PositionKind
-from embcli.positions.relative import K
+from embcli.positions.relative import LARGEST_DISTANCE
 from embcli.tokens import Tokens, check_ids
 from embcli.wording import Sentence
 
@@ -24,7 +24,7 @@ class Choice(NamedTuple):
     """A kind of positions for a model."""
 
     kind: PositionKind
-    reason: str  # why it is the kind of this model; empty if the user chose it
+    reason: str  # says why a model has this kind; empty if the user chose it
     length: int  # T
     dim: int  # D
 
@@ -107,5 +107,7 @@ def open_layers(
         check_ids(tokens, shape_of(source, "token")[0])
     if choice.kind in ("learned", "relative"):
         wanted["position"] = None
-    position_rows = 2 * K + 1 if choice.kind == "relative" else choice.length
+    position_rows = choice.length
+    if choice.kind == "relative":
+        position_rows = 2 * LARGEST_DISTANCE + 1
     return source.resized(position_rows).open(wanted, notes)

@@ -39,7 +39,7 @@ class RowLimit(NamedTuple):
     """How much of a matrix is shown."""
 
     rows: int
-    lines: int | None = None  # of a picture; None for rows of numbers or strips
+    lines: int | None = None  # the height of a picture; None for rows of numbers or strips
 
 
 def page(table: PositionTable, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -86,7 +86,7 @@ def _views(table: PositionTable) -> list[MatrixView]:
     views = []
     for matrix in table.matrices:
         if matrix.heading is None:
-            continue  # only data has it
+            continue  # Only data has this matrix.
         columns = matrix.columns
         if table.is_similarity and table.is_long and not table.columns_chosen:
             columns = columns[:SHORT_LENGTH]
@@ -101,7 +101,7 @@ def _row_limit(
     """Return how much of a matrix is shown on a page with so many of them."""
     count = len(view.row_numbers)
     if table.style.heat and (table.is_similarity or not table.rows_chosen):
-        lines_in_pipe = 35  # of one picture
+        lines_in_pipe = 35  # the height of one picture
         lines = rows_that_fit(options, lines_in_pipe * views) // views
         return RowLimit(count, lines)
 
