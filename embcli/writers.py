@@ -1,6 +1,8 @@
-"""Results as data, written a piece at a time: one function per format.
+"""Results as data: one function per format, which writes rows as they are computed.
 
-Numbers are the shortest decimals that give the same float32 back, as orjson writes them.
+`Result.save` and the command call `write`, `Result.to_arrow` calls `table`. Both read records piece
+by piece, so that a result can be larger than memory. Numbers are the shortest decimals that give
+the same float32 back, as orjson writes them.
 """
 
 from __future__ import annotations
@@ -22,10 +24,6 @@ from embcli.formats import DataFormat
 from embcli.records import ArraySpec, Names, Piece, Records
 from embcli.wording import Sentence, in_data
 
-_LARGE_JSON = 10_000_000  # numbers
-_BLOCK = 1 << 14  # numbers that are written as text at a time
-_ROW_GROUP = 1 << 24  # bytes
-
 
 def write(
     records: Records,
@@ -35,7 +33,7 @@ def write(
     watch: Watch = unwatched,
 ) -> None:
     """Write a result as data into an open file, or into an empty folder if the format is one."""
-    writers: dict[DataFormat, Callable[[_Job, Any], None]] = {
+    writers: dict[DataFormat, Callable[[_Reader, Any], None]] = {
         "json": _json,
         "ndjson": _ndjson,
         "csv": _csv,
@@ -46,18 +44,24 @@ def write(
         "ids": _ids,
         "projector": _projector,
     }
-    writers[format](_Job(records, notes or Notes(), watch), place)
+    reader = _Reader(records, notes or Notes(), watch)
+    writers[format](reader, place)
+
+
+_BLOCK = 1 << 14  # numbers that are turned into text together
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
+class _Reader:
+    """Reads records in the portions that formats need: pieces, smaller blocks, or JSON rows."""
+
     records: Records
     notes: Notes
     watch: Watch
 
     @property
-    def flat(self) -> Names:
-        """The matrix that a format of rows writes; raises OutputError if it is not two-dimensional."""
+    def table_matrix(self) -> Names:
+        """The matrix whose rows a table has; raises OutputError if it is not two-dimensional."""
         for name in self.records.one:
             shape = self.records.matrices[name].shape
             if len(shape) != 2:
@@ -66,9 +70,16 @@ class _Job:
         return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
-        return self.watch(
-            self.records.pieces((*fields,), matrices), self.records.rows, lambda piece: piece.rows
-        )
+        pieces = self.records.pieces(tuple(fields), matrices)
+        return self.watch(pieces, self.records.rows, lambda piece: piece.rows)
+
+    def field(self, name: str) -> Iterator[np.ndarray]:
+        for piece in self.pieces((name,)):
+            yield piece.fields[name]
+
+    def matrix(self, name: str) -> Iterator[np.ndarray]:
+        for piece in self.pieces((), (name,)):
+            yield piece.matrices[name]
 
     def blocks(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
         """Yield pieces whose text takes little memory."""
@@ -76,24 +87,29 @@ class _Job:
         step = max(_BLOCK // max(width, 1), 1)
         for piece in self.pieces(fields, matrices):
             for start in range(0, piece.rows, step):
-                part = slice(start, start + step)
-                values = {name: values[part] for name, values in piece.fields.items()}
-                arrays = {name: values[part] for name, values in piece.matrices.items()}
-                yield Piece(min(step, piece.rows - start), values, arrays)
+                yield _part_of(piece, start, min(start + step, piece.rows))
 
-    def rows(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[dict[str, Any]]:
-        """Yield rows as JSON objects; several matrices are together in `vectors`."""
-        for piece in self.blocks(fields, matrices):
-            columns = {name: self.finite(values) for name, values in piece.fields.items()}
-            vectors = {name: self.finite(values) for name, values in piece.matrices.items()}
-            for place in range(piece.rows):
+    def json_rows(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[dict[str, Any]]:
+        """Yield rows as JSON objects; those of matrices are together in `vectors`."""
+        for block in self.blocks(fields, matrices):
+            columns = {name: self.json_values(values) for name, values in block.fields.items()}
+            vectors = {name: self.json_values(values) for name, values in block.matrices.items()}
+            for place in range(block.rows):
                 row = {name: values[place] for name, values in columns.items()}
                 if vectors:
                     row["vectors"] = {name: values[place] for name, values in vectors.items()}
                 yield row
 
-    def finite(self, values: Any) -> Any:
-        """Return values that orjson takes one by one; a note says that NaN and infinity become null."""
+    def json_vectors(self, matrix: str) -> Iterator[np.ndarray]:
+        """Yield the rows of a matrix."""
+        for block in self.blocks((), (matrix,)):
+            yield from self.json_values(block.matrices[matrix])
+
+    def json_values(self, values: Any) -> Any:
+        """Return values that orjson takes one by one.
+
+        orjson writes NaN and infinity as null; a note says so.
+        """
         if not isinstance(values, np.ndarray):
             return values
         if not np.isfinite(values).all():
@@ -103,162 +119,224 @@ class _Job:
         return np.ascontiguousarray(values)
 
 
-def _json(job: _Job, file: BinaryIO) -> None:
-    records, names = job.records, job.records.several
-    numbers = sum(math.prod(records.matrices[name].shape) for name in names)
+def _part_of(piece: Piece, start: int, stop: int) -> Piece:
+    fields = {name: values[start:stop] for name, values in piece.fields.items()}
+    matrices = {name: values[start:stop] for name, values in piece.matrices.items()}
+    return Piece(stop - start, fields, matrices)
+
+
+_LARGE_JSON = 10_000_000  # numbers
+
+
+def _json(reader: _Reader, file: BinaryIO) -> None:
+    """Write one object: the run, what else the result knows, its rows, then its matrices."""
+    records = reader.records
+    names = records.several
+    numbers = records.numbers(names) if names else 0
     if numbers > _LARGE_JSON:
-        remark = "this JSON document holds {numbers:,} numbers; {format} ndjson can be read row by row, npy at once"
-        job.notes.add(Sentence(remark, numbers=numbers))
-    columns = {"columns": list(records.columns)} if records.columns else {}
-    head = _document({"run": records.run, **records.more, **columns})
-    file.write(head[:-1] + f',\n"{records.unit}":'.encode())
-    _write_list(file, job.rows(records.fields))
-    for place, name in enumerate(names):
-        file.write(b"," if place else b',\n"matrices":{')
-        file.write(f'\n"{name}":'.encode())
-        _write_list(
-            file,
-            (row for piece in job.blocks((), (name,)) for row in job.finite(piece.matrices[name])),
+        remark = (
+            "this JSON document holds {numbers:,} numbers; "
+            "{format} ndjson can be read row by row, npy at once"
         )
-    file.write(b"\n}}\n" if names else b"}\n")
+        reader.notes.add(Sentence(remark, numbers=numbers))
+
+    head = {"run": records.run, **records.more}
+    if records.columns:
+        head["columns"] = list(records.columns)
+    file.write(_document(head).removesuffix(b"}"))
+    file.write(f',\n"{records.unit}":'.encode())
+    _write_list(file, reader.json_rows(records.fields))
+
+    if names:
+        file.write(b',\n"matrices":{')
+        for place, name in enumerate(names):
+            if place > 0:
+                file.write(b",")
+            file.write(f'\n"{name}":'.encode())
+            _write_list(file, reader.json_vectors(name))
+        file.write(b"\n}")
+    file.write(b"}\n")
 
 
 def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:
-    between = b"[\n"
-    for value in values:
-        file.write(between + _document(value))
-        between = b",\n"
-    file.write(b"[\n\n]" if between == b"[\n" else b"\n]")
+    file.write(b"[\n")
+    for place, value in enumerate(values):
+        if place > 0:
+            file.write(b",\n")
+        file.write(_document(value))
+    file.write(b"\n]")
 
 
-def _ndjson(job: _Job, file: BinaryIO) -> None:
-    records = job.records
-    for row in (
-        records.lines(job.watch) if records.lines else job.rows(records.fields, records.several)
-    ):
-        file.write(_document(row) + b"\n")
+def _ndjson(reader: _Reader, file: BinaryIO) -> None:
+    records = reader.records
+    if records.lines is not None:
+        lines = records.lines(reader.watch)
+    else:
+        lines = reader.json_rows(records.fields, records.several)
+    for line in lines:
+        file.write(_document(line) + b"\n")
 
 
 class _Dialect(NamedTuple):
-    """The separator, the line end and the quoting of a format of cells."""
+    """How a format of cells separates cells and lines, and how it writes a text into a cell."""
 
-    between: bytes
-    end: bytes
-    quoted: Callable[[str], str]
+    separator: bytes
+    line_end: bytes
+    escape: Callable[[str], str]
 
-    def cells(self, values: Iterable[Any]) -> list[bytes]:
-        """Return a cell for each value; None is empty."""
-        if isinstance(values, np.ndarray):
-            return _numbers(values).split(b",")
-        return [
-            b"" if value is None else in_data(self.quoted(str(value))).encode() for value in values
-        ]
+    def write(self, reader: _Reader, file: BinaryIO) -> None:
+        """Write a line of names, then a line for each row; a matrix has a cell for each column."""
+        records = reader.records
+        matrices = reader.table_matrix
+        names: list[str | int] = [*records.fields]
+        for name in matrices:
+            array = records.matrices[name]
+            names += array.columns or records.columns or range(array.shape[1])
+        file.write(self.separator.join(self.cells(names)) + self.line_end)
+        for block in reader.blocks(records.fields, matrices):
+            file.writelines(self.lines(block))
 
     def lines(self, piece: Piece) -> Iterator[bytes]:
         columns = [self.cells(values) for values in piece.fields.values()]
-        columns += [
-            [_numbers(row).replace(b",", self.between) for row in rows]
-            for rows in piece.matrices.values()
-        ]
-        return (self.between.join(cells) + self.end for cells in zip(*columns, strict=True))
+        for rows in piece.matrices.values():
+            columns.append([_numbers(row).replace(b",", self.separator) for row in rows])
+        for cells in zip(*columns, strict=True):
+            yield self.separator.join(cells) + self.line_end
 
-    def write(self, job: _Job, file: BinaryIO) -> None:
-        records, names = job.records, job.flat
-        arrays = [records.matrices[name] for name in names]
-        columns = [
-            column
-            for array in arrays
-            for column in array.columns or records.columns or range(array.shape[1])
-        ]
-        file.write(self.between.join(self.cells([*records.fields, *columns])) + self.end)
-        for piece in job.blocks(records.fields, names):
-            file.writelines(self.lines(piece))
+    def cells(self, values: Iterable[Any]) -> list[bytes]:
+        if isinstance(values, np.ndarray):
+            return _numbers(values).split(b",")
+        return [self.cell(value) for value in values]
+
+    def cell(self, value: object) -> bytes:
+        """Return a value as text; None is an empty cell."""
+        if value is None:
+            return b""
+        return in_data(self.escape(str(value))).encode()
 
 
 def _in_quotes(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if re.search('[",\r\n]', text) else text
+    """Return a text in quotes if CSV needs them."""
+    if not re.search('[",\r\n]', text):
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
 
 
 _TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-_CSV, _TSV = (
-    _Dialect(b",", b"\r\n", _in_quotes),
-    _Dialect(b"\t", b"\n", lambda text: text.translate(_TSV_ESCAPES)),
-)
-_csv, _tsv = _CSV.write, _TSV.write
+
+
+def _in_one_cell(text: str) -> str:
+    """Return a text with the tabs and line ends escaped that would end a cell of TSV."""
+    return text.translate(_TSV_ESCAPES)
+
+
+_CSV = _Dialect(b",", b"\r\n", _in_quotes)
+_TSV = _Dialect(b"\t", b"\n", _in_one_cell)
+
+
+def _csv(reader: _Reader, file: BinaryIO) -> None:
+    _CSV.write(reader, file)
+
+
+def _tsv(reader: _Reader, file: BinaryIO) -> None:
+    _TSV.write(reader, file)
+
 
 # TensorBoard reads this file of its log folder (ProjectorConfig in tensorboard/plugins/projector).
 _PROJECTOR = 'embeddings {\n  tensor_path: "vectors.tsv"\n  metadata_path: "metadata.tsv"\n}\n'
 
 
-def _projector(job: _Job, folder: Path) -> None:
-    """Write what TensorFlow's embedding projector loads: rows of numbers, a line of fields for each, their names."""
-    fields, names = job.records.fields, job.flat
+def _projector(reader: _Reader, folder: Path) -> None:
+    """Write what TensorFlow's embedding projector loads.
+
+    One file has the rows of numbers, one a line of fields for each row, and one names these two.
+    """
+    fields = reader.records.fields
+    matrices = reader.table_matrix
     (folder / "projector_config.pbtxt").write_text(_PROJECTOR)
     with (
         (folder / "vectors.tsv").open("wb") as vectors,
         (folder / "metadata.tsv").open("wb") as metadata,
     ):
-        if len(fields) > 1:  # otherwise the projector takes the first line for a row
+        # The projector takes the first line for names only if there are several fields.
+        if len(fields) > 1:
             metadata.write(b"\t".join(_TSV.cells(fields)) + b"\n")
-        for piece in job.blocks(fields, names):
-            vectors.writelines(_TSV.lines(replace(piece, fields={})))
-            metadata.writelines(_TSV.lines(replace(piece, matrices={})))
+        for block in reader.blocks(fields, matrices):
+            vectors.writelines(_TSV.lines(replace(block, fields={})))
+            metadata.writelines(_TSV.lines(replace(block, matrices={})))
 
 
-def _npy(job: _Job, file: BinaryIO) -> None:
-    names = job.records.one
-    array = job.records.matrices[names[0]] if names else ArraySpec((job.records.rows,), "int64")
-    dtype = np.dtype(array.dtype).newbyteorder("<")
-    np.lib.format.write_array_header_1_0(
-        file,
-        {
-            "descr": np.lib.format.dtype_to_descr(dtype),
-            "fortran_order": False,
-            "shape": array.shape,
-        },
-    )
-    for piece in job.pieces(() if names else ("id",), names):
-        _raw(file, piece.matrices[names[0]] if names else piece.fields["id"], dtype)
+def _npy(reader: _Reader, file: BinaryIO) -> None:
+    """Write the one matrix, or the IDs of a result without matrices."""
+    records = reader.records
+    if records.one:
+        name = records.one[0]
+        array = records.matrices[name]
+        pieces = reader.matrix(name)
+    else:
+        array = ArraySpec((records.rows,), "int64")
+        pieces = reader.field("id")
 
-
-def _safetensors(job: _Job, file: BinaryIO) -> None:
-    records = job.records
-    fields = {
-        f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields
+    dtype = _little_endian(array)
+    description = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": array.shape,
     }
-    arrays = {name: ArraySpec((records.rows,), "int64") for name in fields}
-    arrays |= {name: records.matrices[name] for name in records.several}
+    np.lib.format.write_array_header_1_0(file, description)
+    for values in pieces:
+        _write_numbers(file, values, dtype)
+
+
+def _safetensors(reader: _Reader, file: BinaryIO) -> None:
+    """Write a tensor for each matrix, and `ids`, `positions` and `sequences` if there are any."""
+    records = reader.records
+    fields = {f"{name}s": name for name in ("id", "position", "sequence") if name in records.fields}
+    tensors = {name: ArraySpec((records.rows,), "int64") for name in fields}
+    for name in records.several:
+        tensors[name] = records.matrices[name]
+
     # Tensors with larger numbers come first, so that each is aligned for readers that map the file.
-    names = sorted(arrays, key=lambda name: -np.dtype(arrays[name].dtype).itemsize)
-    metadata = {
-        "run": _document(records.run).decode(),
-        "columns": orjson.dumps(records.columns).decode(),
-    }
-    file.write(header({name: (arrays[name].dtype, arrays[name].shape) for name in names}, metadata))
+    names = sorted(tensors, key=lambda name: -np.dtype(tensors[name].dtype).itemsize)
+    run = _document(records.run).decode()
+    columns = orjson.dumps(records.columns).decode()
+    described = {name: (tensors[name].dtype, tensors[name].shape) for name in names}
+    file.write(header(described, {"run": run, "columns": columns}))
     for name in names:
-        dtype = np.dtype(arrays[name].dtype).newbyteorder("<")
-        for piece in job.pieces((fields[name],)) if name in fields else job.pieces((), (name,)):
-            _raw(
-                file, piece.fields[fields[name]] if name in fields else piece.matrices[name], dtype
-            )
+        dtype = _little_endian(tensors[name])
+        pieces = reader.field(fields[name]) if name in fields else reader.matrix(name)
+        for values in pieces:
+            _write_numbers(file, values, dtype)
 
 
-def _parquet(job: _Job, file: BinaryIO) -> None:
-    """Write the table of `table`, some rows as a row group."""
+def _little_endian(array: ArraySpec) -> np.dtype[Any]:
+    return np.dtype(array.dtype).newbyteorder("<")
+
+
+def _write_numbers(file: BinaryIO, values: np.ndarray, dtype: np.dtype[Any]) -> None:
+    file.write(np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data)
+
+
+_ROW_GROUP = 1 << 24  # bytes of a row group, at least, except of the last one
+
+
+def _parquet(reader: _Reader, file: BinaryIO) -> None:
+    """Write the table that `table` returns, in groups of rows."""
     import pyarrow
     from pyarrow import parquet
 
-    schema, batches = _batches(job)
+    schema = _schema(reader)
     settings = {
         "compression": "none",
         "use_dictionary": ["token"],
-        "write_statistics": [*job.records.fields],
+        "write_statistics": list(reader.records.fields),
     }
     with parquet.ParquetWriter(file, schema, **settings) as writer:
         group: list[Any] = []
-        for batch in batches:
+        for batch in _batches(reader, schema):
             group.append(batch)
-            if sum(each.nbytes for each in group) >= _ROW_GROUP:
+            if sum(batch.nbytes for batch in group) >= _ROW_GROUP:
                 writer.write_table(pyarrow.Table.from_batches(group))
                 group.clear()
         if group:
@@ -266,65 +344,75 @@ def _parquet(job: _Job, file: BinaryIO) -> None:
 
 
 def table(records: Records) -> Any:
-    """Return the fields of each row and its `vector`, a list of fixed size, as a `pyarrow.Table`."""
+    """Return a `pyarrow.Table`: the fields of each row, and its `vector`, a list of fixed size."""
     import pyarrow
 
-    schema, batches = _batches(_Job(records, Notes(), unwatched))
-    return pyarrow.Table.from_batches(batches, schema)
+    reader = _Reader(records, Notes(), unwatched)
+    schema = _schema(reader)
+    return pyarrow.Table.from_batches(_batches(reader, schema), schema)
 
 
-def _batches(job: _Job) -> tuple[Any, Iterator[Any]]:
-    """Return the schema of a result, and copies of its pieces, whose arrays are valid only until the next piece."""
+def _schema(reader: _Reader) -> Any:
     import pyarrow
 
-    records, names = job.records, job.flat
-    types: dict[Any, Any] = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_()}
-    columns = [(name, types.get(kind, pyarrow.int64())) for name, kind in records.fields.items()]
-    for array in map(records.matrices.__getitem__, names):
-        columns.append(
-            ("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1]))
-        )
-    schema = pyarrow.schema(
-        columns, {"run": _document(records.run), "columns": orjson.dumps(records.columns)}
-    )
-
-    def batches() -> Iterator[Any]:
-        for piece in job.pieces(records.fields, names):
-            arrays = [
-                pyarrow.array(copy(values), schema.field(name).type)
-                for name, values in piece.fields.items()
-            ]
-            for matrix in piece.matrices.values():
-                values = pyarrow.array(matrix.flatten())
-                arrays.append(
-                    pyarrow.FixedSizeListArray.from_arrays(values, type=schema.field("vector").type)
-                )
-            yield pyarrow.record_batch(arrays, schema)
-
-    return schema, batches()
+    records = reader.records
+    types: dict[Any, Any] = {
+        str: pyarrow.string(),
+        float: pyarrow.float64(),
+        bool: pyarrow.bool_(),
+        int: pyarrow.int64(),
+    }
+    columns = [(name, types.get(kind, types[int])) for name, kind in records.fields.items()]
+    for name in reader.table_matrix:
+        array = records.matrices[name]
+        number = pyarrow.from_numpy_dtype(array.dtype)
+        columns.append(("vector", pyarrow.list_(number, array.shape[1])))
+    metadata = {"run": _document(records.run), "columns": orjson.dumps(records.columns)}
+    return pyarrow.schema(columns, metadata)
 
 
-def _ids(job: _Job, file: BinaryIO) -> None:
-    """Write IDs between spaces, a line for each sequence."""
-    line, between, many = 0, b"", "sequence" in job.records.fields
-    for piece in job.pieces(("sequence", "id") if many else ("id",)):
-        sequence = piece.fields["sequence"] if many else np.zeros(piece.rows, np.int64)
-        borders = np.flatnonzero(np.diff(sequence)) + 1
-        for number, ids in zip(
-            sequence[[0, *borders]].tolist(), np.split(piece.fields["id"], borders), strict=True
-        ):
+def _batches(reader: _Reader, schema: Any) -> Iterator[Any]:
+    """Yield copies of the pieces, whose own arrays are valid only until the next piece."""
+    import pyarrow
+
+    for piece in reader.pieces(reader.records.fields, reader.table_matrix):
+        columns = []
+        for name, values in piece.fields.items():
+            columns.append(pyarrow.array(copy(values), schema.field(name).type))
+        for matrix in piece.matrices.values():
+            numbers = pyarrow.array(matrix.flatten())
+            vector = schema.field("vector").type
+            columns.append(pyarrow.FixedSizeListArray.from_arrays(numbers, type=vector))
+        yield pyarrow.record_batch(columns, schema)
+
+
+def _ids(reader: _Reader, file: BinaryIO) -> None:
+    """Write IDs between spaces, a line for each sequence; one without tokens is an empty line."""
+    fields = [name for name in ("sequence", "id") if name in reader.records.fields]
+    line = 0
+    separator = b""
+    for piece in reader.pieces(fields):
+        ids = piece.fields["id"]
+        one_sequence = np.zeros(piece.rows, np.int64)
+        sequences = piece.fields.get("sequence", one_sequence)
+        borders = np.flatnonzero(np.diff(sequences)) + 1
+        numbers = sequences[[0, *borders]].tolist()
+        for number, ids_of_line in zip(numbers, np.split(ids, borders), strict=True):
             if number != line:
                 file.write(b"\n" * (number - line))
-                line, between = number, b""
-            file.write(between + _numbers(ids).replace(b",", b" "))
-            between = b" "
-    file.write(b"\n" * max(job.records.sequences - line, 0))
+                line = number
+                separator = b""
+            file.write(separator + _numbers(ids_of_line).replace(b",", b" "))
+            separator = b" "
+    unfinished_lines = max(reader.records.sequences - line, 0)
+    file.write(b"\n" * unfinished_lines)
 
 
 def _document(value: Any) -> bytes:
+    """Return a value as JSON."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError:  # a lone surrogate, which is rare
+    except TypeError:  # orjson refuses lone surrogates, which are rare.
         return orjson.dumps(_encodable(value), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -333,20 +421,19 @@ def _encodable(value: Any) -> Any:
     if isinstance(value, str):
         return in_data(value)
     if isinstance(value, dict):
-        return {_encodable(name): _encodable(each) for name, each in value.items()}
-    return list(map(_encodable, value)) if isinstance(value, list | tuple) else value
+        return {_encodable(name): _encodable(content) for name, content in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    return value
 
 
 def _numbers(values: np.ndarray) -> bytes:
     """Return numbers, (n,), as text between commas; NaN and infinity as nan, inf and -inf."""
     text = orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
-    if np.isfinite(values).all():
+    is_finite = np.isfinite(values)
+    if is_finite.all():
         return text
     words = text.split(b",")
-    for place in np.flatnonzero(~np.isfinite(values)).tolist():
+    for place in np.flatnonzero(~is_finite).tolist():
         words[place] = str(values[place]).encode()
     return b",".join(words)
-
-
-def _raw(file: BinaryIO, values: np.ndarray, dtype: np.dtype[Any]) -> None:
-    file.write(np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data)
