@@ -1,4 +1,8 @@
-"""The result of a verb: frozen data that can be shown as a page, read as arrays and written to a file in a format."""
+"""What a verb returns: frozen data that is shown as a page, read as arrays, or written to a file.
+
+Every verb has a subclass of `Result`. The command and the library's users call the same methods;
+pages and writers are imported when a method needs them.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,7 @@ from embcli.formats import (
     VIEWS,
     ContentKind,
     DataFormat,
+    Format,
     FormatName,
     PageFormat,
     formats_for,
@@ -36,15 +41,19 @@ from embcli.names import DEFAULT_PRECISION, Theme
 from embcli.wording import Parameter, Sentence, in_line
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO
+
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from embcli.page import Hint, Note
     from embcli.records import Records
 
-Own = TypeVar("Own", bound="Result")
-_PIPE_WIDTH, _PICTURE_WIDTH = 120, 100
-_RANGES = {"precision": (1, 16), "width": (40, 1000)}  # a float32 has at most 9 significant digits
+ResultType = TypeVar("ResultType", bound="Result")
+_HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
+_LEAST_WIDTH = 40
+_LARGEST_WIDTH = 1000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,31 +61,32 @@ class Style:
     """How a result looks on a page; raises OutputError and InputError for values out of range."""
 
     precision: int = DEFAULT_PRECISION  # decimals
-    heat: bool = False  # matrices as strips of colours
-    bare: bool = False  # titles, tables, pictures and drawings alone
+    heat: bool = False  # whether matrices are strips of colours
+    bare: bool = False  # whether a page has only titles, tables, pictures and drawings
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "light"  # the background of a picture
-    suggest: Callable[[Sequence[Note | Hint]], str] | None = (
-        None  # makes a line of what notes say of parameters
-    )
+    # This function makes a line from what notes say of parameters.
+    suggest: Callable[[Sequence[Note | Hint]], str] | None = None
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
-        for name, (low, high) in _RANGES.items():
-            given = getattr(self, name)
-            if given is not None and not low <= given <= high:
-                wrong = "{name} {given} is out of range; it goes from {low} to {high}"
-                raise OutputError(
-                    Sentence(wrong, name=Parameter(name), given=given, low=low, high=high)
-                )
+        _check_range("precision", self.precision, 1, _HIGHEST_PRECISION)
+        _check_range("width", self.width, _LEAST_WIDTH, _LARGEST_WIDTH)
+
+
+def _check_range(name: str, value: int | None, low: int, high: int) -> None:
+    if value is not None and not low <= value <= high:
+        wrong = "{name} {given} is out of range; it goes from {low} to {high}"
+        raise OutputError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result(ABC):
     """The result of a verb.
 
-    `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page with colours.
-    A subclass names its verb, and the kind of its content, from which the formats follow.
+    `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page
+    with colours. A subclass names its verb, and the kind of its content, which decides the formats
+    that can hold it.
     """
 
     verb: ClassVar[str]
@@ -85,24 +95,22 @@ class Result(ABC):
     style: Style = field(default_factory=Style)
 
     def __init_subclass__(cls, *, verb: str, content: ContentKind) -> None:
-        cls.verb, cls.content = verb, content
-        setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - a dataclass then makes none of its own
+        cls.verb = verb
+        cls.content = content
+        # A dataclass makes no __repr__ for a class that has one of its own.
+        setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - mypy refuses the assignment
 
     def __repr__(self) -> str:
         records = self.records()
-        run, shapes = (
-            records.run,
-            [f"{name} {each.shape}" for name, each in records.matrices.items()],
-        )
-        source = (
-            [f"seed {run['seed']}"]
-            if "seed" in run
-            else [str(run["from"])]
-            if "from" in run
-            else []
-        )
-        told = ", ".join([*(shapes or [f"{records.rows:,} {records.unit}"]), *source])
-        return in_line(f"<embcli {self.verb}: {told}>")
+        facts = [f"{name} {array.shape}" for name, array in records.matrices.items()]
+        if not facts:
+            facts.append(f"{records.rows:,} {records.unit}")
+        run = records.run
+        if "seed" in run:
+            facts.append(f"seed {run['seed']}")
+        elif "from" in run:
+            facts.append(str(run["from"]))
+        return in_line(f"<embcli {self.verb}: {', '.join(facts)}>")
 
     @abstractmethod
     def records(self) -> Records:
@@ -114,7 +122,10 @@ class Result(ABC):
 
     @property
     def why_no(self) -> str:
-        """Why the answer to the verb's question is no, in words; empty for yes, and for a verb without a question."""
+        """The reason, in words, why the verb's question is answered with no.
+
+        It is empty for a yes, and for a verb without a question.
+        """
         return ""
 
     @property
@@ -122,12 +133,13 @@ class Result(ABC):
         """The exit status of the command: 0, or 1 if the answer is no."""
         return 1 if self.why_no else 0
 
-    def styled(self: Own, **changes: Any) -> Own:
+    def styled(self: ResultType, **changes: Any) -> ResultType:
         """Return the same result with another style: `styled(heat=True, width=80)`; see Style.
 
         Raises OutputError and InputError for values out of range.
         """
-        return replace(self, style=replace(self.style, **changes))
+        style = replace(self.style, **changes)
+        return replace(self, style=style)
 
     def view(self) -> RenderableType:
         """Return the page, as the style says."""
@@ -135,19 +147,18 @@ class Result(ABC):
 
         if self.style.bare:
             return BarePage(self)
-        return SuggestingPage(self, self.style.suggest) if self.style.suggest else self
+        if self.style.suggest:
+            return SuggestingPage(self, self.style.suggest)
+        return self
 
     def page(self, format: FormatName) -> bytes:
         """Return the result as a page in one of the formats that are views, as in a file."""
         from embcli.page.export import exported
 
         chosen_format(self.content, format, None)
-        return exported(
-            self.view(),
-            cast("PageFormat", format),
-            width_of(self.style.width, format),
-            self.style.theme,
-        )
+        page_format = cast("PageFormat", format)
+        width = width_of(self.style.width, format)
+        return exported(self.view(), page_format, width, self.style.theme)
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")
@@ -156,31 +167,34 @@ class Result(ABC):
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
         from embcli.page.export import fragment
 
-        return fragment(self.view(), width_of(self.style.width, "html"))
+        width = width_of(self.style.width, "html")
+        return fragment(self.view(), width)
 
     def save(
         self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched
     ) -> None:
-        """Write the result to a file, in the format of its suffix unless another one is named; atomically.
+        """Write the result to a file atomically, in the format of its suffix or in a named one.
 
-        `watch` counts the rows of data. Raises OutputError for a format that cannot hold this result, and for a place
-        that cannot be written.
+        `watch` counts the rows of data. Raises OutputError for a format that cannot hold this
+        result, and for a place that cannot be written.
         """
         from embcli import writers
 
-        chosen, file = chosen_format(self.content, format, path), Path(path)
+        chosen = chosen_format(self.content, format, path)
+        file = Path(path)
         if chosen in VIEWS:
             content = self.page(chosen)
             with explaining_failure(file), destination(file) as place:
                 place.write(content)
             return
+
         records = self.records()
         refuse_many(records.shown, chosen)
-        with (
-            explaining_failure(file),
-            replacing_folder(file) if FORMATS[chosen].folder else destination(file) as place,
-        ):
-            writers.write(records, cast("DataFormat", chosen), place, self.notes, watch)
+        data_format = cast("DataFormat", chosen)
+        opened: AbstractContextManager[BinaryIO | Path]
+        opened = replacing_folder(file) if FORMATS[chosen].folder else destination(file)
+        with explaining_failure(file), opened as data_place:
+            writers.write(records, data_format, data_place, self.notes, watch)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
@@ -198,14 +212,17 @@ class Result(ABC):
         """Return a whole matrix by its name. Raises OutputError if there is none of this name."""
         import numpy as np
 
-        records, done = self.records(), 0
-        if (described := records.matrices.get(name)) is None:
-            there = ", ".join(records.matrices) or "none"
-            raise OutputError(f"this result has no matrix {name[:40]!r}; there are: {there}")
-        matrix = np.empty(described.shape, described.dtype)
+        records = self.records()
+        array = records.matrices.get(name)
+        if array is None:
+            names = ", ".join(records.matrices) or "none"
+            raise OutputError(f"this result has no matrix {name[:40]!r}; there are: {names}")
+        matrix = np.empty(array.shape, array.dtype)
+        start = 0
         for piece in records.pieces((), (name,)):
-            matrix[done : done + piece.rows] = piece.matrices[name]
-            done += piece.rows
+            stop = start + piece.rows
+            matrix[start:stop] = piece.matrices[name]
+            start = stop
         return matrix
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -214,7 +231,7 @@ class Result(ABC):
         if len(shown) != 1:
             names = ", ".join(shown or records.matrices) or "none"
             raise OutputError(f"this result is not one matrix; name one: matrix(name), of {names}")
-        return self.matrix(shown[0])  # numpy itself makes another dtype of it
+        return self.matrix(shown[0])  # numpy itself converts it to another dtype
 
 
 class MatrixOf:
@@ -233,52 +250,71 @@ class MatrixOf:
 def chosen_format(
     kind: ContentKind, format: str | None, path: str | Path | None, default: str = ""
 ) -> FormatName:
-    """Return the format to write: as named, else by the suffix of the file, else the default if it can hold the result.
+    """Return the format to write a result in.
 
-    Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
-    suffix without a default, and for a file that obviously cannot be written.
+    It is the named one, else that of the file's suffix, else the default if it can hold the result.
+    Raises OutputError for a format that cannot hold this kind of result or whose package is
+    missing, for an unknown suffix without a default, and for a file that obviously cannot be
+    written.
     """
     default = ALIASES.get(default, default)
     if default and default not in FORMATS:
-        raise OutputError(
-            f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}"
-        )
+        names = ", ".join(FORMATS)
+        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {names}")
+
     known = formats_for(kind)
     file = Path(path or "")
     suffix = file.suffix.lower()
-    chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
-    if chosen is None:
-        if suffix and not default:
-            cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
-            if kind != "page":
-                cure = Sentence("{format} names one of {known}", known=", ".join(known))
-            raise OutputError(
-                Sentence(
-                    "{output} {file!r} has no known extension; {cure}", file=str(file), cure=cure
-                )
-            )
-        chosen = default if default in known else "table"
-    if chosen not in known:
+    if format:
+        name = ALIASES.get(format, format)
+    elif suffix in SUFFIXES:
+        name = SUFFIXES[suffix]
+    elif suffix and not default:
+        raise _unknown_suffix(file, kind)
+    else:
+        name = default if default in known else "table"
+    if name not in known:
+        names = ", ".join(known)
         raise OutputError(
-            f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}"
+            f"this result cannot be written as {name[:40]}; it can be written as {names}"
         )
-    found = FORMATS[chosen]
-    if found.extra is not None:
-        try:
-            import_module(found.extra[0])
-        except Exception as error:  # a package that is there can fail to load in any way
-            raise OutputError(missing_extra(chosen, found.extra[1], error)) from None
+
+    chosen = FORMATS[name]
+    _check_package(chosen)
     if path is not None:
-        if str(path).endswith("/") and not found.folder:
-            raise OutputError(f"{path!r} names a folder, and {chosen} is one file")
-        try:
-            refuse_unwritable(file, found.folder)
-        except ValueError as error:  # a NUL, or half of a surrogate pair
-            wrong = Sentence(
-                "{output} {file!r} cannot name a file: {error}", file=str(file)[:60], error=error
-            )
-            raise InputError(wrong) from None
-    return found.name
+        _check_place(path, chosen)
+    return chosen.name
+
+
+def _unknown_suffix(file: Path, kind: ContentKind) -> OutputError:
+    cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
+    if kind != "page":
+        cure = Sentence("{format} names one of {known}", known=", ".join(formats_for(kind)))
+    wrong = "{output} {file!r} has no known extension; {cure}"
+    return OutputError(Sentence(wrong, file=str(file), cure=cure))
+
+
+def _check_package(format: Format) -> None:
+    """Raise OutputError if the package that a format needs cannot be imported."""
+    if format.extra is None:
+        return
+    package, extra = format.extra
+    try:
+        import_module(package)
+    except Exception as error:  # An installed package can fail to load in any way.
+        raise OutputError(missing_extra(format.name, extra, error)) from None
+
+
+def _check_place(path: str | Path, format: Format) -> None:
+    """Raise OutputError or InputError for a path that obviously cannot be written in a format."""
+    if str(path).endswith("/") and not format.folder:
+        raise OutputError(f"{path!r} names a folder, and {format.name} is one file")
+    file = Path(path)
+    try:
+        refuse_unwritable(file, format.folder)
+    except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
+        wrong = "{output} {file!r} cannot name a file: {error}"
+        raise InputError(Sentence(wrong, file=str(file)[:60], error=error)) from None
 
 
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
@@ -288,13 +324,22 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
         raise OutputError(Sentence(wrong, shown=", ".join(shown)))
 
 
+_PIPE_WIDTH = 120
+_PICTURE_WIDTH = 100
+
+
 def width_of(width: int | None, format: FormatName) -> int:
     """Return the columns of a page in a format that is not for a terminal."""
-    by_default = _PICTURE_WIDTH if format in PICTURES else number_in("COLUMNS") or _PIPE_WIDTH
-    return width or max(by_default, _RANGES["width"][0])
+    if width:
+        return width
+    if format in PICTURES:
+        return _PICTURE_WIDTH
+    return max(number_in("COLUMNS") or _PIPE_WIDTH, _LEAST_WIDTH)
 
 
 def number_in(variable: str) -> int:
     """Return a whole number from the environment; 0 if there is none."""
     value = os.environ.get(variable, "")
-    return int(value[:6]) if value.isascii() and value.isdigit() else 0
+    if not (value.isascii() and value.isdigit()):
+        return 0
+    return int(value[:6])
