@@ -1,4 +1,8 @@
-"""The interface of a matrix that gives rows by ID, and of the source that a model's matrices come from."""
+"""Matrices that give rows by ID, and the source that the matrices of a model come from.
+
+Verbs read a `Layer` without knowing whether its rows are drawn, kept, mapped or unpacked. Seeded
+layers and the files of checkpoints implement it.
+"""
 
 from __future__ import annotations
 
@@ -15,38 +19,37 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.recipe import Recipe
 
-_BLOCK = 1 << 18  # values in a block
-
 
 class Summary:
     """Statistics of the values of a matrix, added piece by piece, in float64."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._sum = self._squares = 0.0  # squares are of differences from the mean so far
-        self.minimum, self.maximum = float("inf"), -float("inf")
+        self._sum = 0.0
+        self._squares = 0.0  # the sum of squared differences from the mean so far
+        self.minimum = float("inf")
+        self.maximum = -float("inf")
 
     @np.errstate(invalid="ignore")  # the sum of infinities of both signs is NaN
     def add(self, piece: np.ndarray) -> None:
         """Add float32 values, in any shape (Chan, Golub, LeVeque 1979)."""
-        if not piece.size:
+        count = piece.size
+        if not count:
             return
         values = piece.ravel().astype(np.float64)
         total = float(values.sum())
-        values -= total / piece.size
-        self._squares += float(
-            np.square(values, out=values).sum()
-        )  # np.dot would start threads that wait
+        values -= total / count
+        # np.dot is no faster here, and would start threads.
+        self._squares += float(np.square(values, out=values).sum())
         if self._count:
-            between = np.square(
-                np.float64(self._sum) / self._count - np.float64(total) / piece.size
-            )
-            self._squares += float(between) * self._count * piece.size / (self._count + piece.size)
-        self._count += piece.size
+            mean_difference = np.float64(self._sum) / self._count - np.float64(total) / count
+            between = float(np.square(mean_difference))
+            self._squares += between * self._count * count / (self._count + count)
+        self._count += count
         self._sum += total
-        self.minimum = float(
-            np.minimum(self.minimum, piece.min())
-        )  # NaN if there is one, like torch
+
+        # Like torch's, a minimum and a maximum are NaN if a value is.
+        self.minimum = float(np.minimum(self.minimum, piece.min()))
         self.maximum = float(np.maximum(self.maximum, piece.max()))
 
     @property
@@ -56,19 +59,26 @@ class Summary:
     @property
     def std(self) -> float:
         """The standard deviation, divided by n - 1, like torch; NaN for a single value."""
-        return (
-            float(np.sqrt(self._squares / (self._count - 1))) if self._count > 1 else float("nan")
-        )
+        if self._count <= 1:
+            return float("nan")
+        return float(np.sqrt(self._squares / (self._count - 1)))
+
+
+_BLOCK = 1 << 18  # values in a block
 
 
 class Layer(ABC):
-    """A weight matrix that gives its rows by ID; a new format implements `shape`, `dtype` and `rows`."""
+    """A weight matrix that gives its rows by ID.
+
+    A new format implements `shape`, `dtype` and `rows`. A layer lives as long as its result; a
+    pickled one is opened anew from its source.
+    """
 
     shape: tuple[int, int]  # (V, D) or (C, D)
-    dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
-    place: tuple[
-        Source, str
-    ]  # the source that opened it, and its name there; a copy is opened anew
+    # `dtype` is that of the stored numbers, as numpy names it, such as "bfloat16"; rows are always
+    # float32.
+    dtype: str
+    place: tuple[Source, str]  # the source that opened it, and its name there
     rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -76,13 +86,18 @@ class Layer(ABC):
 
     @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows, (n,) int64 -> (n, D) float32; the IDs are in range, and were announced to `open`."""
+        """Return these rows, (n,) int64 -> (n, D) float32.
+
+        The IDs are in range, and were announced to `open`.
+        """
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
-        step = max(_BLOCK // self.shape[1], 1)
-        for start in range(0, self.shape[0], step):
-            yield self.rows(np.arange(start, min(start + step, self.shape[0])))
+        size, dim = self.shape
+        step = max(_BLOCK // dim, 1)
+        for start in range(0, size, step):
+            stop = min(start + step, size)
+            yield self.rows(np.arange(start, stop))
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows as they are stored, (n, width); float32 if they have no other form."""
@@ -93,11 +108,15 @@ class Layer(ABC):
         return stored
 
     def summary(self, watch: Watch = unwatched) -> Summary:
-        """Return statistics of the whole matrix, from one pass over its blocks; `watch` counts the rows."""
+        """Return statistics of the matrix, from one pass over its blocks; `watch` counts rows."""
         summary = Summary()
         for block in watch(self.blocks(), self.shape[0], len):
             summary.add(block)
         return summary
+
+
+def _opened(source: Source, name: str) -> Layer:
+    return source.open({name: None})[name]
 
 
 @dataclass(frozen=True)
@@ -108,20 +127,18 @@ class Origin:
     """
 
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    seed: int | None = None  # of seeded layers
-    build: Mapping[str, str] = field(
-        default_factory=dict
-    )  # the torch and the CPU capability that drew them
-    path: str | None = None  # of a checkpoint, as the user named it; None for seeded layers
+    seed: int | None = None  # None for a checkpoint
+    # `build` names the torch and the CPU capability that drew seeded layers.
+    build: Mapping[str, str] = field(default_factory=dict)
+    path: str | None = None  # the checkpoint as the user named it; None for seeded layers
     tensors: Mapping[str, str] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)  # bytes in the file
     guesses: Mapping[str, str] = field(default_factory=dict)  # what was guessed -> why
     first_position: int = 0  # the row of the position matrix that position 0 picks
     unopened: int = 0  # other tensors of the file
-    is_custom_tensor: bool = (
-        False  # whether `token` is another tensor than the token matrix, as the user wished
-    )
+    # The user can name another tensor than the token matrix as the layer `token`.
+    is_custom_tensor: bool = False
 
     @property
     def is_seeded(self) -> bool:
@@ -132,22 +149,21 @@ class Origin:
         return f"seed {self.seed}" if self.path is None else self.path
 
     def document(self) -> dict[str, Any]:
+        """Return what the `run` of a result says of the origin."""
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         if self.is_seeded:
             return {"seed": self.seed, "shapes": shapes, **self.build}
-        first = {"first_position": self.first_position} if self.first_position else {}
-        tensors = {
+        document: dict[str, Any] = {
+            "from": self.path,
             "tensors": dict(self.tensors),
             "dtypes": dict(self.dtypes),
             "bytes": dict(self.sizes),
-        }
-        return {
-            "from": self.path,
-            **tensors,
             "shapes": shapes,
             "guesses": dict(self.guesses),
-            **first,
         }
+        if self.first_position:
+            document["first_position"] = self.first_position
+        return document
 
 
 class Layers(dict[str, "Layer"]):
@@ -157,37 +173,33 @@ class Layers(dict[str, "Layer"]):
         super().__init__(layers)
         self.origin = origin
         for name, layer in layers.items():
-            layer.place = source, name
+            layer.place = (source, name)
 
 
 class Source(Protocol):
     """A place that layers come from; it knows their shapes before it draws or reads them."""
 
     @property
-    def origin(self) -> Origin: ...  # that of open layers says more
+    def origin(self) -> Origin:
+        """The origin before a layer is open; that of open layers says more."""
 
     @property
-    def encoding(self) -> Encoding | None: ...  # whose tokens the rows of the token layer stand for
+    def encoding(self) -> Encoding | None:
+        """The encoding whose tokens the rows of the token layer stand for."""
 
     @property
-    def recipe(
-        self,
-    ) -> (
-        Recipe | None
-    ): ...  # how token rows become what the first block reads, if something says so
+    def recipe(self) -> Recipe | None:
+        """How token rows become what the first block reads, if the model says so."""
 
     @property
-    def orphan_norm(
-        self,
-    ) -> str: ...  # a norm beside the token matrix that nothing says how to apply, or nothing
+    def orphan_norm(self) -> str:
+        """A norm beside the token matrix, if nothing says how to apply it."""
 
-    def resized(
-        self, context_length: int
-    ) -> Source: ...  # with a longer or shorter position layer, if it is seeded
+    def resized(self, context_length: int) -> Source:
+        """Return a source whose position layer has another length, if it is seeded."""
 
-    def shape(
-        self, name: str
-    ) -> tuple[int, int] | None: ...  # of the `token` or the `position` layer
+    def shape(self, name: str) -> tuple[int, int] | None:
+        """Return the shape of the `token` or the `position` layer; None if there is none."""
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         """Return the named layers; for each, the IDs that will be asked for, or None for any.
@@ -197,11 +209,8 @@ class Source(Protocol):
 
 
 def shape_of(source: Source, name: str) -> tuple[int, int]:
+    """Return the shape of a layer; raises LayerError if the source has none of this name."""
     shape = source.shape(name)
     if shape is None:
         raise LayerError(f"there is no {name} layer here")
     return shape
-
-
-def _opened(source: Source, name: str) -> Layer:
-    return source.open({name: None})[name]
