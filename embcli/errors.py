@@ -1,6 +1,7 @@
-"""What is said beside a result: errors, one or two lines each, for the person who can correct the input, and remarks.
+"""Errors that a user can correct, and remarks on a result.
 
-Errors are raised on purpose; remarks belong to a result, but are not part of its data or its page.
+All of embcli raises these errors; the command prints each as one or two lines. Remarks belong to a
+result, but are not part of its data or its page. `Watch` is how a long pass shows its progress.
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ from typing import Protocol, TypeVar
 from embcli.wording import Parameter, Sentence, in_bytes
 
 Item = TypeVar("Item")
-PATIENCE = 0.5  # seconds before somebody who waits is told what for
-_NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment"
+PATIENCE = 0.5  # seconds that a step may take before a note says what it is
 
 
 class EmbcliError(Exception):
     """Something that the user can correct; the message names the value, the reason and the cure.
 
-    The hint is a second line, with what to do instead. `str(error)` names parameters as Python does (`dim`);
-    `error.message` may be a Sentence, which the command spells with flags (`--dim`).
+    The hint is a second line, with what to do instead. `str(error)` names parameters as Python does
+    (`dim`); `error.message` may be a Sentence, in which the command puts flags (`--dim`).
 
     >>> import embcli
     >>> try:
@@ -69,7 +69,10 @@ class OutputError(EmbcliError):
 
 
 def missing_extra(what: str, extra: str, error: Exception | None = None) -> str:
-    """Return the sentence for a package of an extra of embcli that is missing, or whose import raises an error."""
+    """Return the sentence for a package that is missing, or whose import raises an error.
+
+    `extra` is the extra of embcli that installs the package.
+    """
     if error is None or isinstance(error, ImportError):
         return f"{what} needs a package that is missing: pip install 'embcli[{extra}]'"
     return f"{what} needs a package that does not load ({_reason(error)})"
@@ -77,29 +80,35 @@ def missing_extra(what: str, extra: str, error: Exception | None = None) -> str:
 
 def does_not_load(package: str, error: Exception) -> str:
     """Return the sentence for a package that embcli cannot do without."""
-    return f"{package} does not load ({_reason(error)}); reinstall it: pip install --force-reinstall {package}"
+    cure = f"reinstall it: pip install --force-reinstall {package}"
+    return f"{package} does not load ({_reason(error)}); {cure}"
 
 
 def _reason(error: Exception) -> str:
-    return " ".join((str(error) or type(error).__name__).split())[:200]
+    """Return an error's message on one line, or its class if it has none."""
+    message = str(error) or type(error).__name__
+    return " ".join(message.split())[:200]
 
 
 def memory_of_machine() -> int:
-    """Return the memory of this machine, in bytes."""
-    return (
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if hasattr(os, "sysconf")
-        else 2**40
-    )
+    """Return the memory of this machine, in bytes; 2**40 on Windows, where it is not known."""
+    if not hasattr(os, "sysconf"):
+        return 2**40
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:
-    """Raise LayerError if float32 matrices of this shape, and `more` bytes, are larger than this machine's memory."""
-    size = 4 * shape[0] * shape[1] * copies + more
-    if size > memory_of_machine():
+    """Raise LayerError if float32 matrices do not fit into this machine's memory.
+
+    There are so many copies of this shape, and `more` bytes beside them.
+    """
+    rows, columns = shape
+    size = 4 * rows * columns * copies + more
+    memory = memory_of_machine()
+    if size > memory:
         raise LayerError(
-            f"{what} of {shape[0]:,} x {shape[1]:,} takes {in_bytes(size)}, and this machine has "
-            f"{in_bytes(memory_of_machine())} of memory"
+            f"{what} of {rows:,} x {columns:,} takes {in_bytes(size)}, and this machine has "
+            f"{in_bytes(memory)} of memory"
         )
 
 
@@ -111,41 +120,51 @@ def check_top(top: int) -> None:
 
 def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:
     """Raise InputError for a name that is not among those to choose from; None stands for a default."""
-    if given is not None and given not in names:
-        unknown = Sentence(
-            "{parameter} {given!r} is not known; choose from {names}",
-            parameter=Parameter(parameter),
-            given=str(given)[:40],
-            names=", ".join(names),
-        )
-        raise InputError(unknown)
+    if given is None or given in names:
+        return
+    unknown = Sentence(
+        "{parameter} {given!r} is not known; choose from {names}",
+        parameter=Parameter(parameter),
+        given=str(given)[:40],
+        names=", ".join(names),
+    )
+    raise InputError(unknown)
+
+
+_NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment"
 
 
 def ran_out(error: Exception) -> bool:
-    """Return whether an error says that memory ran out; Python, numpy, torch and the system say it differently."""
+    """Return whether an error says that memory ran out.
+
+    Python, numpy, torch and the system say it differently.
+    """
     if isinstance(error, (RuntimeError, ImportError)):
         return bool(re.search(_NO_MEMORY, str(error)))
-    return isinstance(error, MemoryError) or (
-        isinstance(error, OSError) and error.errno == errno.ENOMEM
-    )
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError)
 
 
 class Watch(Protocol):
-    """A function that shows how far a pass is."""
+    """A function that shows how far a pass over items has come."""
 
     def __call__(
         self, items: Iterable[Item], total: int, size: Callable[[Item], int], /
     ) -> Iterator[Item]:
-        """Yield the items of a pass as they come; `total` is the sum of their sizes."""
+        """Yield the items as they come; `total` is the sum of their sizes."""
 
 
 def unwatched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
-    """Show nothing."""
+    """Return the items and show nothing."""
     return iter(items)
 
 
 class Notes:
-    """Remarks in order, each once; the command prints them as they come, by its own `added`, `slow` and `finish`.
+    """Remarks in order, each once.
+
+    A model has the notes of its opening; a call begins with these and gives what it adds to its
+    result. The command has a subclass whose `added`, `slow` and `finish` print remarks as they come.
 
     >>> notes = Notes()
     >>> notes.add("3 values were rounded to float32")
@@ -155,7 +174,7 @@ class Notes:
 
     def __init__(self, *remarks: str) -> None:
         self.remarks = dict.fromkeys(remarks)
-        self._counts: list[Callable[[], str]] = []
+        self._changing: list[Callable[[], str]] = []
 
     def __repr__(self) -> str:
         return f"Notes{tuple(self)}"
@@ -164,12 +183,15 @@ class Notes:
         return Notes, tuple(self)
 
     def begun(self, *others: Notes) -> Notes:
-        """Return notes for one call, which begin with these remarks and others; what the call adds is its own."""
+        """Return notes for one call, which begin with these remarks and those of others.
+
+        What the call adds is not added to these.
+        """
         notes = type(self)(*self.remarks)
-        notes._counts = [*self._counts]
+        notes._changing = [*self._changing]
         for other in others:
             notes.remarks |= other.remarks
-            notes._counts += other._counts
+            notes._changing += other._changing
         return notes
 
     def add(self, remark: str | Sentence) -> None:
@@ -181,22 +203,23 @@ class Notes:
 
     def count(self, remark: Callable[[], str]) -> None:
         """Add a remark that changes while rows are read; it is empty if there is nothing to say."""
-        self._counts.append(remark)
+        self._changing.append(remark)
 
     @property
     def counted(self) -> list[str]:
         """The remarks that change while rows are read."""
-        said = (remark() for remark in self._counts)
-        return [*dict.fromkeys(text for text in said if text)]
+        texts = dict.fromkeys(remark() for remark in self._changing)
+        texts.pop("", None)
+        return list(texts)
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self.remarks, *self.counted]))
 
     def added(self, remark: str | Sentence) -> None:
-        """Do nothing with a new remark."""
+        """Do nothing with a new remark; the command prints it."""
 
     def slow(self, what: str) -> None:
-        """Do nothing with what takes more than PATIENCE."""
+        """Do nothing with the name of a step that takes longer than PATIENCE."""
 
     def finish(self) -> None:
         """Do nothing at the end of a result."""
