@@ -1,4 +1,8 @@
-"""Text made safe to print, counts, sizes and times in words, and the names of parameters in a sentence."""
+"""Text for people: counts, sizes and times in words, sentences about parameters, safe text.
+
+Pages and errors use it. Whatever comes from a file or a user passes through `printable` or
+`in_line` before a terminal gets it.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +19,12 @@ QUANTILES = {
     "99 %": 0.99,
     "largest": 1.0,
 }
-# C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
-# surrogates, the two non-characters that XML does not allow either, and zero width joiners without anything to join.
-_UNSAFE = (
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
-    "\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]|(?<!\\S)\u200d"
-)
-_SURROGATE = "[\ud800-\udfff]"
-_LONG = r"""('[^']{200})[^']+(?=')|("[^"]{200})[^"]+(?=")|(\([^()]{200})[^()]+(?=\))|([^\s'"]{200})[^\s'"]+"""
-_LONGEST_LINE = 1000  # characters of a message, whatever is in it
-_BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def counted(number: int, thing: str) -> str:
     """Return a number of things in words: `1 token`, `2,000 tokens`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    plural = "" if number == 1 else "s"
+    return f"{number:,} {thing}{plural}"
 
 
 def in_bytes(size: int) -> str:
@@ -56,13 +51,14 @@ def in_seconds(seconds: float) -> str:
 
 
 class Parameter(str):
-    """The name of a parameter, as a value of a sentence that does not know which one it is about."""
+    """The name of a parameter, as a value of a sentence that is used for several of them."""
 
 
 class Sentence:
-    """A sentence that names parameters of the library, which Python spells `dim` and the command `--dim`.
+    """A sentence that names parameters of the library: `dim` in Python, `--dim` in the command.
 
-    Braces without a value are names of parameters. A value can be a Parameter, or another sentence.
+    Braces without a value contain the name of a parameter. A value can be a Parameter, or another
+    sentence.
 
     >>> sentence = Sentence("{dim} must be at least 1, not {given:,}; give {ids}", given=-2000)
     >>> str(sentence)
@@ -76,11 +72,12 @@ class Sentence:
         self.values = values
 
     def with_names(self, name_of: Callable[[str], str] = str) -> str:
-        """Return the sentence with each parameter as a function spells it."""
+        """Return the sentence with what a function returns for each parameter."""
         values: dict[str, object] = {}
         for _, name, _, _ in Formatter().parse(self.template):
             if name is not None:
-                values[name] = _value_with_names(self.values.get(name, Parameter(name)), name_of)
+                value = self.values.get(name, Parameter(name))
+                values[name] = _value_with_names(value, name_of)
         return self.template.format_map(values)
 
     def __str__(self) -> str:
@@ -90,7 +87,18 @@ class Sentence:
 def _value_with_names(value: object, name_of: Callable[[str], str]) -> object:
     if isinstance(value, Sentence):
         return value.with_names(name_of)
-    return name_of(value) if isinstance(value, Parameter) else value
+    if isinstance(value, Parameter):
+        return name_of(value)
+    return value
+
+
+# These are C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and
+# other invisible formatting, surrogates, the two non-characters that XML does not allow either, and
+# zero width joiners that have nothing to join.
+_UNSAFE = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]|(?<!\\S)\u200d"
+)
 
 
 def printable(text: str) -> str:
@@ -98,23 +106,53 @@ def printable(text: str) -> str:
     return re.sub(_UNSAFE, _escape, text)
 
 
+_BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
+
+
 def in_line(text: str) -> str:
     """Return the text for one line: tabs and newlines are escaped too."""
     return printable(text).translate(_BLANKS)
 
 
+_LONG = (
+    r"""('[^']{200})[^']+(?=')|("[^"]{200})[^"]+(?=")"""
+    r"""|(\([^()]{200})[^()]+(?=\))|([^\s'"]{200})[^\s'"]+"""
+)
+_LONGEST_LINE = 1000  # characters
+
+
 def shortened(line: str) -> str:
-    """Return a message with 200 characters of each word, and of each text in quotes or brackets, that is longer."""
-    short = re.sub(_LONG, lambda match: f"{match[match.lastindex or 0]}...", line)
-    return short if len(short) <= _LONGEST_LINE else f"{short[:_LONGEST_LINE]}..."
+    """Return a message in which nothing is too long.
+
+    Words and texts in quotes or brackets keep 200 characters, and the whole message 1,000.
+    """
+    short = re.sub(_LONG, _shortened_match, line)
+    if len(short) > _LONGEST_LINE:
+        return f"{short[:_LONGEST_LINE]}..."
+    return short
+
+
+def _shortened_match(match: re.Match[str]) -> str:
+    kept = match[match.lastindex or 0]
+    return f"{kept}..."
+
+
+_SURROGATE = "[\ud800-\udfff]"
 
 
 def in_data(text: str) -> str:
-    """Return text for data in UTF-8: bytes of a path that are not UTF-8, and other lone surrogates, are escaped."""
-    return text if text.isascii() else re.sub(_SURROGATE, _escape, text)
+    """Return text for data in UTF-8.
+
+    Lone surrogates are escaped, such as those by which Python shows bytes that are not UTF-8.
+    """
+    if text.isascii():
+        return text
+    return re.sub(_SURROGATE, _escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
-    is_byte = 0xDC80 <= code <= 0xDCFF  # Python's form of a byte that is not UTF-8
-    return f"\\x{code - 0xDC00:02x}" if is_byte else f"\\u{code:04x}"
+    is_byte = 0xDC80 <= code <= 0xDCFF  # Python shows a byte that is not UTF-8 like this.
+    if is_byte:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}"
