@@ -1,4 +1,8 @@
-"""The formats that a result can be written in: one row a format, from which all else is derived."""
+"""The formats that a result can be written in.
+
+`ROWS` has one row per format; everything else is derived from it. A result's `ContentKind` says
+which of them can hold it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,15 @@ DataFormat = Literal[
     "json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"
 ]
 FormatName = Literal[PageFormat, DataFormat]
-# What a result consists of: rows of fields; fields that rank rows of a matrix; token IDs; matrices; matrices in each
-# row; rows that are embeddings; more than rows, which only a JSON document has room for; a page without data behind it.
 ContentKind = Literal[
-    "list", "ranking", "tokens", "matrices", "batches", "embeddings", "document", "page"
+    "list",  # rows of fields
+    "ranking",  # fields that rank the rows of a matrix
+    "tokens",  # token IDs
+    "matrices",
+    "batches",  # matrices in each row
+    "embeddings",  # rows that are embeddings
+    "document",  # more than rows, which only JSON can hold
+    "page",  # a page without data
 ]
 
 _ROWS: tuple[ContentKind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
@@ -23,26 +32,25 @@ _ARRAYS: tuple[ContentKind, ...] = ("tokens", "matrices", "batches", "embeddings
 
 class Format(NamedTuple):
     name: FormatName
-    kinds: tuple[ContentKind, ...]  # of results that it can hold
+    kinds: tuple[ContentKind, ...]  # the kinds of results that it can hold
     suffixes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     binary: bool = False
     one_matrix: bool = False  # whether it has room for one matrix only
     folder: tuple[str, ...] = ()  # the files of a format that is a folder
-    extra: tuple[str, str] | None = (
-        None  # the package that it requires, and embcli's extra that installs it
-    )
+    # Some formats need a package, which one of embcli's extras installs: (package, extra).
+    extra: tuple[str, str] | None = None
     picture: bool = False  # whether it is a page with colours for a file
 
 
 ROWS = (
     Format("table", _PAGES, (".table", ".txt")),
-    Format("markdown", _PAGES, (".markdown", ".md"), ("md",)),
+    Format("markdown", _PAGES, (".markdown", ".md"), aliases=("md",)),
     Format("svg", _PAGES, (".svg",), picture=True),
     Format("html", _PAGES, (".html",), picture=True),
     Format("png", _PAGES, (".png",), binary=True, extra=("resvg_py", "pictures"), picture=True),
     Format("json", (*_DATA, "document"), (".json",)),
-    Format("ndjson", _DATA, (".ndjson", ".jsonl"), ("jsonl",)),
+    Format("ndjson", _DATA, (".ndjson", ".jsonl"), aliases=("jsonl",)),
     Format("csv", _ROWS, (".csv",), one_matrix=True),
     Format("tsv", _ROWS, (".tsv",), one_matrix=True),
     Format("npy", _ARRAYS, (".npy",), binary=True, one_matrix=True),
@@ -51,9 +59,8 @@ ROWS = (
         "parquet",
         ("ranking", "embeddings"),
         (".parquet",),
-        (),
-        True,
-        True,
+        binary=True,
+        one_matrix=True,
         extra=("pyarrow", "arrow"),
     ),
     Format("ids", ("tokens",), (".ids",)),
@@ -64,11 +71,11 @@ ROWS = (
         folder=("vectors.tsv", "metadata.tsv", "projector_config.pbtxt"),
     ),
 )
-FORMATS: dict[str, Format] = {each.name: each for each in ROWS}
-SUFFIXES: dict[str, FormatName] = {suffix: each.name for each in ROWS for suffix in each.suffixes}
-ALIASES: dict[str, FormatName] = {alias: each.name for each in ROWS for alias in each.aliases}
+FORMATS: dict[str, Format] = {row.name: row for row in ROWS}
+SUFFIXES: dict[str, FormatName] = {suffix: row.name for row in ROWS for suffix in row.suffixes}
+ALIASES: dict[str, FormatName] = {alias: row.name for row in ROWS for alias in row.aliases}
 VIEWS: tuple[FormatName, ...] = get_args(PageFormat)
-PICTURES: tuple[FormatName, ...] = tuple(each.name for each in ROWS if each.picture)
+PICTURES: tuple[FormatName, ...] = tuple(row.name for row in ROWS if row.picture)
 
 
 def formats_for(kind: ContentKind) -> tuple[FormatName, ...]:
@@ -77,7 +84,8 @@ def formats_for(kind: ContentKind) -> tuple[FormatName, ...]:
     >>> formats_for("page")
     ('table', 'markdown', 'svg', 'html', 'png')
     """
-    return tuple(each.name for each in ROWS if kind in each.kinds)
+    names = [row.name for row in ROWS if kind in row.kinds]
+    return tuple(names)
 
 
 def or_list(formats: tuple[str, ...]) -> str:
@@ -86,4 +94,7 @@ def or_list(formats: tuple[str, ...]) -> str:
     >>> or_list(("svg", "html", "png"))
     'svg, html or png'
     """
-    return " or ".join([", ".join(formats[:-1]), formats[-1]]) if len(formats) > 1 else formats[0]
+    if len(formats) == 1:
+        return formats[0]
+    others = ", ".join(formats[:-1])
+    return f"{others} or {formats[-1]}"
