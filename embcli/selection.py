@@ -12,14 +12,13 @@ from embcli.wording import Parameter, Sentence
 if TYPE_CHECKING:
     import numpy as np
 
-_PART = re.compile(r"(?P<start>[0-9]*)(?P<range>:(?P<stop>[0-9]*))?", re.ASCII)
-
 
 def select(spec: str | None, size: int, what: str) -> np.ndarray:
-    """Return the chosen indices, (n,) int64, in the given order, with repetitions: 0, 1, 2 and 5 for `0:3,5`.
+    """Return the chosen indices, (n,) int64: 0, 1, 2 and 5 for `0:3,5`.
 
-    A part is an index or `start:stop` (stop excluded, as in Python; either may be omitted); None chooses all indices.
-    `what` is "row" or "column". Raises InputError for a part that is malformed or out of range.
+    They are in the order of `spec`, with repetitions. A part is an index or `start:stop`, whose
+    stop is excluded, as in Python; either may be omitted. None chooses all indices. `what` is "row"
+    or "column". Raises InputError for a part that is malformed or out of range.
     """
     import numpy as np
 
@@ -28,27 +27,40 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
     if not isinstance(spec, str):
         wrong = "{parameter} must be a text such as '0:5,100', not {given}"
         raise InputError(Sentence(wrong, parameter=Parameter(f"{what}s"), given=str(spec)[:60]))
-    ranges = []
-    for part in map(str.strip, spec.split(",")):
-        match = _PART.fullmatch(part)
-        if match is None or not part:
-            raise InputError(f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100")
-        there_are = f"there are {size:,}, from 0 to {size - 1}"
-        if any(len(number) > 18 for number in re.findall("[0-9]+", part)):
-            raise InputError(f"{what}s {part[:60]} are out of range: {there_are}")
-        start = int(match["start"] or 0)
-        stop = start + 1 if match["range"] is None else int(match["stop"] or size)
-        if start >= size or stop > size:
-            raise InputError(f"{what} {max(start, stop - 1)} is out of range: {there_are}")
-        if start >= stop:
-            raise InputError(
-                f"{what}s {part} are empty: the stop is excluded, so it must be larger than the start"
-            )
-        ranges.append(range(start, stop))
-    chosen = sum(map(len, ranges))
-    if 2 * 8 * chosen > errors.memory_of_machine():  # the indices of each part, and of all
-        raise InputError(f"{chosen:,} {what}s do not fit into this machine's memory; choose fewer")
-    return np.concatenate([np.arange(each.start, each.stop) for each in ranges])
+
+    ranges = [_range_of(part.strip(), size, what) for part in spec.split(",")]
+    count = sum(len(indices) for indices in ranges)
+    # The indices of the parts are in memory together with those of the whole.
+    if 2 * 8 * count > errors.memory_of_machine():
+        raise InputError(f"{count:,} {what}s do not fit into this machine's memory; choose fewer")
+    return np.concatenate([np.arange(indices.start, indices.stop) for indices in ranges])
+
+
+_PART = re.compile(r"(?P<start>[0-9]*)(?P<range>:(?P<stop>[0-9]*))?", re.ASCII)
+_LONGEST_NUMBER = 18  # digits
+
+
+def _range_of(part: str, size: int, what: str) -> range:
+    """Return the indices that one part chooses; it is never empty."""
+    match = _PART.fullmatch(part)
+    if match is None or not part:
+        raise InputError(f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100")
+    there_are = f"there are {size:,}, from 0 to {size - 1}"
+    longest = max(len(match["start"]), len(match["stop"] or ""))
+    if longest > _LONGEST_NUMBER:
+        raise InputError(f"{what}s {part[:60]} are out of range: {there_are}")
+
+    start = int(match["start"] or 0)
+    stop = start + 1
+    if match["range"] is not None:
+        stop = int(match["stop"] or size)
+    if start >= size or stop > size:
+        largest = max(start, stop - 1)
+        raise InputError(f"{what} {largest} is out of range: {there_are}")
+    if start >= stop:
+        reason = "the stop is excluded, so it must be larger than the start"
+        raise InputError(f"{what}s {part} are empty: {reason}")
+    return range(start, stop)
 
 
 class Excerpt(NamedTuple):
@@ -58,12 +70,27 @@ class Excerpt(NamedTuple):
     tail: int
     total: int
 
+    @classmethod
+    def first(cls, count: int, total: int) -> Excerpt:
+        """Show at most `count` of `total`, the first ones."""
+        return cls(min(count, total), 0, total)
+
+    @classmethod
+    def ends(cls, count: int, total: int) -> Excerpt:
+        """Show at most `count` of `total`, half of them from each end."""
+        if total <= count:
+            return cls(total, 0, total)
+        tail = count // 2
+        return cls(count - tail, tail, total)
+
     @property
     def places(self) -> np.ndarray:
         """The places that are shown, (n,) int64."""
         import numpy as np
 
-        return np.concatenate([np.arange(self.head), np.arange(self.total - self.tail, self.total)])
+        head = np.arange(self.head)
+        tail = np.arange(self.total - self.tail, self.total)
+        return np.concatenate([head, tail])
 
     @property
     def left_out(self) -> int:
@@ -73,14 +100,3 @@ class Excerpt(NamedTuple):
     def gaps(self) -> tuple[int, ...]:
         """The place, among those shown, before which others are omitted, if any are."""
         return (self.head,) if self.left_out else ()
-
-    @classmethod
-    def first(cls, count: int, total: int) -> Excerpt:
-        return cls(min(count, total), 0, total)
-
-    @classmethod
-    def ends(cls, count: int, total: int) -> Excerpt:
-        """Show at most `count` of `total`, half of them from each end."""
-        return (
-            cls(total, 0, total) if total <= count else cls(count - count // 2, count // 2, total)
-        )
