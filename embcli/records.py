@@ -1,4 +1,8 @@
-"""A result as data: rows of fields and matrices, in pieces, that every data format is written from."""
+"""A result as data: rows of fields and matrices, in pieces.
+
+Every verb makes `Records` of its result, and every data format is written from them. Rows are
+computed as they are read, so that a result can be larger than memory.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,14 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]
 FieldType = type[int | float | str | bool] | type[list[int]]
 Values = Callable[["np.ndarray", Names], dict[str, Any]]
-MOST_ROWS = 4096  # of a piece, so that memory does not grow with a result
+MOST_ROWS = 4096  # the most rows of a piece, so that memory does not grow with a result
 
 
 class ArraySpec(NamedTuple):
-    """The shape and type of a matrix that is not computed yet; its first dimension is the rows of the result."""
+    """The shape and type of a matrix that is not computed yet.
+
+    Its first dimension is the rows of the result.
+    """
 
     shape: tuple[int, ...]
     dtype: str = "float32"  # as numpy names it
@@ -42,10 +49,11 @@ class Piece:
 class Records:
     """A result as data.
 
-    `pieces` takes the names of fields and of matrices, computes only these, and yields all rows in order, as often as
-    it is called. The arrays of a piece are valid until the next piece. `columns` are the numbers of the matrices'
-    columns, `default` is the matrix for formats that hold one, and `sequences` the number of sequences. A JSON document
-    has `more` beside the rows. `lines` yields the objects of ndjson, if they are not the rows.
+    `pieces` takes the names of fields and of matrices, computes only these, and yields all rows in
+    order, as often as it is called. The arrays of a piece are valid until the next piece. `columns`
+    are the numbers of the matrices' columns, `default` is the matrix for formats that hold one, and
+    `sequences` the number of sequences. A JSON document has `more` beside the rows. `lines` yields
+    the objects of ndjson, if they are not the rows.
     """
 
     run: dict[str, Any]
@@ -62,7 +70,7 @@ class Records:
     lines: Callable[[Watch], Iterator[dict[str, Any]]] | None = None
 
     def numbers(self, names: Names) -> int:
-        """Return how many numbers there are in some matrices, or in the fields if there are no matrices."""
+        """Return how many numbers matrices have, or how many the fields have if none is named."""
         if not names:
             return self.rows * len(self.fields)
         return sum(math.prod(self.matrices[name].shape) for name in names)
@@ -70,27 +78,40 @@ class Records:
     @property
     def several(self) -> Names:
         """The matrices of a format that holds several."""
-        return tuple(name for name in self.matrices if self.shown is None or name in self.shown)
+        shown = self.shown
+        if shown is None:
+            return tuple(self.matrices)
+        names = [name for name in self.matrices if name in shown]
+        return tuple(names)
 
     @property
     def one(self) -> Names:
         """The matrix of a format that holds one; none if the result has none."""
-        return self.shown[:1] if self.shown else () if self.default is None else (self.default,)
+        if self.shown:
+            return self.shown[:1]
+        return () if self.default is None else (self.default,)
 
 
 def run_of(encoding: Encoding | None, **more: Any) -> dict[str, Any]:
-    """Return the `run` of a result: embcli's version, the encoding of its tokens or rows, if any, and more."""
-    return {"embcli": __version__, "encoding": encoding.name if encoding else None, **more}
+    """Return the `run` of a result.
+
+    It has embcli's version, the encoding of the result's tokens or rows, if any, and more.
+    """
+    name = encoding.name if encoding else None
+    return {"embcli": __version__, "encoding": name, **more}
 
 
 def listed(run: dict[str, Any], unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
     """Return the records of rows that are in memory, from the type and the values of each field."""
-    rows = len(next(iter(fields.values()))[1])
+    types = {name: field_type for name, (field_type, _) in fields.items()}
+    columns = {name: values for name, (_, values) in fields.items()}
+    first_column = next(iter(columns.values()))
+    rows = len(first_column)
 
     def pieces(names: Names, _: Names) -> Iterator[Piece]:
-        yield Piece(rows, {name: fields[name][1] for name in names})
+        yield Piece(rows, {name: columns[name] for name in names})
 
-    return Records(run, unit, rows, {name: kind for name, (kind, _) in fields.items()}, pieces)
+    return Records(run, unit, rows, types, pieces)
 
 
 def in_pieces(
@@ -98,22 +119,27 @@ def in_pieces(
 ) -> Callable[[Names, Names], Iterator[Piece]]:
     """Return the `pieces` of a result whose rows can be computed in any order.
 
-    `values` returns at least the named fields and matrices of rows, (n,) int64; `matrix_values` the matrices, if given.
-    `width` is the numbers of a row that are computed, `most` those of a piece.
+    `values` takes rows, (n,) int64, and returns at least the named fields and matrices; if
+    `matrix_values` is given, it returns the matrices. `width` is how many numbers of a row are
+    computed, `most` how many of a piece.
     """
     import numpy as np
 
-    step = min(max(most // max(width, 1), 1), MOST_ROWS)
+    fitting_rows = max(most // max(width, 1), 1)
+    step = min(fitting_rows, MOST_ROWS)
 
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):
-            index = np.arange(start, min(start + step, rows))
-            columns = values(index, fields if matrix_values else (*fields, *matrices))
-            arrays = matrix_values(index, matrices) if matrix_values and matrices else columns
-            yield Piece(
-                len(index),
-                {name: columns[name] for name in fields},
-                {name: arrays[name] for name in matrices},
-            )
+            stop = min(start + step, rows)
+            index = np.arange(start, stop)
+            if matrix_values is None:
+                columns = values(index, (*fields, *matrices))
+                arrays = columns
+            else:
+                columns = values(index, fields)
+                arrays = matrix_values(index, matrices) if matrices else {}
+            chosen_columns = {name: columns[name] for name in fields}
+            chosen_arrays = {name: arrays[name] for name in matrices}
+            yield Piece(len(index), chosen_columns, chosen_arrays)
 
     return pieces
