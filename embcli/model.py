@@ -1,9 +1,12 @@
-"""A model: what `open` and `seeded` return, with the verbs as its methods."""
+"""A model: layers and an encoding, with the verbs as its methods.
+
+`open` makes one of a file, `seeded` one of a seed. The library's users and the command call both;
+they read no rows yet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -32,10 +35,6 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
 
-_PADDED = (
-    0.75  # the least share of rows that a named tokenizer has tokens for: models add some rows
-)
-
 
 def seeded(
     vocab: int | None = None,
@@ -47,12 +46,13 @@ def seeded(
     no_cache: bool = False,
     notes: Notes | None = None,
 ) -> Model:
-    """Return a model with random layers, bit for bit those of PyTorch after `torch.manual_seed(seed)`.
+    """Return a model with random layers, which are those of PyTorch after `torch.manual_seed(seed)`.
 
-    The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the position layer, drawn right after it,
-    `torch.nn.Embedding(context_length, dim)`, (C, D). V is by default that of the encoding. Nothing is drawn yet; what
-    has been drawn is kept in the user's cache folder unless `no_cache`. Raises InputError for an unknown encoding,
-    and LayerError for shapes and seeds out of range.
+    All bits are equal. The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the
+    position layer, drawn right after it, `torch.nn.Embedding(context_length, dim)`, (C, D). V is by
+    default that of the encoding. Nothing is drawn yet; drawn layers are kept in the user's cache
+    folder unless `no_cache`. Raises InputError for an unknown encoding, and LayerError for shapes
+    and seeds out of range.
 
     >>> seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
     ['1.2753', '-0.201', '-0.1606']
@@ -65,10 +65,10 @@ def seeded(
     known = encodings.get(encoding)
     remarks = Notes() if notes is None else notes
     size = known.vocabulary_size if vocab is None else vocab
+    rows_encoding = encodings.encoding_for_rows(known, size)
     store = None if no_cache else Store.from_environment(remarks)
-    source = SeededSource(
-        Seeded(size, dim, context_length, seed), store, encodings.encoding_for_rows(known, size)
-    )
+    layers = Seeded(size, dim, context_length, seed)
+    source = SeededSource(layers, store, rows_encoding)
     return Model(source, known, remarks)
 
 
@@ -81,25 +81,35 @@ def seeded_for(
     seed: int | None = None,
     notes: Notes | None = None,
 ) -> Model:
-    """Return a seeded model that is large enough for these IDs, and no larger: V is the largest ID + 1, D is 5.
+    """Return a seeded model that is just large enough for these IDs.
 
-    Text needs all tokens of the encoding. The layer is not kept, and there is one position.
+    V is by default the largest ID + 1, or for text that of the encoding, and D is 5. The layer is
+    not kept, and there is one position.
 
     >>> seeded_for([2, 3, 1]).shape
     (4, 5)
     """
-    given = sequences_of(ids)
-    if vocab is None and given.ids is not None:
-        vocab = 1 + max((int(each.max(initial=0)) for each in given.ids), default=0)
+    sequences = sequences_of(ids)
+    if vocab is None and sequences.ids is not None:
+        largest_ids = [int(sequence.max(initial=0)) for sequence in sequences.ids]
+        vocab = 1 + max(largest_ids, default=0)
+    if dim is None:
+        dim = names.COMPARED_DIM
+    if seed is None:
+        seed = names.DEFAULT_SEED
     return seeded(
         vocab,
-        names.COMPARED_DIM if dim is None else dim,
+        dim,
         encoding=encoding or names.DEFAULT_ENCODING,
-        seed=names.DEFAULT_SEED if seed is None else seed,
+        seed=seed,
         context_length=1,
         no_cache=True,
         notes=notes,
     )
+
+
+# Models have rows without a token, but a tokenizer with fewer tokens for their rows is another's.
+_LEAST_SHARE = 0.75
 
 
 def open(
@@ -109,12 +119,13 @@ def open(
     tensor: str | None = None,
     notes: Notes | None = None,
 ) -> Model:
-    """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
+    """Return a real model: a file, a folder, or `org/name[@revision]` in the Hugging Face cache.
 
-    Only what describes the tensors is read. `tensor` names the token matrix where its name does not tell. Of an encoder
-    and a decoder that both read tokens, the encoder counts. The encoding is the file's own vocabulary, a tokenizer
-    beside the weights, or tiktoken's with as many tokens as there are rows, unless it is named. Raises InputError for
-    what is not found, damaged, or not clear.
+    Only the description of the tensors is read. `tensor` names the token matrix if it has an
+    unknown name. If an encoder and a decoder both read tokens, the encoder counts. Unless it is
+    named, the encoding is the file's own vocabulary, a tokenizer beside the weights, or that of
+    tiktoken's with as many tokens as there are rows. Raises InputError for a model that is not
+    found, damaged, or ambiguous.
 
     >>> import numpy, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "own.npy")
@@ -128,20 +139,26 @@ def open(
     remarks = Notes() if notes is None else notes
     checkpoint = Checkpoint(str(path), tensor, remarks)
     rows, _ = shape_of(checkpoint, "token")
-    tensors = checkpoint.tensors
     reason = ""
+    known: Encoding | None
     if encoding is not None:
-        known: Encoding | None = encodings.get(encoding)
+        known = encodings.get(encoding)
     else:
+        tensors = checkpoint.tensors
         known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks)
-        if known is None and (known := encodings.encoding_of_size(rows)):
-            reason = f"{known.name}, by the number of rows"
+        if known is None:
+            known = encodings.encoding_of_size(rows)
+            if known is not None:
+                reason = f"{known.name}, by the number of rows"
         if known is not None and not checkpoint.has_tokens:
             known = encodings.encoding_for_rows(known, rows)
-    least = 0 if encoding is None else rows * _PADDED
-    if known is not None and checkpoint.has_tokens and not least <= known.vocabulary_size <= rows:
-        sizes = f"{known.vocabulary_size:,} tokens, this matrix {counted(rows, 'row')}"
-        remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
+
+    if known is not None and checkpoint.has_tokens:
+        size = known.vocabulary_size
+        least_size = 0 if encoding is None else rows * _LEAST_SHARE
+        if not least_size <= size <= rows:
+            sizes = f"{size:,} tokens, this matrix {counted(rows, 'row')}"
+            remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
     checkpoint.name_encoding(known, reason)
     return Model(checkpoint, known, remarks)
 
@@ -149,10 +166,11 @@ def open(
 class Model(Opened):
     """Layers and the encoding of texts; make one by `seeded` or `open`.
 
-    `len(model)` is V, `model.shape` (V, D). `model[6109]` is a row, (D,) float32; `model[[1, 2]]`, `model[0:5]` and
-    `model["Every effort"]` are rows, (n, D) float32, those of a text one per token: never a mean. `" effort" in model`
-    tells whether a text is one token with a row. The methods take a text, several texts, or IDs; each returns a frozen
-    result, which shows itself as the command shows it. A model can be used from several threads.
+    `len(model)` is V, `model.shape` (V, D). `model[6109]` is a row, (D,) float32; `model[[1, 2]]`,
+    `model[0:5]` and `model["Every effort"]` are rows, (n, D) float32, those of a text one per
+    token: never a mean. `" effort" in model` tells whether a text is one token with a row. The
+    methods take a text, several texts, or IDs; each returns a frozen result, which shows itself as
+    the command shows it. A model can be used from several threads.
     """
 
     tokenize = tokenize
@@ -174,13 +192,17 @@ class Model(Opened):
 
     def __repr__(self) -> str:
         size, dim = self.shape
+        name = self.source.origin.name
         encoding = self.encoding.name if self.encoding else None
-        return f"<embcli.Model of {self.source.origin.name}, (V, D) = ({size:,}, {dim:,}), encoding {encoding}>"
+        return f"<embcli.Model of {name}, (V, D) = ({size:,}, {dim:,}), encoding {encoding}>"
 
     def __contains__(self, text: object) -> bool:
-        ids: Sequence[int] | np.ndarray = ()
-        with suppress(InputError):
-            ids = self.encoding.encode(text) if isinstance(text, str) and self.encoding else ()
+        if not isinstance(text, str) or not self.encoding:
+            return False
+        try:
+            ids = self.encoding.encode(text)
+        except InputError:
+            return False
         return len(ids) == 1 and int(ids[0]) < len(self)
 
     def __getitem__(
@@ -188,10 +210,13 @@ class Model(Opened):
     ) -> np.ndarray:
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").token
-        ids = np.arange(*key.indices(len(self))) if isinstance(key, slice) else np.asarray(key)
+        if isinstance(key, slice):
+            key = np.arange(*key.indices(len(self)))
+        ids = np.asarray(key)
         tokens = self.tokens(np.atleast_1d(ids))
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)
-        rows = self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
+        layers = self.source.open({"token": tokens.ids})
+        rows = layers["token"].rows(tokens.ids)
         return np.asarray(rows if ids.ndim else rows[0])
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:

@@ -1,6 +1,7 @@
-"""What a verb is given: layers, perhaps with the rows of a real model, and the encoding of texts.
+"""What verbs work on: a source of layers, and the encoding of texts.
 
-A verb is a function of `Opened` and its own parameters; `model.py` makes these functions methods of `Model`.
+A verb is a function of `Opened` and its own parameters; `model.py` makes these functions methods of
+`Model`. Text and IDs in all the forms that a user can give become tokens here.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
 
 TextOrIds = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
-_SPECIAL = re.compile(r"<\|\w+\|>")  # most names of special tokens
 
 
 class Opened:
     """A source of layers and the encoding of texts, as `open` and `seeded` have found them.
 
-    It does not change: what a call has to remark is in the notes of its result.
+    It does not change: the remarks of a call are in the notes of its result.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Opened:
         watch: Watch = unwatched,
     ) -> None:
         self.source = source
-        self.encoding = encoding  # of texts; None where none is known
-        self.notes = Notes() if notes is None else notes  # of opening
+        self.encoding = encoding  # reads texts; None if it is unknown
+        self.notes = Notes() if notes is None else notes  # remarks on how it was opened
         self.watch = watch
 
     @property
@@ -60,20 +60,19 @@ class Opened:
     ) -> Tokens:
         """Return the tokens of a text, of several texts, or of IDs; remarks go to the notes.
 
-        If `special` and `has_added`, these are also the tokens that the model reads before and after each text. Raises
-        InputError for what is neither text nor IDs, and for a text without a known encoding.
+        If `special` and `has_added`, the tokens that the model reads before and after each text are
+        among them. Raises InputError for what is neither text nor IDs, and for a text without a
+        known encoding.
         """
         if isinstance(given, Tokens):
             return given
         sequences = sequences_of(given, lines)
-        encoding = self.source.encoding if sequences.texts is None else self.encoding
-        if sequences.texts is not None and encoding is None:
-            missing = "and no tokenizer that can be read, such as tokenizer.json, is beside them"
-            unknown = Sentence(
-                "these rows belong to no known encoding, {missing}: give {ids}, or {encoding}",
-                missing=missing,
-            )
-            raise InputError(unknown)
+        if sequences.texts is None:
+            encoding = self.source.encoding
+        else:
+            encoding = self.encoding
+            if encoding is None:
+                raise _unknown_encoding()
         tokens = tokenize(sequences, encoding, special, has_added)
         if notes is not None:
             if encoding is not None and not special:
@@ -83,56 +82,74 @@ class Opened:
         return tokens
 
     def resolve_rows(self, rows: str | None, layer: LayerName = "token") -> str | None:
-        """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
+        """Return chosen rows with an ID in place of each token.
 
-        Raises InputError for a text that is not one token.
+        A token may begin with a space that the user left out. Raises InputError for a text that is
+        not one token.
         """
         encoding = self.source.encoding if layer == "token" else None
         if encoding is None or not isinstance(rows, str):
             return rows
         parts = rows.split(",")
         for place, part in enumerate(parts):
-            if any(character.isalpha() for character in part):  # no ID
-                found = [ids for ids in map(encoding.encode, (part, f" {part}")) if len(ids) == 1]
-                if not found:
-                    what = f"{part[:40]!r} is {counted(len(encoding.encode(part)), 'token')}"
-                    raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what))
-                parts[place] = str(found[0][0])
+            is_token = any(character.isalpha() for character in part)
+            if is_token:
+                parts[place] = str(_id_of_token(part, encoding))
         return ",".join(parts)
 
 
-def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: Notes) -> None:
-    """Remark which special tokens the model reads around a text, and which stand in the texts as plain text."""
-    texts = tokens.texts or ()
-    bos_eos = (
-        zip(encoding.bos_eos, ("before", "after"), strict=True)
-        if has_added and tokens.texts is not None
-        else ()
-    )
-    read = []
-    for ids, where in bos_eos:
-        if ids:
-            added = " ".join(shown(encoding.token_bytes(each)) for each in ids)
-            read.append(f"{added} {where}")
-    if read:
-        notes.add(
-            Sentence("the model reads {read} a text; {special} adds them", read=" and ".join(read))
-        )
+def _unknown_encoding() -> InputError:
+    missing = "and no tokenizer that can be read, such as tokenizer.json, is beside them"
+    unknown = "these rows belong to no known encoding, {missing}: give {ids}, or {encoding}"
+    return InputError(Sentence(unknown, missing=missing))
 
-    written = {name for text in texts for name in _SPECIAL.findall(text)}
-    plain = [name for name in sorted(written) if len(encoding.encode(name, special=True)) == 1]
+
+def _id_of_token(text: str, encoding: Encoding) -> int:
+    """Return the ID of a text that is one token, by itself or after a space."""
+    for candidate in (text, f" {text}"):
+        ids = encoding.encode(candidate)
+        if len(ids) == 1:
+            return int(ids[0])
+    what = f"{text[:40]!r} is {counted(len(encoding.encode(text)), 'token')}"
+    raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what))
+
+
+_SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
+
+
+def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: Notes) -> None:
+    """Remark on special tokens: those that the model adds, and those that are read as plain text."""
+    if tokens.texts is None:
+        return
+    if has_added:
+        bos, eos = encoding.bos_eos
+        added = []
+        if bos:
+            added.append(f"{_in_words(bos, encoding)} before")
+        if eos:
+            added.append(f"{_in_words(eos, encoding)} after")
+        if added:
+            remark = "the model reads {read} a text; {special} adds them"
+            notes.add(Sentence(remark, read=" and ".join(added)))
+
+    names: set[str] = set()
+    for text in tokens.texts:
+        names.update(_SPECIAL.findall(text))
+    plain = [name for name in sorted(names) if len(encoding.encode(name, special=True)) == 1]
     if plain:
-        notes.add(
-            Sentence(
-                "{plain} is read as plain text; {special} makes it one token", plain=" ".join(plain)
-            )
-        )
+        remark = "{plain} is read as plain text; {special} makes it one token"
+        notes.add(Sentence(remark, plain=" ".join(plain)))
+
+
+def _in_words(ids: Sequence[int], encoding: Encoding) -> str:
+    return " ".join(shown(encoding.token_bytes(token_id)) for token_id in ids)
 
 
 def remark_scaled(notes: Notes, *models: Opened) -> None:
     """Remark if a model multiplies its token rows: some verbs take them as they are stored."""
     for model in models:
-        with suppress(InputError):  # a config.json that does not fit is no matter here
+        # Only the scale of a recipe counts here, so a wrong config.json is ignored.
+        with suppress(InputError):
             recipe = model.source.recipe
             if recipe is not None and recipe.scale != 1:
                 notes.add(
@@ -141,12 +158,13 @@ def remark_scaled(notes: Notes, *models: Opened) -> None:
 
 
 def sequences_of(given: Any, lines: bool = False) -> Sequences:
-    """Return what was given as sequences of text or of IDs; raises InputError for anything else."""
+    """Return texts or IDs as sequences; raises InputError for anything else."""
     if isinstance(given, Sequences):
         return given
     if isinstance(given, str):
-        return Sequences(texts=tuple(lines_of(given)) if lines else (given,), many=lines)
-    if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
+        texts = tuple(lines_of(given)) if lines else (given,)
+        return Sequences(texts=texts, many=lines)
+    if isinstance(given, list | tuple) and given and all(isinstance(item, str) for item in given):
         return Sequences(texts=tuple(given), many=True)
     return Sequences(ids=(ids_of(given),))
 
