@@ -1,10 +1,12 @@
 """Seeded layers, drawn by torch: all rows or only some of them, bit for bit the same.
 
-How torch fills a normal tensor on the CPU (aten/src/ATen/native/cpu/DistributionTemplates.h, `normal_fill`): from 16
-elements on it takes one 32-bit draw of the generator for each element and turns each block of 16 draws into 16
-normals; if the size is not a multiple of 16, the last 16 elements are overwritten with a block of 16 fresh draws. So a
-block can be computed without the blocks before it, once the generator has moved past their draws. Below 16 elements
-torch draws one normal at a time, from 53-bit uniforms, and keeps a spare between calls: those layers are drawn whole.
+How torch fills a normal tensor on the CPU (aten/src/ATen/native/cpu/DistributionTemplates.h,
+`normal_fill`): from 16 elements on it takes one 32-bit draw of the generator for each element and
+turns each block of 16 draws into 16 normals; if the size is not a multiple of 16, the last 16
+elements are overwritten with a block of 16 fresh draws. So a block can be computed without the
+blocks before it, once the generator has moved past their draws. Below 16 elements torch draws one
+normal at a time, from 53-bit uniforms, and keeps a spare between calls: those layers are drawn
+whole.
 """
 
 from __future__ import annotations
@@ -23,32 +25,31 @@ from embcli.seeded_layers.jump import WORDS, jump
 from embcli.seeded_layers.seeded import Seeded
 
 BLOCK = 16  # elements that torch draws together
-_AT_ONCE = 1 << 20  # elements that are drawn for chosen rows before these are copied out
-_FAR = 1 << 25  # draws from which on a jump is faster than skipping
-_WORDS_AT = (
-    24  # offset of the generator's words in torch's state: after the seed and three counters
-)
-_BUFFER = (
-    1 << 16
-)  # elements that are drawn or skipped in one call: small enough for the processor's cache
-_GENERATOR = Lock()
-_UNKNOWN = 1 << 200  # the position of a generator that an error stopped
+_BUFFER = 1 << 16  # elements drawn or skipped in one call, which fit into the processor's cache
+_global_generator_lock = Lock()
 
 
 @contextmanager
 def global_generator() -> Iterator[None]:
     """Lend torch's global generator to one thread at a time; its state is restored afterwards."""
-    with _GENERATOR, torch.random.fork_rng(devices=[]):
+    with _global_generator_lock, torch.random.fork_rng(devices=[]):
         yield
 
 
+_AT_ONCE = 1 << 20  # elements that are drawn for chosen rows before these are copied out
+
+
 class DrawnLayer(Layer):
-    """A layer that draws rows whenever they are needed, except those of the last call. Several threads take turns."""
+    """A layer that draws its rows when they are needed.
+
+    It keeps those of the last call. Several threads take turns.
+    """
 
     dtype = "float32"
 
     def __init__(self, seeded: Seeded, name: str) -> None:
-        self.name, self.shape = name, seeded.shape(name)
+        self.name = name
+        self.shape = seeded.shape(name)
         self.build = {
             "torch": str(torch.__version__),
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -56,10 +57,10 @@ class DrawnLayer(Layer):
         self._seeded = seeded
         self._stream = RandomStream(seeded, name)
         self._lock = Lock()
-        self._last = (
-            np.empty(0, np.int64),
-            np.empty((0, self.shape[1]), np.float32),
-        )  # ascending IDs, and their rows
+        # These are ascending IDs, and their rows. A thread replaces both in one assignment.
+        no_ids = np.empty(0, np.int64)
+        no_rows = np.empty((0, self.shape[1]), np.float32)
+        self._last = (no_ids, no_rows)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         known, rows = self._last
@@ -67,64 +68,90 @@ class DrawnLayer(Layer):
         if not len(known) or (known.take(places, mode="clip") != ids).any():
             known, places = np.unique(ids.astype(np.int64), return_inverse=True)
             rows = self._drawn(known)
-            self._last = known, rows
+            self._last = (known, rows)
         return rows[places]
 
-    def _drawn(self, wanted: np.ndarray) -> np.ndarray:
-        """Return rows by ascending IDs, (n, D) float32; the generator skips to the blocks that contain them."""
+    def _drawn(self, ids: np.ndarray) -> np.ndarray:
+        """Return the rows of ascending IDs, (n, D) float32.
+
+        The generator skips to the blocks that contain them.
+        """
         dim = self.shape[1]
-        rows = np.empty((len(wanted), dim), np.float32)
+        rows = np.empty((len(ids), dim), np.float32)
         with self._lock:
-            for part in _parts(wanted, gap=BLOCK // dim, most=max(_AT_ONCE // dim, 1)):
-                first, last = int(wanted[part.start]), int(wanted[part.stop - 1])
-                drawn = self._stream.elements(first * dim, (last + 1) * dim).reshape(-1, dim)
-                rows[part] = drawn[wanted[part] - first]
+            for part in _parts(ids, gap=BLOCK // dim, most=max(_AT_ONCE // dim, 1)):
+                first = int(ids[part.start])
+                last = int(ids[part.stop - 1])
+                elements = self._stream.elements(first * dim, (last + 1) * dim)
+                rows[part] = elements.reshape(-1, dim)[ids[part] - first]
         return rows
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) float32 each, drawn into one buffer; a block is valid until the next one."""
-        rows, dim = self.shape
-        step = (
-            max(_BUFFER // dim // BLOCK, 1) * BLOCK
-        )  # rows that begin where torch draws a block of its own
-        stream, buffer = (
-            RandomStream(self._seeded, self.name),
-            np.empty(step * dim + 2 * BLOCK, np.float32),
-        )
-        for row in range(0, rows, step):
-            yield stream.elements(row * dim, min(row + step, rows) * dim, buffer).reshape(-1, dim)
+        """Yield all rows in order, (n, D) float32 each.
+
+        They are drawn into one buffer, so that a block is valid until the next one.
+        """
+        size, dim = self.shape
+        # A multiple of 16 rows ends with a block of torch's, so that no block is drawn twice.
+        step = max(_BUFFER // dim // BLOCK, 1) * BLOCK
+        stream = RandomStream(self._seeded, self.name)
+        buffer = np.empty(step * dim + 2 * BLOCK, np.float32)
+        for start in range(0, size, step):
+            stop = min(start + step, size)
+            elements = stream.elements(start * dim, stop * dim, buffer)
+            yield elements.reshape(-1, dim)
+
+
+def _parts(ids: np.ndarray, gap: int, most: int) -> Iterator[slice]:
+    """Yield the places of ascending IDs to draw together: at most `most`, with gaps up to `gap`."""
+    firsts, lasts = runs(ids, gap + 1)
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        for start in range(first, last, most):
+            yield slice(start, min(start + most, last))
+
+
+_FAR = 1 << 25  # draws; a jump is faster than skipping as many
+_WORDS_OFFSET = 24  # bytes of torch's state before the generator's words: a seed, three counters
+_UNKNOWN = 1 << 200  # the position of a stopped generator: larger than any other
 
 
 class RandomStream:
-    """The elements of one layer, from a generator that moves forwards cheaply; to move back it starts again."""
+    """The elements of one layer, in any order.
+
+    It has a generator of its own, which moves forwards cheaply and starts again to move back.
+    """
 
     def __init__(self, seeded: Seeded, name: str) -> None:
         self._seed = seeded.seed
         self._size = prod(seeded.shape(name))
         self._whole = self._size // BLOCK * BLOCK  # elements in whole blocks
-        self._before = (
-            prod(seeded.shape("token")) if name == "position" else 0
-        )  # elements that are drawn first
-        self._start = _draws(self._before)
+        # The token layer is drawn before the position layer.
+        self._size_before = prod(seeded.shape("token")) if name == "position" else 0
+        self._start = _draws(self._size_before)
         self._generator = torch.Generator()
-        self._at = (
-            _UNKNOWN  # draws taken, not counting those of a token layer of fewer than 16 elements
-        )
+        # The position counts the draws taken, except those of a layer of fewer than 16 elements.
+        self._position = _UNKNOWN
         self._skipped = torch.empty(_BUFFER, dtype=torch.uint8)
 
     def elements(self, start: int, stop: int, buffer: np.ndarray | None = None) -> np.ndarray:
-        """Return elements, flat; `buffer` has room for 32 more of them, and is overwritten by the next call."""
+        """Return elements, (stop - start,) float32.
+
+        `buffer` has room for 32 more of them, and is overwritten by the next call.
+        """
         if self._size < BLOCK:
             return self._small()[start:stop]
-        low, high = start // BLOCK * BLOCK, min(-(-stop // BLOCK) * BLOCK, self._whole)
+        low = start // BLOCK * BLOCK
+        high = min(-(-stop // BLOCK) * BLOCK, self._whole)
         drawn = np.empty(stop + BLOCK - low, np.float32) if buffer is None else buffer
         self._fill(low, drawn[: max(high - low, 0)])
-        overwritten = self._size - BLOCK  # the first of the last 16 elements
-        if self._size > self._whole and stop > overwritten:
+
+        # If the size is not a multiple of 16, torch overwrites the last 16 elements.
+        tail_start = self._size - BLOCK
+        if self._size > self._whole and stop > tail_start:
             tail = np.empty(BLOCK, np.float32)
             self._fill(self._size, tail)
-            first = max(start, overwritten)
-            drawn[first - low : stop - low] = tail[first - overwritten : stop - overwritten]
+            first = max(start, tail_start)
+            drawn[first - low : stop - low] = tail[first - tail_start : stop - tail_start]
         return drawn[start - low : stop - low]
 
     def state_after(self) -> torch.Tensor:
@@ -137,9 +164,9 @@ class RandomStream:
 
     def _small(self) -> np.ndarray:
         """Return all elements of a layer of fewer than 16."""
-        self._at = _UNKNOWN
+        self._position = _UNKNOWN  # The generator must start again: it may keep a spare normal.
         self._seek(self._start)
-        self._at = _UNKNOWN
+        self._position = _UNKNOWN
         return self._normals(self._size)
 
     def _normals(self, count: int) -> np.ndarray:
@@ -148,33 +175,46 @@ class RandomStream:
 
     def _fill(self, start: int, values: np.ndarray) -> None:
         """Fill an array with the elements from `start` on; its length is a multiple of 16."""
-        if len(values):
-            self._seek(self._start + start)
-            self._at = _UNKNOWN  # until they are drawn
-            torch.from_numpy(values).normal_(generator=self._generator)
-            self._at = self._start + start + len(values)
+        if not len(values):
+            return
+        draw = self._start + start
+        self._seek(draw)
+        self._position = _UNKNOWN  # An error can stop the drawing at any place.
+        torch.from_numpy(values).normal_(generator=self._generator)
+        self._position = draw + len(values)
 
     def _seek(self, draw: int) -> None:
-        at, self._at = self._at, _UNKNOWN  # until it is there
-        if draw < at:
+        """Move the generator to a draw: forwards from where it is, or from its seed."""
+        position = self._position
+        self._position = _UNKNOWN  # An error can stop the generator on its way.
+        if draw < position:
             self._generator.manual_seed(self._seed)
-            at = 0
-            if 0 < self._before < BLOCK:
-                self._normals(self._before)
-        distance = draw - at
+            position = 0
+            if self._follows_small_layer:
+                self._normals(self._size_before)
+        distance = draw - position
         if distance <= _FAR or not self._jump(draw):
             for _ in range(distance // _BUFFER):
                 self._skipped.random_(generator=self._generator)
             self._skipped[: distance % _BUFFER].random_(generator=self._generator)
-        self._at = draw
+        self._position = draw
+
+    @property
+    def _follows_small_layer(self) -> bool:
+        """Whether a layer is drawn first that is so small that its draws are not counted."""
+        return 0 < self._size_before < BLOCK
 
     def _jump(self, draw: int) -> bool:
-        """Move the generator to a draw at once; return whether its state has the layout that this needs."""
-        if 0 < self._before < BLOCK:
-            return False  # the draws of a small layer are not counted
+        """Move the generator to a draw at once.
+
+        Return whether its state has the layout that this needs; if not, nothing is moved.
+        """
+        if self._follows_small_layer:
+            return False
         state = torch.Generator().manual_seed(self._seed).get_state()
-        words = state.numpy()[_WORDS_AT : _WORDS_AT + 8 * WORDS].view(np.uint64)
-        if len(words) != WORDS or words[0] != self._seed % 2**32 or words.max() >= 2**32:
+        words = state.numpy()[_WORDS_OFFSET : _WORDS_OFFSET + 8 * WORDS].view(np.uint64)
+        is_known = len(words) == WORDS and words[0] == self._seed % 2**32 and words.max() < 2**32
+        if not is_known:
             return False
         words[:] = jump(words.astype(np.uint32), draw)
         self._generator.set_state(state)
@@ -182,12 +222,9 @@ class RandomStream:
 
 
 def _draws(size: int) -> int:
-    """Return how many draws a layer takes, 0 for fewer than 16 elements: these draws are not counted."""
-    return 0 if size < BLOCK else size + BLOCK * (size % BLOCK > 0)
-
-
-def _parts(ids: np.ndarray, gap: int, most: int) -> Iterator[slice]:
-    """Yield the places of ascending IDs to draw together: at most `most`, with gaps up to `gap`."""
-    for first, last in zip(*(each.tolist() for each in runs(ids, gap + 1)), strict=True):
-        for start in range(first, last, most):
-            yield slice(start, min(start + most, last))
+    """Return how many draws a layer takes; those of fewer than 16 elements are not counted."""
+    if size < BLOCK:
+        return 0
+    if size % BLOCK:
+        return size + BLOCK
+    return size

@@ -1,9 +1,10 @@
 """Move a Mersenne Twister far forwards at once, without the draws in between.
 
-The generator's state is a window of 624 words on a sequence that is linear over GF(2). With p the characteristic
-polynomial of one step, x^n mod p says which of the next 19,937 windows add up to the window after n steps (Haramoto,
-Matsumoto, Nishimura, Panneton, L'Ecuyer: Efficient Jump Ahead for F2-Linear Random Number Generators, 2008). A
-polynomial over GF(2) is an int here, bit i the coefficient of x^i. A jump takes about as long as 30 million draws.
+The generator's state is a window of 624 words on a sequence that is linear over GF(2). With p the
+characteristic polynomial of one step, x^n mod p says which of the next 19,937 windows add up to the
+window after n steps (Haramoto, Matsumoto, Nishimura, Panneton, L'Ecuyer: Efficient Jump Ahead for
+F2-Linear Random Number Generators, 2008). A polynomial over GF(2) is an int here, bit i the
+coefficient of x^i. A jump takes about as long as 30 million draws.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from functools import cache
 
 import numpy as np
 
-WORDS, _MIDDLE = 624, 397
+WORDS = 624
+_MIDDLE = 397
 _TWIST = 0x9908B0DF
 _DEGREE = 19937
-_GAP = (
-    WORDS - _MIDDLE
-)  # words that can be computed at once, and the distance from p's highest term to its second
+# So many words can be computed at once, and so far is p's second term below its highest.
+_GAP = WORDS - _MIDDLE
 
 
 def jump(window: np.ndarray, distance: int) -> np.ndarray:
@@ -26,11 +27,12 @@ def jump(window: np.ndarray, distance: int) -> np.ndarray:
     The low 31 bits of its first word are not part of the generator's state and may differ.
     """
     polynomial = _power_of_x(distance)
-    bits = np.frombuffer(polynomial.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
+    packed = np.frombuffer(polynomial.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
+    coefficients = np.unpackbits(packed, bitorder="little")
     words = _continued(window)
     moved = np.zeros(WORDS, np.uint32)
-    for place in np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist():
-        moved ^= words[place : place + WORDS]
+    for exponent in np.flatnonzero(coefficients).tolist():
+        moved ^= words[exponent : exponent + WORDS]
     return moved
 
 
@@ -40,40 +42,47 @@ def _continued(window: np.ndarray) -> np.ndarray:
     words[:WORDS] = window
     for start in range(0, _DEGREE, _GAP):
         count = min(_GAP, _DEGREE - start)
-        high = words[start : start + count] & np.uint32(0x80000000)
-        mixed = high | (words[start + 1 : start + 1 + count] & np.uint32(0x7FFFFFFF))
+        stop = start + count
+        high = words[start:stop] & np.uint32(0x80000000)
+        low = words[start + 1 : stop + 1] & np.uint32(0x7FFFFFFF)
+        mixed = high | low
         twisted = (mixed >> np.uint32(1)) ^ (mixed & np.uint32(1)) * np.uint32(_TWIST)
-        words[start + WORDS : start + WORDS + count] = (
-            words[start + _MIDDLE : start + _MIDDLE + count] ^ twisted
-        )
+        middle = words[start + _MIDDLE : stop + _MIDDLE]
+        words[start + WORDS : stop + WORDS] = middle ^ twisted
     return words
 
 
 @cache
 def _characteristic() -> tuple[int, ...]:
-    """Return the exponents of p by Matsumoto and Nishimura (1998): a Horner scheme over the twist's bits."""
+    """Return the exponents of p.
+
+    Its formula, by Matsumoto and Nishimura (1998), is a Horner scheme over the bits of the twist.
+    """
     polynomial = 1
     for bit in range(31):
-        polynomial = (
-            (polynomial << (WORDS - 1)) ^ (polynomial << (_MIDDLE - 1)) ^ (_TWIST >> bit & 1)
-        )
-    polynomial = (polynomial << WORDS) ^ (polynomial << _MIDDLE) ^ (_TWIST >> 31)
-    return tuple(exponent for exponent in range(_DEGREE + 1) if polynomial >> exponent & 1)
+        product = (polynomial << (WORDS - 1)) ^ (polynomial << (_MIDDLE - 1))
+        polynomial = product ^ (_TWIST >> bit & 1)
+    product = (polynomial << WORDS) ^ (polynomial << _MIDDLE)
+    polynomial = product ^ (_TWIST >> 31)
+    exponents = [exponent for exponent in range(_DEGREE + 1) if polynomial >> exponent & 1]
+    return tuple(exponents)
 
 
 def _power_of_x(exponent: int) -> int:
     """Return x^exponent mod p."""
     power = 1
-    for bit in bin(exponent)[2:]:
-        squared = int(
-            "0".join(bin(power)[2:]), 2
-        )  # over GF(2) squaring puts a zero between any two coefficients
+    for bit in f"{exponent:b}":
+        # Over GF(2), squaring puts a zero between any two coefficients.
+        squared = int("0".join(f"{power:b}"), 2)
         power = _reduced(squared << int(bit))
     return power
 
 
 def _reduced(polynomial: int) -> int:
-    """Return a polynomial mod p; each step removes as many of the highest terms as p's gap allows."""
+    """Return a polynomial mod p.
+
+    Each step removes as many of the highest terms as p's gap allows.
+    """
     while (length := polynomial.bit_length()) > _DEGREE:
         low = max(length - _GAP, _DEGREE)
         terms = polynomial >> low
