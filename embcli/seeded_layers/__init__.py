@@ -1,1 +1,1 @@
-"""Seeded layers: drawn by torch, kept in files, opened from either."""
+"""Seeded layers: torch draws them, the store keeps them, and both give the same bits."""

@@ -1,4 +1,8 @@
-"""Which torch would draw, and on what processor, without importing torch; and how torch is loaded."""
+"""The torch that would draw here, and the processor, found without importing torch.
+
+Kept layers are named after it, so that a lookup in one needs no torch. `loading_torch` is the one
+way to load torch.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,6 @@ from embcli.errors import PATIENCE, LayerError, Notes, does_not_load, ran_out
 
 NO_TORCH = "none"
 CPU_FLAGS = "/proc/cpuinfo"
-_X86 = ("x86_64", "AMD64")
-_AVX2, _AVX512 = {"avx2", "fma"}, {"avx512vl", "avx512bw", "avx512dq", "fma"}
-_FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
 
 
 class Build(NamedTuple):
@@ -30,7 +31,7 @@ class Build(NamedTuple):
     torch: str  # its version and commit, or NO_TORCH
     machine: str
     cpu: str  # the processor's flags and ATEN_CPU_CAPABILITY, which decide torch's CPU capability
-    libc: str  # torch's scalar code calls its logarithm and cosine
+    libc: str  # whose logarithm and cosine torch's scalar code calls
 
     def __str__(self) -> str:
         return f"torch-{self.torch}-{self.machine}-{self.cpu}-{self.libc}"
@@ -48,24 +49,36 @@ def this_build() -> Build:
     return Build(_torch(), platform.machine(), processor, libc)
 
 
+_X86 = ("x86_64", "AMD64")
+_AVX2 = {"avx2", "fma"}
+_AVX512 = {"avx512vl", "avx512bw", "avx512dq", "fma"}
+_FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
+
+
 def cpu_capability() -> str | None:
     """Return the CPU capability that torch uses here, or None if it cannot be known without torch.
 
-    torch decides by ATEN_CPU_CAPABILITY and the processor's flags, in aten/src/ATen/native/DispatchStub.cpp.
+    torch decides by ATEN_CPU_CAPABILITY and the processor's flags, in
+    aten/src/ATen/native/DispatchStub.cpp.
     """
-    flags = {*_flags().decode("ascii", "replace").split()}
+    flags = set(_flags().decode("ascii", "replace").split())
     if platform.machine() not in _X86 or not flags:
         return None
-    capability = "AVX512" if flags >= _AVX512 else "AVX2" if flags >= _AVX2 else "DEFAULT"
-    return _FORCED.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), capability)
+    forced = _FORCED.get(os.environ.get("ATEN_CPU_CAPABILITY", ""))
+    if forced is not None:
+        return forced
+    if flags >= _AVX512:
+        return "AVX512"
+    return "AVX2" if flags >= _AVX2 else "DEFAULT"
 
 
 @contextmanager
 def loading_torch(notes: Notes | None = None) -> Iterator[None]:
     """Import torch, in a thread of its own; raises LayerError, with the reason, if that fails.
 
-    `notes` are told if it takes long. While torch starts, its C++ code calls Python and lets no exception through: the
-    exception of a signal's handler would end the process with SIGABRT. Handlers run in the main thread only.
+    The notes are told if it takes long. While torch starts, its C++ code calls Python and lets no
+    exception through: the exception of a signal's handler would end the process with SIGABRT.
+    Handlers run in the main thread only.
     """
     if this_build().torch == NO_TORCH:
         raise LayerError("torch is not installed, and is needed here; pip install torch")
@@ -78,29 +91,38 @@ def loading_torch(notes: Notes | None = None) -> Iterator[None]:
                 if wait([loading], PATIENCE).not_done and notes:
                     notes.slow("loading torch")
                 loading.result()
-        except Exception as error:  # a package that is there can fail to load in any way
-            raise error if ran_out(error) else LayerError(does_not_load("torch", error)) from None
+        except Exception as error:  # An installed package can fail to load in any way.
+            if ran_out(error):
+                raise error from None
+            raise LayerError(does_not_load("torch", error)) from None
     yield
 
 
 def _torch() -> str:
+    """Return the version and the commit of the installed torch, or NO_TORCH."""
     spec = find_spec("torch")
+    # pip can leave a folder behind when it removes a package; its spec has no origin.
     if spec is None or spec.origin is None or not spec.submodule_search_locations:
-        return NO_TORCH  # pip leaves a folder without origin when it removes a package
+        return NO_TORCH
+    file = Path(spec.submodule_search_locations[0]) / "version.py"
     try:
-        text = (Path(spec.submodule_search_locations[0]) / "version.py").read_text(errors="replace")
+        text = file.read_text(errors="replace")
     except OSError:
         return "unknown"
-    names = dict(
-        re.findall(r"^(__version__|git_version)\s*(?::[^=]*)?=\s*'([^']*)'", text, re.MULTILINE)
-    )
-    return f"{names.get('__version__', 'unknown')}+{names.get('git_version', 'unknown')}"
+    assignment = r"^(__version__|git_version)\s*(?::[^=]*)?=\s*'([^']*)'"
+    values = dict(re.findall(assignment, text, re.MULTILINE))
+    version = values.get("__version__", "unknown")
+    commit = values.get("git_version", "unknown")
+    return f"{version}+{commit}"
 
 
 def _flags() -> bytes:
     """Return the line of the processor's flags, empty if the system is not Linux."""
     try:
         with open(CPU_FLAGS, "rb") as lines:
-            return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
+            for line in lines:
+                if line.startswith((b"flags", b"Features")):
+                    return line
     except OSError:
-        return b""
+        pass
+    return b""

@@ -14,8 +14,8 @@ from embcli.wording import Parameter, Sentence
 class Seeded:
     """A seeded pair of layers: `Embedding(V, D)` is drawn first, `Embedding(C, D)` right after it.
 
-    `seed` becomes the one from 0 up that torch takes it for: -5 becomes 2**64 - 5. Raises LayerError for numbers out of
-    range, and for layers that torch could not hold on this machine.
+    A negative seed becomes the one that torch takes it for: -5 becomes 2**64 - 5. Raises LayerError
+    for numbers out of range, and for layers that torch could not hold on this machine.
     """
 
     vocab: int
@@ -27,29 +27,35 @@ class Seeded:
         for name in ("vocab", "dim", "context_length"):
             check_size(name, getattr(self, name))
         object.__setattr__(self, "seed", torch_seed(self.seed))
-        for name in (
-            "token",
-            "position",
-        ):  # drawing needs little memory; the whole machine is the limit
+        # Drawing itself needs little memory, so that a layer may take the whole machine's.
+        for name in ("token", "position"):
             refuse_too_large(f"a {name} layer", self.shape(name))
 
     def shape(self, name: str) -> tuple[int, int]:
-        return (self.vocab if name == "token" else self.context_length), self.dim
+        """Return the shape of the `token` or the `position` layer."""
+        rows = self.vocab if name == "token" else self.context_length
+        return rows, self.dim
 
 
 def check_size(name: str, size: int) -> None:
-    """Raise LayerError for a size of a matrix that is out of range, and TypeError for one that is not an integer."""
+    """Raise LayerError for a size of a matrix that is out of range.
+
+    Raises TypeError for one that is not an integer.
+    """
+    parameter = Parameter(name)
     if operator.index(size) < 1:
-        raise LayerError(
-            Sentence("{name} must be at least 1, not {size:,}", name=Parameter(name), size=size)
-        )
-    if size >= 10**40:  # whose digits would fill the message
+        wrong = "{name} must be at least 1, not {size:,}"
+        raise LayerError(Sentence(wrong, name=parameter, size=size))
+    # The digits of a larger number would fill the message about the memory that it takes.
+    if size >= 10**40:
         wrong = "{name} is out of range; no machine has that much memory"
-        raise LayerError(Sentence(wrong, name=Parameter(name)))
+        raise LayerError(Sentence(wrong, name=parameter))
 
 
 def torch_seed(seed: int) -> int:
-    """Return the seed of torch's generator after `torch.manual_seed(seed)`; raises LayerError for one that it refuses.
+    """Return the seed of torch's generator after `torch.manual_seed(seed)`.
+
+    Raises LayerError for a seed that torch refuses.
 
     >>> torch_seed(-5) == 2**64 - 5
     True

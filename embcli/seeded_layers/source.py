@@ -1,4 +1,7 @@
-"""Where seeded layers come from: the store, or torch; a kept one needs no torch."""
+"""The source of seeded layers: the store if it has them, otherwise torch.
+
+A kept layer needs no torch, whose import takes longer than a lookup.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,28 @@ if TYPE_CHECKING:
 
 
 def file_name(name: str, seeded: Seeded, build: Build) -> str:
-    """Return the name of a layer's file: everything that can change a bit of it; the token layer is drawn first."""
-    shapes = "-after-".join(
-        "{}x{}".format(*seeded.shape(each)) for each in dict.fromkeys((name, "token"))
-    )
+    """Return the name of a layer's file, which has everything that can change a bit of the layer.
+
+    The token layer is drawn first, so that its shape changes the bits of the position layer.
+    """
+    rows, dim = seeded.shape(name)
+    shapes = f"{rows}x{dim}"
+    if name != "token":
+        rows_before, dim_before = seeded.shape("token")
+        shapes += f"-after-{rows_before}x{dim_before}"
     return re.sub(r"[^\w.+-]", "-", f"{name}-{shapes}-seed{seeded.seed}-{build}.npy")
 
 
 class KeptLayer(Layer):
+    """A layer in a file of the store, which is mapped."""
+
     dtype = "float32"
 
     def __init__(self, matrix: np.ndarray, build: Build) -> None:
         rows, dim = matrix.shape
-        self.shape = rows, dim
-        self.build = {"torch": build.version, "cpu_capability": cpu_capability() or build.machine}
+        capability = cpu_capability() or build.machine
+        self.shape = (rows, dim)
+        self.build = {"torch": build.version, "cpu_capability": capability}
         self._matrix = matrix
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -71,18 +82,20 @@ class SeededSource:
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         remarks = notes or Notes()
-        layers = {
-            name: self._kept(name) or self._drawn(name, ids, remarks)
-            for name, ids in wanted.items()
-        }
-        drawn_by = next((layer.build for layer in layers.values()), {})
+        layers: dict[str, Layer] = {}
+        build: Mapping[str, str] = {}
+        for name, ids in wanted.items():
+            layer = self._kept(name) or self._drawn(name, ids, remarks)
+            layers[name] = layer
+            build = build or layer.build
         shapes = {name: layer.shape for name, layer in layers.items()}
-        return Layers(layers, Origin(shapes, self.seeded.seed, drawn_by), self)
+        return Layers(layers, Origin(shapes, self.seeded.seed, build), self)
 
     def _kept(self, name: str) -> KeptLayer | None:
         if self.store is None:
             return None
-        matrix = self.store.read(file_name(name, self.seeded, this_build()), self.shape(name))
+        file = file_name(name, self.seeded, this_build())
+        matrix = self.store.read(file, self.shape(name))
         return None if matrix is None else KeptLayer(matrix, this_build())
 
     def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
@@ -94,20 +107,23 @@ class SeededSource:
             rows, columns = layer.shape
             what = f"drawing a {name} layer of {rows:,} x {columns:,}, to be kept"
             blocks = _noted_if_slow(layer.blocks(), what, notes)
-            self.store.write(file_name(name, self.seeded, this_build()), layer.shape, blocks, notes)
-            if (kept := self._kept(name)) is not None:
+            file = file_name(name, self.seeded, this_build())
+            self.store.write(file, layer.shape, blocks, notes)
+            kept = self._kept(name)
+            if kept is not None:
                 return kept
         if ids is not None:
-            layer.rows(ids)  # which it keeps
+            layer.rows(ids)  # The layer keeps these rows for the calls that follow.
         return layer
 
 
 def _noted_if_slow(blocks: Iterator[np.ndarray], what: str, notes: Notes) -> Iterator[np.ndarray]:
-    """Yield the blocks of a layer, and say what is drawn once that has taken long."""
+    """Yield the blocks of a layer; a note says once what is drawn if it takes long."""
     start = time.monotonic()
     is_noted = False
     for block in blocks:
-        if not is_noted and time.monotonic() - start > PATIENCE:
-            is_noted = True
+        is_slow = time.monotonic() - start > PATIENCE
+        if is_slow and not is_noted:
             notes.slow(what)
+            is_noted = True
         yield block
