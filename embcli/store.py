@@ -1,6 +1,7 @@
-"""The store: the one folder of seeded layers that embcli keeps for later runs, up to 2 GB; those used longest ago go.
+"""The store: the folder of seeded layers that embcli keeps for later runs.
 
-A layer is a .npy file, written atomically. What is no regular file, or belongs to a stranger, counts as missing.
+A layer is a .npy file, written atomically. Above 2 GB the least recently used ones are removed.
+Whatever is not a regular file, or belongs to a stranger, counts as missing.
 """
 
 from __future__ import annotations
@@ -22,45 +23,56 @@ from embcli.atomic import PARTIAL, replacing
 from embcli.errors import Notes, OutputError
 
 LIMIT = 2 * 10**9  # bytes
-_NAME = re.compile(
-    rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}"
-)  # a partial file may be an abandoned one
 
 
 class KeptFile(NamedTuple):
+    """A layer in the store, or a partial file, whose writing may have been abandoned."""
+
     path: Path
     size: int  # bytes
     used: float  # time of the last use, seconds since the epoch
 
 
+_NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")
+
+
 @dataclass(frozen=True, eq=False)
 class Store:
+    """The kept layers of one folder; several processes can read and write it at the same time."""
+
     folder: Path
 
     @classmethod
     def from_environment(cls, notes: Notes) -> Store | None:
-        """Return the store in EMBCLI_CACHE_DIR or the platform's cache folder; None, and a note, if there is none."""
-        named = os.environ.get("EMBCLI_CACHE_DIR")
-        folder = Path(named) if named else Path()
-        if not named:
-            from platformdirs import user_cache_path
+        """Return the store in EMBCLI_CACHE_DIR or the platform's cache folder.
 
-            with suppress(RuntimeError, LookupError):
-                folder = user_cache_path("embcli", appauthor=False)
-            if not folder.is_absolute():  # it starts with "~" if the user's home is unknown
-                notes.add(
-                    "nothing is cached: this user has no home folder; EMBCLI_CACHE_DIR can name another"
-                )
-                return None
+        If there is neither, it returns None, and a note says so.
+        """
+        named = os.environ.get("EMBCLI_CACHE_DIR")
+        if named:
+            return cls(Path(named))
+        from platformdirs import user_cache_path
+
+        folder = Path()
+        with suppress(RuntimeError, LookupError):
+            folder = user_cache_path("embcli", appauthor=False)
+        # The path starts with "~" if the user's home is unknown.
+        if not folder.is_absolute():
+            notes.add(
+                "nothing is cached: this user has no home folder; EMBCLI_CACHE_DIR can name another"
+            )
+            return None
         return cls(folder)
 
     def read(self, name: str, shape: tuple[int, int]) -> np.ndarray | None:
-        """Return the float32 matrix of a file, which is mapped; None if there is no whole one of this shape."""
+        """Return the float32 matrix of a file, which is mapped.
+
+        It returns None if there is no whole file with a matrix of this shape.
+        """
         path = self.folder / name
         try:
             status = path.lstat()
-            known = hasattr(os, "geteuid") and (os.geteuid(), 0, self.folder.stat().st_uid)
-            if not stat.S_ISREG(status.st_mode) or (known and status.st_uid not in known):
+            if not stat.S_ISREG(status.st_mode) or not self._is_trusted(status):
                 return None
             matrix = npy.open_memmap(path, mode="r")
             os.utime(path)
@@ -69,26 +81,38 @@ class Store:
         is_known = matrix.shape == shape and matrix.dtype == np.float32
         return matrix if is_known else None
 
+    def _is_trusted(self, status: os.stat_result) -> bool:
+        """Return whether a file belongs to the user, to root, or to the folder's owner."""
+        if not hasattr(os, "geteuid"):  # Windows has no such owners.
+            return True
+        owners = (os.geteuid(), 0, self.folder.stat().st_uid)
+        return status.st_uid in owners
+
     def write(
         self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray], notes: Notes
     ) -> None:
-        """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit.
+        """Keep a float32 matrix, whose blocks of rows come in order.
 
-        A folder that cannot be written adds a remark to the notes.
+        One that is larger than half of the limit is not kept. A note says if the folder cannot be
+        written.
         """
-        if 2 * 4 * prod(shape) > LIMIT:
+        size = 4 * prod(shape)
+        if 2 * size > LIMIT:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with replacing(self.folder / name) as file:
-                npy.write_array_header_1_0(
-                    file, {"descr": "<f4", "fortran_order": False, "shape": shape}
-                )
+                description = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                npy.write_array_header_1_0(file, description)
                 for block in blocks:
                     file.write(block.reshape(-1).view(np.uint8).data)
         except OSError as error:
             notes.add(f"nothing is cached: cannot write to {self.folder} ({error.strerror})")
             return
+        self._remove_excess()
+
+    def _remove_excess(self) -> None:
+        """Remove the least recently used files until the rest is within the limit."""
         entries = self.entries()
         excess = sum(entry.size for entry in entries) - LIMIT
         for entry in entries:
@@ -107,7 +131,10 @@ class Store:
         return sorted(found, key=lambda entry: (entry.used, entry.path))
 
     def clear(self) -> list[KeptFile]:
-        """Remove all kept and partial files, and return them; raises OutputError for a file that cannot be removed."""
+        """Remove all kept and partial files, and return them.
+
+        Raises OutputError for a file that cannot be removed.
+        """
         entries = self.entries()
         for entry in entries:
             try:
