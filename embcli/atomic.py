@@ -1,4 +1,8 @@
-"""Files and folders written atomically: beside the old one, then renamed, so that a failure keeps the old one whole."""
+"""Files and folders written atomically.
+
+The new one is written beside the old one, then renamed, so that a failure keeps the old one whole.
+Results, completion scripts and kept layers are written like this.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,12 @@ from typing import BinaryIO
 
 from embcli.errors import OutputError
 
-_OPEN_DESCRIPTOR = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
 PARTIAL = re.compile("[.]embcli-[0-9a-f]{12}[.]part")  # the names of unfinished files
 
 
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces `path` at the end; an error removes it and keeps what is there."""
+    """Yield a new file that replaces `path` at the end; an error removes it and keeps the old one."""
     partial = path.with_name(f".embcli-{os.urandom(6).hex()}.part")
     try:
         with partial.open("xb") as file:
@@ -32,28 +35,34 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
         raise
 
 
+_OPEN_DESCRIPTOR = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
+
+
 @contextmanager
 def destination(path: Path) -> Iterator[BinaryIO]:
-    """Yield what a user's path names, open for writing: a file is replaced and keeps its permissions.
+    """Yield what a user's path names, open for writing.
 
-    A device or a pipe is written to, an open descriptor (/dev/stdout) continues at its position, and the target of a
-    link is replaced.
+    A file is replaced and keeps its permissions, and so is the target of a link. A device or a pipe
+    is written to, and an open descriptor (/dev/stdout) continues at its position.
     """
-    if descriptor := _OPEN_DESCRIPTOR.fullmatch(str(path)):
-        number = {"stdout": 1, "stderr": 2}.get(descriptor[1]) or int(descriptor[2])
-        with os.fdopen(
-            os.dup(number), "wb"
-        ) as file:  # a duplicate, as opening it anew would start at the beginning
+    match = _OPEN_DESCRIPTOR.fullmatch(str(path))
+    if match is not None:
+        descriptor = {"stdout": 1, "stderr": 2}.get(match[1]) or int(match[2])
+        # A duplicate continues at the position; the path would be opened at the beginning.
+        with os.fdopen(os.dup(descriptor), "wb") as file:
             yield file
         return
+
     mode = _writable_mode(path)
-    replaced = mode is None or stat.S_ISREG(mode)
-    with (
-        replacing(path.resolve(), mode and stat.S_IMODE(mode))
-        if replaced
-        else path.open("wb") as file
-    ):
-        yield file
+    if mode is None:
+        with replacing(path.resolve()) as file:
+            yield file
+    elif stat.S_ISREG(mode):
+        with replacing(path.resolve(), stat.S_IMODE(mode)) as file:
+            yield file
+    else:
+        with path.open("wb") as file:
+            yield file
 
 
 @contextmanager
@@ -65,21 +74,24 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     with TemporaryDirectory(prefix=".embcli-", suffix=".part", dir=path.parent) as partial:
         yield Path(partial)
         path.mkdir(exist_ok=True)
-        for each in Path(partial).iterdir():
-            each.replace(path / each.name)
+        for file in Path(partial).iterdir():
+            file.replace(path / file.name)
 
 
 def refuse_unwritable(path: Path, names: tuple[str, ...] = ()) -> None:
-    """Raise OutputError for a place that obviously cannot be written; `names` are the files of a folder."""
+    """Raise OutputError for a place that obviously cannot be written.
+
+    `names` are the files of a folder; the place may contain no others.
+    """
     with explaining_failure(path):
         mode = _writable_mode(path)
         if mode is None:
             path.parent.stat()
         elif names:
-            if others := sorted({each.name for each in path.iterdir()} - {*names}):
-                raise OutputError(
-                    f"{str(path)!r} contains {others[0]!r}, which is not embcli's; name another folder"
-                )
+            others = sorted({file.name for file in path.iterdir()} - set(names))
+            if others:
+                reason = f"{others[0]!r}, which is not embcli's"
+                raise OutputError(f"{str(path)!r} contains {reason}; name another folder")
         elif stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
@@ -93,18 +105,22 @@ def explaining_failure(path: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         place = "standard output" if path is None else repr(str(path))
-        said = str(error).partition("] ")[2] or str(
-            error
-        )  # with the file that failed, if it is another one
-        raise OutputError(f"cannot write to {place}: {PARTIAL.sub('', said)}") from None
+        # The system's message names the file that failed, which may be an unfinished one.
+        message = str(error)
+        reason = message.partition("] ")[2] or message
+        raise OutputError(f"cannot write to {place}: {PARTIAL.sub('', reason)}") from None
 
 
 def _writable_mode(path: Path) -> int | None:
-    """Return the mode of what is at a path; None for nothing. Raises PermissionError for a read-only file."""
+    """Return the mode of a file, folder or device; None if there is nothing at the path.
+
+    Raises PermissionError for a read-only file.
+    """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return None
-    if stat.S_ISREG(mode) and not (mode & 0o222 and os.access(path, os.W_OK)):
+    is_writable = mode & 0o222 and os.access(path, os.W_OK)
+    if stat.S_ISREG(mode) and not is_writable:
         raise PermissionError(errno.EACCES, "it is read-only")
     return mode
