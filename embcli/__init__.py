@@ -1,16 +1,18 @@
-"""See what an embedding layer does: the rows that tokens pick, from a seeded layer or from a real model.
+"""See what an embedding layer does: the rows that tokens pick, from a seeded layer or a real model.
 
-`open` reads a model's file and `seeded` draws layers as PyTorch does; both return a `Model`, whose methods are the
-verbs of the command and return what it shows. `tokenizers` compares encodings, which needs no model.
+`open` reads a model's file and `seeded` draws layers as PyTorch does; both return a `Model`, whose
+methods are the verbs of the command and return what it shows. `tokenizers` compares encodings,
+which needs no model.
 
 >>> import embcli
 >>> embcli.seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
 ['1.2753', '-0.201', '-0.1606']
 """
 
-# Nothing is imported here, not even __future__: an interrupt of the command's first moment would end in a traceback.
+# Nothing is imported here, not even __future__: Ctrl-C during start-up would leave a traceback.
 
-TYPE_CHECKING = False  # of typing, whose import would take longer than all the rest
+# Type checkers know this name; to import it from typing would take longer than the rest of the file.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError
     from embcli.model import Model, open, seeded
