@@ -11,7 +11,7 @@ which needs no model.
 
 # Nothing is imported here, not even __future__: Ctrl-C during start-up would leave a traceback.
 
-# Type checkers know this name; to import it from typing would take longer than the rest of the file.
+# Type checkers know this name; its import from typing would take longer than the rest of the file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError

@@ -22,7 +22,10 @@ PARTIAL = re.compile("[.]embcli-[0-9a-f]{12}[.]part")  # the names of unfinished
 
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces `path` at the end; an error removes it and keeps the old one."""
+    """Yield a new file that replaces `path` at the end.
+
+    An error removes the new file and keeps the old one. `mode` is that of the new file.
+    """
     partial = path.with_name(f".embcli-{os.urandom(6).hex()}.part")
     try:
         with partial.open("xb") as file:

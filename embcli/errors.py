@@ -44,7 +44,7 @@ class InputError(EmbcliError):
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3)[6]
     Traceback (most recent call last):
-    embcli.errors.InputError: ID 6 at position 0 has no row: ... for IDs from 0 to 5; pass vocab 7 or more
+    embcli.errors.InputError: ID 6 at position 0 has no row: ...; pass vocab 7 or more
     """
 
 
@@ -64,7 +64,7 @@ class OutputError(EmbcliError):
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).weights().save("rows.docx")
     Traceback (most recent call last):
-    embcli.errors.OutputError: output 'rows.docx' has no known extension; format names one of table, ...
+    embcli.errors.OutputError: output 'rows.docx' has no known extension; ...
     """
 
 
@@ -118,14 +118,17 @@ def check_top(top: int) -> None:
         raise InputError(Sentence("{top} must be at least 1, not {given:,}", given=top))
 
 
-def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:
-    """Raise InputError for a name that is not among those to choose from; None stands for a default."""
-    if given is None or given in names:
+def check_choice(parameter: str, name: str | None, names: Iterable[str]) -> None:
+    """Raise InputError for a name that is not one of those to choose from.
+
+    None stands for a default.
+    """
+    if name is None or name in names:
         return
     unknown = Sentence(
         "{parameter} {given!r} is not known; choose from {names}",
         parameter=Parameter(parameter),
-        given=str(given)[:40],
+        given=str(name)[:40],
         names=", ".join(names),
     )
     raise InputError(unknown)
@@ -163,8 +166,8 @@ def unwatched(items: Iterable[Item], total: int, size: Callable[[Item], int]) ->
 class Notes:
     """Remarks in order, each once.
 
-    A model has the notes of its opening; a call begins with these and gives what it adds to its
-    result. The command has a subclass whose `added`, `slow` and `finish` print remarks as they come.
+    A model has the notes of its opening; a call begins with these and adds its own to its result.
+    The command has a subclass whose `added`, `slow` and `finish` print remarks as they come.
 
     >>> notes = Notes()
     >>> notes.add("3 values were rounded to float32")

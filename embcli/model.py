@@ -46,9 +46,9 @@ def seeded(
     no_cache: bool = False,
     notes: Notes | None = None,
 ) -> Model:
-    """Return a model with random layers, which are those of PyTorch after `torch.manual_seed(seed)`.
+    """Return a model with random layers, bit for bit those of `torch.manual_seed(seed)`.
 
-    All bits are equal. The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the
+    The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the
     position layer, drawn right after it, `torch.nn.Embedding(context_length, dim)`, (C, D). V is by
     default that of the encoding. Nothing is drawn yet; drawn layers are kept in the user's cache
     folder unless `no_cache`. Raises InputError for an unknown encoding, and LayerError for shapes

@@ -118,7 +118,7 @@ _SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
 
 
 def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: Notes) -> None:
-    """Remark on special tokens: those that the model adds, and those that are read as plain text."""
+    """Remark on special tokens: those that the model adds, and those that count as plain text."""
     if tokens.texts is None:
         return
     if has_added:
@@ -157,21 +157,23 @@ def remark_scaled(notes: Notes, *models: Opened) -> None:
                 )
 
 
-def sequences_of(given: Any, lines: bool = False) -> Sequences:
+def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
     """Return texts or IDs as sequences; raises InputError for anything else."""
-    if isinstance(given, Sequences):
-        return given
-    if isinstance(given, str):
-        texts = tuple(lines_of(given)) if lines else (given,)
+    if isinstance(text_or_ids, Sequences):
+        return text_or_ids
+    if isinstance(text_or_ids, str):
+        texts = tuple(lines_of(text_or_ids)) if lines else (text_or_ids,)
         return Sequences(texts=texts, many=lines)
-    if isinstance(given, list | tuple) and given and all(isinstance(item, str) for item in given):
-        return Sequences(texts=tuple(given), many=True)
-    return Sequences(ids=(ids_of(given),))
+    if isinstance(text_or_ids, list | tuple) and text_or_ids:
+        is_text = all(isinstance(item, str) for item in text_or_ids)
+        if is_text:
+            return Sequences(texts=tuple(text_or_ids), many=True)
+    return Sequences(ids=(ids_of(text_or_ids),))
 
 
-def ids_of(given: Any) -> np.ndarray:
+def ids_of(values: Any) -> np.ndarray:
     """Return token IDs as an array, (T,) int64; raises InputError for anything else."""
-    ids = np.asarray(given)
+    ids = np.asarray(values)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise InputError(f"this is neither a text nor a list of token IDs: {str(given)[:60]!r}")
+        raise InputError(f"this is neither a text nor a list of token IDs: {str(values)[:60]!r}")
     return ids.astype(np.int64)

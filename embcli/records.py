@@ -32,7 +32,7 @@ class ArraySpec(NamedTuple):
     """
 
     shape: tuple[int, ...]
-    dtype: str = "float32"  # as numpy names it
+    dtype: str = "float32"  # numpy's name of it
     columns: tuple[int, ...] = ()  # the numbers of its columns; empty for those of the result
 
 
@@ -115,17 +115,17 @@ def listed(run: dict[str, Any], unit: str, /, **fields: tuple[FieldType, Any]) -
 
 
 def in_pieces(
-    rows: int, width: int, values: Values, matrix_values: Values | None = None, most: int = 1 << 18
+    rows: int, width: int, values: Values, matrix_values: Values | None = None, size: int = 1 << 18
 ) -> Callable[[Names, Names], Iterator[Piece]]:
     """Return the `pieces` of a result whose rows can be computed in any order.
 
     `values` takes rows, (n,) int64, and returns at least the named fields and matrices; if
     `matrix_values` is given, it returns the matrices. `width` is how many numbers of a row are
-    computed, `most` how many of a piece.
+    computed, `size` how many of a piece, if a row has no more.
     """
     import numpy as np
 
-    fitting_rows = max(most // max(width, 1), 1)
+    fitting_rows = max(size // max(width, 1), 1)
     step = min(fitting_rows, MOST_ROWS)
 
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:

@@ -31,7 +31,7 @@ class Build(NamedTuple):
     torch: str  # its version and commit, or NO_TORCH
     machine: str
     cpu: str  # the processor's flags and ATEN_CPU_CAPABILITY, which decide torch's CPU capability
-    libc: str  # whose logarithm and cosine torch's scalar code calls
+    libc: str  # torch's scalar code calls its logarithm and cosine
 
     def __str__(self) -> str:
         return f"torch-{self.torch}-{self.machine}-{self.cpu}-{self.libc}"

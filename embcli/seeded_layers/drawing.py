@@ -79,7 +79,7 @@ class DrawnLayer(Layer):
         dim = self.shape[1]
         rows = np.empty((len(ids), dim), np.float32)
         with self._lock:
-            for part in _parts(ids, gap=BLOCK // dim, most=max(_AT_ONCE // dim, 1)):
+            for part in _parts(ids, gap=BLOCK // dim, limit=max(_AT_ONCE // dim, 1)):
                 first = int(ids[part.start])
                 last = int(ids[part.stop - 1])
                 elements = self._stream.elements(first * dim, (last + 1) * dim)
@@ -102,12 +102,12 @@ class DrawnLayer(Layer):
             yield elements.reshape(-1, dim)
 
 
-def _parts(ids: np.ndarray, gap: int, most: int) -> Iterator[slice]:
-    """Yield the places of ascending IDs to draw together: at most `most`, with gaps up to `gap`."""
+def _parts(ids: np.ndarray, gap: int, limit: int) -> Iterator[slice]:
+    """Yield places of ascending IDs to draw together: at most `limit`, with gaps up to `gap`."""
     firsts, lasts = runs(ids, gap + 1)
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        for start in range(first, last, most):
-            yield slice(start, min(start + most, last))
+        for start in range(first, last, limit):
+            yield slice(start, min(start + limit, last))
 
 
 _FAR = 1 << 25  # draws; a jump is faster than skipping as many

@@ -54,9 +54,10 @@ class KeptLayer(Layer):
 
 
 class SeededSource:
-    """A seeded pair of layers: from the store if it has them, otherwise drawn by torch and kept there.
+    """The source of a seeded pair of layers.
 
-    `encoding` is the encoding whose tokens the rows of the token layer stand for. Several threads may use a source.
+    It takes them from the store, or torch draws them and the store keeps them. The rows of the
+    token layer stand for the tokens of `encoding`. Several threads may use a source.
     """
 
     recipe: None = None
