@@ -1,1 +1,4 @@
-"""What several verbs compute of rows: the search for the nearest ones, statistics, and the steps of a real model."""
+"""What several verbs compute of rows: the nearest ones, statistics, and a real model's steps.
+
+The functions take layers or arrays, and return numbers; pages and words are the verbs' part.
+"""
