@@ -50,8 +50,8 @@ class AddType(NamedTuple):
 class Norm(NamedTuple):
     """Normalise each row, by torch's LayerNorm or the same spelled out, which gives other bits."""
 
-    names: tuple[str, ...]  # of its module
-    key: str = ""  # of its epsilon
+    names: tuple[str, ...]  # names that its module has in checkpoints
+    key: str = ""  # the key of its epsilon in config.json
     epsilon: float = 1e-12  # applies if config.json has no `key`
     kind: Literal["torch", "spelled"] = "torch"
     when: When | None = None

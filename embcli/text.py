@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LARGEST_ID = 2**63 - 1
 _MOST_IN_RANGES = 100_000_000
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
-_UNREADABLE = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # for numpy, in a list of IDs
+_UNREADABLE = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # numpy cannot read it as an ID
 
 
 class Sequences(NamedTuple):

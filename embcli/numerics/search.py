@@ -119,7 +119,7 @@ def _upper_bounds(
     `squared_lengths` are those of the rows, (n, 1). The bound is a cosine, a dot product, or under
     l2 minus a squared distance; it exceeds what the matrix product gives by more than its rounding.
     """
-    margin = 1e-9  # of a product of two lengths
+    margin = 1e-9  # a share of the product of two lengths
     products = rows @ vectors
     squared_lengths_of_vectors = np.square(vectors).sum(axis=0)
     match metric:

@@ -94,7 +94,7 @@ class Covariance:
         products = self._products - np.outer(self._sum, mean_difference)
         matrix: np.ndarray = products / max(self.count - 1, 1)
 
-        rounding = 2.0**-50  # of a column's mean; different float32 values differ by far more
+        rounding = 2.0**-50  # that of a column's mean; different float32 values differ by far more
         is_constant = np.diagonal(matrix) <= np.square(rounding * self._origin)
         matrix[is_constant] = 0
         matrix[:, is_constant] = 0
@@ -106,7 +106,7 @@ class NormOrder:
     """The L2 norm of each row of a layer, and the order of the rows by it."""
 
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
-    summary: Summary  # of all values, from the same pass
+    summary: Summary  # covers all values, and comes from the same pass
 
     @cached_property
     def ids(self) -> np.ndarray:

@@ -23,7 +23,7 @@ class Term(NamedTuple):
     name: str  # token, x 2, type, position; input, hidden
     sign: str  # before its name in a sum
     values: np.ndarray  # (n, columns) float32; after a scale, the scaled rows
-    numbers: np.ndarray | None = None  # of its rows in a layer, or the positions, (n,) int64
+    numbers: np.ndarray | None = None  # its row numbers in a layer, or positions, (n,) int64
     factor: float | None = None  # of a scale
 
 

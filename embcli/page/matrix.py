@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
-_LARGEST_FIXED = 1e6  # from here on, numbers are written with an exponent
+_LARGEST_FIXED = 1e6  # Larger numbers, and this one, have an exponent.
 _DOTS = Text("…", STYLES["dim"])
 
 

@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
     kind: Literal["prose", "command", "item"]
     text: str
-    name: str = ""  # of an item
+    name: str = ""  # the name of an item
 
     @property
     def line(self) -> str:

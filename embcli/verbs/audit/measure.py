@@ -86,7 +86,7 @@ class Scan:
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     unused_sum: np.ndarray  # (D,) float64: the sum of the finite unused rows
-    covariance: Covariance | None  # of the finite rows of tokens; None if no row is unused
+    covariance: Covariance | None  # that of the finite token rows; None if no row is unused
 
 
 def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:

@@ -47,7 +47,7 @@ class Batches(Result, verb="batch", content="batches"):
     keep_last: bool  # even if incomplete
     all: bool  # batches
     draw: bool
-    columns_chosen: bool  # by the user
+    columns_chosen: bool  # whether the user chose them
 
     inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
     targets = MatrixOf()  # (N, T) int64: the inputs shifted by one

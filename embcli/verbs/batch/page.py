@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from embcli.verbs.batch import Batches
 
-_MOST_SAMPLES = 8  # of a table of IDs
+_MOST_SAMPLES = 8  # a table of IDs shows no more
 _SHORT_WORDS = 12  # cells of the tokens of a sample if not all positions fit beside them
 _MOST_DRAWN_SAMPLES = 3
 _MOST_COLOURED_SAMPLES = 2  # a picture in colours has a colour bar below
-_MOST_DRAWN_TOKENS = 5  # of a sample
+_MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
 
 def page(batches: Batches, width: int) -> Iterator[RenderableType]:

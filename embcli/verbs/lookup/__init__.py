@@ -47,11 +47,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     tokens: Tokens
     layer: Layer  # (V, D)
-    kind: JoinedKind  # of the positions
-    columns: np.ndarray  # of the token layer, (chosen columns,) int64
-    columns_chosen: bool  # by the user
+    kind: JoinedKind  # the kind of positions
+    columns: np.ndarray  # the columns of the token layer, (chosen columns,) int64
+    columns_chosen: bool  # whether the user chose them
     origin: Origin
-    steps: tuple[RecipeStep, ...]  # from a token row to the input embedding
+    steps: tuple[RecipeStep, ...]  # they make an input embedding of a token row
     step_values: StepValues  # what the steps add
     rest: tuple[RecipeStep, ...]  # from the input embedding to `hidden`; empty if the input is that
     position_source: str  # where position rows come from, in words

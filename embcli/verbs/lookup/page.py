@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from embcli.verbs.lookup import Lookup
 
-_MOST_TOKENS = 40  # of a table in a file or a pipe
-_FEWEST_TOKENS = 2  # of any table
+_MOST_TOKENS = 40  # a table in a file or a pipe shows no more
+_FEWEST_TOKENS = 2  # any table shows these
 _MOST_TRACED = 40  # columns of a trace
 _MOST_TARGETS = 4  # positions that a drawing names beside a picked row
 
@@ -50,7 +50,7 @@ def page(lookup: Lookup, options: ConsoleOptions) -> Iterator[RenderableType]:
     if lookup.draw:
         yield from _drawing(lookup, width)
 
-    lines = len(lookup.shown)  # of a token
+    lines = len(lookup.shown)  # lines per token
     tokens = rows_that_fit(options, lines * _MOST_TOKENS) // lines
     yield from _table(lookup, max(tokens, _FEWEST_TOKENS))
 

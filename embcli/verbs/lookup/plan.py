@@ -26,9 +26,9 @@ from embcli.wording import Sentence, counted
 class Plan:
     """The steps of a lookup, from a token row to what the first block of a model reads."""
 
-    kind: JoinedKind  # of the positions
-    sum: tuple[RecipeStep, ...]  # from a token row to the input embedding
-    rest: tuple[RecipeStep, ...] = ()  # from the input embedding to `hidden`
+    kind: JoinedKind  # the kind of positions
+    sum: tuple[RecipeStep, ...]  # they make an input embedding of a token row
+    rest: tuple[RecipeStep, ...] = ()  # they make `hidden` of the input embedding
     recipe: Recipe | None = None  # None unless the lookup follows the model's own recipe
 
     @property

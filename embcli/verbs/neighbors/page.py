@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from embcli.verbs.neighbors import Neighbors
 
 _MOST_QUERIES = 20
-_MOST_NEIGHBORS = 200  # of each query
+_MOST_NEIGHBORS = 200  # the page shows no more per query
 _MOST_IDS = 8  # that a sentence names
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
 

@@ -91,7 +91,7 @@ def _rows_that_fit(
     result: Tokenizers, line_labels: Sequence[Text], options: ConsoleOptions
 ) -> TextRows:
     """Return the rows of the whole text if it fits, otherwise those of what is cut differently."""
-    most_lines = 32  # in a pipe or a file
+    most_lines = 32  # the limit in a pipe or a file
     most = max(rows_that_fit(options, most_lines) // (len(line_labels) + 1), 1)
     longest_head = Text("char")
     if len(result.texts) > 1:
