@@ -26,6 +26,8 @@ Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 
+# The metrics whose smallest scores are the nearest; under the others these are the largest.
+DISTANCES: tuple[Metric, ...] = ("l2",)
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
 OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)

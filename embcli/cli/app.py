@@ -210,7 +210,7 @@ def tokenize(
             "An encoding or model, a tokenizer's file, or a GGUF; several are compared: "
             "gpt2,o200k_base.",
             "--encoding NAMES",
-            names.DEFAULT_ENCODING,
+            default=names.DEFAULT_ENCODING,
             autocompletion=encodings,
         ),
     ] = None,
@@ -258,13 +258,16 @@ def batch(
     batch_size: Annotated[int, option("Input", "Samples in a batch.", "B")] = 8,
     max_length: Annotated[int, option("Input", "Tokens in a sample.", "T")] = 4,
     stride: Annotated[
-        int | None, option("Input", "Tokens from one sample to the next.", "N", "--max-length")
+        int | None,
+        option("Input", "Tokens from one sample to the next.", "N", default="--max-length"),
     ] = None,
     shuffle: Annotated[bool, option("Input", "Shuffle the samples.", "--shuffle")] = False,
     keep_last: Annotated[
         bool, option("Input", "Keep the last batch even if incomplete.", "--keep-last")
     ] = False,
-    index: Annotated[int | None, option("Input", "Which batch, counted from 0.", "K", "0")] = None,
+    index: Annotated[
+        int | None, option("Input", "Which batch, counted from 0.", "K", default="0")
+    ] = None,
     all: Annotated[bool, option("Input", "All batches.", "--all")] = False,
     layers: BatchModel,
     columns: o.Columns = None,
@@ -327,7 +330,7 @@ def lookup(
             "View",
             "Which matrices: token, position, input, hidden.",
             "--show NAMES",
-            "all",
+            default="all",
             autocompletion=some_of(names.MATRICES),
         ),
     ] = None,
@@ -393,7 +396,7 @@ def compare(
             "or all; or embedding, "
             "linear.",
             "--show NAMES",
-            "ids,outputs",
+            default="ids,outputs",
             autocompletion=some_of((*names.STEPS, "cost", "all", *names.OUTPUTS)),
         ),
     ] = None,
@@ -451,19 +454,29 @@ def positions(
     *,
     named: KindAndPath,
     ids: Annotated[
-        str | None, option("Input", "Token row that the positions are applied to.", "--ids ID", "0")
+        str | None,
+        option("Input", "Token row that the positions are applied to.", "--ids ID", default="0"),
     ] = None,
     model: PositionsModel,
     kind: Annotated[
         str | None,
-        option("Model", "Which kind of positions.", "KIND", False, autocompletion=some_of(KINDS)),
+        option(
+            "Model",
+            "Which kind of positions.",
+            "KIND",
+            default=False,
+            autocompletion=some_of(KINDS),
+        ),
     ] = None,
     pairing: Annotated[
         names.Pairing | None,
-        option("Model", "Which columns rotary positions rotate together.", "", "interleaved"),
+        option(
+            "Model", "Which columns rotary positions rotate together.", "", default="interleaved"
+        ),
     ] = None,
     theta: Annotated[
-        float | None, option("Model", "Base of the rotary angles.", "", f"{names.DEFAULT_THETA:g}")
+        float | None,
+        option("Model", "Base of the rotary angles.", "", default=f"{names.DEFAULT_THETA:g}"),
     ] = None,
     similarity: Annotated[
         bool, option("View", "Show the dot products of positions.", "--similarity")
@@ -607,7 +620,7 @@ def audit(
             "View",
             f"Exit with 1 for these: {', '.join(names.FAULTS)}.",
             "NAMES",
-            ",".join(names.BROKEN),
+            default=",".join(names.BROKEN),
             autocompletion=some_of(names.FAULTS),
         ),
     ] = None,

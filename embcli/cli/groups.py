@@ -90,7 +90,9 @@ class ModelOptions(FileOptions):
     dim: o.Dim = None
     context_length: Annotated[
         int | None,
-        option("Model", "Rows of the position layer.", "C", str(names.DEFAULT_CONTEXT_LENGTH)),
+        option(
+            "Model", "Rows of the position layer.", "C", default=str(names.DEFAULT_CONTEXT_LENGTH)
+        ),
     ] = None
     seed: o.Seed = None
     no_cache: o.NoCache = False
@@ -106,7 +108,7 @@ class PositionsModel(ModelOptions):
             "Model",
             "T, the number of positions.",
             "--context-length T",
-            f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; "
+            default=f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; "
             f"relative {names.SHORT_LENGTH}",
         ),
     ] = None
@@ -119,7 +121,9 @@ class ComparedModel(FileOptions):
     vocab: o.Vocab = None
     dim: Annotated[
         int | None,
-        option("Model", "Columns: the embedding dimension.", "--dim D", str(names.COMPARED_DIM)),
+        option(
+            "Model", "Columns: the embedding dimension.", "--dim D", default=str(names.COMPARED_DIM)
+        ),
     ] = None
     seed: o.Seed = None
 
@@ -150,7 +154,9 @@ class BatchModel:
     dim: o.Dim = None
     context_length: Annotated[
         int | None,
-        option("Model", "Rows of the position layer.", "--context-length C", "--max-length"),
+        option(
+            "Model", "Rows of the position layer.", "--context-length C", default="--max-length"
+        ),
     ] = None
     seed: o.Seed = None
     no_cache: o.NoCache = False
@@ -217,10 +223,15 @@ class Page:
     color: Annotated[names.Color, option("View", "Colour in a table.")] = "auto"
     width: Annotated[
         int | None,
-        option("View", "Columns of a page.", "N", "the terminal's; in a pipe 120, a picture 100"),
+        option(
+            "View",
+            "Columns of a page.",
+            "N",
+            default="the terminal's; in a pipe 120, a picture 100",
+        ),
     ] = None
     theme: Annotated[
-        names.Theme | None, option("View", "Background of a picture.", "", "light")
+        names.Theme | None, option("View", "Background of a picture.", "", default="light")
     ] = None
     format: Annotated[
         str | None,
@@ -228,7 +239,7 @@ class Page:
             "Output",
             f"{or_list(tuple(FORMATS))}, as the result allows.",
             "--format -f FORMAT",
-            "by -o's suffix, EMBCLI_FORMAT or table",
+            default="by -o's suffix, EMBCLI_FORMAT or table",
             autocompletion=some_of(tuple(FORMATS)),
         ),
     ] = None

@@ -77,11 +77,12 @@ def argument(metavar: str, help: str, **settings: Any) -> Any:
 
 
 def option(
-    panel: str, help: str, spelling: str = "", default: str | bool = True, **settings: Any
+    panel: str, help: str, spelling: str = "", *, default: str | bool = True, **settings: Any
 ) -> Any:
     """Return an option in a panel of the help.
 
-    Its spelling has flags, unless they are the parameter's name, and a metavar: `--top -k K`.
+    Its spelling has flags, unless they are the parameter's name, and a metavar: `--top -k K`. The
+    default is what the help shows as such: a text, or whether to show the parameter's own.
     """
     words = spelling.split()
     flags = [word for word in words if word.startswith("-")]
@@ -109,7 +110,7 @@ Encoding = Annotated[
         "Input",
         ENCODING,
         "NAME",
-        f"{names.DEFAULT_ENCODING}; of a real model, its own",
+        default=f"{names.DEFAULT_ENCODING}; of a real model, its own",
         autocompletion=encodings,
     ),
 ]
@@ -117,12 +118,16 @@ Encoding = Annotated[
 # The model.
 Path_ = Annotated[str | None, argument("PATH", MODEL)]
 Tensor = Annotated[str | None, option("Model", "The token matrix in that file.", "NAME")]
-Vocab = Annotated[int | None, option("Model", "Rows of the token layer.", "V", "the encoding's")]
+Vocab = Annotated[
+    int | None, option("Model", "Rows of the token layer.", "V", default="the encoding's")
+]
 Dim = Annotated[
-    int | None, option("Model", "Columns: the embedding dimension.", "D", str(names.DEFAULT_DIM))
+    int | None,
+    option("Model", "Columns: the embedding dimension.", "D", default=str(names.DEFAULT_DIM)),
 ]
 Seed = Annotated[
-    int | None, option("Model", "Seed of torch's generator.", "INT", str(names.DEFAULT_SEED))
+    int | None,
+    option("Model", "Seed of torch's generator.", "INT", default=str(names.DEFAULT_SEED)),
 ]
 NoCache = Annotated[bool, option("Model", "Do not use the cache.", "--no-cache")]
 
@@ -137,5 +142,6 @@ TopOfEach = Annotated[int, option("View", "Rows of each kind to show.", "--top -
 
 # Where the result goes.
 Output = Annotated[
-    str | None, option("Output", "Write to a file; written atomically.", "--output -o PATH", False)
+    str | None,
+    option("Output", "Write to a file; written atomically.", "--output -o PATH", default=False),
 ]

@@ -68,8 +68,10 @@ def _for_omissions(verb: str, known: Collection[str], omissions: Sequence[LeftOu
     found = []
     parameters = dict.fromkeys(name for note in omissions for name in note.parameters)
     usable = tuple(name for name in parameters if name in known)
-    if usable:
+    if usable in _DO:
         found.append(_DO[usable])
+    else:
+        found += [_DO[(name,)] for name in usable if (name,) in _DO]
     if verb in _HAS_ALL:
         found.append(_HAS_ALL[verb])
     return found

@@ -23,7 +23,8 @@ from embcli.numerics.statistics import norms_of
 from embcli.page.colors import sign_style
 from embcli.page.matrix import NumberFormat, written
 
-_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
+# The metrics of the two lists beside the values of a row.
+_SHOWN_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 
 class RowValues(Lines):
@@ -123,7 +124,7 @@ class RowScreen(ExplorerScreen):
         with Horizontal():
             yield self.lines
             with Vertical(id="nearest"):
-                for metric in _METRICS:
+                for metric in _SHOWN_METRICS:
                     yield ListTable(id=metric, cursor_type="row", cell_padding=1)
 
     def heading(self) -> list[str]:
@@ -156,7 +157,7 @@ class RowScreen(ExplorerScreen):
     def on_screen_resume(self) -> None:
         """Search for the nearest rows by each metric for which they are not known yet."""
         passes = []
-        for metric, name in _METRICS.items():
+        for metric, name in _SHOWN_METRICS.items():
             if metric not in self.nearest:
                 table = self.query_one(f"#{metric}", ListTable)
                 table.clear(columns=True)
@@ -172,7 +173,7 @@ class RowScreen(ExplorerScreen):
     def _show_nearest(
         self, metric: Metric, nearest: tuple[np.ndarray, np.ndarray] | EmbcliError
     ) -> None:
-        name = _METRICS[metric]
+        name = _SHOWN_METRICS[metric]
         table = self.query_one(f"#{metric}", ListTable)
         table.clear(columns=True)
         if isinstance(nearest, EmbcliError):

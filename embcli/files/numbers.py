@@ -69,7 +69,8 @@ def _from_bfloat16(stored: np.ndarray) -> np.ndarray:
 BFLOAT16 = StoredDtype("bfloat16", np.dtype("<u2"), _from_bfloat16)
 FLOAT8_E4M3 = StoredDtype("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
 FLOAT8_E5M2 = StoredDtype("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
-# The others are dtypes of numpy; files store them little-endian.
+# The others are dtypes of numpy, as safetensors, torch and GGUF store them: little-endian.
+# npy.py takes the byte order from the header of an array.
 _CODES = ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
 
 # The dtypes by their names, as numpy and ml_dtypes spell them.

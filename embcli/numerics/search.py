@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.errors import Watch, unwatched
 from embcli.layer import Layer
-from embcli.names import Metric
+from embcli.names import DISTANCES, Metric
 from embcli.numerics.statistics import numbered_blocks, squares
 
 _BLOCK_VALUES = 1 << 18
@@ -144,7 +144,7 @@ class _TopRows:
 
     def __init__(self, k: int, metric: Metric, query: np.ndarray, excluded: np.ndarray) -> None:
         self.query = query
-        self.threshold = -np.inf  # the bound, as in _upper_bounds, that a row must reach
+        self.threshold = -np.inf  # the nearness that the upper bound of a row must reach
         self._k = k
         self._metric = metric
         self._excluded = excluded
@@ -180,7 +180,7 @@ class _TopRows:
         """Return the first k rows, and forget the others."""
         ids = np.concatenate(self._ids)
         scores = np.concatenate(self._scores)
-        distances = scores if self._metric == "l2" else -scores
+        distances = scores if self._metric in DISTANCES else -scores
         order = np.lexsort((ids, distances))[: self._k]
         ranking = Ranking(ids[order], scores[order])
 
@@ -188,6 +188,13 @@ class _TopRows:
         self._scores = [ranking.scores]
         self._added = 0
         if len(order) == self._k:
-            last = float(ranking.scores[-1])
-            self.threshold = -(last**2) if self._metric == "l2" else last
+            self.threshold = self._nearness(float(ranking.scores[-1]))
         return ranking
+
+    def _nearness(self, score: float) -> float:
+        """Return the nearness with a score, in the unit of _upper_bounds."""
+        match self._metric:
+            case "cosine" | "dot":
+                return score
+            case "l2":
+                return -(score**2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.names import Metric
+from embcli.names import DISTANCES, Metric
 from embcli.page import (
     Label,
     Matrix,
@@ -122,7 +122,7 @@ def _labels(neighbors: Neighbors, number: int, excerpt: Excerpt) -> list[Label]:
     if neighbors.encoding is not None:
         labels.append(token_label(neighbors.tokens(ids)))
     labels.append(Label("ID", ids))
-    labels.append(Label("distance" if neighbors.metric == "l2" else "score", scores))
+    labels.append(Label("distance" if neighbors.metric in DISTANCES else "score", scores))
     return labels
 
 
