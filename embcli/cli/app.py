@@ -256,7 +256,9 @@ def batch(
     *,
     given: Given,
     batch_size: Annotated[int, option("Input", "Samples in a batch.", "B")] = 8,
-    max_length: Annotated[int, option("Input", "Tokens in a sample.", "T")] = 4,
+    max_length: Annotated[
+        int, option("Input", "Tokens in a sample.", "T")
+    ] = names.DEFAULT_SAMPLE_LENGTH,
     stride: Annotated[
         int | None,
         option("Input", "Tokens from one sample to the next.", "N", default="--max-length"),

@@ -203,20 +203,21 @@ class Strips(Composite):
         rows_per_bin = max(math.ceil(rows / height), 1)
         if not self.square:
             fit = Fit.of(columns, available, halves and not is_stacked, self._column_period)
-            return fit._replace(glyph="▀" if is_stacked else fit.glyph, rows_per_bin=rows_per_bin)
+            fit = fit._replace(rows_per_bin=rows_per_bin)
+            return fit._replace(glyph="▀") if is_stacked else fit
 
         # Two stacked numbers fill a cell; otherwise a number takes two cells to be square.
         width = cells if is_stacked else room(console, cells // 2, columns)
         per_bin = max(rows_per_bin, math.ceil(columns / width))
         side = _side_of_square(rows, columns, height, width)
-        return Fit(
+        fit = Fit(
             bins=math.ceil(columns / per_bin),
             columns_per_bin=per_bin,
-            cells_per_bin=side if is_stacked else 2 * side,
-            glyph="▀" if is_stacked else "",
+            cells_per_bin=2 * side,
             rows_per_bin=per_bin,
             strips_per_bin=side,
         )
+        return fit._replace(cells_per_bin=side, glyph="▀") if is_stacked else fit
 
     def _strips(
         self,
@@ -272,14 +273,18 @@ class Strips(Composite):
     ) -> Text:
         """Return a colour bar with the ends of its scale, and remarks about the colours above."""
         limit = f"{scale.limit:.{max(self.precision, 4)}g}"
-        low = f"-{limit}" if scale.signed else "0"
+        low = "0"
+        lowest_share = 0.0
+        if scale.signed:
+            low = f"-{limit}"
+            lowest_share = -1.0
         halves = has_halves(console)
         cells = width - len(f"{low}  {limit}")
         largest_count = 2 * cells if halves else cells
         if largest_count % 2 == 0:  # an odd number of colours has one in the middle
             largest_count -= 1
         count = min(33, largest_count)
-        shares = np.linspace(-1.0 if scale.signed else 0.0, 1.0, count)
+        shares = np.linspace(lowest_share, 1.0, count)
         shades = strip(scale.limit * shares[None], scale, console, glyph="▌" if halves else "")
         bar = Text(f"{low} ").append_text(shades).append(f" {limit}")
 

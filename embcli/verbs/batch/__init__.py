@@ -14,6 +14,7 @@ import numpy as np
 
 from embcli.errors import InputError, Watch
 from embcli.layer import Layer, Origin, shape_of
+from embcli.names import DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
@@ -131,7 +132,7 @@ def batch(
     *,
     special: bool = False,
     batch_size: int = 8,
-    max_length: int = 4,
+    max_length: int = DEFAULT_SAMPLE_LENGTH,
     stride: int | None = None,
     shuffle: bool = False,
     keep_last: bool = False,
