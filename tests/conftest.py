@@ -1,4 +1,4 @@
-"""What all tests share: no network, a cache folder of their own, and embcli run as a real process."""
+"""What all tests share: no network, a cache folder of their own, ways to run embcli, snapshots."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ import inspect
 import os
 import signal
 import socket
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Before numpy and torch are imported: the suite runs on all cores, and threads of one test would take those of others.
+# The suite runs on all cores, and threads of one test would take those of others. numpy and torch
+# read this when they are imported.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
-os.environ.pop(
-    "PYTHONDONTWRITEBYTECODE", None
-)  # processes that tests start find embcli compiled, as users do
+# Processes that tests start find embcli compiled, as users do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-TIMEOUT = 120  # seconds after which a process that hangs is a failure
+from tests.runners import InProcess, Process, Terminal  # noqa: E402 - It imports numpy.
+from tests.snapshots import Snapshot  # noqa: E402
+
 _OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", "TERM")
 
 # `--hypothesis-profile long` looks further; whoever asks for a number of examples gets that number.
@@ -86,69 +85,31 @@ def _environment(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A process that has ended."""
-
-    status: int
-    out: bytes
-    err: str
-
-    @property
-    def text(self) -> str:
-        """Standard output as text."""
-        return self.out.decode()
-
-
-class Embcli:
-    """Runs embcli as a process of its own, with pipes."""
-
-    command = (sys.executable, "-m", "embcli")
-
-    def __call__(
-        self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str
-    ) -> Ran:
-        """Run embcli; `stdin` is what is piped in, and environment variables are added to the test's."""
-        data, every = (
-            stdin.encode() if isinstance(stdin, str) else stdin,
-            {**os.environ, **environment},
-        )
-        command = [*self.command, *arguments]
-        done = subprocess.run(
-            command, input=data, capture_output=True, env=every, timeout=TIMEOUT, check=False
-        )
-        return Ran(done.returncode, done.stdout, done.stderr.decode())
-
-    def ok(
-        self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str
-    ) -> Ran:
-        """Run embcli and expect success, with nothing on standard error."""
-        ran = self(*arguments, stdin=stdin, **environment)
-        assert (ran.status, ran.err) == (0, ""), ran
-        return ran
-
-    def refused(
-        self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str
-    ) -> str:
-        """Run embcli and expect an error of one or two lines with status 2; return it."""
-        ran = self(*arguments, stdin=stdin, **environment)
-        assert ran.status == 2, ran
-        assert ran.out == b"", ran
-        assert ran.err.startswith("embcli: "), ran
-        assert 1 <= ran.err.count("\n") <= 2, ran
-        assert "Traceback" not in ran.err
-        return ran.err
-
-
-@pytest.fixture
-def embcli() -> Embcli:
-    """Return a runner of embcli."""
-    return Embcli()
-
-
-@pytest.fixture
-def inside() -> Embcli:
+@pytest.fixture(scope="session")
+def in_process() -> InProcess:
     """Return a runner of embcli within this process, for wherever the process is not the point."""
-    from tests.inside import Inside
+    return InProcess()
 
-    return Inside()
+
+@pytest.fixture(scope="session")
+def process() -> Process:
+    """Return a runner of embcli as a real process, with pipes, signals and an exit status."""
+    return Process()
+
+
+@pytest.fixture(scope="session")
+def terminal() -> Terminal:
+    """Return a runner of embcli on a pseudo-terminal."""
+    return Terminal()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--accept", action="store_true", help="write what is printed now into the snapshots"
+    )
+
+
+@pytest.fixture(scope="session")
+def snapshot(pytestconfig: pytest.Config) -> Snapshot:
+    """Return what holds a text against a file under tests/pages/, or with --accept writes it."""
+    return Snapshot(pytestconfig.getoption("accept"))

@@ -18,7 +18,7 @@ from embcli.errors import InputError
 from embcli.files.tensors import StoredLayer
 from embcli.numerics.statistics import Covariance
 from embcli.verbs.audit import Audit, unused
-from tests.inside import Inside
+from tests.runners import InProcess
 
 USED, RESERVED, PADDING, DIM = 200, 20, 12, 16
 TOKENS = USED + RESERVED
@@ -72,7 +72,7 @@ def audited(folder: Path, **given: object) -> Audit:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_planted_faults_are_all_found_and_nothing_else_is(
-    inside: Inside, tmp_path: Path, tied: bool
+    in_process: InProcess, tmp_path: Path, tied: bool
 ) -> None:
     folder = model(tmp_path / "model", planted(tied), tied)
     found = audited(folder)
@@ -94,7 +94,7 @@ def test_planted_faults_are_all_found_and_nothing_else_is(
         "candidates": 3,
     }
     assert found.broken == ("non-finite", "zero")
-    ran = inside("audit", "--from", str(folder))
+    ran = in_process("audit", "--from", str(folder))
     assert ran.status == 1
     for line in (
         "broken        2 non-finite rows: 7 w7, 9 w9; 1 zero row: 5 w5\n",
@@ -105,7 +105,7 @@ def test_planted_faults_are_all_found_and_nothing_else_is(
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_a_sound_matrix_has_no_faults(inside: Inside, tmp_path: Path, tied: bool) -> None:
+def test_a_sound_matrix_has_no_faults(in_process: InProcess, tmp_path: Path, tied: bool) -> None:
     folder = model(tmp_path / "model", trained(tied), tied)
     found = audited(folder)
     assert found.faults == {
@@ -116,19 +116,19 @@ def test_a_sound_matrix_has_no_faults(inside: Inside, tmp_path: Path, tied: bool
         "padding": 12,
         "candidates": 0,
     }
-    assert inside.ok("audit", "--from", str(folder)).text.endswith(
+    assert in_process.ok("audit", "--from", str(folder)).text.endswith(
         "Sound: no row is non-finite, zero or missing\n"
     )
 
 
 def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(
-    inside: Inside, tmp_path: Path
+    in_process: InProcess, tmp_path: Path
 ) -> None:
     matrix = trained(False)
     matrix[50:70] = matrix[UNUSED[:20]] + 0.001 * vectors(20, seed=4)
     folder = model(tmp_path / "model", matrix)
     for top in (None, 3, 20):
-        text = inside.ok(
+        text = in_process.ok(
             "audit",
             "--from",
             str(folder),
@@ -142,12 +142,14 @@ def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(
         assert (missing in text) == (shown < 20)
         norms = re.findall(r"(?m)^(?:shortest|longest)  .*", text)
         assert [line.count(", ") + 1 for line in norms] == [shown, shown]
-    assert "must be at least 1, not 0" in inside.refused("audit", "--from", str(folder), "-k", "0")
+    assert "must be at least 1, not 0" in in_process.refused(
+        "audit", "--from", str(folder), "-k", "0"
+    )
 
 
 @pytest.mark.parametrize("top", [1, 3, 5, 6, 20])
 def test_of_many_broken_rows_a_page_counts_all_and_names_the_first(
-    inside: Inside, tmp_path: Path, top: int
+    in_process: InProcess, tmp_path: Path, top: int
 ) -> None:
     matrix = trained(False)
     matrix[10:16] = 0
@@ -155,7 +157,7 @@ def test_of_many_broken_rows_a_page_counts_all_and_names_the_first(
     named = [f"{row} w{row}" for row in range(10, 16)]
     if top < len(named):
         named[top:] = ["..."]
-    text = inside("audit", "--from", str(folder), "-k", str(top), COLUMNS="900").text
+    text = in_process("audit", "--from", str(folder), "-k", str(top), COLUMNS="900").text
     assert f"broken        6 zero rows: {', '.join(named)}\n" in text
 
 
@@ -167,21 +169,21 @@ def test_the_fullest_page_fits_a_small_screen(
     matrix = planted(False)
     matrix[60], matrix[70:90] = 40, matrix[UNUSED[:1]] + 0.001 * vectors(20, seed=4)
     model(tmp_path / "m", matrix, **{"lm_head.weight": matrix + vectors(len(matrix), seed=5)})
-    text = Inside(terminal=True)("audit", "./m", COLUMNS="80", LINES="24", NO_COLOR="1").text
+    text = InProcess()("audit", "./m", COLUMNS="80", LINES="24", NO_COLOR="1", terminal=True).text
     assert text.startswith("Audit of a token matrix")
     assert text.count("\n") <= 22
     assert all(
         part in text for part in ("; 1 zero row", "groups:", "output head", "Left out:", "Broken: ")
     )
-    assert "output head" not in Inside()("audit", "./m", "--tensor", "lm_head.weight").text, (
+    assert "output head" not in InProcess()("audit", "./m", "--tensor", "lm_head.weight").text, (
         "it is no token matrix"
     )
 
 
-def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:
+def test_each_row_says_what_is_odd_about_it(in_process: InProcess, tmp_path: Path) -> None:
     folder = model(tmp_path / "model", planted(False))
     rows = list(
-        map(json.loads, inside("audit", "--from", str(folder), "-f", "ndjson").out.splitlines())
+        map(json.loads, in_process("audit", "--from", str(folder), "-f", "ndjson").out.splitlines())
     )
     assert [row["id"] for row in rows] == [*range(TOKENS + PADDING)]
     assert {row["id"]: row["fault"] for row in rows if row["fault"]} == {
@@ -255,14 +257,14 @@ def test_rows_in_one_direction_have_none_without_it(tmp_path: Path) -> None:
 
 
 def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_read(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(errors, "memory_of_machine", lambda: 5 * 8 * DIM**2)
     folder = str(model(tmp_path / "model", trained(False)))
-    inside.ok("audit", "--from", folder)
+    in_process.ok("audit", "--from", folder)
     monkeypatch.setattr(StoredLayer, "blocks", lambda _: pytest.fail("the matrix was read"))
     monkeypatch.setattr(errors, "memory_of_machine", lambda: 5 * 8 * DIM**2 - 1)
-    message = inside.refused("audit", "--from", folder)
+    message = in_process.refused("audit", "--from", folder)
     assert "the covariance of 16 columns does not fit into memory" in message
     assert "is it stored as (D, V)?" in message
 
@@ -320,11 +322,11 @@ def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys() -> None
     ],
 )
 def test_odd_matrices_are_told_in_all_formats(
-    inside: Inside, tmp_path: Path, matrix: np.ndarray
+    in_process: InProcess, tmp_path: Path, matrix: np.ndarray
 ) -> None:
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
     for form in formats.formats_for("ranking"):
-        ran = inside("audit", "--from", str(tmp_path), "-f", form)
+        ran = in_process("audit", "--from", str(tmp_path), "-f", form)
         assert ran.status == int(not matrix.all() or bool(np.isnan(matrix).any()))
         assert ran.out
         assert "Warning" not in ran.err
@@ -347,7 +349,7 @@ def test_odd_matrices_are_told_in_all_formats(
     ],
 )
 def test_what_breaks_a_matrix(
-    inside: Inside, tmp_path: Path, change: str, fail_on: str | None, broken: tuple[str, ...]
+    in_process: InProcess, tmp_path: Path, change: str, fail_on: str | None, broken: tuple[str, ...]
 ) -> None:
     matrix = planted(False) if change == "planted" else trained(False)
     if change == "zeros of padding":
@@ -361,9 +363,9 @@ def test_what_breaks_a_matrix(
         ] = matrix[UNUSED[0]]
     folder = model(tmp_path / "model", matrix)
     given = () if fail_on is None else ("--fail-on", fail_on)
-    ran = inside("audit", "--from", str(folder), *given, "-f", "json")
+    ran = in_process("audit", "--from", str(folder), *given, "-f", "json")
     assert (ran.status, json.loads(ran.out)["audit"]["broken"]) == (int(bool(broken)), [*broken])
-    page = inside("audit", "--from", str(folder), *given).text.splitlines()
+    page = in_process("audit", "--from", str(folder), *given).text.splitlines()
     assert page[-1].startswith("Broken: " if broken else "Passed: ")
 
 
@@ -426,29 +428,29 @@ def test_unused_rows_that_cancel_out_tell_candidates_by_norm_alone(tmp_path: Pat
 
 @pytest.mark.parametrize("padding", [0, 3, None])
 def test_a_zero_row_that_config_json_names_padding_breaks_nothing(
-    inside: Inside, tmp_path: Path, padding: int | None
+    in_process: InProcess, tmp_path: Path, padding: int | None
 ) -> None:
     matrix = trained(False)
     matrix[0] = 0
     folder = model(tmp_path / "model", matrix)
     (folder / "config.json").write_text(json.dumps({"pad_token_id": padding}))
-    ran = inside("audit", "--from", str(folder))
+    ran = in_process("audit", "--from", str(folder))
     assert ran.status == int(padding != 0)
     assert ("broken        none; row 0 is zero, and padding by config.json\n" in ran.text) == (
         padding == 0
     )
 
 
-def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
-    assert "--fail-on 'odd' is not known; choose from non-finite, zero" in inside.refused(
+def test_bad_requests_are_refused_in_words(in_process: InProcess, tmp_path: Path) -> None:
+    assert "--fail-on 'odd' is not known; choose from non-finite, zero" in in_process.refused(
         "audit", "--fail-on", "odd"
     )
-    assert "--tensor goes with --from" in inside.refused("audit", "--tensor", "x")
-    error = inside.refused("audit", "--from", str(tmp_path / "none"))
+    assert "--tensor goes with --from" in in_process.refused("audit", "--tensor", "x")
+    error = in_process.refused("audit", "--from", str(tmp_path / "none"))
     assert "not found as a file" in error
     assert (
         "are too many for a terminal"
-        in Inside(terminal=True)("audit", "--dim", "4", "-f", "json").err
+        in InProcess()("audit", "--dim", "4", "-f", "json", terminal=True).err
     )
     matrix = embcli.seeded(vocab=6, dim=3)
     with pytest.raises(InputError, match="fail_on names no fault; choose from non-finite, zero"):

@@ -23,8 +23,8 @@ from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.batch import Batches
-from tests.inside import Inside
 from tests.oracles import live, of_ids
+from tests.runners import InProcess
 
 OPENING = (
     "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no great surprise "
@@ -36,7 +36,7 @@ FIRST_BATCH = """
   922  5891  1576   438     568   340   373   645    1049  5975   284   502     284  3285   326    11
 """
 FIRST_IDS = [int(each) for each in FIRST_BATCH.split()]
-run = Inside()
+run = InProcess()
 
 
 def plain(ids: list[int], seeded: Seeded, split: dict[str, Any]) -> list[list[torch.Tensor]]:
@@ -409,7 +409,7 @@ def test_a_drawing_has_the_targets_and_their_tokens_whole() -> None:
     ]
     assert [row[1::2] for row in rows] == [*map(list, pairwise(FIRST_BATCH.split()[:6]))]
     for columns, more in (("120", ()), ("80", ("--draw",)), ("80", ())):
-        hinting = Inside(suggesting=True).ok("batch", OPENING, *more, COLUMNS=columns).text
+        hinting = InProcess().ok("batch", OPENING, *more, COLUMNS=columns, suggestions=True).text
         assert ("--draw shows whole tokens" in hinting) == (columns == "80" and not more)
 
 

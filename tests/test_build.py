@@ -16,7 +16,7 @@ from embcli.seeded_layers import build
 from embcli.seeded_layers.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import file_name
-from tests.conftest import TIMEOUT
+from tests.runners import TIMEOUT
 
 VERSION = "__version__ = '2.12.0'\ngit_version: Optional[str] = 'aa'\n"
 

@@ -30,11 +30,11 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import Comparison, layers
 from embcli.writers import write
-from tests.inside import Inside
 from tests.oracles import Stub, StubSource, normal, of_ids
+from tests.runners import InProcess
 
 LARGEST = float(np.finfo(np.float32).max)
-run = Inside()
+run = InProcess()
 
 
 def seeded(ids: list[int], size: int, dim: int = 5, seed: int = 123, **more: Any) -> Comparison:

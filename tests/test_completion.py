@@ -21,8 +21,7 @@ import typer
 
 from embcli import formats, names
 from embcli.cli.app import command_line
-from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside
+from tests.runners import TIMEOUT, InProcess
 
 FOLDER = Path(__file__).parents[1] / "completions"
 SCRIPTS = {
@@ -192,7 +191,7 @@ def _answer(folder: Path) -> None:
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(told["PWD"])
-            ran = Inside()(
+            ran = InProcess()(
                 **{name: value for name, value in told.items() if name.startswith(("_", "COMP_"))}
             )
         error = f"Error: {ran.err}" if ran.err else ""
@@ -212,12 +211,15 @@ def test_tab_completes_the_line_or_leaves_it(shell: Terminal, line: str) -> None
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_scripts_are_what_the_program_prints(name: str, inside: Embcli) -> None:
-    assert inside.ok("--show-completion", name).text == SCRIPTS[name].read_text()
+def test_the_scripts_are_what_the_program_prints(name: str, in_process: InProcess) -> None:
+    assert in_process.ok("--show-completion", name).text == SCRIPTS[name].read_text()
 
 
-def test_the_empty_request_that_powershell_leaves_behind_is_none(inside: Embcli) -> None:
-    assert inside.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text == inside.ok("tokenize", "hi").text
+def test_the_empty_request_that_powershell_leaves_behind_is_none(in_process: InProcess) -> None:
+    assert (
+        in_process.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text
+        == in_process.ok("tokenize", "hi").text
+    )
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def test_the_empty_request_that_powershell_leaves_behind_is_none(inside: Embcli)
     ["x", "complete", "complete_", "complete_tcsh", "show_bash", "bash_complete", "a b\x1b"],
 )
 def test_a_request_that_nobody_knows_is_refused_in_a_sentence(asked: str) -> None:
-    told = Inside().refused(_EMBCLI_COMPLETE=asked)
+    told = InProcess().refused(_EMBCLI_COMPLETE=asked)
     assert told.startswith("embcli: _EMBCLI_COMPLETE '")
     assert told.endswith(" is not a known request; unset it, or set complete_bash\n")
     assert "\x1b" not in told
@@ -247,7 +249,7 @@ def test_completion_that_cannot_be_installed_is_refused(
         home.touch()
     elif odd == "a folder in its place":
         (home / FILES[shell]).mkdir(parents=True)
-    told = Inside().refused("--install-completion", shell, HOME=str(home))
+    told = InProcess().refused("--install-completion", shell, HOME=str(home))
     assert told.startswith("embcli: cannot write to '")
     assert told.count("\n") == 1
 
@@ -258,7 +260,7 @@ def test_completion_is_installed_once_after_what_the_file_holds(tmp_path: Path, 
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"alias e=\xff")
     for _ in range(2):
-        Inside().ok("--install-completion", shell, HOME=str(tmp_path))
+        InProcess().ok("--install-completion", shell, HOME=str(tmp_path))
     assert file.read_bytes().startswith(b"alias e=\xff\n")
     assert file.read_bytes().count(SCRIPTS[shell].read_bytes().strip()) == 1
 
@@ -272,7 +274,7 @@ def test_a_disk_that_fills_up_leaves_the_start_file_as_it_was(tmp_path: Path, sh
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limit[1]))
     try:
-        told = Inside().refused("--install-completion", shell, HOME=str(tmp_path))
+        told = InProcess().refused("--install-completion", shell, HOME=str(tmp_path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert told == f"embcli: cannot write to '{start}': File too large\n"
@@ -282,7 +284,7 @@ def test_a_disk_that_fills_up_leaves_the_start_file_as_it_was(tmp_path: Path, sh
 
 def test_powershell_is_told_how_to_install_it() -> None:
     assert (
-        Inside()
+        InProcess()
         .refused("--install-completion", "pwsh")
         .endswith("add it to the file that $PROFILE names\n")
     )

@@ -16,7 +16,7 @@ from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.hub import TOKENIZERS, tokenizer_file
-from tests.conftest import Embcli
+from tests.runners import InProcess, Process
 from tests.test_vocabularies import (
     CUTS,
     MERGES,
@@ -60,7 +60,9 @@ def same_as(oracle: tiktoken.Encoding, path: Path, special: bool = False) -> Non
     ]
 
 
-def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(inside: Embcli, tmp_path: Path) -> None:
+def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(
+    in_process: InProcess, tmp_path: Path
+) -> None:
     path, known = listed(tmp_path / "cl100k_base.tiktoken"), DEFINITIONS["cl100k_base"]
     special = known.special_tokens
     oracle = tiktoken.Encoding(
@@ -70,7 +72,7 @@ def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(inside: Embcli, tmp_p
     same_as(oracle, path, True)
     assert encodings.get(str(path)).encode("<|endoftext|>", True).tolist() == [100257]
     other = str(listed(tmp_path / "own.tiktoken"))
-    assert "nothing else tells how it splits a text" in inside.refused(
+    assert "nothing else tells how it splits a text" in in_process.refused(
         "tokenize", "a", "--encoding", other
     )
 
@@ -95,18 +97,18 @@ def tekken(path: Path, **changed: object) -> str:
     ],
 )
 def test_a_hostile_tekken_is_refused_in_a_sentence(
-    inside: Embcli, tmp_path: Path, changed: dict[str, object], told: str
+    in_process: InProcess, tmp_path: Path, changed: dict[str, object], told: str
 ) -> None:
     path = tekken(tmp_path / "tekken.json", **changed)
     for merges in ((), ("--merges",)):
-        assert told in inside.refused("tokenize", "a" * 40 + "!", *merges, "--encoding", path)
+        assert told in in_process.refused("tokenize", "a" * 40 + "!", *merges, "--encoding", path)
 
 
 def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(
-    embcli: Embcli, tmp_path: Path
+    process: Process, tmp_path: Path
 ) -> None:
     path = tekken(tmp_path / "tekken.json", default_vocab_size=100)
-    told = embcli.refused(
+    told = process.refused(
         "tokenize", "é", "--encoding", path, RUST_BACKTRACE="1"
     )  # tiktoken panics, and writes a trace
     assert told.count("\n") == 1
@@ -148,12 +150,12 @@ def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, cou
         encodings.get(str(path)).encode("a")
 
 
-def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) -> None:
+def test_the_two_files_of_gpt2_are_one_encoding(in_process: InProcess, tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(
         json.dumps({word: place for place, word in enumerate(WORDS)})
     )
     (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))
-    told = inside.refused("tokenize", "a", "--encoding", str(tmp_path / "vocab.json"))
+    told = in_process.refused("tokenize", "a", "--encoding", str(tmp_path / "vocab.json"))
     assert "names a tokenizer that embcli knows, so it cannot split a text" in told
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2TokenizerFast"}')
     encoding, oracle = encodings.get(f"{tmp_path}/./vocab.json"), bytes_level(False, None)
@@ -292,7 +294,7 @@ def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(
     ],
 )
 def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
-    inside: Embcli,
+    in_process: InProcess,
     tmp_path: Path,
     kind: int,
     config: dict[str, object],
@@ -302,8 +304,10 @@ def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
     path = sentencepiece(tmp_path / "tokenizer.model", kind, scored, by_bytes=True)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     before, after = around
-    ids = inside.ok("tokenize", "ab a", "--special", "--encoding", path, "-f", "ids").out.split()
-    plain = inside("tokenize", "ab a", "--encoding", path, "-f", "ids")
+    ids = in_process.ok(
+        "tokenize", "ab a", "--special", "--encoding", path, "-f", "ids"
+    ).out.split()
+    plain = in_process("tokenize", "ab a", "--encoding", path, "-f", "ids")
     assert [*map(int, ids)] == [*before, *map(int, plain.out.split()), *after]
     assert ("--special adds them" in plain.err) == any(around)
 

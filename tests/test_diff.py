@@ -20,8 +20,8 @@ from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.diff import Diff
 from tests.files.made import safetensors_bytes
-from tests.inside import Inside
 from tests.oracles import live
+from tests.runners import InProcess
 
 ROWS, DIM = 300, 24
 EDITED = [0, 7, 8, 150, 299]
@@ -56,7 +56,7 @@ def states(found: Diff) -> list[str]:
     "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn]
 )
 def test_planted_edits_are_found_exactly(
-    inside: Inside, tmp_path: Path, dtype: torch.dtype
+    in_process: InProcess, tmp_path: Path, dtype: torch.dtype
 ) -> None:
     """In one value each, in the first and the last row too."""
     matrix = vectors()
@@ -76,7 +76,7 @@ def test_planted_edits_are_found_exactly(
     np.testing.assert_allclose(found.distances, np.linalg.norm(left - right, axis=1), rtol=1e-12)
     assert {*found.changed.tolist()} == {*EDITED}
     assert (np.diff(found.distances[found.changed]) <= 0).all()
-    assert inside("diff", str(base), str(tuned)).status == 1
+    assert in_process("diff", str(base), str(tuned)).status == 1
 
 
 def turn(left: list[float], right: list[float]) -> float:
@@ -129,12 +129,12 @@ def test_a_row_that_grows_does_not_turn(tmp_path: Path) -> None:
     assert (compared(tmp_path / "base.npy", tmp_path / "tuned.npy").cosine_distances < 1e-30).all()
 
 
-def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) -> None:
+def test_equal_matrices_are_equal_with_status_0(in_process: InProcess, tmp_path: Path) -> None:
     base = saved(tmp_path / "base.safetensors", vectors())
     np.save(tmp_path / "other.npy", np.asfortranarray(vectors()))
     for other in (base, tmp_path / "other.npy"):
-        text = inside.ok("diff", str(base), str(other)).text
-        assert inside.ok("diff", str(base), str(other), "--bare").text == text  # words alone
+        text = in_process.ok("diff", str(base), str(other)).text
+        assert in_process.ok("diff", str(base), str(other), "--bare").text == text  # words alone
         assert "rows   300 equal\n" in text
         assert text.endswith("\nThe token matrices are equal\n")
 
@@ -176,12 +176,14 @@ def test_two_dtypes_are_compared_by_value(
 
 
 @pytest.mark.parametrize("top", [2, 50])
-def test_tokens_of_one_model_only_are_named(inside: Inside, tmp_path: Path, top: int) -> None:
+def test_tokens_of_one_model_only_are_named(
+    in_process: InProcess, tmp_path: Path, top: int
+) -> None:
     """Those that were added, and those that were dropped, as many as are asked for; the rest is said."""
     added = [f"new{number}" for number in range(9)]
     base = words(tmp_path / "base", ["a", "b", "c", "d"], vectors(5))  # and a row of padding
     tuned = words(tmp_path / "tuned", ["b", "a", *added], vectors(11, seed=2))
-    text = inside("diff", str(base), str(tuned), "-k", str(top), "--width", "200").text
+    text = in_process("diff", str(base), str(tuned), "-k", str(top), "--width", "200").text
     dropped, news = ["2 c", "3 d", "4"], [f"{2 + number} {new}" for number, new in enumerate(added)]
     for name, rows in (("BASE", dropped), ("TUNED", news)):
         assert f"\nonly in {name}: {', '.join([*rows[:top], *['...'] * (top == 2)])}\n" in text
@@ -191,13 +193,15 @@ def test_tokens_of_one_model_only_are_named(inside: Inside, tmp_path: Path, top:
 
 @pytest.mark.parametrize("top", [None, 2])
 def test_a_page_shows_the_rows_that_changed_most_and_least(
-    inside: Inside, tmp_path: Path, top: int | None
+    in_process: InProcess, tmp_path: Path, top: int | None
 ) -> None:
     base, tuned = (
         saved(tmp_path / "base.safetensors", vectors()),
         saved(tmp_path / "t.safetensors", vectors(seed=3)),
     )
-    text = inside("diff", str(base), str(tuned), *(() if top is None else ("-k", str(top)))).text
+    text = in_process(
+        "diff", str(base), str(tuned), *(() if top is None else ("-k", str(top)))
+    ).text
     shown = [
         row.split()[0] for row in text[text.index("Changed most, and least") :].splitlines()[3:]
     ]
@@ -221,8 +225,8 @@ def test_the_fullest_page_fits_a_small_screen(
     monkeypatch.chdir(tmp_path)
     words(tmp_path / "base", [f"w{number}" for number in range(90)], vectors(90))
     words(tmp_path / "tuned", [f"w{number}" for number in range(10, 99)], vectors(89, seed=2))
-    text = Inside(terminal=True)(
-        "diff", "./base", "./tuned", COLUMNS="80", LINES="24", NO_COLOR="1"
+    text = InProcess()(
+        "diff", "./base", "./tuned", COLUMNS="80", LINES="24", NO_COLOR="1", terminal=True
     ).text
     assert text.startswith("Token matrices")
     assert text.count("\n") <= 22
@@ -233,7 +237,7 @@ def test_the_fullest_page_fits_a_small_screen(
 
 
 def test_a_page_in_a_file_leaves_its_answer_on_standard_error(
-    inside: Inside, tmp_path: Path
+    in_process: InProcess, tmp_path: Path
 ) -> None:
     base, other = str(saved(tmp_path / "a.safetensors", vectors())), vectors(ROWS + 2)
     other[0], other[3, 1] = 0, np.inf
@@ -243,10 +247,10 @@ def test_a_page_in_a_file_leaves_its_answer_on_standard_error(
         (("audit", "--from", tuned), "non-finite (1), zero (1)"),
         (("compare", "--from", tuned, "--ids", "2"), "1 of 24 values differ"),
     ):
-        ran = inside(*arguments, "-o", page)
+        ran = in_process(*arguments, "-o", page)
         assert (ran.status, ran.out, ran.err) == (1, b"", f"embcli: status 1: {why}\n")
-        assert inside(*arguments).err == ""
-    assert inside.ok("diff", base, base, "-o", page).err == ""
+        assert in_process(*arguments).err == ""
+    assert in_process.ok("diff", base, base, "-o", page).err == ""
 
 
 def words(folder: Path, tokens: list[str], matrix: np.ndarray) -> Path:
@@ -281,14 +285,14 @@ def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(
 
 
 def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(
-    inside: Inside, tmp_path: Path
+    in_process: InProcess, tmp_path: Path
 ) -> None:
     matrix = vectors(6)
     base = words(tmp_path / "base", ["a", "b", "c", "d"], matrix[:5])  # and a row of padding
     moved = matrix[[3, 5, 0, 1]]
     moved[2, 0] += 2
     tuned = words(tmp_path / "tuned", ["d", "new", "a", "b"], moved)
-    ran = inside("diff", str(base), str(tuned), "-f", "json")
+    ran = in_process("diff", str(base), str(tuned), "-f", "json")
     assert ran.status == 1
     document = json.loads(ran.out)
     assert document["diff"]["matched_by"] == "token"
@@ -304,13 +308,13 @@ def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(
     assert document["rows"][0]["l2_distance"] == pytest.approx(2, rel=1e-6)
     turned = turn(matrix[0].tolist(), moved[2].tolist())
     assert document["rows"][0]["cosine_distance"] == pytest.approx(turned, rel=1e-11)
-    assert "match by the bytes of their tokens" in inside("diff", str(base), str(tuned)).text
+    assert "match by the bytes of their tokens" in in_process("diff", str(base), str(tuned)).text
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.pt", "a.safetensors"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.int32])
 def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(
-    inside: Inside, tmp_path: Path, dtype: torch.dtype, name: str
+    in_process: InProcess, tmp_path: Path, dtype: torch.dtype, name: str
 ) -> None:
     matrix = (vectors() * (1 << 20)).astype(np.float64).round() * 128 + (1 << 30)
     edited = matrix.copy()
@@ -328,7 +332,7 @@ def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(
     assert np.array_equal(matrix.astype(np.float32), edited.astype(np.float32))
     assert np.flatnonzero(~found.equal).tolist() == EDITED
     assert (found.distances[EDITED] == 1).all()
-    assert inside("diff", *map(str, pair)).err == ""
+    assert in_process("diff", *map(str, pair)).err == ""
 
 
 NEAR = [[2**61, 5, 2**60], [3, 2**62, 2**63 - 2]], [[2**61, 5, 2**60 + 1], [3, 2**62, 2**63 - 3]]
@@ -365,15 +369,15 @@ def test_whole_numbers_are_compared_as_they_are_stored(
         )
 
 
-def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
+def test_bad_requests_are_refused_in_words(in_process: InProcess, tmp_path: Path) -> None:
     base = str(saved(tmp_path / "base.safetensors", vectors()))
     narrow = str(saved(tmp_path / "narrow.safetensors", vectors(dim=3)))
-    assert f"rows have different lengths: 24 in {base!r}, 3 in {narrow!r}" in inside.refused(
+    assert f"rows have different lengths: 24 in {base!r}, 3 in {narrow!r}" in in_process.refused(
         "diff", base, narrow
     )
-    assert "Missing argument 'TUNED'" in inside.refused("diff", base)
-    assert "not found as a file" in inside.refused("diff", base, "none")
-    assert "it has no tensor 'x'" in inside.refused("diff", base, base, "--tensor", "x")
+    assert "Missing argument 'TUNED'" in in_process.refused("diff", base)
+    assert "not found as a file" in in_process.refused("diff", base, "none")
+    assert "it has no tensor 'x'" in in_process.refused("diff", base, base, "--tensor", "x")
 
 
 def test_seeded_models_are_compared_too() -> None:

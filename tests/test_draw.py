@@ -11,8 +11,8 @@ from wcwidth import wcswidth
 from embcli.formats import VIEWS, formats_for
 from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
-from tests.inside import Inside
 from tests.oracles import live, of_ids, stub
+from tests.runners import InProcess
 
 WIDTHS = (40, 80, 200)
 CAT, IDS = "the cat saw the dog the the the", [1169, 3797, 2497, 262, 3290, 262, 262, 262]
@@ -36,7 +36,7 @@ pos  ID  │        0        1        2
   4   2  │   1.2753  -0.2010  -0.1606
 Untrained: random rows of seed 123.
 """
-run = Inside()
+run = InProcess()
 
 
 def held(printed: str, width: int, expected: np.ndarray) -> list[str]:

@@ -16,9 +16,9 @@ import safetensors.numpy
 import embcli
 from embcli import formats
 from embcli.verbs import explain as glossary
-from tests.inside import Inside
+from tests.runners import InProcess
 
-run = Inside()
+run = InProcess()
 ENTRIES = glossary.entries()
 REFERENCE = [entry for entry in ENTRIES if entry.part == "Reference"]
 TERMS = [entry for entry in ENTRIES if entry not in REFERENCE]

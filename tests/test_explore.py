@@ -34,9 +34,8 @@ from embcli.explore.find import WordIndex
 from embcli.explore.spelling import speller
 from embcli.explore.view import ExplorerScreen
 from embcli.tokens import shown
-from tests.conftest import TIMEOUT, Embcli
 from tests.explored import held, lines, norms, press, scores, send, settle
-from tests.inside import become
+from tests.runners import TIMEOUT, InProcess, become
 
 SMALL: Any = {"vocab": 300, "dim": 20}
 COLORS = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -194,7 +193,7 @@ async def test_a_terminal_of_16_colours_has_five_for_numbers(
 
 @pytest.mark.parametrize("is_file", [False, True])
 async def test_every_screen_names_commands_that_print_its_numbers(
-    inside: Embcli, tmp_path: Path, is_file: bool
+    in_process: InProcess, tmp_path: Path, is_file: bool
 ) -> None:
     path = tmp_path / "words.vec"
     rows = np.random.default_rng(3).standard_normal((40, 12)).astype(np.float32)
@@ -212,7 +211,7 @@ async def test_every_screen_names_commands_that_print_its_numbers(
         ):
             await press(pilot, *keys)
             printed = "\n".join(
-                inside(*shlex.split(each)[1:], "-f", "ndjson").text
+                in_process(*shlex.split(each)[1:], "-f", "ndjson").text
                 for each in app.screen.commands()
             )
             exact = {
@@ -406,12 +405,12 @@ async def test_words_that_are_read_as_the_app_ends_reach_no_list() -> None:
 
 
 def test_a_text_to_begin_at_needs_tokens(
-    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(tmp_path / "rows.npy", np.ones((300, 4), np.float32))
     monkeypatch.setattr("embcli.cli.explore.is_terminal", lambda _: True)
     monkeypatch.setattr("embcli.explore.app.run", lambda _: 0)
-    refused = inside.refused("explore", str(tmp_path / "rows.npy"), "--text", "a", TERM="xterm")
+    refused = in_process.refused("explore", str(tmp_path / "rows.npy"), "--text", "a", TERM="xterm")
     assert refused == "embcli: these rows have no tokens: --encoding names an encoding\n"
 
 

@@ -18,8 +18,7 @@ import typer
 
 from embcli import encodings
 from embcli.cli.app import command_line
-from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside, forked
+from tests.runners import TIMEOUT, InProcess, Process
 
 TOY = ("--vocab", "6", "--dim", "3", "--context-length", "4")
 
@@ -51,11 +50,13 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("broken", ["raises"], indirect=True)
 def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(
-    embcli: Embcli, broken: dict[str, str]
+    process: Process, broken: dict[str, str]
 ) -> None:
-    kept = Inside(suggesting=True).ok("lookup", "--ids", "2,3", *TOY).out
-    assert embcli.ok("lookup", "--ids", "2,3", *TOY, **broken).out == kept
-    assert embcli.ok("info", "-f", "json", **broken).out == Inside().ok("info", "-f", "json").out
+    kept = InProcess().ok("lookup", "--ids", "2,3", *TOY, suggestions=True).out
+    assert process.ok("lookup", "--ids", "2,3", *TOY, **broken).out == kept
+    assert (
+        process.ok("info", "-f", "json", **broken).out == InProcess().ok("info", "-f", "json").out
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,9 +69,9 @@ def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(
     indirect=["broken"],
 )
 def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
-    embcli: Embcli, broken: dict[str, str], command: str
+    process: Process, broken: dict[str, str], command: str
 ) -> None:
-    told = embcli.refused(*command.split(), **broken)
+    told = process.refused(*command.split(), **broken)
     assert told.startswith("embcli: torch does not load (")
     assert "; reinstall it: pip install --force-reinstall torch" in told
     assert told.count("\n") == 1
@@ -111,7 +112,7 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    error = Inside().refused(*command.split())
+    error = InProcess().refused(*command.split())
     encodings.get.cache_clear()
     assert told in error
     assert "a library is\\u001b[2J broken)" in error
@@ -129,7 +130,7 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
     ],
 )
 def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(command: str) -> None:
-    limited = ["sh", "-c", 'ulimit -v 1074000; exec "$@"', "sh", *Embcli.command, *command.split()]
+    limited = ["sh", "-c", 'ulimit -v 1074000; exec "$@"', "sh", *Process.command, *command.split()]
     ran = subprocess.run(
         limited, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False
     )
@@ -144,7 +145,7 @@ def test_a_signal_while_a_layer_is_kept_leaves_no_wrong_row(tmp_path: Path) -> N
     layer, here = ("--vocab", "40000", "--dim", "64"), {"EMBCLI_CACHE_DIR": str(tmp_path)}
     chance, statuses = random.Random(0), Counter[int]()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL) * 3:
-        process = forked(
+        process = Process().start(
             "weights",
             *layer,
             environment=here,
@@ -157,8 +158,8 @@ def test_a_signal_while_a_layer_is_kept_leaves_no_wrong_row(tmp_path: Path) -> N
         statuses[process.wait(TIMEOUT)] += 1
         assert number == signal.SIGKILL or not [*tmp_path.glob(".*.part")]
         lookup = ("lookup", "--ids", "0,39999,20000", *layer, "-f", "csv")
-        assert Inside().ok(*lookup, **here).out == Inside().ok(*lookup, "--no-cache").out
-        Inside().ok("cache", "clear", **here)
+        assert InProcess().ok(*lookup, **here).out == InProcess().ok(*lookup, "--no-cache").out
+        InProcess().ok("cache", "clear", **here)
         assert not [*tmp_path.iterdir()]
     assert {*statuses} <= {
         0,
@@ -223,7 +224,7 @@ def test_an_output_does_not_replace_what_the_command_reads(
         Path(name).write_bytes((tmp_path / "m.npy").read_bytes())
     Path("link.npy").symlink_to("m.npy")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert "is read by this command; name another file with --output" in Inside().refused(
+    assert "is read by this command; name another file with --output" in InProcess().refused(
         *command.split()
     )
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -236,7 +237,7 @@ def test_standard_output_as_a_file_goes_on_where_it_stands(tmp_path: Path) -> No
     log = tmp_path / "log"
     log.write_text("held\n")
     first, second, third = (
-        f"{' '.join(Embcli.command)} tokenize hi -f ids -o {place}"
+        f"{' '.join(Process.command)} tokenize hi -f ids -o {place}"
         for place in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
     )
     subprocess.run(["sh", "-c", f"{first} >> {log}"], check=True, timeout=TIMEOUT)
@@ -314,8 +315,10 @@ def test_any_words_are_answered_or_refused_in_a_sentence(
                 else [chance.choice(chance.choice([GOOD, GOOD, ODD]))]
             )
             words += flag + value
-        ran = Inside(terminal=chance.random() < 0.3)(
-            *words, stdin=chance.choice(["", "hi", "1 2", "\x00\ufeff"])
+        ran = InProcess()(
+            *words,
+            stdin=chance.choice(["", "hi", "1 2", "\x00\ufeff"]),
+            terminal=chance.random() < 0.3,
         )
         statuses[ran.status] += 1
         assert ran.status in (0, 1, 2), words
@@ -333,5 +336,5 @@ decode WORD|positions WORD|explain WORD|audit --fail-on WORD|diff WORD a|neighbo
 
 @pytest.mark.parametrize("command", re.split(r"[|\n]", TOO_LONG))
 def test_an_error_is_no_longer_than_it_can_be_read(command: str) -> None:
-    told = Inside().refused(*command.replace("WORD", "x" * 3000).split())
+    told = InProcess().refused(*command.replace("WORD", "x" * 3000).split())
     assert max(map(len, told.splitlines())) <= 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conftest import Embcli
+from tests.runners import InProcess
 
 VERDICT = (
     "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no great surprise "
@@ -19,7 +19,7 @@ BATCH = [
 ]
 
 
-def test_the_first_batch_of_the_verdict(inside: Embcli) -> None:
-    ids = [*map(int, inside.ok("tokenize", VERDICT, "-f", "ids").text.split())]
+def test_the_first_batch_of_the_verdict(in_process: InProcess) -> None:
+    ids = [*map(int, in_process.ok("tokenize", VERDICT, "-f", "ids").text.split())]
     assert [ids[start : start + 4] for start in range(0, 32, 4)] == BATCH
     assert ids[32:] == [287]

@@ -22,10 +22,9 @@ from embcli import encodings
 from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
-from tests.conftest import Embcli
-from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
 from tests.readers import SEPARATED, float32, from_json, from_ndjson, written
+from tests.runners import InProcess
 
 MATRICES = ("token", "position", "input")
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
@@ -104,12 +103,12 @@ def taken_apart(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", [None, "token", "position"])
 def test_lookup_in_every_format_holds_the_tokens_and_the_matrices_of_torch(
-    inside: Embcli, tmp_path: Path, form: str, name: str | None
+    in_process: InProcess, tmp_path: Path, form: str, name: str | None
 ) -> None:
     """A format that holds one matrix holds the input, unless another one is chosen."""
     ids, matrices = expected(TEXT)
     path = tmp_path / f"lookup.{form}"
-    inside.ok("lookup", TEXT, "-o", str(path), *(("--show", name) if name else ()))
+    in_process.ok("lookup", TEXT, "-o", str(path), *(("--show", name) if name else ()))
     data = path.read_bytes()
     rows, found = taken_apart(data, form, name or "input", 3)
     assert {*found} == ({name or "input"} if form in ONE or name else {*MATRICES})
@@ -180,7 +179,7 @@ def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) ->
     ],
 )
 def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     base = np.random.default_rng(1).standard_normal((50, 4), np.float32)
@@ -188,9 +187,9 @@ def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
     np.save("base.npy", base)
     np.save("tuned.npy", np.append(base[:40], base[:3] * 2, 0))
     words = shlex.split(command)
-    wrote = inside(*words, "-o", "rows.parquet")
+    wrote = in_process(*words, "-o", "rows.parquet")
     assert wrote.status == ("status 1: " in wrote.err), wrote
-    lines = from_ndjson(inside(*words, "-f", "ndjson").out)
+    lines = from_ndjson(in_process(*words, "-f", "ndjson").out)
     rows = parquet.read_table("rows.parquet").to_pylist()
     told = [
         {name: None if value != value else value for name, value in row.items()} for row in rows

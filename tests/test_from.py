@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, processors
 
-from tests.conftest import Embcli
 from tests.oracles import assert_same_bits
+from tests.runners import InProcess
 
 TEXT = "Every effort moves you"
 IDS = [6109, 3626, 6100, 345]
@@ -42,9 +42,9 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
-def test_lookup_gives_the_rows_of_the_file_and_their_sum(inside: Embcli, gpt2: Gpt2) -> None:
+def test_lookup_gives_the_rows_of_the_file_and_their_sum(in_process: InProcess, gpt2: Gpt2) -> None:
     path, tensors = gpt2
-    document = json.loads(inside.ok("lookup", TEXT, "--from", str(path), "-f", "json").out)
+    document = json.loads(in_process.ok("lookup", TEXT, "--from", str(path), "-f", "json").out)
     token = tensors["transformer.wte.weight"].float().numpy()[IDS]
     position = tensors["transformer.wpe.weight"].numpy()[: len(IDS)]
     for name, wanted in (("token", token), ("position", position), ("input", token + position)):
@@ -62,17 +62,19 @@ def test_lookup_gives_the_rows_of_the_file_and_their_sum(inside: Embcli, gpt2: G
 
 
 def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(
-    inside: Embcli, gpt2: Gpt2
+    in_process: InProcess, gpt2: Gpt2
 ) -> None:
-    page = inside.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2").text
+    page = in_process.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2").text
     assert "transformer.wte.weight, 251,285 parameters (bfloat16), 502.6 kB\n" in page
     assert "A guess: gpt2, by the number of rows\n" in page
-    told = inside.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2", "--encoding", "gpt2").text
+    told = in_process.ok(
+        "weights", "--from", str(gpt2[0]), "--rows", "0:2", "--encoding", "gpt2"
+    ).text
     assert "guess" not in told
 
 
 def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_each(
-    inside: Embcli, tmp_path: Path
+    in_process: InProcess, tmp_path: Path
 ) -> None:
     words = ["[UNK]", "every", "effort", "moves", "you"]
     vocabulary = {word: place for place, word in enumerate(words)}
@@ -84,7 +86,7 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
     save_file({name: torch.randn(shape) for name, shape in shapes.items()}, path)
     heads = {}
     for name in shapes:
-        page = inside.ok(
+        page = in_process.ok(
             "weights", "--from", str(path), "--tensor", name, "--rows", "0:3"
         ).text.splitlines()
         heads[name] = page[0], [line.partition("│")[0].split() for line in (page[1], *page[3:6])]
@@ -100,17 +102,17 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
     mlp = ("--from", str(path), "--tensor", "h.0.mlp.weight")
     assert (
         "ID of tensor h.0.mlp.weight,"
-        in inside.ok("lookup", "--ids", "1", *mlp, "--position", "none").text
+        in in_process.ok("lookup", "--ids", "1", *mlp, "--position", "none").text
     )
-    told = inside.refused("lookup", TEXT, *mlp)
+    told = in_process.refused("lookup", TEXT, *mlp)
     assert (
         "no known encoding, and no tokenizer that can be read, such as tokenizer.json, is beside them: give"
         in told
     )
 
 
-def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -> None:
-    assert inside.ok("lookup", "--ids", "0", "--from", str(own), "--precision", "1").text == (
+def test_the_sum_of_the_book_on_vectors_of_ones_own(in_process: InProcess, own: Path) -> None:
+    assert in_process.ok("lookup", "--ids", "0", "--from", str(own), "--precision", "1").text == (
         "Input embeddings = token + position embeddings: T = 1 token, D = 3 columns\n"
         "            row  │     0     1     2\n"
         "────────────────────────────────────\n"
@@ -172,15 +174,17 @@ WRONG += [
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
 def test_what_does_not_go_together_is_refused(
-    inside: Embcli, own: Path, arguments: str, message: str
+    in_process: InProcess, own: Path, arguments: str, message: str
 ) -> None:
-    assert message in inside.refused(*arguments.format(own).split())
+    assert message in in_process.refused(*arguments.format(own).split())
 
 
 # --- compare ----------------------------------------------------------------------------------------------------------
 
 
-def test_compare_runs_both_layers_on_the_matrix_of_the_file(inside: Embcli, gpt2: Gpt2) -> None:
+def test_compare_runs_both_layers_on_the_matrix_of_the_file(
+    in_process: InProcess, gpt2: Gpt2
+) -> None:
     path, tensors = gpt2
     weight = tensors["transformer.wte.weight"].float()
     torch.manual_seed(7)
@@ -188,7 +192,7 @@ def test_compare_runs_both_layers_on_the_matrix_of_the_file(inside: Embcli, gpt2
     words = f"compare|{TEXT}|--from|{path}|--seed|7|--show|first,shared|--gradient|-f|json".split(
         "|"
     )
-    document = json.loads(inside.ok(*words).out)
+    document = json.loads(in_process.ok(*words).out)
     for name in ("embedding", "linear"):
         assert_same_bits(
             np.array(document["matrices"][name]).astype(np.float32), weight[IDS].numpy()
@@ -205,7 +209,7 @@ def test_compare_runs_both_layers_on_the_matrix_of_the_file(inside: Embcli, gpt2
         7,
     )
     assert (run["encoding"], [*run["guesses"]]) == ("gpt2", ["encoding"])
-    page = inside.ok("compare", "--from", str(path), "--ids", "5").text
+    page = in_process.ok("compare", "--from", str(path), "--ids", "5").text
     assert "V = 50,257 (rows), D = 5 (columns), transformer.wte.weight (bfloat16)\n" in page
 
 
@@ -228,13 +232,13 @@ def roberta(folder: Path) -> tuple[str, np.ndarray]:
 
 
 def test_positions_are_the_rows_of_the_file_and_their_dot_products(
-    inside: Embcli, gpt2: Gpt2, tmp_path: Path
+    in_process: InProcess, gpt2: Gpt2, tmp_path: Path
 ) -> None:
     path, tensors = gpt2
     rows = tensors["transformer.wpe.weight"].numpy()
-    inside.ok("positions", "--from", str(path), "-o", str(tmp_path / "rows.npy"))
+    in_process.ok("positions", "--from", str(path), "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows)
-    inside.ok(
+    in_process.ok(
         "positions",
         "--from",
         str(path),
@@ -249,11 +253,11 @@ def test_positions_are_the_rows_of_the_file_and_their_dot_products(
         np.load(tmp_path / "dots.npy"), wide[3:9] @ wide.T, rtol=1e-6, atol=1e-6
     )
     document = json.loads(
-        inside.ok("positions", "--from", str(path), "--rows", "0", "-f", "json").out
+        in_process.ok("positions", "--from", str(path), "--rows", "0", "-f", "json").out
     )
     assert document["run"]["tensors"] == {"position": "transformer.wpe.weight"}
     assert (document["run"]["kind"], document["run"]["guesses"]) == ("learned", {})
-    page = inside.ok("positions", "--from", str(path)).text
+    page = in_process.ok("positions", "--from", str(path)).text
     assert "Learned positions: T = 64 positions, D = 5 columns" in page
     assert page.endswith("transformer.wpe.weight (float32)\n")
 
@@ -262,7 +266,7 @@ def test_positions_are_the_rows_of_the_file_and_their_dot_products(
 
 
 def test_the_row_of_token_type_0_is_added_first_as_bert_does(
-    inside: Embcli, tmp_path: Path
+    in_process: InProcess, tmp_path: Path
 ) -> None:
     sizes, path = (
         {"word": 500, "position": 40, "token_type": 2},
@@ -280,7 +284,7 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(
         tensors["token_type"][0],
     )
     words = ("lookup", "--ids", ",".join(map(str, ids.tolist())), "--from", path)
-    found = inside(*words, "-f", "json")
+    found = in_process(*words, "-f", "json")
     said = "no file says so, but a model with token types adds the row of one: here that of type 0"
     assert found.err == f"embcli: {said}\n"
     wanted = (token + kind) + position
@@ -291,7 +295,7 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(
     assert (run["token_type"], run["sum"]) == (0, "token + token type 0 + position")
     assert run["tensors"]["token_type"] == "bert.embeddings.token_type_embeddings.weight"
     for name in ("none", "sinusoidal"):  # other positions than the model's: nothing else is added
-        found = json.loads(inside.ok(*words, "--position", name, "-f", "json").out)
+        found = json.loads(in_process.ok(*words, "--position", name, "-f", "json").out)
         assert "token_type" not in found["run"]
         position = torch.tensor(found["matrices"].get("position", 0.0))
         assert_same_bits(
@@ -299,27 +303,30 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(
         )
 
 
-def test_position_rows_begin_behind_those_of_padding(inside: Embcli, tmp_path: Path) -> None:
+def test_position_rows_begin_behind_those_of_padding(in_process: InProcess, tmp_path: Path) -> None:
     folder, rows = roberta(tmp_path)
     words = ("lookup", "--ids", "3,4,3", "--from", folder)
-    inside.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
+    in_process.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:5])
-    page = inside.ok(*words, "--trace", "2").text
+    page = in_process.ok(*words, "--trace", "2").text
     assert "position: row p + 2 of C = 10 positions" in page
     assert "A guess" not in page
     assert "token row 3 + type row 0 + position row 4 = input row 2\n" in page
-    long = inside.refused("lookup", "--ids", ",".join("1" * 11), "--from", folder)
-    info = json.loads(inside.ok("info", "--from", folder, "-f", "json").out)["run"]
+    long = in_process.refused("lookup", "--ids", ",".join("1" * 11), "--from", folder)
+    info = json.loads(in_process.ok("info", "--from", folder, "-f", "json").out)["run"]
     assert (info["first_position"], info["guesses"]) == (2, {})
     assert (
-        "\nposition 0: row 2 of the position matrix\n" in inside.ok("info", "--from", folder).text
+        "\nposition 0: row 2 of the position matrix\n"
+        in in_process.ok("info", "--from", folder).text
     )
     assert long.endswith(
         "11 tokens are more than the context length of 10: pass --window for several of 10\n"
     )
 
 
-def test_positions_count_the_tokens_that_a_tokenizer_adds(inside: Embcli, tmp_path: Path) -> None:
+def test_positions_count_the_tokens_that_a_tokenizer_adds(
+    in_process: InProcess, tmp_path: Path
+) -> None:
     folder, rows = roberta(tmp_path)
     made = Tokenizer(
         models.WordLevel({"<s>": 0, "</s>": 2, "hi": 4, "<unk>": 3}, unk_token="<unk>")
@@ -329,7 +336,7 @@ def test_positions_count_the_tokens_that_a_tokenizer_adds(inside: Embcli, tmp_pa
     )
     made.save(str(tmp_path / "tokenizer.json"))
     for words, places in (((), [2]), (("--special",), [2, 3, 4])):
-        found = inside("lookup", "hi", "--from", folder, *words, "-f", "json")
+        found = in_process("lookup", "hi", "--from", folder, *words, "-f", "json")
         assert_same_bits(
             np.array(json.loads(found.out)["matrices"]["position"], np.float32), rows[places]
         )

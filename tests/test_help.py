@@ -12,8 +12,7 @@ import safetensors.numpy
 import typer
 
 from embcli.cli.app import command_line
-from tests.conftest import Embcli
-from tests.inside import Inside
+from tests.runners import InProcess
 
 COMMANDS = typer.main.get_command(command_line()).commands
 EXAMPLES = [line for each in COMMANDS.values() for line in each.epilog.split("\n\n")[1::2]]
@@ -32,13 +31,13 @@ MOST_OPTIONS = {
 def test_the_options_of_a_command_are_few_and_in_panels(name: str) -> None:
     options = [each for each in COMMANDS[name].params if each.opts[0].startswith("-")]
     assert len({*options}) + 1 <= MOST_OPTIONS.get(name, 22)  # and --help
-    text = Inside().ok(name, "--help", COLUMNS="100").text
+    text = InProcess().ok(name, "--help", COLUMNS="100").text
     panels = re.findall(r"─ (Input|Model|View|Output) ─", text)
     assert panels == [panel for panel in ("Input", "Model", "View", "Output") if panel in panels]
     assert all(option.rich_help_panel for option in options)
     for option in options:
         assert max(option.opts, key=len) in text
-    assert text == Inside().ok("help", name, COLUMNS="100").text
+    assert text == InProcess().ok("help", name, COLUMNS="100").text
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +78,17 @@ def test_each_example_runs(
             continue
         assert program == "embcli"
         if words[0] == "explore":
-            assert "needs a terminal" in Inside().refused(*words)
+            assert "needs a terminal" in InProcess().refused(*words)
             return
-        piped = Inside().ok(*words, stdin=Path(file).read_bytes() if file else piped).out
+        piped = InProcess().ok(*words, stdin=Path(file).read_bytes() if file else piped).out
         written = Path(words[words.index("-o") + 1]) if "-o" in words else None
     assert written.stat().st_size if written else piped
 
 
-def test_embcli_alone_is_a_screen_and_help_lists_all_commands(inside: Embcli) -> None:
-    alone, whole = inside.ok(COLUMNS="80").text, inside.ok("--help", COLUMNS="80").text
+def test_embcli_alone_is_a_screen_and_help_lists_all_commands(in_process: InProcess) -> None:
+    alone, whole = in_process.ok(COLUMNS="80").text, in_process.ok("--help", COLUMNS="80").text
     assert len(alone.splitlines()) < 24  # and a line to type in
-    assert whole == inside.ok("help", COLUMNS="80").text
+    assert whole == in_process.ok("help", COLUMNS="80").text
     for text, options, more in ((alone, [], []), (whole, ["Options"], ["More"])):
         assert "Start with embcli tour" in text
         panels = re.findall(r"^╭─ ([\w ]+) ─", text, re.MULTILINE)
@@ -98,9 +97,9 @@ def test_embcli_alone_is_a_screen_and_help_lists_all_commands(inside: Embcli) ->
         assert {*COMMANDS} - {*listed} == ({*()} if more else {"decode", "help", "cache"})
 
 
-def test_names_that_papers_have_for_kinds_are_understood(inside: Embcli) -> None:
+def test_names_that_papers_have_for_kinds_are_understood(in_process: InProcess) -> None:
     words = ("positions", "--dim", "4", "-f", "json")
-    assert inside.ok(*words, "--kind", "rope").out == inside.ok(*words, "rotary").out
+    assert in_process.ok(*words, "--kind", "rope").out == in_process.ok(*words, "rotary").out
 
 
 @pytest.mark.parametrize(
@@ -117,5 +116,5 @@ def test_a_text_that_is_ids_or_a_file_is_read_as_a_text_with_a_note(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my book").write_text("Chapter one")
-    ran = Inside()(verb, text, *(["--dim", "3"] if verb != "tokenize" else []))
+    ran = InProcess()(verb, text, *(["--dim", "3"] if verb != "tokenize" else []))
     assert f"embcli: {said.format(verb)}\n" in ran.err

@@ -19,8 +19,8 @@ import embcli
 from embcli.files.families import FAMILIES
 from embcli.text import Sequences
 from tests.files.made import closed
-from tests.inside import Inside
 from tests.oracles import assert_same_bits
+from tests.runners import InProcess
 
 V, D, H, C, T = 20, 6, 10, 12, 5
 IDS = [3, 7, 3, 0, 19]
@@ -236,7 +236,7 @@ def test_a_gguf_file_and_its_safetensors_give_equal_rows(kind: str, tmp_path: Pa
         assert_same_bits(found.matrix(name), wanted.matrix(name))
 
 
-run = Inside()
+run = InProcess()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from embcli.errors import InputError
 from embcli.hub import cache_folder, located, model_file
-from tests.conftest import Embcli
+from tests.runners import InProcess
 from tests.test_vocabularies import pieces
 
 MAIN, OTHER = "0" * 39 + "a", "1" * 39 + "b"
@@ -225,11 +225,11 @@ def test_a_model_of_ollama_is_found_by_its_manifest(
 
 @pytest.mark.parametrize("folder", ["localhost:5000", "localhost%3A5000"])
 def test_a_host_with_a_port_is_found_and_listed_in_either_spelling(
-    inside: Embcli, home: Path, folder: str
+    in_process: InProcess, home: Path, folder: str
 ) -> None:
     blob = of_ollama(home / ".ollama/models", f"{folder}/org/name/latest")
     assert located("ollama:localhost:5000/org/name") == blob
-    (listed,) = json.loads(inside.ok("info", "--models", "-f", "json").out)["models"]
+    (listed,) = json.loads(in_process.ok("info", "--models", "-f", "json").out)["models"]
     assert located(listed["model"]) == blob
 
 
@@ -247,11 +247,11 @@ def test_a_host_with_a_port_is_found_and_listed_in_either_spelling(
     ],
 )
 def test_a_manifest_that_lies_is_refused(
-    inside: Embcli, home: Path, manifest: dict[str, object], told: str
+    in_process: InProcess, home: Path, manifest: dict[str, object], told: str
 ) -> None:
     of_ollama(home / ".ollama/models", **manifest)
-    assert told in inside.refused("lookup", "a", "--from", "ollama:llama3.2")
-    listed = inside("info", "--models")
+    assert told in in_process.refused("lookup", "a", "--from", "ollama:llama3.2")
+    listed = in_process("info", "--models")
     assert told in listed.err
     assert "0 models in the Hugging Face cache" in listed.text
 
@@ -259,24 +259,28 @@ def test_a_manifest_that_lies_is_refused(
 @pytest.mark.parametrize(
     "name", ["../x", "x:../../y", "a/b/c/d", "", ":", "x\0", "\x1b[2J", "x" * 999]
 )
-def test_names_that_leave_a_store_are_refused(inside: Embcli, home: Path, name: str) -> None:
+def test_names_that_leave_a_store_are_refused(in_process: InProcess, home: Path, name: str) -> None:
     (home / "x").write_text("secret")
     with pytest.raises(InputError, match="not found in"):
         located(f"ollama:{name}")
 
 
-def test_a_name_that_is_nowhere_says_where_it_was_looked_for(inside: Embcli, home: Path) -> None:
-    told = inside.refused("lookup", "a", "--from", "llama3.2")
+def test_a_name_that_is_nowhere_says_where_it_was_looked_for(
+    in_process: InProcess, home: Path
+) -> None:
+    told = in_process.refused("lookup", "a", "--from", "llama3.2")
     assert "not found as a file, a folder or in the Hugging Face cache" in told
     assert "run hf download llama3.2\nnor in Ollama's" in told
     of_ollama(home / ".ollama/models")
-    assert "did you mean ollama:llama3.2?" in inside.refused("lookup", "a", "--from", "llama3.2")
-    ran = inside("lookup", "a", "--from", "ollama:llama3.2", "-f", "json")
+    assert "did you mean ollama:llama3.2?" in in_process.refused(
+        "lookup", "a", "--from", "llama3.2"
+    )
+    ran = in_process("lookup", "a", "--from", "ollama:llama3.2", "-f", "json")
     assert [row["token"] for row in json.loads(ran.out)["tokens"]] == [" a"]
-    assert inside("tokenize", "a", "--encoding", "ollama:llama3.2", "-f", "ids").out == b"265\n"
+    assert in_process("tokenize", "a", "--encoding", "ollama:llama3.2", "-f", "ids").out == b"265\n"
 
 
-def test_the_models_that_a_machine_holds_are_listed(inside: Embcli, home: Path) -> None:
+def test_the_models_that_a_machine_holds_are_listed(in_process: InProcess, home: Path) -> None:
     blob = of_ollama(home / ".ollama/models")
     of_ollama(home / ".ollama/models", "registry.ollama.ai/library/.hidden/x y")
     (home / ".ollama/models/manifests/registry.ollama.ai/library/llama3.2/gone").symlink_to(
@@ -287,7 +291,7 @@ def test_the_models_that_a_machine_holds_are_listed(inside: Embcli, home: Path) 
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs/main").write_text("0" * 40)
     save_file({"wte.weight": np.ones((5, 3), np.float32)}, snapshot / "model.safetensors")
-    listed = inside("info", "--models", "-f", "json")
+    listed = in_process("info", "--models", "-f", "json")
     assert "llama3.2/gone': No such file" in listed.err
     document = json.loads(listed.out)
     size = blob.stat().st_size
@@ -295,8 +299,8 @@ def test_the_models_that_a_machine_holds_are_listed(inside: Embcli, home: Path) 
         ("org/name", "safetensors", 5, 3, (snapshot / "model.safetensors").stat().st_size),
         ("ollama:llama3.2:latest", "GGUF", 274, 2, size),
     ]
-    page = inside("info", "--models").text
+    page = in_process("info", "--models").text
     assert "org/name" in page
     assert "5 x 3" in page
     assert "2 models in the Hugging Face cache" in page
-    assert "leave out the model" in inside.refused("info", "--models", "--from", "x")
+    assert "leave out the model" in in_process.refused("info", "--models", "--from", "x")

@@ -38,8 +38,8 @@ from embcli.errors import InputError
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.tokenize import Tokenization
-from tests.conftest import Embcli
 from tests.readers import from_ndjson
+from tests.runners import InProcess
 from tests.test_encodings import TEXTS
 
 SENTENCES = [
@@ -297,14 +297,16 @@ def test_spans_of_words_are_those_of_the_text_and_not_of_its_plain_letters(
 
 @pytest.mark.parametrize("single", ["[CLS] $A [SEP] [SEP]", "$A [SEP]", "[CLS] $A", "$A"])
 def test_special_adds_what_the_tokenizer_adds(
-    inside: Embcli, tmp_path: Path, saved: Callable[[str], Path], single: str
+    in_process: InProcess, tmp_path: Path, saved: Callable[[str], Path], single: str
 ) -> None:
     theirs, path = Tokenizer.from_file(str(saved("word_pieces"))), str(tmp_path / "tokenizer.json")
     theirs.add_special_tokens(["[SEP]"])
     names = [(name, theirs.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     theirs.post_processor = processors.TemplateProcessing(single=single, special_tokens=names)
     theirs.save(path)
-    ran = inside.ok("tokenize", "Every [SEP] effort", "--special", "--encoding", path, "-f", "json")
+    ran = in_process.ok(
+        "tokenize", "Every [SEP] effort", "--special", "--encoding", path, "-f", "json"
+    )
     rows = json.loads(ran.out)["tokens"]
     assert [row["id"] for row in rows] == theirs.encode("Every [SEP] effort").ids
     assert [row["position"] for row in rows] == [*range(len(rows))]
@@ -312,7 +314,7 @@ def test_special_adds_what_the_tokenizer_adds(
     assert [(row["token"], row["start"], row["end"]) for row in rows][: len(before)] == [
         ("[CLS]", 0, 0)
     ] * len(before)
-    plain = inside("tokenize", "Every effort", "--encoding", path, "-f", "ids")
+    plain = in_process("tokenize", "Every effort", "--encoding", path, "-f", "ids")
     assert plain.out.split() == [
         b"%d" % each for each in theirs.encode("Every effort", add_special_tokens=False).ids
     ]
@@ -360,7 +362,7 @@ def wordpiece(folder: Path, words: list[str], rows: np.ndarray) -> str:
 
 
 def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(
-    inside: Embcli, tmp_path: Path
+    in_process: InProcess, tmp_path: Path
 ) -> None:
     rows, words = (
         np.random.default_rng(0).standard_normal((4, 3), np.float32),
@@ -370,12 +372,12 @@ def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(
     tuned = wordpiece(
         tmp_path / "tuned", ["[UNK]", "##gas", "gas", "y", "x"], rows[[0, 2, 1, 1, 3]]
     )
-    found = from_ndjson(inside("diff", base, tuned, "-f", "ndjson").out)
+    found = from_ndjson(in_process("diff", base, tuned, "-f", "ndjson").out)
     assert [(row["token"], row["state"]) for row in found] == [
         *((token, "equal") for token in words),
         ("y", "added"),
     ]
-    lines = from_ndjson(inside("weights", "--from", base, "-f", "ndjson").out)
+    lines = from_ndjson(in_process("weights", "--from", base, "-f", "ndjson").out)
     assert [row["token"] for row in lines] == words
 
 
@@ -421,19 +423,21 @@ WORDS_WITHOUT_UNKNOWN = (
     ],
 )
 def test_what_is_no_tokenizer_is_named(
-    inside: Embcli, tmp_path: Path, content: bytes, reason: str
+    in_process: InProcess, tmp_path: Path, content: bytes, reason: str
 ) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
-    message = inside.refused("tokenize", "hi", "--encoding", str(path))
+    message = in_process.refused("tokenize", "hi", "--encoding", str(path))
     assert f"cannot read {str(path)!r}: {reason}" in message
 
 
-def test_a_pattern_that_never_ends_is_an_error_of_one_line(inside: Embcli, tmp_path: Path) -> None:
+def test_a_pattern_that_never_ends_is_an_error_of_one_line(
+    in_process: InProcess, tmp_path: Path
+) -> None:
     made = Tokenizer(models.WordLevel({"a": 0}, "a"))
     made.pre_tokenizer = pre_tokenizers.Split(Regex("(a|aa|a)+$"), "isolated")
     made.save(str(tmp_path / "tokenizer.json"))
-    told = inside.refused(
+    told = in_process.refused(
         "tokenize", "a" * 36 + "!", "--encoding", str(tmp_path / "tokenizer.json")
     )
     assert (
@@ -441,10 +445,10 @@ def test_a_pattern_that_never_ends_is_an_error_of_one_line(inside: Embcli, tmp_p
     )
 
 
-def test_a_file_longer_than_any_is_not_read(inside: Embcli, tmp_path: Path) -> None:
+def test_a_file_longer_than_any_is_not_read(in_process: InProcess, tmp_path: Path) -> None:
     with open(tmp_path / "tokenizer.json", "wb") as file:
         file.truncate(1 << 40)
-    assert "it is too long" in inside.refused("tokenize", "hi", "--encoding", str(tmp_path))
+    assert "it is too long" in in_process.refused("tokenize", "hi", "--encoding", str(tmp_path))
 
 
 def test_tokens_that_gemma_adds_are_spelled_as_pieces_and_special_ones_are_not(
@@ -460,16 +464,16 @@ def test_tokens_that_gemma_adds_are_spelled_as_pieces_and_special_ones_are_not(
 
 
 def test_without_the_package_the_cure_is_told(
-    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tokenizer beside weights is left then, and this is said."""
     byte_level().save(str(tmp_path / "tokenizer.json"))
     save_file({"wte.weight": np.ones((9, 3), np.float32)}, tmp_path / "model.safetensors")
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    told = inside.refused("tokenize", "hi", "--encoding", str(tmp_path / "tokenizer.json"))
+    told = in_process.refused("tokenize", "hi", "--encoding", str(tmp_path / "tokenizer.json"))
     assert told.endswith("pip install 'embcli[models]'\n")
     assert told.count("\n") == 1
-    shown = inside("weights", "--from", str(tmp_path), "--rows", "0:2", "-f", "csv")
+    shown = in_process("weights", "--from", str(tmp_path), "--rows", "0:2", "-f", "csv")
     assert (shown.status, shown.out.count(b"\n")) == (0, 3)
     assert "pip install 'embcli[models]'" in shown.err
 
@@ -487,21 +491,21 @@ def model(
 
 
 def test_the_tokenizer_beside_the_weights_is_theirs_and_no_guess(
-    inside: Embcli, model: tuple[Path, np.ndarray, HuggingFaceEncoding]
+    in_process: InProcess, model: tuple[Path, np.ndarray, HuggingFaceEncoding]
 ) -> None:
     folder, token, ours = model
-    done = inside("lookup", PLAIN, "--from", str(folder), "--show", "token", "-f", "json")
+    done = in_process("lookup", PLAIN, "--from", str(folder), "--show", "token", "-f", "json")
     document = json.loads(done.out)
     assert document["run"]["encoding"] == str(folder / "tokenizer.json")
     assert "encoding" not in document["run"]["guesses"]
     ids = [row["id"] for row in document["tokens"]]
     assert ids == ours.encode(PLAIN).tolist()
     assert np.array_equal(np.array(document["matrices"]["token"], np.float32), token[ids])
-    named = inside.ok(
+    named = in_process.ok(
         "weights", "--from", str(folder), "--rows", "50256:", "--encoding", "gpt2", "-f", "json"
     ).out
     rows = json.loads(
-        inside.ok("weights", "--from", str(folder), "--rows", "50256:", "-f", "json").out
+        in_process.ok("weights", "--from", str(folder), "--rows", "50256:", "-f", "json").out
     )["rows"]
     assert [row["token"] for row in rows] == ["<|endoftext|>", None, None]
     assert json.loads(named)["run"]["encoding"] == "gpt2"

@@ -16,8 +16,7 @@ import torch
 import embcli as package
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.seeded_layers import build
-from tests.conftest import Embcli
-from tests.inside import Inside
+from tests.runners import InProcess
 
 
 @pytest.fixture
@@ -38,9 +37,9 @@ def bert(tmp_path: Path) -> Path:
 
 
 def test_the_page_shows_versions_capability_cache_and_encodings(
-    inside: Embcli, shared_cache: Path
+    in_process: InProcess, shared_cache: Path
 ) -> None:
-    head, table = inside.ok("info").text.split("\n\n")
+    head, table = in_process.ok("info").text.split("\n\n")
     assert dict(re.split(" {2,}", line) for line in head.split("\n")) == {
         "embcli": package.__version__,
         "python": platform.python_version(),
@@ -57,16 +56,16 @@ def test_the_page_shows_versions_capability_cache_and_encodings(
 
 
 def test_torch_itself_is_asked_if_nothing_else_names_its_capability(
-    inside: Embcli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    in_process: InProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    wanted = inside.ok("info").text
+    wanted = in_process.ok("info").text
     monkeypatch.setattr(build, "CPU_FLAGS", str(tmp_path / "none"))
     assert build.cpu_capability() is None
     build.this_build.cache_clear()
-    assert inside.ok("info").text == wanted
+    assert in_process.ok("info").text == wanted
     monkeypatch.setitem(sys.modules, "torch", None)
     build.this_build.cache_clear()
-    run = json.loads(inside.ok("info", "-f", "json").out)["run"]
+    run = json.loads(in_process.ok("info", "-f", "json").out)["run"]
     build.this_build.cache_clear()
     assert (run["torch"].startswith("torch is not installed"), run["cpu_capability"]) == (
         True,
@@ -74,7 +73,9 @@ def test_torch_itself_is_asked_if_nothing_else_names_its_capability(
     )
 
 
-def test_the_page_of_a_model(inside: Embcli, bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_a_model(
+    in_process: InProcess, bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(bert.parent)
     page = """
 m.npz: npz
@@ -94,15 +95,15 @@ hidden = not known: cannot read 'm.npz': config.json says that it is a 'bert' mo
 model_type: bert
 max_position_embeddings: 5
 """
-    assert inside.ok("info", "m.npz", COLUMNS="120").text == page.removeprefix("\n")
-    assert "\n--tensors lists all" in Inside(suggesting=True)("info", "m.npz").text
-    narrow = inside.ok("info", "m.npz", "--width", "40").text
+    assert in_process.ok("info", "m.npz", COLUMNS="120").text == page.removeprefix("\n")
+    assert "\n--tensors lists all" in InProcess()("info", "m.npz", suggestions=True).text
+    narrow = in_process.ok("info", "m.npz", "--width", "40").text
     assert "role        tensor                 shape\n" in narrow
     assert re.search("token       bert[.]\\w+…[.\\w]+  7 x 4\n", narrow)
 
 
-def test_the_data_of_a_model(inside: Embcli, bert: Path) -> None:
-    document = json.loads(inside.ok("info", "--from", str(bert), "-f", "json").out)
+def test_the_data_of_a_model(in_process: InProcess, bert: Path) -> None:
+    document = json.loads(in_process.ok("info", "--from", str(bert), "-f", "json").out)
     first = {"role": "token", "tensor": "bert.embeddings.word_embeddings.weight", "shape": [7, 4]}
     assert document["tensors"][0] == {**first, "dtype": "float32", "bytes": 112}
     assert [each["role"] for each in document["tensors"]] == [
@@ -115,21 +116,22 @@ def test_the_data_of_a_model(inside: Embcli, bert: Path) -> None:
     assert head.items() <= document["run"]["head"].items()
     assert document["run"]["positions"] == {"model_type": "bert", "max_position_embeddings": 5}
     assert (
-        len(inside.ok("info", "--from", str(bert), "--tensors", "-f", "csv").text.splitlines()) == 6
+        len(in_process.ok("info", "--from", str(bert), "--tensors", "-f", "csv").text.splitlines())
+        == 6
     )
     position = "bert.embeddings.position_embeddings.weight"
     chosen = ("info", "--from", str(bert), "--tensor", position, "-f", "json")
-    tensors = json.loads(inside.ok(*chosen).out)["tensors"]
+    tensors = json.loads(in_process.ok(*chosen).out)["tensors"]
     assert {each["tensor"]: each["role"] for each in tensors}[position] == "position, chosen"
     np.savez(bert.with_name("bare.npz"), q=np.ones((7, 4)), k=np.ones((9, 4)))  # no name tells
     chosen = ("info", "--from", str(bert.with_name("bare.npz")), "--tensor", "q", "-f", "json")
-    assert [each["role"] for each in json.loads(inside.ok(*chosen).out)["tensors"]] == ["token"]
+    assert [each["role"] for each in json.loads(in_process.ok(*chosen).out)["tensors"]] == ["token"]
 
 
 def test_other_tensors_are_counted_and_an_option_is_said_to_take_one(tmp_path: Path) -> None:
-    path, hinting = str(tmp_path / "m.npz"), Inside(suggesting=True)
+    path, hinting = str(tmp_path / "m.npz"), InProcess()
     for others, count in (({}, 0), ({"wpe": np.ones((2, 3))}, 1)):
         np.savez(path, wte=np.ones((4, 3)), **others)
         for command, what in ((["audit", path], "checked"), (["diff", path, path], "compared")):
             said = f"; 1 other tensor not {what}\n--tensor or --encoding name others; embcli explain {command[0]}"
-            assert hinting(*command).text.count(said) == count
+            assert hinting(*command, suggestions=True).text.count(said) == count

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from embcli.cli.app import command_line
 from embcli.verbs.compare.pair import judge
-from tests.inside import Inside
+from tests.runners import InProcess
 
 
 def outline(value: Any) -> str:
@@ -190,9 +190,9 @@ DOCUMENTS: dict[str, str] = {
 }
 
 
-@pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    """Return a runner in this process, beside three models."""
+@pytest.fixture(autouse=True)
+def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to a folder with three models."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -209,22 +209,21 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs/main").write_text("0" * 40)
     (snapshot / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
-    return Inside()
 
 
-def told(inside: Inside, command: str, form: str) -> bytes:
+def told(in_process: InProcess, command: str, form: str) -> bytes:
     """Return what a command prints; its answer may be no. For `cache` there are two layers in the cache."""
     kept = {"EMBCLI_CACHE_DIR": "cache"} if command.startswith("cache") else {}
     if kept:
-        inside.ok("lookup", "--ids", "2", *TOY.split(), **kept)
-    ran = inside(*command.split(), "-f", form, **kept)
+        in_process.ok("lookup", "--ids", "2", *TOY.split(), **kept)
+    ran = in_process(*command.split(), "-f", form, **kept)
     assert ran.status in (0, 1), ran
     return ran.out
 
 
 @pytest.mark.parametrize("command", DOCUMENTS)
-def test_a_json_document_has_these_keys_and_no_others(inside: Inside, command: str) -> None:
-    out = told(inside, command, "json")
+def test_a_json_document_has_these_keys_and_no_others(in_process: InProcess, command: str) -> None:
+    out = told(in_process, command, "json")
     assert outline(json.loads(out, parse_constant=pytest.fail)) == f"({DOCUMENTS[command]})"
 
 
@@ -237,13 +236,13 @@ def test_a_json_document_has_these_keys_and_no_others(inside: Inside, command: s
     ],
 )
 def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(
-    inside: Inside, command: str
+    in_process: InProcess, command: str
 ) -> None:
     lines = [
         json.loads(line, parse_constant=pytest.fail)
-        for line in told(inside, command, "ndjson").splitlines()
+        for line in told(in_process, command, "ndjson").splitlines()
     ]
-    document = json.loads(told(inside, command, "json"))
+    document = json.loads(told(in_process, command, "json"))
     matrices = document.pop("matrices", {})
     rows = document["tokens" if "tokens" in document else [*document][-1]]
     vectors = [
@@ -254,8 +253,8 @@ def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(
     assert lines == rows
 
 
-def test_a_line_of_ndjson_is_a_whole_batch(inside: Inside) -> None:
-    (line,) = told(inside, BATCH, "ndjson").splitlines()
+def test_a_line_of_ndjson_is_a_whole_batch(in_process: InProcess) -> None:
+    (line,) = told(in_process, BATCH, "ndjson").splitlines()
     assert (
         outline(json.loads(line))
         == "(batch:int inputs[[:int]] targets[[:int]] vectors(input[[[:float]]]))"

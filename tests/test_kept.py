@@ -21,9 +21,8 @@ from embcli.seeded_layers import build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import KeptLayer, SeededSource, file_name
 from embcli.store import Store
-from tests.conftest import TIMEOUT, Embcli
-from tests.inside import forked
 from tests.oracles import assert_same_bits, live
+from tests.runners import TIMEOUT, InProcess, Process
 
 SMALL = Seeded(6, 3, 5)
 
@@ -214,7 +213,7 @@ def test_processes_at_once_are_right_and_leave_one_file(store: Store) -> None:
         {"EMBCLI_CACHE_DIR": str(store.folder)},
     )
     running = [
-        forked(*words, environment=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        Process().start(*words, environment=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(4)
     ]
     outputs = [each.communicate(timeout=TIMEOUT) for each in running]
@@ -254,7 +253,7 @@ def test_without_torch_a_sentence_says_so(store: Store, monkeypatch: pytest.Monk
 
 
 def test_without_a_home_there_is_no_cache_and_a_note(
-    monkeypatch: pytest.MonkeyPatch, inside: Embcli
+    monkeypatch: pytest.MonkeyPatch, in_process: InProcess
 ) -> None:
     def unknown(*_: object, **__: object) -> Path:
         raise RuntimeError("no home")
@@ -264,7 +263,7 @@ def test_without_a_home_there_is_no_cache_and_a_note(
     notes = Notes()
     assert Store.from_environment(notes) is None
     assert "EMBCLI_CACHE_DIR can name another" in "".join(notes)
-    assert "there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME" in inside.refused(
+    assert "there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME" in in_process.refused(
         "cache"
     )
 
@@ -281,43 +280,44 @@ def test_without_a_home_there_is_no_cache_and_a_note(
     ],
 )
 def test_each_verb_keeps_the_layers_that_it_draws_unless_told_not_to(
-    inside: Embcli, store: Store, verb: str
+    in_process: InProcess, store: Store, verb: str
 ) -> None:
     words, here = (
         [*verb.split(), "--vocab", "6", "--dim", "3"],
         {"EMBCLI_CACHE_DIR": str(store.folder)},
     )
-    drawn = inside.ok(*words, "--no-cache", **here).out
+    drawn = in_process.ok(*words, "--no-cache", **here).out
     assert store.entries() == []
-    assert inside.ok(*words, **here).out == drawn
+    assert in_process.ok(*words, **here).out == drawn
     assert store.entries()
 
 
-def test_the_cache_is_listed_and_cleared(inside: Embcli, store: Store) -> None:
+def test_the_cache_is_listed_and_cleared(in_process: InProcess, store: Store) -> None:
     here = {"EMBCLI_CACHE_DIR": str(store.folder)}
     assert (
-        inside.ok("cache", **here).text == f"{store.folder}\n0 layers, 0 bytes of at most 2.0 GB\n"
+        in_process.ok("cache", **here).text
+        == f"{store.folder}\n0 layers, 0 bytes of at most 2.0 GB\n"
     )
     opened(store)
     os.utime(path(store), (time.time() - 60,) * 2)  # both could be of one tick of the clock
     opened(store, name="position")
     size = sum(each.stat().st_size for each in store.folder.iterdir())
-    page = inside.ok("cache", **here).text.splitlines()
+    page = in_process.ok("cache", **here).text.splitlines()
     assert page[1] == f"2 layers, {size} bytes of at most 2.0 GB"
     assert [line.split()[-1] for line in page[5:]] == [
         "token-6x3-seed123",
         "position-5x3-after-6x3-seed123",
     ]
-    document = json.loads(inside.ok("cache", "-f", "json", **here).out)
+    document = json.loads(in_process.ok("cache", "-f", "json", **here).out)
     assert (document["run"]["bytes"], document["run"]["limit"]) == (size, 2 * 10**9)
     assert [each["file"] for each in document["layers"]] == [
         path(store).name,
         path(store, name="position").name,
     ]
-    cleared = inside.ok("cache", "clear", **here).text  # a long folder is on a line of its own
+    cleared = in_process.ok("cache", "clear", **here).text  # a long folder is on a line of its own
     assert cleared.split() == f"2 files removed, {size} bytes, from {store.folder}".split()
     assert [*store.folder.iterdir()] == []
-    assert "verify" in inside.refused("cache", "verify", **here)
+    assert "verify" in in_process.refused("cache", "verify", **here)
 
 
 def test_a_file_that_cannot_be_removed_is_an_error(store: Store) -> None:

@@ -31,7 +31,7 @@ from embcli.result import Result
 from embcli.store import Store
 from embcli.verbs.cache import files as kept_files
 from embcli.verbs.info import this_machine
-from tests.inside import Inside
+from tests.runners import InProcess
 
 TEXT = "Every effort moves you"
 SMALL = ("--vocab", "50257", "--dim", "4")
@@ -111,7 +111,7 @@ def test_save_writes_what_the_command_writes(
         if format == "png" and case != "weights":
             continue
         ours, theirs = tmp_path / f"ours-{format}", tmp_path / f"theirs-{format}"
-        ran = Inside()(*words, "-f", format, "-o", str(theirs))
+        ran = InProcess()(*words, "-f", format, "-o", str(theirs))
         assert ran.status in (0, 1), ran
         result.save(ours, format=format)
         written = [sorted(each.iterdir()) if each.is_dir() else [each] for each in (ours, theirs)]
@@ -135,8 +135,9 @@ def test_rich_prints_a_result_as_the_command_does_but_for_the_line_of_suggestion
     case: str, files: tuple[Path, Path]
 ) -> None:
     line, make = SAME[case]
-    ran = Inside(suggesting=True)(
-        *(word.format(*files, book=files[0].parent / "book.txt") for word in line.split(","))
+    ran = InProcess()(
+        *(word.format(*files, book=files[0].parent / "book.txt") for word in line.split(",")),
+        suggestions=True,
     )
     result = make(*files)
     html = result._repr_html_()  # a fragment for a notebook
@@ -166,7 +167,9 @@ def test_a_comparison_is_that_of_the_command(
         monkeypatch.setattr("embcli.verbs.compare.layers.clock", itertools.count().__next__)
         return compare()
 
-    ran = with_even_clock(lambda: Inside()("compare", "-f", format, "-o", str(tmp_path / "theirs")))
+    ran = with_even_clock(
+        lambda: InProcess()("compare", "-f", format, "-o", str(tmp_path / "theirs"))
+    )
     assert ran.status == 0, ran
     result = with_even_clock(lambda: embcli.seeded(vocab=4, dim=5).compare([2, 3, 1]))
     assert result.verdict.identical

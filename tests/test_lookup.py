@@ -24,14 +24,14 @@ from embcli.positions import JoinedKind
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.lookup import Lookup
-from tests.inside import Inside
 from tests.oracles import Stub, StubSource, assert_same_bits, live, normal, of_ids, stub
+from tests.runners import InProcess
 
 V, D = 50257, 6
 CAT, DOG = "the cat saw the dog", "the dog saw the cat"
 IDS = [1169, 3797, 2497, 262, 3290]  # of CAT
 KINDS = ("learned", "sinusoidal", "none")
-run = Inside()
+run = InProcess()
 TRACED = re.compile(r"^ *(\d+) +(-?[\d.]+) \+ +(-?[\d.]+) = +(-?[\d.]+)$", re.MULTILINE)
 
 
@@ -62,7 +62,9 @@ def test_a_screen_has_as_many_tokens_as_leave_room_for_the_page(
         "40",
         *more.split(),
     )
-    screen = Inside(terminal=True).ok(*words, COLUMNS="80", LINES=str(height), NO_COLOR="1").text
+    screen = (
+        InProcess().ok(*words, COLUMNS="80", LINES=str(height), NO_COLOR="1", terminal=True).text
+    )
     shown = max(max(height - 12, 6) // lines, 2)
     found = re.search(r"Left out: tokens? [\d to]*\((\d+) of (\d+)\)", screen)
     assert (length - int(found[1]) if found else length) == min(shown, length)

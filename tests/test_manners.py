@@ -12,39 +12,44 @@ from pathlib import Path
 import pytest
 
 import embcli
-from tests.conftest import TIMEOUT
-from tests.inside import Inside
+from tests.runners import TIMEOUT, InProcess
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 TOY = ("--vocab", "6", "--dim", "3")
 
 
-def test_the_version_has_a_short_name(inside: Inside) -> None:
-    assert inside.ok("-V").text == inside.ok("--version").text == f"embcli {embcli.__version__}\n"
+def test_the_version_has_a_short_name(in_process: InProcess) -> None:
+    assert (
+        in_process.ok("-V").text
+        == in_process.ok("--version").text
+        == f"embcli {embcli.__version__}\n"
+    )
 
 
 @pytest.mark.parametrize("verb", ["tokenize hi", "lookup --ids 2,3 --vocab 6 --dim 3", "cache"])
 def test_jsonl_is_ndjson_as_option_variable_and_suffix(
-    inside: Inside, tmp_path: Path, verb: str
+    in_process: InProcess, tmp_path: Path, verb: str
 ) -> None:
-    wanted = inside.ok(*verb.split(), "-f", "ndjson").out
-    assert inside.ok(*verb.split(), "-f", "jsonl").out == wanted
-    assert inside.ok(*verb.split(), EMBCLI_FORMAT="jsonl").out == wanted
-    assert "EMBCLI_FORMAT 'x' is not a format; choose" in inside.refused(
+    wanted = in_process.ok(*verb.split(), "-f", "ndjson").out
+    assert in_process.ok(*verb.split(), "-f", "jsonl").out == wanted
+    assert in_process.ok(*verb.split(), EMBCLI_FORMAT="jsonl").out == wanted
+    assert "EMBCLI_FORMAT 'x' is not a format; choose" in in_process.refused(
         *verb.split(), EMBCLI_FORMAT="x"
     )
     assert (
-        inside.ok(*verb.split(), "-f", "md").out == inside.ok(*verb.split(), "-f", "markdown").out
+        in_process.ok(*verb.split(), "-f", "md").out
+        == in_process.ok(*verb.split(), "-f", "markdown").out
     )
-    inside.ok(*verb.split(), "-o", str(tmp_path / "a.jsonl"))
+    in_process.ok(*verb.split(), "-o", str(tmp_path / "a.jsonl"))
     assert (tmp_path / "a.jsonl").read_bytes() == wanted
 
 
-def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(inside: Inside) -> None:
+def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(in_process: InProcess) -> None:
     for ids, text in (("6109 3626", "Every effort"), ("198", "\n"), ("15496 198", "Hello\n")):
-        assert inside.ok("decode", *ids.split()).text == text
+        assert in_process.ok("decode", *ids.split()).text == text
         assert (
-            Inside(terminal=True).ok("decode", *ids.split()).text == text.removesuffix("\n") + "\n"
+            InProcess().ok("decode", *ids.split(), terminal=True).text
+            == text.removesuffix("\n") + "\n"
         )
 
 
@@ -64,9 +69,9 @@ def test_json_on_a_terminal_is_coloured_and_the_same_document(
 ) -> None:
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "x\x9b2J\u202e"))
     arguments = [*shlex.split(command), "-f", "json"]
-    wanted = json.loads(Inside().ok(*arguments).out)
-    shown = Inside(terminal=True).ok(*arguments, TERM="xterm-256color").text
-    plain = Inside(terminal=True).ok(*arguments, "--color", "never").text
+    wanted = json.loads(InProcess().ok(*arguments).out)
+    shown = InProcess().ok(*arguments, TERM="xterm-256color", terminal=True).text
+    plain = InProcess().ok(*arguments, "--color", "never", terminal=True).text
     for text in (COLOR.sub("", shown), plain):
         found = json.loads(text)
         for document in (found, wanted):
@@ -87,9 +92,9 @@ def test_json_on_a_terminal_is_coloured_and_the_same_document(
     ],
 )
 def test_sequences_of_one_length_have_a_shape_and_others_are_counted(
-    inside: Inside, lines: str, told: str
+    in_process: InProcess, lines: str, told: str
 ) -> None:
-    title, *_ = inside("lookup", "--lines", "--ids", "-", *TOY, stdin=lines).text.splitlines()
+    title, *_ = in_process("lookup", "--lines", "--ids", "-", *TOY, stdin=lines).text.splitlines()
     assert title.endswith(f": {told}")
 
 
@@ -110,7 +115,7 @@ def test_sequences_of_one_length_have_a_shape_and_others_are_counted(
 )
 def test_more_than_100_000_numbers_are_refused_on_a_terminal(command: str, numbers: int) -> None:
     ids = ",".join(["1"] * 1000)
-    told = Inside(terminal=True).refused(*command.replace("IDS", ids).split())
+    told = InProcess().refused(*command.replace("IDS", ids).split(), terminal=True)
     assert (
         told
         == f"embcli: {numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe\n"
@@ -122,9 +127,9 @@ def test_a_sentence_on_a_terminal_is_broken_between_words_so_that_a_flag_can_be_
     columns: int,
 ) -> None:
     words = ("lookup", "--ids", "0", "--from", "x", "--context-length", "9")
-    told = Inside(noisy=True)(*words, COLUMNS=str(columns)).err
+    told = InProcess()(*words, COLUMNS=str(columns), error_terminal=True).err
     assert told.count("\n") > 1
-    assert told.split() == Inside()(*words).err.split()
+    assert told.split() == InProcess()(*words).err.split()
 
 
 def test_a_warning_of_numpy_stays_off_standard_error() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from embcli.errors import ran_out
-from tests.inside import Inside
+from tests.runners import InProcess
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_memory_that_runs_out_anywhere_is_one_sentence(
     taking: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embcli.model.Model.tokenize", lambda *_, **__: taking())
-    ran = Inside()("tokenize", "hi")
+    ran = InProcess()("tokenize", "hi")
     assert (ran.status, ran.out) == (2, b"")
     assert ran.err == "embcli: memory ran out; choose fewer rows, or smaller layers\n"
 

@@ -21,7 +21,7 @@ from embcli.encodings.merging import Derivation
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model
-from tests.inside import Inside
+from tests.runners import InProcess
 from tests.test_dialects import sentencepiece
 from tests.test_huggingface import MADE, saved
 from tests.test_huggingface import SENTENCES as TRAINED
@@ -29,7 +29,7 @@ from tests.test_vocabularies import KINDS, MERGES, TEXTS, WORDS, written
 
 __all__ = ["saved"]  # a fixture
 
-run = Inside()
+run = InProcess()
 MIXED = (
     "It's 12345 x==1;\r\n\t日本語 é 👋🏽 <|endoftext|>   aaaaaaaaaaaaaaaaa\u0301\u200b Straße ΑΒΓ "
 )

@@ -20,8 +20,8 @@ from embcli.files.safetensors import header
 from embcli.model import Model
 from embcli.names import Metric
 from embcli.seeded_layers.seeded import Seeded
-from tests.conftest import TIMEOUT, Embcli
 from tests.oracles import Stub, StubSource, live
+from tests.runners import TIMEOUT, InProcess, Process
 from tests.test_search import first, reference
 
 ROWS, DIM = 300, 12
@@ -42,8 +42,8 @@ def model(tmp_path: Path, matrix: np.ndarray) -> str:
     return str(path)
 
 
-def answers(inside: Embcli, *arguments: str, stdin: str = "") -> list[dict[str, Any]]:
-    out = inside.ok("neighbors", *arguments, "-f", "ndjson", stdin=stdin).text
+def answers(in_process: InProcess, *arguments: str, stdin: str = "") -> list[dict[str, Any]]:
+    out = in_process.ok("neighbors", *arguments, "-f", "ndjson", stdin=stdin).text
     return [json.loads(line) for line in out.removesuffix("\n").split("\n") if line]
 
 
@@ -60,7 +60,7 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
 def test_a_row_the_mean_of_rows_and_an_analogy(
-    inside: Embcli, model: str, matrix: np.ndarray, metric: str
+    in_process: InProcess, model: str, matrix: np.ndarray, metric: str
 ) -> None:
     wide = matrix.astype(np.float64)
     form = unit if metric == "cosine" else np.asarray
@@ -74,13 +74,15 @@ def test_a_row_the_mean_of_rows_and_an_analogy(
     }
     for arguments, (query, without) in asked.items():
         scores = reference(matrix, query, metric)
-        found = answers(inside, *arguments, "--from", model, "--metric", metric, "-k", "7")
+        found = answers(in_process, *arguments, "--from", model, "--metric", metric, "-k", "7")
         assert ids(found) == first(scores, metric, 7, without)
         assert [each["score"] for each in found] == pytest.approx(scores[ids(found)], rel=1e-12)
 
 
-def test_each_line_is_a_query(inside: Embcli, model: str, matrix: np.ndarray) -> None:
-    found = answers(inside, "--ids", "-", "--lines", "--from", model, "-k", "3", stdin="7\n9,11\n")
+def test_each_line_is_a_query(in_process: InProcess, model: str, matrix: np.ndarray) -> None:
+    found = answers(
+        in_process, "--ids", "-", "--lines", "--from", model, "-k", "3", stdin="7\n9,11\n"
+    )
     assert ids(found) == first(
         reference(matrix, matrix[7].astype(float), "cosine"), "cosine", 3, (7,)
     )
@@ -88,53 +90,56 @@ def test_each_line_is_a_query(inside: Embcli, model: str, matrix: np.ndarray) ->
     assert ids(found, 1) == first(reference(matrix, both, "cosine"), "cosine", 3, (9, 11))
 
 
-def test_rows_of_a_seeded_layer_and_the_tokens_they_stand_for(inside: Embcli) -> None:
+def test_rows_of_a_seeded_layer_and_the_tokens_they_stand_for(in_process: InProcess) -> None:
     weight, gpt2 = live(Seeded(50257, 4, 1024, 123))["token"], encodings.get("gpt2")
     token = gpt2.encode(" Paris").tolist()
     scores = reference(weight, weight[token[0]].astype(float), "cosine")
-    found = answers(inside, " Paris", "--dim", "4")
+    found = answers(in_process, " Paris", "--dim", "4")
     assert ids(found) == first(scores, "cosine", 10, tuple(token))
     assert [each["token"] for each in found] == [
         (gpt2.token_bytes(row) or b"").decode() for row in ids(found)
     ]
     ranked = first(scores, "cosine", 50257, tuple(token))
     wanted = [row for row in ranked if re.search("^ [A-Z]", repr(gpt2.token_bytes(row))[2:-1])]
-    found = answers(inside, " Paris", "--dim", "4", "--match", "^ [A-Z]")
+    found = answers(in_process, " Paris", "--dim", "4", "--match", "^ [A-Z]")
     assert ids(found) == wanted[:10]
-    several = inside.ok(
+    several = in_process.ok(
         "neighbors", " king", "--minus", " man", "--plus", " woman", "--dim", "4"
     ).text
     assert several.startswith(
         "Nearest to ␣king (5822) - ␣man (582) + ␣woman (2415) by cosine\nEach term is scaled to length 1 first.\n"
     )
     assert str(embcli.seeded(dim=4).neighbors(" king", minus=" man", plus=" woman")) in several
-    typed = inside("neighbors", " king - man + woman", "--dim", "4")
+    typed = in_process("neighbors", " king - man + woman", "--dim", "4")
     assert typed.err == "embcli: a text is no rule: --minus and --plus subtract and add rows\n"
     assert (
         "The query is the mean of 4 rows."
-        in inside.ok("neighbors", "Every effort moves you", "--dim", "4").text
+        in in_process.ok("neighbors", "Every effort moves you", "--dim", "4").text
     )
 
 
-def test_rows_choose_the_answers(inside: Embcli, model: str, matrix: np.ndarray) -> None:
+def test_rows_choose_the_answers(in_process: InProcess, model: str, matrix: np.ndarray) -> None:
     scores = reference(matrix, matrix[7].astype(float), "l2")
     ranked = [row for row in first(scores, "l2", ROWS, (7,)) if 5 <= row < 100]
-    found = answers(inside, "--ids", "7", "--from", model, "--metric", "l2", "--rows", "5:100,6")
+    found = answers(
+        in_process, "--ids", "7", "--from", model, "--metric", "l2", "--rows", "5:100,6"
+    )
     assert ids(found) == ranked[:10]
     assert (
-        len(answers(inside, "--ids", "7", "--from", model, "--rows", "50:100", "-k", "200")) == 50
+        len(answers(in_process, "--ids", "7", "--from", model, "--rows", "50:100", "-k", "200"))
+        == 50
     )
     assert (
         "No other rows."
-        in inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "7").text
+        in in_process.ok("neighbors", "--ids", "7", "--from", model, "--rows", "7").text
     )
 
 
-def test_what_lookup_writes_is_what_vector_reads(inside: Embcli, tmp_path: Path) -> None:
+def test_what_lookup_writes_is_what_vector_reads(in_process: InProcess, tmp_path: Path) -> None:
     lookup = ["lookup", "Every effort", "--dim", "6", "-f", "ndjson"]
     for show in ("input", "token"):
-        piped = inside.ok(*lookup, *(["--show", show] if show == "token" else [])).text
-        found = answers(inside, "--vector", "-", "--dim", "6", "--metric", "l2", stdin=piped)
+        piped = in_process.ok(*lookup, *(["--show", show] if show == "token" else [])).text
+        found = answers(in_process, "--vector", "-", "--dim", "6", "--metric", "l2", stdin=piped)
         layers = live(Seeded(50257, 6, 1024, 123))
         for number, (token, position) in enumerate(((6109, 0), (3626, 1))):
             query = layers["token"][token] + (
@@ -145,46 +150,51 @@ def test_what_lookup_writes_is_what_vector_reads(inside: Embcli, tmp_path: Path)
             assert (found[10 * number]["score"] == 0) == (show == "token")
     array = json.dumps(json.loads(piped.splitlines()[0])["vectors"]["token"])
     assert ids(
-        answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"\n{array}\n \n")
+        answers(in_process, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"\n{array}\n \n")
     ) == [6109]
     for vector in (np.array(json.loads(array)), np.array([json.loads(array)], np.float16)):
         np.save(tmp_path / "v.npy", vector)
         assert ids(
-            answers(inside, "--vector", str(tmp_path / "v.npy"), "--dim", "6", "-k", "1")
+            answers(in_process, "--vector", str(tmp_path / "v.npy"), "--dim", "6", "-k", "1")
         ) == [6109]
     np.save(tmp_path / "v.npy", np.array("six numbers"))
-    assert "cannot read" in inside.refused(
+    assert "cannot read" in in_process.refused(
         "neighbors", "--vector", str(tmp_path / "v.npy"), "--dim", "6"
     )
 
 
-def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
-    page = inside.ok("neighbors", "--ids", "7", "--from", model).text
+def test_rows_without_a_score_are_told(in_process: InProcess, model: str) -> None:
+    page = in_process.ok("neighbors", "--ids", "7", "--from", model).text
     assert re.search(r"^Searched 300 rows\.$", page, re.MULTILINE)
     assert "\nNot ranked: 2 rows with NaN or infinity: 21, 22\n" in page
     assert "\nNot ranked: 1 row of zeros, without a direction: 20\n" in page
     assert (
-        "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
+        "zeros"
+        not in in_process.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
     )
-    many = inside.ok("neighbors", "--ids", "7", "--from", model, "-k", "300").text
+    many = in_process.ok("neighbors", "--ids", "7", "--from", model, "-k", "300").text
     assert "\nLeft out: ranks 101 to 196 (96 of 296).\n" in many
-    drawn = inside.ok(
+    drawn = in_process.ok(
         "neighbors", "--ids", "7", "--from", model, "-k", "300", "--heat"
     ).text.splitlines()
     gap = next(place for place, line in enumerate(drawn) if "⋮" in line)
     assert [drawn[place].split()[0] for place in (gap - 1, gap + 1)] == ["100", "197"]
     assert re.fullmatch(r"[ ⋮]+│ +⋮ *", drawn[gap])
-    one = inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "9", "-k", "1").text
+    one = in_process.ok("neighbors", "--ids", "7", "--from", model, "--rows", "9", "-k", "1").text
     assert "\nSearched 1 row of 300.\n" in one
-    run = json.loads(inside.ok("neighbors", "--ids", "7", "--from", model, "-f", "json").out)["run"]
+    run = json.loads(in_process.ok("neighbors", "--ids", "7", "--from", model, "-f", "json").out)[
+        "run"
+    ]
     assert (run["searched"], run["not_finite"], run["zero"]) == (300, 2, 1)
     assert run["queries"] == [{"ids": [7], "plus": [], "minus": []}]
 
 
-def test_lines_and_queries_are_counted_from_1(inside: Embcli, model: str) -> None:
-    page = inside.ok("neighbors", "--ids", "-", "--lines", "--from", model, stdin="5\n" * 25).text
+def test_lines_and_queries_are_counted_from_1(in_process: InProcess, model: str) -> None:
+    page = in_process.ok(
+        "neighbors", "--ids", "-", "--lines", "--from", model, stdin="5\n" * 25
+    ).text
     assert "\nLeft out: queries 11 to 15 (5 of 25).\n" in page
-    page = inside.ok(
+    page = in_process.ok(
         "neighbors", "--vector", "-", "--from", model, stdin=json.dumps([1] * DIM)
     ).text
     assert page.startswith("Nearest to vector 1 by cosine\n")
@@ -214,8 +224,8 @@ def test_a_bar_is_on_the_scale_of_its_metric(metric: Metric, told: list[str]) ->
     assert "█" not in nothing
 
 
-def test_colours_show_the_rows_under_that_of_the_query(inside: Embcli, model: str) -> None:
-    page = inside.ok(
+def test_colours_show_the_rows_under_that_of_the_query(in_process: InProcess, model: str) -> None:
+    page = in_process.ok(
         "neighbors", "--ids", "7", "--from", model, "-k", "2", "--heat"
     ).text.splitlines()
     assert [line.split()[0] for line in page[3:6]] == ["query", "1", "2"]
@@ -243,9 +253,11 @@ BAD = [
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case[0])
-def test_bad_input_is_refused_by_name(inside: Embcli, model: str, case: tuple[str, ...]) -> None:
+def test_bad_input_is_refused_by_name(
+    in_process: InProcess, model: str, case: tuple[str, ...]
+) -> None:
     command, *named = case
-    error = inside.refused("neighbors", *command.split(), "--from", model)
+    error = in_process.refused("neighbors", *command.split(), "--from", model)
     for part in named:
         assert part in error
 
@@ -265,10 +277,10 @@ NO_VECTORS = (
 
 @pytest.mark.parametrize("line", NO_VECTORS)
 def test_a_line_that_is_no_vector_is_refused_by_its_number(
-    inside: Embcli, model: str, line: str
+    in_process: InProcess, model: str, line: str
 ) -> None:
     stdin = f"{[1] * DIM}\n{line}"
-    told = inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
+    told = in_process.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
     assert f"line 2 of --vector, {line[:40]!r}, {NO_VECTOR}" in told
 
 
@@ -276,13 +288,13 @@ def test_a_line_that_is_no_vector_is_refused_by_its_number(
     ("stdin", "told"), [("", "has no vectors"), (f"{[0] * DIM}", "query 1 is zero and has no")]
 )
 def test_vectors_without_a_direction_are_refused(
-    inside: Embcli, model: str, stdin: str, told: str
+    in_process: InProcess, model: str, stdin: str, told: str
 ) -> None:
-    assert told in inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
+    assert told in in_process.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
 
 
 def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(
-    inside: Embcli, tmp_path: Path
+    in_process: InProcess, tmp_path: Path
 ) -> None:
     made = Tokenizer(
         models.Unigram([("<unk>", 0), ("▁", -1), ("▁Paris", -1), ("▁Rome", -1)], unk_id=0)
@@ -300,7 +312,7 @@ def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(
         (["Paris", "--plus", " Rome"], " Rome"),
         (["Paris"], ""),
     ):
-        ran = inside("neighbors", *texts, "--from", str(tmp_path))
+        ran = in_process("neighbors", *texts, "--from", str(tmp_path))
         hint = f"embcli: the tokenizer itself puts a space before a text: leave out the one in {hinted!r}\n"
         assert (ran.status, ran.err) == (0, hint if hinted else "")
     for text in (" Paris", "  Paris", " \x00"):
@@ -311,33 +323,35 @@ def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(
     "verb", ["lookup hi --from", "neighbors --ids 5 --from", "audit --fail-on zero", "diff"]
 )
 def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(
-    inside: Embcli, model: str, tmp_path: Path, verb: str
+    in_process: InProcess, model: str, tmp_path: Path, verb: str
 ) -> None:
     command = [*verb.split(), model, *([model] if verb == "diff" else [])]
     doubt = "gpt2 has 50,257 tokens, this matrix 300 rows: probably not its tokenizer"
-    assert doubt in inside(*command, "--encoding", "gpt2").err
-    assert "probably" not in inside(*command).err
+    assert doubt in in_process(*command, "--encoding", "gpt2").err
+    assert "probably" not in in_process(*command).err
     (tmp_path / "vocab.txt").write_text("[UNK]\nhello\nworld\n")
     assert (
         "3 tokens, this matrix 300 rows: probably"
-        in inside(*command, "--encoding", str(tmp_path / "vocab.txt")).err
+        in in_process(*command, "--encoding", str(tmp_path / "vocab.txt")).err
     )
 
 
-def test_a_tokenizer_beside_the_weights_is_doubted_too(inside: Embcli, tmp_path: Path) -> None:
+def test_a_tokenizer_beside_the_weights_is_doubted_too(
+    in_process: InProcess, tmp_path: Path
+) -> None:
     safetensors.numpy.save_file(
         {"wte.weight": np.eye(2, dtype=np.float32)}, tmp_path / "model.safetensors"
     )
     (tmp_path / "vocab.txt").write_text("[UNK]\nhello\nworld\n")
     assert (
         "has 3 tokens, this matrix 2 rows: probably"
-        in inside("weights", "--from", str(tmp_path)).err
+        in in_process("weights", "--from", str(tmp_path)).err
     )
 
 
-def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:
+def test_no_tokens_have_no_neighbours(in_process: InProcess) -> None:
     for stdin, arguments in (("", []), ("a\n\nb\n", ["--lines"])):
-        ran = inside("neighbors", *arguments, "--dim", "4", stdin=stdin)
+        ran = in_process("neighbors", *arguments, "--dim", "4", stdin=stdin)
         assert (ran.status, ran.out) == (2, b"")
         assert "no tokens, so there are no neighbours" in ran.err
 
@@ -345,15 +359,15 @@ def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:
 WORDS = "king 0.9 0.8 0.1\nqueen 0.9 0.1 0.8\nman 0.1 0.9 0\nwoman 0.1 0.1 0.9\nbread 0 0.1 0\nkin 1 1 1\n"
 
 
-def test_words_of_word_vectors(inside: Embcli, tmp_path: Path) -> None:
+def test_words_of_word_vectors(in_process: InProcess, tmp_path: Path) -> None:
     file = tmp_path / "words.txt"
     file.write_text(WORDS)
     found = answers(
-        inside, "king", "--minus", "man", "--plus", "woman", "--from", str(file), "-k", "1"
+        in_process, "king", "--minus", "man", "--plus", "woman", "--from", str(file), "-k", "1"
     )
     assert [each["token"] for each in found] == ["queen"]
     for words in (["kimg"], ["king", "--plus", "kimg"]):
-        error = inside.refused("neighbors", *words, "--from", str(file))
+        error = in_process.refused("neighbors", *words, "--from", str(file))
         assert error == f"embcli: {str(file)!r} has no row for 'kimg'\n"
 
 
@@ -374,7 +388,7 @@ def test_a_file_above_the_limit_on_address_space_is_searched(tmp_path: Path) -> 
     command = [
         "prlimit",
         f"--as={limit}",
-        *Embcli.command,
+        *Process.command,
         "neighbors",
         "--ids",
         "5",

@@ -45,8 +45,7 @@ from embcli.page import (
 from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means, sign_style
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
-from tests.conftest import Embcli
-from tests.inside import Inside
+from tests.runners import InProcess
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
@@ -211,9 +210,11 @@ def test_an_exponent_is_used_where_a_fixed_point_says_too_little_and_for_all(
 @pytest.mark.parametrize(
     ("columns", "width"), [("60", 60), ("39", 40), ("1", 40), ("0", 120), ("", 120), ("wide", 120)]
 )
-def test_the_width_of_a_pipe(inside: Embcli, columns: str, width: int) -> None:
-    page = inside.ok("weights", "--vocab", "5", COLUMNS=columns).text
-    assert page == inside.ok("weights", "--vocab", "5", "--width", str(width), COLUMNS="77").text
+def test_the_width_of_a_pipe(in_process: InProcess, columns: str, width: int) -> None:
+    page = in_process.ok("weights", "--vocab", "5", COLUMNS=columns).text
+    assert (
+        page == in_process.ok("weights", "--vocab", "5", "--width", str(width), COLUMNS="77").text
+    )
     assert width - 12 < max(map(len, page.splitlines()[1:5])) <= width
 
 
@@ -243,7 +244,9 @@ def test_markup_in_text_is_not_markup() -> None:
 @pytest.mark.parametrize("verb", ["tokenize", "lookup"])
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(verb: str, width: int) -> None:
-    raw = Inside(terminal=True).ok(verb, WIDE, COLUMNS=str(width), LINES="300", **TRUECOLOR).text
+    raw = (
+        InProcess().ok(verb, WIDE, COLUMNS=str(width), LINES="300", **TRUECOLOR, terminal=True).text
+    )
     assert not UNSAFE.search(ESCAPE.sub("", raw))
     screen = pyte.Screen(width, 300)
     pyte.Stream(screen).feed(raw.replace("\n", "\r\n"))
@@ -335,7 +338,7 @@ def test_signs_have_colours_and_dim_rows_have_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terminal", "arguments", "environment", "colored"),
+    ("is_terminal", "arguments", "environment", "colored"),
     [
         (False, (), {}, False),
         (False, (), {"FORCE_COLOR": "1"}, True),
@@ -353,17 +356,22 @@ def test_signs_have_colours_and_dim_rows_have_none() -> None:
 )
 @pytest.mark.parametrize("verb", ["weights", "weights --heat"])
 def test_colour_is_a_choice_and_changes_nothing_else(
-    terminal: bool,
+    in_process: InProcess,
+    is_terminal: bool,
     arguments: tuple[str, ...],
     environment: dict[str, str],
     colored: bool,
     verb: str,
 ) -> None:
-    run, line = Inside(terminal), [*verb.split(), "--vocab", "6", "--dim", "3"]
-    printed = run.ok(*line, *arguments, **{"TERM": "xterm-256color", **environment}).text
+    line = [*verb.split(), "--vocab", "6", "--dim", "3"]
+    variables = {"TERM": "xterm-256color"} | environment
+    printed = in_process.ok(*line, *arguments, terminal=is_terminal, **variables).text
     assert bool(ESCAPE.search(printed)) == colored
     if "--heat" not in verb:
-        assert ESCAPE.sub("", printed) == run.ok(*line, "--color", "never").text
+        assert (
+            ESCAPE.sub("", printed)
+            == in_process.ok(*line, "--color", "never", terminal=is_terminal).text
+        )
 
 
 # --- strips and pictures ----------------------------------------------------------------------------------------------
@@ -548,17 +556,17 @@ def test_a_picture_without_its_package_or_a_font_is_refused(
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(OutputError, match="png needs a package that is missing"):
         package.explain("one-hot").page("png")
-    refused = Inside().refused("tokenize", "hi", "-f", "png")
+    refused = InProcess().refused("tokenize", "hi", "-f", "png")
     assert (
         refused == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
     )
-    Inside().ok("tokenize", "hi", "-f", "svg")
+    InProcess().ok("tokenize", "hi", "-f", "svg")
 
 
 def test_a_png_shows_text_and_colours(tmp_path: Path) -> None:
     svg = export.exported(PLAIN, "svg", 60, "light").decode()
     drawn, blank = export.png(svg), export.png(re.sub("<text.*?</text>", "", svg, flags=re.DOTALL))
-    assert Inside().ok(*PAGES["lookup --heat"], "-f", "png").out[:4] == drawn[:4] == b"\x89PNG"
+    assert InProcess().ok(*PAGES["lookup --heat"], "-f", "png").out[:4] == drawn[:4] == b"\x89PNG"
     assert len(drawn) > 2 * len(blank)
     assert (
         drawn
@@ -698,7 +706,7 @@ def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
     ["tokenize", "tokenize --merges", "weights", "lookup --heat", "batch", "positions", "audit"],
 )
 def test_bare_has_titles_and_tables_or_pictures_alone(verb: str) -> None:
-    whole, bare = (Inside().ok(*PAGES[verb], *more).text for more in ((), ("--bare",)))
+    whole, bare = (InProcess().ok(*PAGES[verb], *more).text for more in ((), ("--bare",)))
     said = re.sub("\nThe size of all numbers: .*|\nFrom token i to token j: .*", "", whole)
     assert said.startswith(bare.removesuffix("\n"))
     assert not re.search("Untrained|standard deviation|tokens \\(gpt2|what the model reads", bare)
@@ -783,7 +791,7 @@ def said_in(text: str) -> str:
 
 @pytest.mark.parametrize("view", PAGES)
 def test_each_page_in_each_format_says_what_the_table_says(view: str) -> None:
-    run, verb = Inside(), [*PAGES[view], "--width", "90"]
+    run, verb = InProcess(), [*PAGES[view], "--width", "90"]
     table = run.ok(*verb, "-f", "table").text
     assert max(map(cell_len, table.splitlines())) <= 90
     for format in ("svg", "html"):

@@ -19,8 +19,7 @@ from embcli.atomic import destination
 from embcli.cli.output import format_of
 from embcli.errors import OutputError
 from embcli.seeded_layers.source import SeededSource
-from tests.conftest import TIMEOUT, Embcli, Ran
-from tests.inside import forked, into, read_early, shown
+from tests.runners import TIMEOUT, InProcess, Process, Ran, Terminal
 
 TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
@@ -69,11 +68,15 @@ def assert_as_it_was(old: Path) -> None:
 @pytest.mark.parametrize(
     "options", ["", "--lines", "--window --context-length 3", "--lines --window"]
 )
-def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, options: str) -> None:
+def test_ids_from_tokenize_give_the_same_bytes_as_the_text(
+    in_process: InProcess, options: str
+) -> None:
     lookup = ("lookup", "--dim", "8", *options.split(), "-f", "json")
-    ids = inside.ok("tokenize", *["--lines"] * ("--lines" in options), "-f", "ids", stdin=TEXT).out
-    out = inside.ok(*lookup, "--ids", "-", stdin=ids).out
-    assert out == inside.ok(*lookup, stdin=TEXT).out
+    ids = in_process.ok(
+        "tokenize", *["--lines"] * ("--lines" in options), "-f", "ids", stdin=TEXT
+    ).out
+    out = in_process.ok(*lookup, "--ids", "-", stdin=ids).out
+    assert out == in_process.ok(*lookup, stdin=TEXT).out
     assert len(json.loads(out)["matrices"]["input"]) > 12
 
 
@@ -98,7 +101,7 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, optio
 def test_a_reader_that_leaves_early_ends_it_quietly(
     long_file: Path, command: str, wanted: bytes
 ) -> None:
-    ran = read_early(8 + len(wanted), *command.split(), "--file", str(long_file))
+    ran = Process().read_early(8 + len(wanted), *command.split(), "--file", str(long_file))
     assert (ran.status, ran.err) == (0, "")
     assert wanted in ran.out
 
@@ -106,7 +109,9 @@ def test_a_reader_that_leaves_early_ends_it_quietly(
 def test_a_reader_that_leaves_early_changes_no_answer(tmp_path: Path) -> None:
     for name, value in ("base", 0), ("tuned", np.nan):
         np.save(tmp_path / name, np.full((60_000, 1), value, np.float32))
-    ran = read_early(8, "diff", f"{tmp_path}/base.npy", f"{tmp_path}/tuned.npy", "-f", "ndjson")
+    ran = Process().read_early(
+        8, "diff", f"{tmp_path}/base.npy", f"{tmp_path}/tuned.npy", "-f", "ndjson"
+    )
     assert ran.status == 1
     assert (
         ran.err
@@ -126,15 +131,15 @@ def test_a_reader_that_leaves_early_changes_no_answer(tmp_path: Path) -> None:
     ],
 )
 def test_a_full_disk_is_an_error(command: str) -> None:
-    ran = into("/dev/full", *command.split())
+    ran = Process().into("/dev/full", *command.split())
     assert (ran.status, ran.err) == (
         2,
         "embcli: cannot write to standard output: No space left on device\n",
     )
 
 
-def test_a_full_disk_behind_output_is_an_error(inside: Embcli) -> None:
-    message = inside.refused("tokenize", "hi", "-o", "/dev/full")
+def test_a_full_disk_behind_output_is_an_error(in_process: InProcess) -> None:
+    message = in_process.refused("tokenize", "hi", "-o", "/dev/full")
     assert message == "embcli: cannot write to '/dev/full': No space left on device\n"
 
 
@@ -181,12 +186,12 @@ def test_a_new_file_is_written_with_the_permissions_of_the_umask(tmp_path: Path)
 
 
 def test_a_link_stays_a_link_and_permissions_stay_as_they_are(
-    inside: Embcli, old: Path, tmp_path: Path
+    in_process: InProcess, old: Path, tmp_path: Path
 ) -> None:
     old.chmod(0o604)
     link = tmp_path / "link"
     link.symlink_to(old.name)
-    inside.ok("tokenize", "hi", "-f", "ids", "-o", str(link))
+    in_process.ok("tokenize", "hi", "-f", "ids", "-o", str(link))
     assert link.is_symlink()
     assert old.read_text() == "5303\n"
     assert stat.S_IMODE(old.stat().st_mode) == 0o604
@@ -232,7 +237,7 @@ def must_not(*_: object, **__: object) -> None:
 )
 @pytest.mark.parametrize("verb", ["lookup hi", "weights"])
 def test_a_place_is_refused_before_any_work(
-    inside: Embcli,
+    in_process: InProcess,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     verb: str,
@@ -246,7 +251,7 @@ def test_a_place_is_refused_before_any_work(
     for name in ("open", "shape"):
         monkeypatch.setattr(SeededSource, name, must_not)
     monkeypatch.setattr("embcli.cli.app.read", must_not)
-    assert reason in inside.refused(*verb.split(), *arguments.split())
+    assert reason in in_process.refused(*verb.split(), *arguments.split())
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "notes.txt"]
 
 
@@ -262,19 +267,19 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_folder_is_made_or_takes_the_place_of_an_earlier_one(
-    inside: Embcli, tmp_path: Path
+    in_process: InProcess, tmp_path: Path
 ) -> None:
     folder = tmp_path / "projector"
-    assert inside.ok(*TOY, "-o", str(folder)).out == b""
+    assert in_process.ok(*TOY, "-o", str(folder)).out == b""
     first = contents(folder)
     assert sorted(first) == FILES
-    inside.ok(*TOY, "--seed", "5", "-o", str(folder))
+    in_process.ok(*TOY, "--seed", "5", "-o", str(folder))
     second = contents(folder)
     assert sorted(second) == FILES
     assert second["vectors.tsv"] != first["vectors.tsv"]
     assert [path.name for path in tmp_path.iterdir()] == ["projector"]
     (tmp_path / "empty").mkdir()
-    inside.ok(*TOY, "-o", str(tmp_path / "empty"))
+    in_process.ok(*TOY, "-o", str(tmp_path / "empty"))
     assert contents(tmp_path / "empty") == first
 
 
@@ -289,9 +294,9 @@ def test_output_may_be_a_pipe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["", "-f projector"])
 def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(
-    inside: Embcli, old: Path, long_file: Path, options: str
+    in_process: InProcess, old: Path, long_file: Path, options: str
 ) -> None:
-    inside.ok("lookup", "hi")  # which keeps the layers
+    in_process.ok("lookup", "hi")  # which keeps the layers
     place = old.with_name("folder") if options else old
     ran = bash(f"ulimit -f 200; embcli lookup --file {long_file} --window {options} -o {place}")
     assert (ran.status, ran.out, ran.err) == (
@@ -317,7 +322,7 @@ def huge_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_signal_in_the_middle_ends_it_and_leaves_the_earlier_file_as_it_was(
     old: Path, huge_file: Path, number: int, status: int
 ) -> None:
-    process = forked(
+    process = Process().start(
         "lookup", "--file", str(huge_file), "--window", "-o", str(old), stderr=subprocess.PIPE
     )
     wait_for(old.parent, ".*.part")
@@ -332,7 +337,7 @@ def test_a_signal_in_the_middle_ends_it_and_leaves_the_earlier_file_as_it_was(
 
 def test_a_signal_in_the_middle_of_a_folder_leaves_nothing(tmp_path: Path, huge_file: Path) -> None:
     folder = tmp_path / "projector"
-    process = forked(
+    process = Process().start(
         "lookup", "--file", str(huge_file), "--window", "-f", "projector", "-o", str(folder)
     )
     wait_for(tmp_path, ".*.part/vectors.tsv")
@@ -360,18 +365,20 @@ def test_a_signal_that_is_ignored_stays_so(old: Path, long_file: Path) -> None:
 @pytest.mark.parametrize("arguments", ["-f npy", "-f safetensors", "-f npy -o /dev/tty"])
 def test_binary_data_is_refused_on_a_terminal(arguments: str) -> None:
     message = "embcli: binary data is not for a terminal; pipe it to another program, or name a file with --output\r\n"
-    assert shown("tokenize", "hi", *arguments.split(), width=200) == (2, message)
+    assert Terminal()("tokenize", "hi", *arguments.split(), width=200) == Ran(
+        2, message.encode(), ""
+    )
 
 
 @pytest.mark.parametrize("arguments", [(), ("-o", "/dev/tty")], ids=" ".join)
 def test_text_on_its_way_to_a_terminal_is_made_safe(arguments: tuple[str, ...]) -> None:
     ids = encodings.get("gpt2").encode("\x9b2J\u202eש\r").tolist()
-    assert shown("decode", *map(str, ids), *arguments) == (0, "\\u009b2J\\u202eש\\u000d\r\n")
+    assert Terminal()("decode", *map(str, ids), *arguments).text == "\\u009b2J\\u202eש\\u000d\r\n"
 
 
 def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character() -> None:
     wanted = "position,id,token,bytes,start,end\r\n0,215,\\u001b,1b,0,1\r\n"
-    assert shown("tokenize", "\x1b", "-f", "csv") == (0, wanted)
+    assert Terminal()("tokenize", "\x1b", "-f", "csv").text == wanted
 
 
 @pytest.mark.parametrize(
@@ -411,7 +418,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 
 def peak(*arguments: str, stdin: bytes = b"") -> int:
     """Return the peak memory of embcli in bytes; a small process starts it, as a child begins with its parent's."""
-    command = [sys.executable, "-c", MEASURE, *Embcli.command, *arguments]
+    command = [sys.executable, "-c", MEASURE, *Process.command, *arguments]
     return int(
         subprocess.run(
             command, input=stdin, capture_output=True, check=True, timeout=TIMEOUT
@@ -444,10 +451,13 @@ def test_memory_does_not_grow_with_the_output(tmp_path: Path, form: str) -> None
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
-def test_duckdb_reads_the_numbers_of_a_file(inside: Embcli, tmp_path: Path, form: str) -> None:
-    inside.ok("weights", "--vocab", "9", "--dim", "2", "-o", f"{tmp_path}/w.{form}")
+def test_duckdb_reads_the_numbers_of_a_file(
+    in_process: InProcess, tmp_path: Path, form: str
+) -> None:
+    in_process.ok("weights", "--vocab", "9", "--dim", "2", "-o", f"{tmp_path}/w.{form}")
     wanted = [
-        each["vectors"]["token"] for each in map(json.loads, inside.ok(*TOY_ROWS).out.splitlines())
+        each["vectors"]["token"]
+        for each in map(json.loads, in_process.ok(*TOY_ROWS).out.splitlines())
     ]
     columns = {
         "ndjson": "vectors.token[1], vectors.token[2]",

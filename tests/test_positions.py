@@ -17,8 +17,8 @@ from embcli.positions import KINDS
 from embcli.positions.rotary import rotated_rows
 from embcli.positions.sinusoidal import wave_rows
 from embcli.verbs.positions import PositionTable
-from tests.inside import Inside
 from tests.oracles import normal
+from tests.runners import InProcess
 
 V, T, D, SEED = 50, 40, 6, 123
 dims = st.integers(1, 40)
@@ -220,11 +220,13 @@ def test_a_row_for_each_pair_of_positions_has_no_flat_format() -> None:
         "5",
     )
     for format in ("csv", "tsv"):
-        assert f"this result cannot be written as {format}; it can" in Inside().refused(
+        assert f"this result cannot be written as {format}; it can" in InProcess().refused(
             *relative, "-f", format
         )
     assert (
-        Inside().ok(*relative, "--similarity", "-f", "csv").text.startswith("position,0,1,2\r\n0,")
+        InProcess()
+        .ok(*relative, "--similarity", "-f", "csv")
+        .text.startswith("position,0,1,2\r\n0,")
     )
 
 
@@ -324,17 +326,17 @@ def test_columns_that_are_in_turn_are_known_to_pictures() -> None:
 
 def test_chosen_rows_and_a_given_length_are_shown_whatever_they_are() -> None:
     whole = ("positions", "--kind", "sinusoidal", "--dim", "4", "--rows", "1000,1023")
-    assert [line.split()[0] for line in Inside().ok(*whole).text.splitlines()[4:6]] == [
+    assert [line.split()[0] for line in InProcess().ok(*whole).text.splitlines()[4:6]] == [
         "1000",
         "1023",
     ]
     given = (
-        Inside()
+        InProcess()
         .ok("positions", "--kind", "sinusoidal", "--dim", "4", "--context-length", "1024")
         .text
     )
     assert "T = 1,024 positions, D = 4 columns" in given
     assert "\n1023  │" in given
     assert "rows 5 to 1018 (1,014 of 1,024)" in given
-    chosen = Inside().ok(*whole[:-1], "0:150").text
+    chosen = InProcess().ok(*whole[:-1], "0:150").text
     assert all(f"\n{row:>3}  │" in chosen for row in range(150))

@@ -13,8 +13,7 @@ import pytest
 
 from embcli.__main__ import main
 from embcli.errors import EmbcliError
-from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside, shown
+from tests.runners import TIMEOUT, InProcess, Process, Terminal
 
 ODD = "x\x1b]0;pwn\x07\x9b2J\u202e\n[bold]"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
@@ -23,10 +22,10 @@ RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
 # --- the exit status ----------------------------------------------------------------------------------------------
 
 
-def test_an_error_has_its_traceback_where_that_is_asked_for(embcli: Embcli) -> None:
-    told = embcli.refused("lookup", "--ids", "x", EMBCLI_DEBUG="0")
-    assert told == embcli.refused("lookup", "--ids", "x")
-    ran = embcli("lookup", "--ids", "x", EMBCLI_DEBUG="1")
+def test_an_error_has_its_traceback_where_that_is_asked_for(process: Process) -> None:
+    told = process.refused("lookup", "--ids", "x", EMBCLI_DEBUG="0")
+    assert told == process.refused("lookup", "--ids", "x")
+    ran = process("lookup", "--ids", "x", EMBCLI_DEBUG="1")
     assert (ran.status, ran.out) == (2, b"")
     first, *_, last = ran.err.splitlines()
     assert first == "Traceback (most recent call last):"
@@ -96,7 +95,7 @@ run()
     ["embcli.encodings.get", "embcli.cli.app.run", "embcli.verbs.tokenize.Tokenization.records"],
 )
 def test_what_ends_a_command_has_its_status_and_its_words(
-    inside: Inside,
+    in_process: InProcess,
     monkeypatch: pytest.MonkeyPatch,
     where: str,
     raised: BaseException,
@@ -107,7 +106,7 @@ def test_what_ends_a_command_has_its_status_and_its_words(
         raise raised
 
     monkeypatch.setattr(where, ends)
-    ran = inside("tokenize", "hi", "-f", "csv")
+    ran = in_process("tokenize", "hi", "-f", "csv")
     assert (ran.status, ran.out, ran.err) == (status, b"", told)
 
 
@@ -123,16 +122,16 @@ def test_what_ends_a_command_has_its_status_and_its_words(
     ],
 )
 def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blamed(
-    inside: Inside, command: str, environment: dict[str, str], told: str
+    in_process: InProcess, command: str, environment: dict[str, str], told: str
 ) -> None:
-    message = inside.refused(*command.split(), **environment)
+    message = in_process.refused(*command.split(), **environment)
     assert message.startswith(f"embcli: {told}")
     assert "standard output" not in message
 
 
 @pytest.mark.parametrize("words", ["weights --vocab 9 --dim 2000", "tokenize --ids 0:2000"])
 def test_a_terminal_larger_than_any_is_taken_for_a_large_one(words: str) -> None:
-    _, text = shown(*words.split(), "--color", "never", width=60_000, height=60_000)
+    text = Terminal()(*words.split(), "--color", "never", width=60_000, height=60_000).text
     lines = text.splitlines()
     assert max(map(len, lines)) <= 1000
     assert len(lines) <= 1002
@@ -148,8 +147,8 @@ def test_the_cache_folder_is_shown_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, terminal: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Inside().ok("weights", "--vocab", "6", "--dim", "3", EMBCLI_CACHE_DIR=ODD)
-    ran = Inside(terminal)(*command.split(), EMBCLI_CACHE_DIR=ODD)
+    InProcess().ok("weights", "--vocab", "6", "--dim", "3", EMBCLI_CACHE_DIR=ODD)
+    ran = InProcess()(*command.split(), EMBCLI_CACHE_DIR=ODD, terminal=terminal)
     assert (ran.status, ran.err) == (0, "")
     assert "\\u001b]0;pwn\\u0007\\u009b2J\\u202e\\n[bold]" in ran.text
     shown = (
@@ -165,21 +164,21 @@ def test_the_cache_folder_is_shown_safe(
     ids=ascii,
 )
 def test_json_keeps_the_true_path(
-    inside: Inside, command: str, key: str, folder: str, told: str
+    in_process: InProcess, command: str, key: str, folder: str, told: str
 ) -> None:
     """Of a path that is no UTF-8, bytes are told as escapes: JSON has no place for them."""
     assert (
-        json.loads(inside.ok(*command.split(), "-f", "json", EMBCLI_CACHE_DIR=folder).out)["run"][
-            key
-        ]
+        json.loads(in_process.ok(*command.split(), "-f", "json", EMBCLI_CACHE_DIR=folder).out)[
+            "run"
+        ][key]
         == told
     )
 
 
-def test_a_note_is_one_line_whatever_the_path_holds(inside: Inside, tmp_path: Path) -> None:
+def test_a_note_is_one_line_whatever_the_path_holds(in_process: InProcess, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folder = str(tmp_path / "file" / f"a\nb{ODD}\udcff")
-    ran = inside(
+    ran = in_process(
         "lookup", "--ids", "1", "--vocab", "6", "--dim", "3", "-f", "csv", EMBCLI_CACHE_DIR=folder
     )
     assert ran.status == 0
@@ -207,7 +206,9 @@ def test_a_note_is_one_line_whatever_the_path_holds(inside: Inside, tmp_path: Pa
     ],
     ids=ascii,
 )
-def test_a_refusal_names_its_value_safely(inside: Inside, arguments: tuple[str, ...]) -> None:
-    message = inside.refused(*arguments)
+def test_a_refusal_names_its_value_safely(
+    in_process: InProcess, arguments: tuple[str, ...]
+) -> None:
+    message = in_process.refused(*arguments)
     assert "pwn" in message
     assert not RAW.search(message)

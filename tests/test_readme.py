@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests.inside import Inside
 from tests.pictures import FOLDER, PICTURES, drawn
+from tests.runners import InProcess
 
 README = Path(__file__).parent.parent / "README.md"
 PAGES = (README, Path(__file__).parent / "pages.md")
@@ -46,8 +46,8 @@ def shown(command: str, folder: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         return (
-            Inside(suggesting=True)
-            .ok(*words[1:], COLUMNS="80")
+            InProcess()
+            .ok(*words[1:], COLUMNS="80", suggestions=True)
             .text.replace("\r\n", "\n")
             .rstrip("\n")
             + "\n"
@@ -137,7 +137,7 @@ def test_commands_on_models_and_entries_that_the_readme_names_are_there(
     assert len(named) > 15
     for command in named:
         line = re.sub("~/gpt2|org/[a-z]+", "model.safetensors", command.replace(",org/name", ""))
-        assert Inside()(*shlex.split(line)[1:]).status == 0, line
+        assert InProcess()(*shlex.split(line)[1:]).status == 0, line
 
 
 def test_the_readme_is_short() -> None:

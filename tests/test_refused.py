@@ -16,8 +16,7 @@ import torch
 from embcli.formats import FORMATS, ContentKind, formats_for
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
-from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside, shown
+from tests.runners import TIMEOUT, InProcess, Process, Terminal
 
 DIGITS = "9" * 5000
 TOY = "--vocab 100 --dim 3"
@@ -195,13 +194,13 @@ def test_a_slip_is_refused_in_one_or_two_lines(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my.npy").touch()
-    assert Inside().refused(*shlex.split(line)) == f"embcli: {SLIPS[line]}\n"
+    assert InProcess().refused(*shlex.split(line)) == f"embcli: {SLIPS[line]}\n"
 
 
 @pytest.mark.usefixtures("_no_work")
 @pytest.mark.parametrize("line", REFUSED, ids=lambda line: line[:60])
 def test_it_is_refused_before_any_work_and_nothing_is_kept(tmp_path: Path, line: str) -> None:
-    error = Inside().refused(*shlex.split(line))
+    error = InProcess().refused(*shlex.split(line))
     assert REFUSED[line] in error
     assert len(error) < 500
     assert not [*tmp_path.iterdir()]
@@ -229,23 +228,23 @@ def test_binary_data_for_a_terminal_and_a_missing_package_are_refused_before_any
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, form: str
 ) -> None:
     words = (*verb.split(), *TOY.split(), "-f", form)
-    assert "binary data is not for a terminal" in Inside(terminal=True).refused(*words)
+    assert "binary data is not for a terminal" in InProcess().refused(*words, terminal=True)
     if form == "parquet":
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         told = "embcli: parquet needs a package that is missing: pip install 'embcli[arrow]'\n"
-        assert Inside().refused(*words, "-o", "out") == told
+        assert InProcess().refused(*words, "-o", "out") == told
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_process_refuses_just_so_and_a_terminal_breaks_lines_between_words(
-    embcli: Embcli,
+    process: Process,
 ) -> None:
     words = ("neighbors", " dog", "--from", "nowhere")
-    sentences = Inside().refused(*words)
-    assert embcli.refused(*words) == sentences
-    status, seen = shown(*words, width=40)
-    lines = seen.splitlines()
-    assert (status, max(map(len, lines)) <= 40, len(lines) > 2) == (2, True, True)
+    sentences = InProcess().refused(*words)
+    assert process.refused(*words) == sentences
+    ran = Terminal()(*words, width=40)
+    lines = ran.text.splitlines()
+    assert (ran.status, max(map(len, lines)) <= 40, len(lines) > 2) == (2, True, True)
     assert " ".join(lines).split() == sentences.split()
 
 
@@ -253,35 +252,35 @@ def test_a_process_refuses_just_so_and_a_terminal_breaks_lines_between_words(
     ("data", "byte", "offset"), [(b"caf\xe9 ole", "0xe9", 3), (b"ab\xed\xa0\x80", "0xed", 2)]
 )
 def test_bytes_that_are_no_utf8(
-    embcli: Embcli, inside: Embcli, data: bytes, byte: str, offset: int
+    process: Process, in_process: InProcess, data: bytes, byte: str, offset: int
 ) -> None:
     """An argument of bytes reaches Python as lone surrogates; U+D800 is the second one."""
     where = f"is not UTF-8: byte {byte} at offset {offset}"
-    assert f"TEXT {where}" in embcli.refused("tokenize", data)
-    assert f"standard input {where}" in inside.refused("tokenize", stdin=data)
-    assert f"standard input {where}" in inside.refused("tokenize", "--ids", "-", stdin=data)
+    assert f"TEXT {where}" in process.refused("tokenize", data)
+    assert f"standard input {where}" in in_process.refused("tokenize", stdin=data)
+    assert f"standard input {where}" in in_process.refused("tokenize", "--ids", "-", stdin=data)
 
 
 @pytest.mark.parametrize(
     "arguments", [["tokenize"], ["lookup", "-"], ["lookup", "--ids", "-"], ["decode"]]
 )
 def test_a_terminal_and_no_text(arguments: list[str]) -> None:
-    status, text = shown(*arguments, width=200)
-    first, second = text.splitlines()
-    assert status == 2
+    ran = Terminal()(*arguments, width=200)
+    first, second = ran.text.splitlines()
+    assert ran.status == 2
     assert re.fullmatch(
         r"embcli: no .* given and nothing is piped in, as in: .*embcli \w+ .*", first
     )
     assert second == f"Try 'embcli {arguments[0]} --help' for help."
 
 
-def test_empty_input_is_an_empty_result_with_a_note(inside: Embcli) -> None:
+def test_empty_input_is_an_empty_result_with_a_note(in_process: InProcess) -> None:
     for words in (("tokenize", "-f", "json"), ("lookup", "--lines", *TOY.split(), "-f", "json")):
-        ran = inside(*words, stdin="")
+        ran = in_process(*words, stdin="")
         assert (ran.status, ran.err) == (0, "embcli: the input is empty: there are no tokens\n")
         assert json.loads(ran.out)["tokens"] == []
-    assert inside.ok("decode", stdin="").out == b""
-    assert "line 2: 'x' at position 0 is not" in inside.refused(
+    assert in_process.ok("decode", stdin="").out == b""
+    assert "line 2: 'x' at position 0 is not" in in_process.refused(
         "lookup", "--ids", "-", "--lines", stdin="1\nx\n"
     )
 
@@ -291,7 +290,7 @@ def test_empty_input_is_an_empty_result_with_a_note(inside: Embcli) -> None:
     ("verb", "kind"), [("info", "list"), ("lookup --ids 1,2", "embeddings"), ("diff", "ranking")]
 )
 def test_lone_surrogates_are_escaped_in_all_formats(
-    inside: Embcli, tmp_path: Path, verb: str, kind: ContentKind
+    in_process: InProcess, tmp_path: Path, verb: str, kind: ContentKind
 ) -> None:
     """A path that is not UTF-8, a tensor's name, and a config.json can have them; text in UTF-8 cannot."""
     folder = tmp_path / os.fsdecode(b"caf\xe9")
@@ -306,7 +305,7 @@ def test_lone_surrogates_are_escaped_in_all_formats(
     given = [str(folder / "m.bin")] * 2 if verb == "diff" else ["--from", str(folder / "m.bin")]
     for form in set(formats_for(kind)) - {"png"}:  # which is slow, and drawn from the same page
         path = tmp_path / f"out-{form}"
-        ran = inside(*verb.split(), *given, "--format", form, "--output", str(path))
+        ran = in_process(*verb.split(), *given, "--format", form, "--output", str(path))
         assert ran.status == 0, form
         assert "\ud800" not in ran.err
         found = b"".join(each.read_bytes() for each in (path, *path.glob("*")) if each.is_file())

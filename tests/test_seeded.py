@@ -19,8 +19,8 @@ from embcli.errors import LayerError
 from embcli.layer import Summary
 from embcli.seeded_layers.drawing import DrawnLayer
 from embcli.seeded_layers.seeded import Seeded
-from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
+from tests.runners import InProcess
 
 NAMES = ("token", "position")
 TIGHT = [  # under 16 elements, exactly 16, between, and around the boundaries of blocks
@@ -188,7 +188,7 @@ def test_a_seed_is_taken_as_torch_takes_it(
     for spelled in (seed, seed % 2**64):
         model = embcli.seeded(6, 3, seed=spelled)
         assert model.source.origin.seed == torch.initial_seed()
-        ran = Inside().ok(
+        ran = InProcess().ok(
             "weights", "--vocab", "6", "--dim", "3", "--seed", str(spelled), "-f", "npy"
         )
         for found in (model[0:6], np.load(BytesIO(ran.out))):

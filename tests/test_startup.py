@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from embcli.cli.app import command_line
-from tests.conftest import TIMEOUT, Embcli
+from tests.runners import TIMEOUT, InProcess
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
 GROUP = typer.main.get_command(command_line())
@@ -108,9 +108,9 @@ def test_what_needs_no_layer_imports_no_torch(runs: dict[str, set[str]]) -> None
     assert_imports_no_more(runs)
 
 
-def test_a_kept_layer_is_shown_without_torch(inside: Embcli) -> None:
-    inside.ok("weights", *LAYER.split())
-    inside.ok("weights", "--layer", "position", *LAYER.split())
+def test_a_kept_layer_is_shown_without_torch(in_process: InProcess) -> None:
+    in_process.ok("weights", *LAYER.split())
+    in_process.ok("weights", "--layer", "position", *LAYER.split())
     assert_imports_no_more(
         {
             f"neighbors --ids 1 {LAYER} --format json": {"numpy"},

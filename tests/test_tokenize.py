@@ -19,8 +19,8 @@ from embcli.page import export
 from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
-from tests.inside import Inside
 from tests.readers import from_ndjson, written
+from tests.runners import InProcess
 from tests.test_huggingface import MADE
 from tests.test_tokens import GPT2, HARMONY, named, of_lines, of_text, texts
 
@@ -61,12 +61,12 @@ def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: st
     assert spans(of_text(text, "o200k_harmony", special=True)) == wanted
 
 
-def test_a_special_token_that_is_read_as_text_is_named(inside: Inside) -> None:
+def test_a_special_token_that_is_read_as_text_is_named(in_process: InProcess) -> None:
     text, told = (
         "a <|endoftext|> <|unk|>",
         "embcli: <|endoftext|> is read as plain text; --special makes it one token\n",
     )
-    assert [inside("tokenize", text, *more).err for more in ((), ("--special",))] == [told, ""]
+    assert [in_process("tokenize", text, *more).err for more in ((), ("--special",))] == [told, ""]
 
 
 @given(st.lists(texts, max_size=4))

@@ -20,13 +20,13 @@ import embcli
 from embcli import encodings
 from embcli.errors import InputError
 from embcli.verbs.tokenizers import Tokenizers
-from tests.inside import Inside
+from tests.runners import InProcess
 from tests.test_huggingface import SENTENCES, saved
 from tests.test_merges import MIXED
 
 __all__ = ["saved"]  # a fixture
 
-run = Inside()
+run = InProcess()
 NAMES = ["gpt2", "p50k_base", "cl100k_base", "o200k_base"]
 PAIR = "gpt2,o200k_base"
 
@@ -142,10 +142,15 @@ def test_the_page() -> None:
         "\n"
         "16 characters, 20 bytes; 3 tokens in common, 2 places cut differently\n"
     )
-    hinting = Inside(suggesting=True)
+    hinting = InProcess()
     for columns in (85, 86):
         page = hinting.ok(
-            "tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS=str(columns)
+            "tokenize",
+            "Unbelievable 日本!",
+            "--encoding",
+            PAIR,
+            COLUMNS=str(columns),
+            suggestions=True,
         ).text
         assert ("105 0" in page, page.endswith("\n-f ndjson has all.\n")) == (
             columns == 86,

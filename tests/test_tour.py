@@ -21,8 +21,7 @@ import pytest
 
 from embcli import names
 from embcli.cli.tour import STEPS, TourStep, as_typed, with_text
-from tests.conftest import TIMEOUT
-from tests.inside import Inside, forked, in_terminal
+from tests.runners import TIMEOUT, InProcess, Process, Terminal
 from tests.test_readme import printed
 
 NUMBERS = range(1, len(STEPS) + 1)
@@ -38,7 +37,7 @@ def numbers(text: str) -> set[str]:
 
 @cache
 def printed_by(command: str) -> str:
-    return Inside().ok(*with_text(command, names.TOUR_TEXT), COLUMNS="80").text
+    return InProcess().ok(*with_text(command, names.TOUR_TEXT), COLUMNS="80").text
 
 
 def output(step: TourStep) -> str:
@@ -74,7 +73,7 @@ def test_the_answers_are_what_the_commands_print() -> None:
     assert next(line for line in matrix if line.endswith(row)).split()[0] == STEPS[2].answers[0]
     cost = next(line for line in output(STEPS[4]).splitlines() if line.startswith("multiply-adds"))
     assert cost.split()[1] == STEPS[4].answers[0]
-    assert printed_by(STEPS[2].about) in Inside().ok("tour", "--step", "3", COLUMNS="80").text
+    assert printed_by(STEPS[2].about) in InProcess().ok("tour", "--step", "3", COLUMNS="80").text
     sample = next(line for line in output(STEPS[6]).splitlines() if line.startswith("     0  "))
     assert sample.split("│")[2].split()[0] == STEPS[6].answers[0]
 
@@ -98,7 +97,7 @@ def test_the_commands_that_the_words_name_do_what_they_say() -> None:
 def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
     step = next(step for step in STEPS if "--lines" in step.command)
     found = json.loads(
-        Inside().ok(*with_text(step.command, ""), "-f", "json", "--show", "token,input").out
+        InProcess().ok(*with_text(step.command, ""), "-f", "json", "--show", "token,input").out
     )
     rows = {
         name: np.sort(np.float32(each).reshape(2, 5, 3), axis=1)
@@ -111,8 +110,10 @@ def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
 # --- in a pipe --------------------------------------------------------------------------------------------------------
 
 
-def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(inside: Inside) -> None:
-    text = MEASURED.sub("", inside.ok("tour", COLUMNS="80").text)
+def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(
+    in_process: InProcess,
+) -> None:
+    text = MEASURED.sub("", in_process.ok("tour", COLUMNS="80").text)
     assert "\x1b" not in text
     assert NEXT not in text
     for number, step in zip(NUMBERS, STEPS, strict=True):
@@ -120,14 +121,14 @@ def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(inside: 
         assert MEASURED.sub("", output(step)) + "\n" in text[begin:]
         assert " ".join(step.words.split()) in " ".join(text[begin:].split())
     *own, model = (shlex.split(line.removeprefix("$ embcli ")) for line in text.splitlines()[-3:])
-    assert [inside.ok(*words).status for words in own] == [0, 0]
+    assert [in_process.ok(*words).status for words in own] == [0, 0]
     assert model[-2:] == ["--from", "MODEL"]
 
 
 @pytest.mark.parametrize("number", [1, 11])
 def test_a_command_works_as_it_is_shown_in_a_shell(number: int, tmp_path: Path) -> None:
     command = as_typed(with_text(STEPS[number - 1].command, names.TOUR_TEXT))
-    text = Inside().ok("tour", "--step", str(number), COLUMNS="80").text
+    text = InProcess().ok("tour", "--step", str(number), COLUMNS="80").text
     assert "$ " + command.replace("\n", "\n> ") in text
     assert (
         printed(command, str(tmp_path)).removesuffix("--from MODEL reads a real model.\n") in text
@@ -139,8 +140,8 @@ def test_a_command_works_as_it_is_shown_in_a_shell(number: int, tmp_path: Path) 
     "text", ["it's", 'a "b"', "$HOME `id` \\ !", "- a dash", "--dim", "-ofile", "{text}", "a\nb"]
 )
 def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: Path) -> None:
-    shown = Inside().ok("tour", "--text", text, "--step", "1", COLUMNS="80").text
-    expected = Inside().ok("tokenize", "--merges", "--draw", stdin=text, COLUMNS="80").text
+    shown = InProcess().ok("tour", "--text", text, "--step", "1", COLUMNS="80").text
+    expected = InProcess().ok("tokenize", "--merges", "--draw", stdin=text, COLUMNS="80").text
     assert expected in shown
     command = (
         shown.split("\n", 1)[1].split("\nEach piece")[0].removeprefix("$ ").replace("\n> ", "\n")
@@ -150,12 +151,12 @@ def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: 
         ["bash", "-c", script], capture_output=True, cwd=tmp_path, check=True, timeout=TIMEOUT
     )
     words = ran.stdout.decode().removesuffix("\0").split("\0")
-    assert Inside().ok(*words, COLUMNS="80").text == expected
+    assert InProcess().ok(*words, COLUMNS="80").text == expected
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_text_of_ones_own_reaches_each_step_with_a_text() -> None:
-    text = Inside().ok("tour", "--text", "you and me", COLUMNS="80").text
+    text = InProcess().ok("tour", "--text", "you and me", COLUMNS="80").text
     assert text.count('"you and me"') == sum("{text}" in step.command for step in STEPS) == 3
     assert '"you and me\n> me and you" --lines' in text
     assert "the cat" not in text
@@ -170,7 +171,7 @@ def test_the_position_that_a_token_gets_is_the_row_that_the_step_on_positions_sh
 @pytest.mark.parametrize("suffix", ["html", "md"])
 def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"handout.{suffix}"
-    assert Inside().ok("tour", "-o", str(file)).out == b""
+    assert InProcess().ok("tour", "-o", str(file)).out == b""
     page = (
         html.unescape(re.sub("<[^>]*>", "", file.read_text()))
         if suffix == "html"
@@ -196,7 +197,7 @@ def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> No
 
 
 def test_a_printer_splits_no_step_and_the_answers_begin_a_sheet(tmp_path: Path) -> None:
-    Inside().ok(
+    InProcess().ok(
         "tour", "--text", "Every effort moves you. " * 40, "-o", str(tmp_path / "handout.html")
     )
     page = (tmp_path / "handout.html").read_text()
@@ -222,7 +223,7 @@ class Screen:
         self.screen = pyte.HistoryScreen(width, height)
         self.stream, self.raw = pyte.Stream(self.screen), ""
         environment = {"TERM": "xterm-256color", **environment}
-        self.child = in_terminal("tour", *arguments, width=width, height=height, **environment)
+        self.child = Terminal().start("tour", *arguments, width=width, height=height, **environment)
 
     def press(self, key: str = "") -> str:
         """Press a key and return what stands on the screen when the next one is waited for."""
@@ -342,7 +343,7 @@ def test_a_tour_can_be_ended_at_a_question_and_by_the_keys_that_end_programs(
 
 def test_ctrl_c_leaves_a_tour_whose_step_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("embcli.cli.groups.opened", Mock(side_effect=KeyboardInterrupt))
-    ran = Inside()("tour", "--step", "2")
+    ran = InProcess()("tour", "--step", "2")
     assert (ran.status, ran.out) == (130, b"")
 
 
@@ -357,7 +358,7 @@ def test_a_dumb_terminal_gets_no_escapes() -> None:
 def test_the_terminal_is_restored_when_the_tour_is_killed(number: signal.Signals) -> None:
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)
-    child = forked("tour", stdin=slave, stdout=slave, stderr=slave)
+    child = Process().start("tour", stdin=slave, stdout=slave, stderr=slave)
     seen = b""
     while NEXT.encode() not in seen:
         seen += os.read(master, 4096)

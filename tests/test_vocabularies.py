@@ -22,8 +22,8 @@ from embcli.encodings.merging import bytes_of
 from embcli.encodings.pieces import Unigrams
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
-from tests.conftest import Embcli
 from tests.files.made import closed
+from tests.runners import InProcess
 
 NORMAL, UNKNOWN, CONTROL, ADDED, BYTE = 1, 2, 3, 4, 6
 CHARACTERS = {
@@ -292,26 +292,28 @@ def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token
     assert spans.tolist() == [[0, 2], [2, 4], [4, 5], [5, 6]]
 
 
-def test_named_tokens_are_found_before_a_text_is_split(inside: Embcli, tmp_path: Path) -> None:
+def test_named_tokens_are_found_before_a_text_is_split(
+    in_process: InProcess, tmp_path: Path
+) -> None:
     path = pieces(tmp_path / "m.gguf", add_bos_token=True, add_eos_token=True)
-    plain = inside("tokenize", "a<s>b<tool>a", "--encoding", path, "-f", "json")
+    plain = in_process("tokenize", "a<s>b<tool>a", "--encoding", path, "-f", "json")
     assert "the model reads <s> before and </s> after a text; --special adds them" in plain.err
     assert (
         "the model reads"
-        not in inside("neighbors", "a", "--encoding", path, "--vocab", str(len(PIECES))).err
+        not in in_process("neighbors", "a", "--encoding", path, "--vocab", str(len(PIECES))).err
     )
     rows = json.loads(plain.out)["tokens"]
     assert [row["token"] for row in rows][:2] == [" a", "<"]
     assert [row["token"] for row in rows][-2:] == ["<tool>", " a"]
-    special = inside("tokenize", "a<s>b<tool>a", "--special", "--encoding", path, "-f", "json")
+    special = in_process("tokenize", "a<s>b<tool>a", "--special", "--encoding", path, "-f", "json")
     found = [(row["token"], row["start"], row["end"]) for row in json.loads(special.out)["tokens"]]
     assert found[:4] == [("<s>", 0, 0), (" a", 0, 1), ("<s>", 1, 4), (" ", 4, 4)]
     assert found[4:] == [("b", 4, 5), ("<tool>", 5, 11), (" a", 11, 12), ("</s>", 12, 12)]
     ids = [row["id"] for row in json.loads(special.out)["tokens"]]
-    assert inside("decode", *map(str, ids), "--encoding", path).out == b"<s>a<s>b<tool>a</s>"
-    looked = inside("lookup", "a", "--special", "--from", path, "-f", "json")
+    assert in_process("decode", *map(str, ids), "--encoding", path).out == b"<s>a<s>b<tool>a</s>"
+    looked = in_process("lookup", "a", "--special", "--from", path, "-f", "json")
     assert [row["token"] for row in json.loads(looked.out)["tokens"]] == ["<s>", " a", "</s>"]
-    near = inside("neighbors", "a", "--special", "--from", path, "--top", "1", "-f", "json")
+    near = in_process("neighbors", "a", "--special", "--from", path, "--top", "1", "-f", "json")
     assert near.status == 0
     assert "reads" not in near.err
 
@@ -586,12 +588,12 @@ def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_split_a_text_is_refused_by_its_name(
-    inside: Embcli, tmp_path: Path, model: str, rest: dict[str, object], told: str
+    in_process: InProcess, tmp_path: Path, model: str, rest: dict[str, object], told: str
 ) -> None:
     path = written(tmp_path / "m.gguf", model, ["a", "b", "c"], **rest)
-    assert told in inside.refused("lookup", "a", "--from", path)
-    assert told in inside.refused("tokenize", "a", "--encoding", path)
+    assert told in in_process.refused("lookup", "a", "--from", path)
+    assert told in in_process.refused("tokenize", "a", "--encoding", path)
     assert [
         row["token"]
-        for row in json.loads(inside.ok("weights", "--from", path, "-f", "json").out)["rows"]
+        for row in json.loads(in_process.ok("weights", "--from", path, "-f", "json").out)["rows"]
     ] == [*"abc"]

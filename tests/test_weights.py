@@ -22,8 +22,8 @@ from embcli import encodings
 from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
-from tests.conftest import Embcli
 from tests.oracles import assert_same_bits, live
+from tests.runners import InProcess
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.sampled_from(["token", "position"]))
@@ -55,10 +55,10 @@ def shown(page: str) -> tuple[list[str], list[list[str]]]:
     [(150, range(150)), (200, range(200)), (201, [*range(100), *range(101, 201)])],
 )
 def test_chosen_rows_are_on_the_page_up_to_200(
-    inside: Embcli, count: int, places: Sequence[int]
+    in_process: InProcess, count: int, places: Sequence[int]
 ) -> None:
     layer = live(Seeded(1000, 4))["token"]
-    printed = inside.ok(
+    printed = in_process.ok(
         "weights", "--vocab", "1000", "--dim", "4", "--rows", f"300:{300 + count}"
     ).text
     assert "standard deviation" not in printed  # of the whole matrix, which takes a pass
@@ -70,8 +70,8 @@ def test_chosen_rows_are_on_the_page_up_to_200(
     assert ("Left out: row 400 (1 of 201)." in printed) == (count > 200)
 
 
-def test_a_whole_matrix_is_shown_in_short(inside: Embcli) -> None:
-    printed = inside.ok("weights").text
+def test_a_whole_matrix_is_shown_in_short(in_process: InProcess) -> None:
+    printed = in_process.ok("weights").text
     assert len(shown(printed)[0]) == 10
     assert printed.startswith(
         "Token weight matrix: V = 50,257 tokens, one row each, D = 256 columns\n"
@@ -81,7 +81,7 @@ def test_a_whole_matrix_is_shown_in_short(inside: Embcli) -> None:
 
 
 @pytest.mark.parametrize("length", ["1024", "50257"])
-def test_a_position_row_stands_for_no_token(inside: Embcli, length: str) -> None:
+def test_a_position_row_stands_for_no_token(in_process: InProcess, length: str) -> None:
     arguments = (
         "weights",
         "--layer",
@@ -93,18 +93,18 @@ def test_a_position_row_stands_for_no_token(inside: Embcli, length: str) -> None
         "--rows",
         "0:3",
     )
-    document = json.loads(inside.ok(*arguments, "-f", "json").out)
+    document = json.loads(in_process.ok(*arguments, "-f", "json").out)
     assert document["run"]["encoding"] is None
     assert [*document["rows"][0]] == ["id"]
-    assert shown(inside.ok(*arguments).text)[0] == ["0", "1", "2"]
+    assert shown(in_process.ok(*arguments).text)[0] == ["0", "1", "2"]
     source = SeededSource(Seeded(50257, 2, int(length)), None, encodings.get("gpt2"))
     assert Model(source).weights(layer="position").encoding is None
     assert Model(source).weights().encoding is not None
 
 
-def test_the_summary_is_torch_s(inside: Embcli) -> None:
+def test_the_summary_is_torch_s(in_process: InProcess) -> None:
     layer = torch.from_numpy(live(Seeded(100, 7, 5, 9))["token"]).double()
-    printed = inside.ok(
+    printed = in_process.ok(
         "weights", "--vocab", "100", "--dim", "7", "--seed", "9", "--precision", "6"
     ).text
     mean, std, low, high = (
@@ -114,7 +114,7 @@ def test_the_summary_is_torch_s(inside: Embcli) -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 40])
-def test_rows_are_sorted_by_norm(inside: Embcli, tmp_path: Path, dim: int) -> None:
+def test_rows_are_sorted_by_norm(in_process: InProcess, tmp_path: Path, dim: int) -> None:
     """Equal rows are in several blocks of the pass; a row of NaN and one of infinity have no norm."""
     random = np.random.default_rng(dim)
     matrix = random.standard_normal((17, dim), np.float32)[random.integers(0, 17, 14_001)]
@@ -122,7 +122,7 @@ def test_rows_are_sorted_by_norm(inside: Embcli, tmp_path: Path, dim: int) -> No
     np.save(tmp_path / "own.npy", matrix)
     norms = [math.sqrt(math.fsum(value**2 for value in row)) for row in matrix.tolist()]
     expected = sorted(range(len(norms)), key=lambda row: (row in (7, 14_000), -norms[row], row))
-    ran = inside("weights", str(tmp_path / "own.npy"), "--sort", "norm", "-f", "ndjson")
+    ran = in_process("weights", str(tmp_path / "own.npy"), "--sort", "norm", "-f", "ndjson")
     assert "no NaN" in ran.err
     rows = [json.loads(line) for line in ran.out.splitlines()]
     assert [row["id"] for row in rows] == expected
@@ -139,11 +139,11 @@ def test_rows_are_sorted_by_norm(inside: Embcli, tmp_path: Path, dim: int) -> No
     )
 
 
-def test_a_page_in_the_order_of_norms_shows_both_ends(inside: Embcli) -> None:
+def test_a_page_in_the_order_of_norms_shows_both_ends(in_process: InProcess) -> None:
     layer = live(Seeded(1000, 4))["token"]
     norms = np.linalg.norm(layer.astype(np.float64), axis=1)
     order = np.argsort(-norms)
-    printed = inside.ok("weights", "--vocab", "1000", "--dim", "4", "--sort", "norm").text
+    printed = in_process.ok("weights", "--vocab", "1000", "--dim", "4", "--sort", "norm").text
     places = [*range(5), *range(995, 1000)]
     labels = [f"{order[place]} {norms[order[place]]:.4f} {place + 1}" for place in places]
     assert shown(printed) == (
@@ -151,6 +151,6 @@ def test_a_page_in_the_order_of_norms_shows_both_ends(inside: Embcli) -> None:
         [[f"{value:.4f}" for value in row] for row in layer[order[places]]],
     )
     assert "Left out: ranks 6 to 995 (990 of 1,000)." in printed
-    plain = inside.ok("weights", "--vocab", "1000", "--dim", "4").text
+    plain = in_process.ok("weights", "--vocab", "1000", "--dim", "4").text
     (summary,) = (line for line in plain.splitlines() if line.startswith("mean "))
     assert summary in printed

@@ -7,7 +7,6 @@ table. Pages of all verbs use it for numbers in columns, and NumberFormat for nu
 from __future__ import annotations
 
 import math
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

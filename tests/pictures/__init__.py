@@ -13,7 +13,7 @@ from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
 from embcli.explore.spelling import speller
 from tests.explored import settle
-from tests.inside import Inside
+from tests.runners import InProcess
 
 FOLDER = Path(__file__).parent
 PICTURES = {
@@ -28,7 +28,7 @@ def drawn(name: str) -> bytes:
     """Return a picture as embcli draws it now."""
     if name == "explore":
         return _screen()
-    return Inside().ok(*PICTURES[name], "--width", "80", "-f", "svg").out
+    return InProcess().ok(*PICTURES[name], "--width", "80", "-f", "svg").out
 
 
 def _screen() -> bytes:

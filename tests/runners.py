@@ -1,0 +1,242 @@
+"""Three ways to run embcli, of which each is a fixture in conftest.py.
+
+`in_process` runs it within the process of the tests and costs a few milliseconds; most tests use
+it. `process` starts a real process, with pipes, signals and an exit status. `terminal` runs it on
+a pseudo-terminal. All three take the words of a command line, and environment variables by name.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pexpect
+import pytest
+import typer
+
+import embcli.__main__
+from embcli.cli import app
+from embcli.cli.command import Command
+from embcli.cli.output import ResultWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TIMEOUT = 120  # A process that takes more seconds hangs, which is a failure.
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run of embcli that has ended."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.out.decode()
+
+
+class Runner:
+    """Runs a command line; a subclass says how."""
+
+    def __call__(self, *arguments: str | bytes, **options: Any) -> Ran:
+        """Run embcli; `stdin` is what is piped in, and names in capitals are environment variables.
+
+        What else can be given is what the subclass takes.
+        """
+        raise NotImplementedError
+
+    def ok(self, *arguments: str | bytes, **options: Any) -> Ran:
+        """Run embcli and expect success, with nothing on standard error."""
+        ran = self(*arguments, **options)
+        assert (ran.status, ran.err) == (0, ""), ran
+        return ran
+
+    def refused(self, *arguments: str | bytes, **options: Any) -> str:
+        """Run embcli and expect an error of one or two lines with status 2; return the error."""
+        ran = self(*arguments, **options)
+        assert ran.status == 2, ran
+        assert ran.out == b"", ran
+        assert ran.err.startswith("embcli: "), ran
+        assert 1 <= ran.err.count("\n") <= 2, ran
+        assert "Traceback" not in ran.err
+        return ran.err
+
+
+# --- within the process of the tests --------------------------------------------------------------
+
+
+class InProcess(Runner):
+    """Runs embcli within the process of the tests.
+
+    With `terminal` or `error_terminal`, standard output or standard error takes itself for a
+    terminal. Pages end without a line of suggestions unless `suggestions`.
+    """
+
+    def __call__(
+        self,
+        *arguments: str | bytes,
+        stdin: str | bytes | None = b"",
+        terminal: bool = False,
+        error_terminal: bool = False,
+        suggestions: bool = False,
+        **environment: str,
+    ) -> Ran:
+        data = stdin.encode() if isinstance(stdin, str) else stdin or b""
+        output = _Buffer(terminal)
+        errors = _Buffer(error_terminal)
+        # A stream that nobody holds any more would close its buffer.
+        streams = {
+            "stdin": _text_stream(io.BytesIO(data)),
+            "stdout": _text_stream(output),
+            "stderr": _text_stream(errors),
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["embcli", *arguments])
+            for name, stream in streams.items():
+                patch.setattr(sys, name, stream)
+            patch.setattr(app, "command_line", _built_once)
+            if not suggestions:
+                patch.setattr(ResultWriter, "is_suggesting", False)
+            status = embcli.__main__.main()
+        return Ran(status, output.getvalue(), errors.getvalue().decode())
+
+
+class _Buffer(io.BytesIO):
+    """What is written, to a terminal or not."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def _text_stream(buffer: io.BytesIO) -> io.TextIOWrapper:
+    return io.TextIOWrapper(buffer, "utf-8", write_through=True)
+
+
+_command_line = app.command_line  # `InProcess` puts `_built_once` in its place while it runs.
+
+
+@cache
+def _parser(words: tuple[str, ...] | None, finish: app.Finish) -> typer.core.TyperGroup:
+    """Return the parser of a command line, which takes longer to build than most runs take."""
+    return typer.main.get_command(_command_line(words, finish))
+
+
+def _built_once(words: Sequence[str] | None = None, finish: app.Finish = Command.write) -> Any:
+    """Return the command line as embcli does, but built only once for all runs of a verb."""
+    if words and words[0] in _parser(None, Command.write).commands:
+        return _parser((words[0],), finish)
+    if words is None or len(words) > 1:
+        return _parser(None, finish)
+    return _parser(tuple(words), finish)
+
+
+# --- as a process ---------------------------------------------------------------------------------
+
+
+class Process(Runner):
+    """Runs embcli as a process of its own, with pipes."""
+
+    command = (sys.executable, "-m", "embcli")
+
+    def __call__(
+        self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str
+    ) -> Ran:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run(
+            [*self.command, *arguments],
+            input=data,
+            capture_output=True,
+            env=os.environ | environment,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr.decode())
+
+    def start(
+        self, *arguments: str, environment: dict[str, str] | None = None, **streams: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start embcli with these streams, as a fork: it has no imports to wait for."""
+        begin = partial(become, arguments, environment or {})
+        return subprocess.Popen([sys.executable], preexec_fn=begin, **streams)  # noqa: PLW1509 (no thread holds a lock here)
+
+    def into(self, place: str | int, *arguments: str) -> Ran:
+        """Run embcli with this file as its standard output; what the file takes is not returned."""
+        with open(place, "wb") as file:
+            process = self.start(
+                *arguments, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE
+            )
+        _, errors = process.communicate(timeout=TIMEOUT)
+        return Ran(process.returncode, b"", errors.decode())
+
+    def read_early(self, count: int, *arguments: str) -> Ran:
+        """Run embcli into a pipe whose reader leaves when it has some bytes."""
+        with self.start(
+            *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            found = process.stdout.read(count)
+            process.stdout.close()
+            errors = process.stderr.read()
+        return Ran(process.returncode, found, errors.decode())
+
+
+def become(arguments: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
+    """Go on as a process of embcli, right after a fork: a `preexec_fn` that never returns.
+
+    Whoever forks waits for the end of a pipe, which is closed here as a new program would close it.
+    """
+    os.closerange(3, 256)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # Python begins like this.
+    os.environ.update(environment)
+    sys.argv = ["embcli", *arguments]
+    begin = partial(open, encoding="utf-8", closefd=False)
+    sys.stdin = begin(0)
+    sys.stdout = begin(1, "w")
+    sys.stderr = begin(2, "w")
+    embcli.__main__.run()
+
+
+# --- on a pseudo-terminal -------------------------------------------------------------------------
+
+
+class Terminal(Runner):
+    """Runs embcli with all streams on a pseudo-terminal of this width and height.
+
+    Whatever it prints is in `out`, with `\\r\\n` at the ends of lines; nothing is in `err`.
+    """
+
+    def __call__(
+        self, *arguments: str, width: int = 80, height: int = 24, **environment: str
+    ) -> Ran:
+        child = self.start(*arguments, width=width, height=height, **environment)
+        text = child.read()
+        child.close()
+        return Ran(child.exitstatus, text.encode(), "")
+
+    def start(
+        self, *arguments: str, width: int = 80, height: int = 24, **environment: str
+    ) -> pexpect.spawn[str]:
+        """Start embcli; what is typed and what is seen goes through what this returns."""
+        begin = partial(become, arguments, environment)
+        return pexpect.spawn(
+            sys.executable,
+            preexec_fn=begin,
+            dimensions=(height, width),
+            timeout=TIMEOUT,
+            encoding="utf-8",
+        )

@@ -1,0 +1,39 @@
+"""Texts that embcli prints, kept as files that a person reads when they change.
+
+`pytest --accept` writes them anew, those of the README too. Whoever changes a page, a sentence or
+a help reads the difference that git then shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+PAGES = Path(__file__).parent / "pages"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Holds texts against kept ones; with `accepts`, a text takes the place of the kept one."""
+
+    accepts: bool
+
+    def __call__(self, name: str, text: str) -> None:
+        """Hold a text against the file of this name under tests/pages/."""
+        self.hold(PAGES / name, text)
+
+    def hold(self, path: Path, text: str) -> None:
+        """Hold a text against a file."""
+        if self.accepts:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, newline="")
+        assert path.exists(), f"{path} is missing: pytest --accept writes it"
+        assert text == path.read_bytes().decode()
+
+
+def with_styles(printed: str) -> str:
+    """Return what a terminal is sent with its styles as words in brackets: [bold]ID[/bold]."""
+    lines = [Text.from_ansi(line).markup for line in printed.split("\n")]
+    return "\n".join(lines)
