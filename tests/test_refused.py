@@ -66,7 +66,7 @@ def assert_nothing_is_kept(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["my.npy"]
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("folder")
@@ -144,7 +144,7 @@ def test_a_missing_package_is_refused_before_any_work(
     assert_nothing_is_kept(idle_folder)
 
 
-# --- how it is refused ------------------------------------------------------------------------------------------------
+# --- how it is refused ----------------------------------------------------------------------------
 
 
 def test_a_process_refuses_as_a_run_within_the_tests_does(
@@ -190,7 +190,7 @@ def test_an_id_of_a_line_is_named_with_its_line(in_process: InProcess) -> None:
     assert "line 2: 'x' at position 0" in error
 
 
-# --- what is not refused ----------------------------------------------------------------------------------------------
+# --- what is not refused --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
