@@ -1,8 +1,10 @@
-"""Help, as Typer draws it, and the words to type when a command line is refused."""
+"""Help, as Typer draws it, its examples, and the words to type for what was not meant.
+
+The pages of help stand in tests/pages/VERB/help.txt.
+"""
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
@@ -13,10 +15,11 @@ import typer
 
 from embcli.cli.app import command_line
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
+from tests.transcripts import answered
 
 COMMANDS = typer.main.get_command(command_line()).commands
-EXAMPLES = [line for each in COMMANDS.values() for line in each.epilog.split("\n\n")[1::2]]
-EXAMPLES.remove("embcli tour")  # test_tour reads all of it
+PANELS = ("Input", "Model", "View", "Output")
 MOST_OPTIONS = {
     "lookup": 29,
     "neighbors": 28,
@@ -27,17 +30,66 @@ MOST_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_options_of_a_command_are_few_and_in_panels(name: str) -> None:
-    options = [each for each in COMMANDS[name].params if each.opts[0].startswith("-")]
-    assert len({*options}) + 1 <= MOST_OPTIONS.get(name, 22)  # and --help
-    text = InProcess().ok(name, "--help", COLUMNS="100").text
-    panels = re.findall(r"─ (Input|Model|View|Output) ─", text)
-    assert panels == [panel for panel in ("Input", "Model", "View", "Output") if panel in panels]
-    assert all(option.rich_help_panel for option in options)
+# --- the pages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_a_command_has_a_page_of_help_under_two_names(
+    in_process: InProcess, snapshot: Snapshot, verb: str
+) -> None:
+    page = in_process.ok(verb, "--help", COLUMNS="80").text
+
+    snapshot(f"{verb}/help.txt", page)
+    assert in_process.ok("help", verb, COLUMNS="80").text == page
+
+
+def test_embcli_has_a_page_of_help_under_two_names(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    page = in_process.ok("--help", COLUMNS="80").text
+
+    snapshot("help.txt", page)
+    assert in_process.ok("help", COLUMNS="80").text == page
+
+
+def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    page = in_process.ok(COLUMNS="80").text
+
+    snapshot("embcli-alone.txt", page)
+    assert len(page.splitlines()) < 24
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb: str) -> None:
+    options = [each for each in COMMANDS[verb].params if each.opts[0].startswith("-")]
+
+    with_help = len(options) + 1
+    assert with_help <= MOST_OPTIONS.get(verb, 22)
     for option in options:
-        assert max(option.opts, key=len) in text
-    assert text == InProcess().ok("help", name, COLUMNS="100").text
+        assert option.rich_help_panel in PANELS, option.name
+
+
+# --- the examples ---------------------------------------------------------------------------------
+
+
+def examples() -> list[str]:
+    """Return the command lines below the options of each command; test_tour reads all of a tour."""
+    found = []
+    for command in COMMANDS.values():
+        found += command.epilog.split("\n\n")[1::2]
+    found.remove("embcli tour")
+    return found
+
+
+def is_full_screen(example: str) -> bool:
+    """Return whether a command line needs a terminal."""
+    return example.startswith("embcli explore")
+
+
+FULL_SCREENS = [example for example in examples() if is_full_screen(example)]
+PRINTED = [example for example in examples() if not is_full_screen(example)]
 
 
 @pytest.fixture(scope="module")
@@ -46,55 +98,72 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     for name in ("book.txt", "the-verdict.txt"):
         (folder / name).write_text("Every effort moves you, and so on.\n" * 400)
-    token = np.random.default_rng(1).standard_normal(
-        (50257, 8), np.float32
-    )  # as many rows as GPT-2 has tokens
+
+    token = np.random.default_rng(1).standard_normal((50257, 8), np.float32)  # GPT-2 has as many.
+    position = np.eye(8, dtype=np.float32)
+    few = {"wte.weight": token[:200], "wpe.weight": position}
+    safetensors.numpy.save_file(few, folder / "model.safetensors")
+    safetensors.numpy.save_file(few, folder / "tuned.safetensors")
+
     (folder / "gpt2").mkdir()
-    for name in ("model.safetensors", "tuned.safetensors", "gpt2/model.safetensors"):
-        tensors = {
-            "wte.weight": token[:200] if name[0] != "g" else token,
-            "wpe.weight": np.eye(8, dtype=np.float32),
-        }
-        safetensors.numpy.save_file(tensors, folder / name)
+    whole = {"wte.weight": token, "wpe.weight": position}
+    safetensors.numpy.save_file(whole, folder / "gpt2" / "model.safetensors")
     return folder
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_each_example_runs(
-    example: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files are made up; a pipe is one run after the other."""
+@pytest.fixture
+def _files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to a folder with the files that examples name."""
     monkeypatch.chdir(tmp_path)
-    if "cache" in example:
-        monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
-    for file in made.iterdir():
-        (tmp_path / file.name).symlink_to(file)
-    piped, written = b"", None
+    for path in made.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+
+
+def run_pipe(in_process: InProcess, example: str) -> bytes:
+    """Run the programs of a pipe one after the other; return what the last one prints."""
+    piped = b""
     for part in example.split(" | "):
         command, _, file = part.partition(" < ")
         program, *words = shlex.split(command)
         if program == "echo":
             piped = " ".join(words).encode()
             continue
+
         assert program == "embcli"
-        if words[0] == "explore":
-            assert "needs a terminal" in InProcess().refused(*words)
-            return
-        piped = InProcess().ok(*words, stdin=Path(file).read_bytes() if file else piped).out
-        written = Path(words[words.index("-o") + 1]) if "-o" in words else None
-    assert written.stat().st_size if written else piped
+        if file:
+            piped = Path(file).read_bytes()
+        piped = in_process.ok(*words, stdin=piped).out
+    return piped
 
 
-def test_embcli_alone_is_a_screen_and_help_lists_all_commands(in_process: InProcess) -> None:
-    alone, whole = in_process.ok(COLUMNS="80").text, in_process.ok("--help", COLUMNS="80").text
-    assert len(alone.splitlines()) < 24  # and a line to type in
-    assert whole == in_process.ok("help", COLUMNS="80").text
-    for text, options, more in ((alone, [], []), (whole, ["Options"], ["More"])):
-        assert "Start with embcli tour" in text
-        panels = re.findall(r"^╭─ ([\w ]+) ─", text, re.MULTILINE)
-        assert panels == [*options, "Text and vectors", "Matrices and models", *more]
-        listed = re.findall(r"^│ ([a-z]+) ", text, re.MULTILINE)
-        assert {*COMMANDS} - {*listed} == ({*()} if more else {"decode", "help", "cache"})
+@pytest.mark.usefixtures("_files")
+@pytest.mark.parametrize("example", PRINTED)
+def test_each_example_runs(
+    in_process: InProcess, monkeypatch: pytest.MonkeyPatch, example: str
+) -> None:
+    if "cache" in example:
+        monkeypatch.setenv("EMBCLI_CACHE_DIR", "cache")
+
+    printed = run_pipe(in_process, example)
+
+    words = shlex.split(example)
+    if "-o" in words:
+        written = Path(words[words.index("-o") + 1])
+        assert written.stat().st_size
+    else:
+        assert printed
+
+
+@pytest.mark.usefixtures("_files")
+@pytest.mark.parametrize("example", FULL_SCREENS)
+def test_each_example_of_a_full_screen_asks_for_a_terminal(
+    in_process: InProcess, example: str
+) -> None:
+    _, *words = shlex.split(example)
+    assert "needs a terminal" in in_process.refused(*words)
+
+
+# --- what else is understood ----------------------------------------------------------------------
 
 
 def test_names_that_papers_have_for_kinds_are_understood(in_process: InProcess) -> None:
@@ -102,19 +171,16 @@ def test_names_that_papers_have_for_kinds_are_understood(in_process: InProcess) 
     assert in_process.ok(*words, "--kind", "rope").out == in_process.ok(*words, "rotary").out
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("6109", "'6109' is read as a text; for token IDs: embcli {} --ids 6109"),
-        ("2, 3 5", "'2, 3 5' is read as a text; for token IDs: embcli {} --ids 2,3,5"),
-        ("my book", "'my book' is read as a text; for the file: embcli {} --file 'my book'"),
-    ],
-)
-@pytest.mark.parametrize("verb", ["tokenize", "lookup", "neighbors"])
-def test_a_text_that_is_ids_or_a_file_is_read_as_a_text_with_a_note(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, text: str, said: str
+def test_each_note_says_what_the_snapshot_says(
+    in_process: InProcess, snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A text that is IDs or a file is read as a text, with a note on what may have been meant."""
     monkeypatch.chdir(tmp_path)
     Path("my book").write_text("Chapter one")
-    ran = InProcess()(verb, text, *(["--dim", "3"] if verb != "tokenize" else []))
-    assert f"embcli: {said.format(verb)}\n" in ran.err
+
+    def answer(words: list[str]) -> str:
+        ran = in_process(*words)
+        assert ran.status == 0
+        return ran.err
+
+    snapshot("notes.txt", answered("notes.txt", answer))
