@@ -1,16 +1,23 @@
-"""What embcli writes is read back by other programs' readers, bit for bit what torch holds, in every format."""
+"""Other programs' readers read back what embcli writes: bit for bit what torch holds.
+
+Each format has a reader here, which takes a file apart into the fields of its rows and its
+matrices. It is the oracle of every test.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import safetensors
 import safetensors.numpy
 import safetensors.torch
 import tiktoken
@@ -19,39 +26,126 @@ from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
-from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
-from embcli.seeded_layers.source import SeededSource
 from tests.oracles import assert_same_bits, live
-from tests.readers import SEPARATED, float32, from_json, from_ndjson, written
+from tests.readers import float32, from_csv, from_json, from_ndjson, from_tsv
 from tests.runners import InProcess
 
-MATRICES = ("token", "position", "input")
+Row = dict[str, Any]
+
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
-ROWS = [*range(5), 50256, 220, 220]
-GPT2, TOY = Seeded(50257), Seeded(6, 3)
+GPT2 = Seeded(50257)
 FORMS = ["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet"]
-ONE = ("csv", "tsv", "npy", "parquet")  # the formats of one matrix
+ONE_MATRIX = ("csv", "tsv", "npy", "parquet")  # the formats that hold one matrix
+
+
+# --- the readers ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds, as another program reads it."""
+
+    rows: list[Row]
+    matrices: dict[str, np.ndarray]
+    about: dict[str, Any] = field(default_factory=dict)  # the run and the columns
+
+
+def read_json(path: Path, matrix: str) -> Contents:
+    document = from_json(path.read_bytes())
+    matrices = {name: float32(values) for name, values in document["matrices"].items()}
+    unit = "tokens" if "tokens" in document else "rows"
+    return Contents(document[unit], matrices, document)
+
+
+def read_ndjson(path: Path, matrix: str) -> Contents:
+    rows = from_ndjson(path.read_bytes())
+    vectors = [row.pop("vectors") for row in rows]
+    matrices = {}
+    for name in vectors[0]:
+        matrices[name] = float32([each[name] for each in vectors])
+    return Contents(rows, matrices)
+
+
+def read_csv(path: Path, matrix: str) -> Contents:
+    return from_cells(from_csv(path.read_bytes()), matrix)
+
+
+def read_tsv(path: Path, matrix: str) -> Contents:
+    return from_cells(from_tsv(path.read_bytes()), matrix)
+
+
+def from_cells(lines: list[list[str]], matrix: str) -> Contents:
+    """Return what a table of text holds: first the fields of a row, then its 256 numbers."""
+    header, *cells = lines
+    fields = header[:-256]
+    assert header[len(fields) :] == [str(column) for column in range(256)]
+
+    rows = []
+    numbers = []
+    for line in cells:
+        row: Row = dict(zip(fields, line, strict=False))
+        for name in {"position", "id"} & set(fields):
+            row[name] = int(row[name])
+        rows.append(row)
+        numbers.append([float(cell) for cell in line[len(fields) :]])
+    return Contents(rows, {matrix: float32(numbers)})
+
+
+def read_npy(path: Path, matrix: str) -> Contents:
+    values = np.load(path)
+    saved = io.BytesIO()
+    np.save(saved, values)
+    assert saved.getvalue() == path.read_bytes()
+    return Contents([], {matrix: values})
+
+
+def read_safetensors(path: Path, matrix: str) -> Contents:
+    tensors = safetensors.numpy.load_file(path)
+    for name, tensor in safetensors.torch.load_file(path).items():
+        assert tensor.numpy().tobytes() == tensors[name].tobytes()
+
+    fields = {}
+    for name in ("position", "id"):
+        if f"{name}s" in tensors:
+            fields[name] = tensors.pop(f"{name}s").tolist()
+    rows = [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+
+    with safetensors.safe_open(path, "numpy") as file:
+        about = {key: json.loads(text) for key, text in file.metadata().items()}
+    return Contents(rows, tensors, about)
+
+
+def read_parquet(path: Path, matrix: str) -> Contents:
+    table = parquet.read_table(path)
+    numbers = table["vector"].combine_chunks().flatten().to_numpy()
+    rows = table.drop_columns("vector").to_pylist()
+    return Contents(rows, {matrix: numbers.reshape(-1, 256)})
+
+
+# A reader takes the name of the matrix for a format that holds one and does not name it.
+READERS: dict[str, Callable[[Path, str], Contents]] = {
+    "json": read_json,
+    "ndjson": read_ndjson,
+    "csv": read_csv,
+    "tsv": read_tsv,
+    "npy": read_npy,
+    "safetensors": read_safetensors,
+    "parquet": read_parquet,
+}
+
+
+# --- the oracles ----------------------------------------------------------------------------------
 
 
 @lru_cache
 def gpt2() -> tiktoken.Encoding:
-    """Return tiktoken's own class over the packaged ranks; a test of encodings holds these against tiktoken's."""
+    """Return tiktoken's own class over the packaged ranks, which test_encodings checks."""
     return encodings.get("gpt2").tiktoken
 
 
-def expected(text: str) -> tuple[list[int], dict[str, np.ndarray]]:
-    """Return the IDs of a text and its three matrices, as torch gives them."""
-    ids = gpt2().encode_ordinary(text)
-    token, position = live(GPT2)["token"][ids], live(GPT2)["position"][: len(ids)]
-    return ids, {
-        "token": token,
-        "position": position,
-        "input": (torch.tensor(token) + torch.tensor(position)).numpy(),
-    }
-
-
-def as_token(token_id: int) -> str:
+def token_name(token_id: int) -> str:
+    """Return a token as text, or its bytes as escapes."""
     data = gpt2().decode_single_token_bytes(token_id)
     try:
         return data.decode()
@@ -59,84 +153,47 @@ def as_token(token_id: int) -> str:
         return "".join(f"\\x{byte:02x}" for byte in data)
 
 
-def taken_apart(
-    data: bytes, form: str, name: str, fields: int
-) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Return the fields of each row and the matrices of a file; `name` is the matrix of a format that holds one."""
-    if form == "json":
-        document = from_json(data)
-        rows = document["tokens" if "tokens" in document else "rows"]
-        return rows, {name: float32(each) for name, each in document["matrices"].items()}
-    if form == "ndjson":
-        rows = from_ndjson(data)
-        vectors = [row.pop("vectors") for row in rows]
-        return rows, {name: float32([each[name] for each in vectors]) for name in vectors[0]}
-    if form in SEPARATED:
-        header, *cells = SEPARATED[form](data)
-        assert header[fields:] == [*map(str, range(256))]
-        numbers = float32([list(map(float, row[fields:])) for row in cells])
-        rows = [dict(zip(header, row[:fields], strict=False)) for row in cells]
-        return [
-            {key: each if key == "token" else int(each) for key, each in row.items()}
-            for row in rows
-        ], {name: numbers}
+def torch_matrices(ids: list[int]) -> dict[str, np.ndarray]:
+    """Return the three matrices of IDs, as torch gives them."""
+    token = live(GPT2)["token"][ids]
+    position = live(GPT2)["position"][: len(ids)]
+    added = torch.tensor(token) + torch.tensor(position)
+    return {"token": token, "position": position, "input": added.numpy()}
+
+
+def without_fields(rows: list[Row], *names: str) -> list[Row]:
+    """Return rows without some of their fields."""
+    return [{name: row[name] for name in row if name not in names} for row in rows]
+
+
+def rows_in(form: str, rows: list[Row]) -> list[Row]:
+    """Return what a format holds of rows: .npy no fields, safetensors only numbers."""
     if form == "npy":
-        return [], {name: np.load(io.BytesIO(data))}
+        return []
     if form == "safetensors":
-        tensors = safetensors.numpy.load(data)
-        named = {
-            field: tensors.pop(f"{field}s").tolist()
-            for field in ("position", "id")
-            if f"{field}s" in tensors
-        }
-        return [
-            dict(zip(named, each, strict=True)) for each in zip(*named.values(), strict=True)
-        ], tensors
-    table = parquet.read_table(io.BytesIO(data))
-    numbers = table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, 256)
-    return table.drop_columns("vector").to_pylist(), {name: numbers}
+        return without_fields(rows, "token")
+    return rows
 
 
-# --- lookup and weights -----------------------------------------------------------------------------------------------
+# --- lookup and weights ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", [None, "token", "position"])
-def test_lookup_in_every_format_holds_the_tokens_and_the_matrices_of_torch(
-    in_process: InProcess, tmp_path: Path, form: str, name: str | None
-) -> None:
-    """A format that holds one matrix holds the input, unless another one is chosen."""
-    ids, matrices = expected(TEXT)
-    path = tmp_path / f"lookup.{form}"
-    in_process.ok("lookup", TEXT, "-o", str(path), *(("--show", name) if name else ()))
-    data = path.read_bytes()
-    rows, found = taken_apart(data, form, name or "input", 3)
-    assert {*found} == ({name or "input"} if form in ONE or name else {*MATRICES})
-    for each, numbers in found.items():
-        assert_same_bits(numbers, matrices[each])
-    told = {
-        "position": lambda place: place,
-        "id": ids.__getitem__,
-        "token": lambda place: as_token(ids[place]),
-    }
-    fields = {"npy": [], "safetensors": ["position", "id"]}.get(form, [*told])
-    assert rows == [
-        {field: told[field](place) for field in fields}
-        for place in range(len(ids) if fields else 0)
-    ]
-    if form == "npy":
-        file = io.BytesIO()
-        np.save(file, matrices[name or "input"])
-        assert data == file.getvalue()
-    if form == "safetensors":
-        with safetensors.safe_open(path, "numpy") as file:
-            metadata = {key: json.loads(text) for key, text in file.metadata().items()}
-        tensors = safetensors.torch.load(data)
-        assert all(tensors[each].numpy().tobytes() == found[each].tobytes() for each in found)
+def assert_lookup(contents: Contents, form: str, names: list[str]) -> None:
+    """Assert that a file holds the rows of TEXT and these matrices of torch, and its run."""
+    ids = gpt2().encode_ordinary(TEXT)
+    rows = []
+    for place, token_id in enumerate(ids):
+        rows.append({"position": place, "id": token_id, "token": token_name(token_id)})
+    assert contents.rows == rows_in(form, rows)
+
+    assert set(contents.matrices) == set(names)
+    expected = torch_matrices(ids)
+    for name in names:
+        assert_same_bits(contents.matrices[name], expected[name])
+
     if form in ("json", "safetensors"):
-        document = from_json(data) if form == "json" else metadata
-        assert document["columns"] == list(range(256))
-        assert document["run"] == {
+        assert contents.about["columns"] == list(range(256))
+        assert contents.about["run"] == {
             "embcli": package.__version__,
             "encoding": "gpt2",
             "sequences": 1,
@@ -147,54 +204,89 @@ def test_lookup_in_every_format_holds_the_tokens_and_the_matrices_of_torch(
         }
 
 
-@pytest.mark.parametrize("layer", ["token", "position"])
 @pytest.mark.parametrize("form", FORMS)
-def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) -> None:
-    ids = ROWS if layer == "token" else [*range(5), 1023, 7]
-    spec = ",".join(["0:5", *map(str, ids[5:])])
-    data = written(
-        Model(SeededSource(GPT2, None, encodings.get("gpt2")))
-        .weights(layer=layer, rows=spec)
-        .records(),
-        form,
-    )
-    rows, found = taken_apart(data, form, layer, 2 if layer == "token" else 1)
-    tokens = layer == "token" and form != "safetensors"
-    assert rows in (
-        [],
-        [{"id": each, **({"token": as_token(each)} if tokens else {})} for each in ids],
-    )
-    assert (rows == []) == (form == "npy")
-    assert [*found] == [layer]
-    assert_same_bits(found[layer], live(GPT2)[layer][ids])
+def test_lookup_holds_the_tokens_and_the_matrices_of_torch(
+    in_process: InProcess, tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / f"lookup.{form}"
+    in_process.ok("lookup", TEXT, "-o", str(path))
+
+    names = ["input"] if form in ONE_MATRIX else ["token", "position", "input"]
+    assert_lookup(READERS[form](path, "input"), form, names)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["token", "position"])
+def test_lookup_holds_the_matrix_that_is_chosen(
+    in_process: InProcess, tmp_path: Path, form: str, name: str
+) -> None:
+    path = tmp_path / f"lookup.{form}"
+    in_process.ok("lookup", TEXT, "-o", str(path), "--show", name)
+
+    assert_lookup(READERS[form](path, name), form, [name])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("layer", "spec", "ids"),
+    [
+        ("token", "0:5,50256,220,220", [0, 1, 2, 3, 4, 50256, 220, 220]),
+        ("position", "0:5,1023,7", [0, 1, 2, 3, 4, 1023, 7]),
+    ],
+)
+def test_weights_in_every_format_are_the_rows_of_torch(
+    in_process: InProcess, tmp_path: Path, layer: str, spec: str, ids: list[int], form: str
+) -> None:
+    path = tmp_path / f"weights.{form}"
+    in_process.ok("weights", "--layer", layer, "--rows", spec, "-o", str(path))
+
+    contents = READERS[form](path, layer)
+    rows = [{"id": each, "token": token_name(each)} for each in ids]
+    if layer == "position":
+        rows = without_fields(rows, "token")
+    assert contents.rows == rows_in(form, rows)
+    assert list(contents.matrices) == [layer]
+    assert_same_bits(contents.matrices[layer], live(GPT2)[layer][ids])
+
+
+# --- rankings -------------------------------------------------------------------------------------
+
+
+def nan_as_none(row: Row) -> Row:
+    """Return a row with None, as JSON has it, in place of NaN."""
+    return {name: None if value != value else value for name, value in row.items()}
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "status", "note"),
     [
-        "neighbors --ids 2,3 --lines --dim 3 --vocab 6 -k 3",
-        'neighbors "Every effort" --dim 8',
-        "audit --dim 4",
-        "diff base.npy tuned.npy --encoding gpt2",
+        ("neighbors --ids 2,3 --lines --dim 3 --vocab 6 -k 3", 0, ""),
+        ('neighbors "Every effort" --dim 8', 0, ""),
+        ("audit --dim 4", 0, ""),
+        ("diff base.npy tuned.npy --encoding gpt2", 1, "status 1"),
     ],
 )
-def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+def test_parquet_holds_the_rows_that_ndjson_holds(
+    in_process: InProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    status: int,
+    note: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     base = np.random.default_rng(1).standard_normal((50, 4), np.float32)
     base[7] = np.nan
     np.save("base.npy", base)
-    np.save("tuned.npy", np.append(base[:40], base[:3] * 2, 0))
+    np.save("tuned.npy", np.concatenate([base[:40], base[:3] * 2]))
     words = shlex.split(command)
-    wrote = in_process(*words, "-o", "rows.parquet")
-    assert wrote.status == ("status 1: " in wrote.err), wrote
-    lines = from_ndjson(in_process(*words, "-f", "ndjson").out)
+
+    as_parquet = in_process(*words, "-o", "rows.parquet")
+    as_ndjson = in_process(*words, "-f", "ndjson")
+
+    assert as_parquet.status == status, as_parquet
+    assert note in as_parquet.err
+    lines = without_fields(from_ndjson(as_ndjson.out), "vectors")
     rows = parquet.read_table("rows.parquet").to_pylist()
-    told = [
-        {name: None if value != value else value for name, value in row.items()} for row in rows
-    ]
-    assert told == [
-        {name: value for name, value in line.items() if name != "vectors"} for line in lines
-    ]
-    assert len(told) > 2
+    assert [nan_as_none(row) for row in rows] == lines
+    assert len(rows) > 2
