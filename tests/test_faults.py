@@ -11,7 +11,6 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 import typer
 
@@ -185,11 +184,8 @@ def test_a_signal_while_a_layer_is_cached_leaves_no_wrong_row(
         in_process.ok("cache", "clear", **cache)
         assert not list(tmp_path.iterdir())
 
-    done = 0
-    ended_by_embcli = {130, 143}
-    ended_before_embcli_began = {255, -signal.SIGINT, -signal.SIGTERM}
-    killed = -signal.SIGKILL
-    assert statuses <= {done, *ended_by_embcli, *ended_before_embcli_began, killed}
+    before_embcli_began = {255, -signal.SIGINT, -signal.SIGTERM}
+    assert statuses <= {0, 130, 143, -signal.SIGKILL} | before_embcli_began
 
 
 INTERRUPTED = """
@@ -219,42 +215,6 @@ def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(
     assert ran.returncode == -signal.SIGINT
     assert ran.stdout == b""
     assert ran.stderr == b""
-
-
-# --- its own input --------------------------------------------------------------------------------
-
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    """Return what each file of a folder contains."""
-    return {path: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "diff m.npy m.npy -f json -o m.npy",
-        "diff m.npy n.npy -f json -o ./n.npy",
-        "weights --from m.npy -o link.npy",
-        "weights --from . -o tokenizer.json",
-        "weights m.npy -o m.npy",
-        "tokenize --file m.npy -f npy -o m.npy",
-        "batch --file m.npy -o m.npy",
-        "neighbors --vector m.npy -f json -o m.npy",
-        "tokenize x --encoding gpt2,tokenizer.json -f json -o tokenizer.json",
-    ],
-)
-def test_an_output_does_not_replace_what_the_command_reads(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.save("m.npy", np.eye(3, dtype=np.float32))
-    for name in ("n.npy", "tokenizer.json"):
-        Path(name).write_bytes(Path("m.npy").read_bytes())
-    Path("link.npy").symlink_to("m.npy")
-    before = contents(tmp_path)
-
-    assert "is read by this command" in in_process.refused(*command.split())
-    assert contents(tmp_path) == before
 
 
 # --- places ---------------------------------------------------------------------------------------

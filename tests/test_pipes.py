@@ -19,7 +19,6 @@ from embcli.cli.output import format_of
 from embcli.errors import OutputError
 from embcli.formats import ContentKind
 from embcli.seeded_layers.seeded import Seeded
-from embcli.seeded_layers.source import SeededSource
 from tests.oracles import assert_same_bits, live
 from tests.runners import TIMEOUT, InProcess, Process, Ran, Terminal
 
@@ -268,49 +267,6 @@ def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) 
     with destination(tmp_path / name) as file:
         file.write(b"new")
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-@pytest.fixture
-def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a test fail if anything is read or opened."""
-
-    def work(*_: object, **__: object) -> None:
-        pytest.fail("worked before it refused")
-
-    monkeypatch.setattr(SeededSource, "open", work)
-    monkeypatch.setattr(SeededSource, "shape", work)
-    monkeypatch.setattr("embcli.cli.app.read", work)
-
-
-@pytest.mark.usefixtures("_idle")
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ("-o none/out.npy", "No such file or directory"),
-        ("-o file/out.npy", "Not a directory"),
-        ("-f npy -o folder", "Is a directory"),
-        ("-f projector -o none/folder", "No such file or directory"),
-        ("-f projector -o file", "Not a directory"),
-        ("-f projector -o folder", "'notes.txt', which is not embcli's"),
-        ("-f projector", "name it with --output"),
-    ],
-)
-@pytest.mark.parametrize("verb", ["lookup hi", "weights"])
-def test_a_place_is_refused_before_any_work(
-    in_process: InProcess,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    verb: str,
-    options: str,
-    reason: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").write_text("mine")
-    Path("folder").mkdir()
-    Path("folder/notes.txt").write_text("mine")
-
-    assert reason in in_process.refused(*verb.split(), *options.split())
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "notes.txt"]
 
 
 # --- folders --------------------------------------------------------------------------------------

@@ -39,20 +39,24 @@ UNPRINTABLE = {  # command lines that cannot stand in a file, and a telling word
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a folder that contains only my.npy, on a machine with 16 GB of memory."""
+    """Go to a folder with a few empty files, on a machine with 16 GB of memory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("embcli.errors.memory_of_machine", lambda: 16 * 10**9)
-    (tmp_path / "my.npy").touch()
+    Path("folder").mkdir()
+    for name in ("my.npy", "other.npy", "tokenizer.json", "folder/notes.txt"):
+        Path(name).touch()
+    Path("link.npy").symlink_to("my.npy")
     return tmp_path
+
+
+def work(*_: object, **__: object) -> None:
+    """Fail in place of what is only done when nothing is refused."""
+    pytest.fail("worked before it refused")
 
 
 @pytest.fixture
 def idle_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let a test fail if anything is opened or drawn, and look at a cache in this folder."""
-
-    def work(*_: object, **__: object) -> None:
-        pytest.fail("worked before it refused")
-
     monkeypatch.setattr(SeededSource, "open", work)
     monkeypatch.setattr(layers, "compare", work)
     monkeypatch.setattr(torch.nn, "Embedding", work)
@@ -61,9 +65,10 @@ def idle_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def assert_nothing_is_kept(folder: Path) -> None:
-    """Assert that a folder contains what it did, and no cache."""
-    assert [path.name for path in folder.iterdir()] == ["my.npy"]
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return what the files of a folder contain, by their paths."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in files}
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -78,21 +83,25 @@ def test_each_error_says_what_the_snapshot_says(in_process: InProcess, snapshot:
 def test_a_line_of_the_snapshot_is_refused_before_any_work_and_nothing_is_kept(
     in_process: InProcess, idle_folder: Path, line: str
 ) -> None:
+    before = contents(idle_folder)
+
     error = in_process.refused(*shlex.split(line))
 
     assert len(error) < 500
-    assert_nothing_is_kept(idle_folder)
+    assert contents(idle_folder) == before
 
 
 @pytest.mark.parametrize(("words", "telling"), UNPRINTABLE.values(), ids=UNPRINTABLE)
 def test_what_no_file_can_hold_is_refused_before_any_work_and_nothing_is_kept(
     in_process: InProcess, idle_folder: Path, words: list[str], telling: str
 ) -> None:
+    before = contents(idle_folder)
+
     error = in_process.refused(*words)
 
     assert telling in error
     assert len(error) < 500
-    assert_nothing_is_kept(idle_folder)
+    assert contents(idle_folder) == before
 
 
 RUN_ALL = """
@@ -104,6 +113,7 @@ print("torch" in sys.modules)
 """
 
 
+@pytest.mark.usefixtures("folder")
 def test_torch_is_not_loaded_for_any_of_these() -> None:
     runs = [shlex.split(line) for line in LINES]
     runs += [words for words, _ in UNPRINTABLE.values()]
@@ -112,6 +122,25 @@ def test_torch_is_not_loaded_for_any_of_these() -> None:
     ran = subprocess.run(command, input=b"", capture_output=True, timeout=TIMEOUT, check=True)
 
     assert ran.stdout == b"False\n"
+
+
+@pytest.mark.usefixtures("idle_folder")
+@pytest.mark.parametrize("verb", ["lookup hi", "weights"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "-o none/out.npy",
+        "-f projector -o folder",
+        "-f projector",
+    ],
+)
+def test_a_place_is_refused_before_a_text_or_a_shape_is_read(
+    in_process: InProcess, monkeypatch: pytest.MonkeyPatch, verb: str, place: str
+) -> None:
+    monkeypatch.setattr(SeededSource, "shape", work)
+    monkeypatch.setattr("embcli.cli.app.read", work)
+
+    in_process.refused(*verb.split(), *place.split())
 
 
 TOY = ("--vocab", "100", "--dim", "3")
@@ -127,8 +156,10 @@ VERBS = [
 def test_binary_data_for_a_terminal_is_refused_before_any_work(
     in_process: InProcess, idle_folder: Path, verb: tuple[str, ...], form: str
 ) -> None:
+    before = contents(idle_folder)
+
     assert "binary data" in in_process.refused(*verb, "-f", form, terminal=True)
-    assert_nothing_is_kept(idle_folder)
+    assert contents(idle_folder) == before
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=["lookup", "weights"])
@@ -139,9 +170,10 @@ def test_a_missing_package_is_refused_before_any_work(
     verb: tuple[str, ...],
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    before = contents(idle_folder)
 
     assert "pip install 'embcli[arrow]'" in in_process.refused(*verb, "-f", "parquet", "-o", "out")
-    assert_nothing_is_kept(idle_folder)
+    assert contents(idle_folder) == before
 
 
 # --- how it is refused ----------------------------------------------------------------------------
@@ -229,13 +261,6 @@ def surrogate_model(tmp_path: Path) -> str:
     return str(path)
 
 
-def contents(path: Path) -> bytes:
-    """Return all bytes of a file, or of the files of a folder."""
-    if path.is_file():
-        return path.read_bytes()
-    return b"".join(part.read_bytes() for part in path.iterdir())
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="its file names are bytes")
 @pytest.mark.parametrize(
     ("verb", "kind"),
@@ -257,7 +282,7 @@ def test_lone_surrogates_are_escaped_in_all_formats(
         assert ran.status == 0, form
         assert "\ud800" not in ran.err
 
-        written = contents(path)
+        written = path.read_bytes() if path.is_file() else b"".join(contents(path).values())
         if not FORMATS[form].binary:
             written.decode()
         has_names = form in ("json", "parquet", "safetensors")
