@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,9 +32,15 @@ UNUSED = np.arange(USED, ROWS)
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test writes its model as `m`, so that no page has a longer path."""
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test writes its model as `m`, so that no page has a longer path.
+
+    embcli keeps a tokenizer by its path, which is the same in several tests.
+    """
+    encodings._of_path.cache_clear()
     monkeypatch.chdir(tmp_path)
+    yield
+    encodings._of_path.cache_clear()
 
 
 def vectors(rows: int, dim: int = DIM, seed: int = 1) -> np.ndarray:
