@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,11 +95,11 @@ def audited() -> Audit:
     return embcli.open("m").audit()
 
 
-def session(in_process: InProcess, *commands: str) -> str:
+def session(in_process: InProcess, *commands: str, stdin: str = "") -> str:
     """Return command lines with what embcli answers, as a terminal shows them."""
     shown = []
     for command in commands:
-        ran = in_process(*command.split(), COLUMNS="80")
+        ran = in_process(*shlex.split(command), stdin=stdin, COLUMNS="80")
         shown.append(f"$ embcli {command}\n{ran.text}{ran.err}")
     return "\n".join(shown)
 
