@@ -1,8 +1,12 @@
-"""Vocabularies in other files: tiktoken's and Mistral's ranks, GPT-2's two files, BERT's list of tokens."""
+"""Tokenizers in other files than a GGUF or a tokenizer.json split a text as their own programs do.
+
+These are tiktoken's ranks, tekken.json, vocab.json with merges.txt, vocab.txt, and tokenizer.model.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import struct
 from base64 import b64encode
 from pathlib import Path
@@ -12,285 +16,314 @@ import tiktoken
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 
 from embcli import encodings
-from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.hub import TOKENIZERS, tokenizer_file
 from tests.runners import InProcess, Process
+from tests.snapshots import Snapshot
 from tests.test_vocabularies import (
+    BYTE,
+    BYTE_TOKENS,
     CUTS,
     MERGES,
+    NORMAL,
     PIECE_KINDS,
     PIECES,
     SCORES,
+    UNKNOWN,
     WORDS,
+    assert_ids,
     bytes_level,
-    ids_of,
-    merged,
+    merged_by_score,
     texts,
     trie,
 )
 
-RANKS = {bytes([byte]): byte for byte in range(256)}
-RANKS |= {
-    word: 256 + place
-    for place, word in enumerate([b"ab", b" a", b"aa", b"aab", b"\n\n", "é".encode(), b" ab"])
-}
+BYTES = [bytes([byte]) for byte in range(256)]
+TOKENS = [*BYTES, b"ab", b" a", b"aa", b"aab", b"\n\n", "é".encode(), b" ab"]
+RANKS = {token: rank for rank, token in enumerate(TOKENS)}
 TEXTS = texts(200)
 
-
-def listed(path: Path, first: int = 0) -> Path:
-    lines = [b"%b %d\n" % (b64encode(word), rank + first) for word, rank in RANKS.items()]
-    path.write_bytes(b"".join(lines))
-    return path
+# --- tiktoken's ranks -----------------------------------------------------------------------------
 
 
-def same_as(oracle: tiktoken.Encoding, path: Path, special: bool = False) -> None:
+def assert_same_as(oracle: tiktoken.Encoding, path: Path, special: bool) -> None:
+    """Hold the encoding of a file against tiktoken's."""
     encoding = encodings.get(str(path))
+    allowed = oracle.special_tokens_set if special else set()
+
     for text in TEXTS:
         ids = encoding.encode(text, special)
-        wanted = oracle.encode(
-            text, allowed_special="all" if special else set(), disallowed_special=()
-        )
-        assert ids.tolist() == wanted, text
+        expected = oracle.encode(text, allowed_special=allowed, disallowed_special=())
+        assert ids.tolist() == expected, text
         assert encoding.decode(ids) == text.encode()
+
     assert encoding.vocabulary_size == oracle.n_vocab
-    assert [encoding.token_bytes(each) for each in range(5)] == [
-        oracle.decode_single_token_bytes(each) for each in range(5)
-    ]
+    for token_id in range(5):
+        assert encoding.token_bytes(token_id) == oracle.decode_single_token_bytes(token_id)
 
 
-def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(
-    in_process: InProcess, tmp_path: Path
-) -> None:
-    path, known = listed(tmp_path / "cl100k_base.tiktoken"), DEFINITIONS["cl100k_base"]
-    special = known.special_tokens
+def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(tmp_path: Path) -> None:
+    path = tmp_path / "cl100k_base.tiktoken"
+    lines = [b"%b %d\n" % (b64encode(token), rank) for token, rank in RANKS.items()]
+    path.write_bytes(b"".join(lines))
+    known = DEFINITIONS["cl100k_base"]
     oracle = tiktoken.Encoding(
-        "own", pat_str=known.pattern, mergeable_ranks=RANKS, special_tokens=special
+        "own",
+        pat_str=known.pattern,
+        mergeable_ranks=RANKS,
+        special_tokens=known.special_tokens,
     )
-    same_as(oracle, path)
-    same_as(oracle, path, True)
+
+    assert_same_as(oracle, path, special=False)
+    assert_same_as(oracle, path, special=True)
     assert encodings.get(str(path)).encode("<|endoftext|>", True).tolist() == [100257]
-    other = str(listed(tmp_path / "own.tiktoken"))
-    assert "nothing else tells how it splits a text" in in_process.refused(
-        "tokenize", "a", "--encoding", other
-    )
 
 
-def tekken(path: Path, **changed: object) -> str:
-    """Write a tekken.json of all bytes."""
+# --- tekken.json ----------------------------------------------------------------------------------
+
+
+def tekken(path: Path, tokens: list[bytes], **changed: object) -> str:
+    """Write a tekken.json of these tokens with 2 special ones; `changed` are keys of its config."""
     config = {"pattern": ".", "default_vocab_size": 258, "default_num_special_tokens": 2} | changed
-    vocab = [
-        {"rank": byte, "token_bytes": b64encode(bytes([byte])).decode()} for byte in range(256)
-    ]
-    path.write_text(json.dumps({"config": config, "vocab": vocab}).replace("Infinity", "1e999"))
+    vocab = []
+    for rank, token in enumerate(tokens):
+        vocab.append({"rank": rank, "token_bytes": b64encode(token).decode()})
+    special = [{"rank": 1, "token_str": "<s>", "is_control": True}]
+    document = json.dumps({"config": config, "vocab": vocab, "special_tokens": special})
+    path.write_text(document.replace("Infinity", "1e999"))
     return str(path)
 
 
+def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "tekken.json"
+    tekken(path, TOKENS, pattern=CUTS, default_vocab_size=263, default_num_special_tokens=3)
+    oracle = tiktoken.Encoding(
+        "own",
+        pat_str=CUTS,
+        mergeable_ranks={token: rank + 3 for rank, token in enumerate(TOKENS[:260])},
+        special_tokens={"<SPECIAL_0>": 0, "<s>": 1, "<SPECIAL_2>": 2},
+    )
+
+    assert_same_as(oracle, path, special=False)
+    assert_same_as(oracle, path, special=True)
+    ids = encodings.get(str(path)).encode("a<s>b", True)
+    assert ids.tolist() == [ord("a") + 3, 1, ord("b") + 3]
+
+
+@pytest.mark.parametrize("options", [(), ("--merges",)])
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "word"),
     [
-        ({"pattern": "("}, "cannot split this text of 41 characters: Parsing error"),
-        ({"pattern": "(a|aa|a)+$(?!b)"}, "Max limit for backtracking count exceeded"),
-        ({"default_vocab_size": float("inf")}, "it is not a tekken.json"),
-        ({"default_num_special_tokens": -1}, "a rank that no vocabulary has"),
+        ({"pattern": "("}, "Parsing"),
+        ({"pattern": "(a|aa|a)+$(?!b)"}, "backtracking"),
+        ({"default_vocab_size": float("inf")}, "not a tekken.json"),
+        ({"default_num_special_tokens": -1}, "rank"),
     ],
 )
 def test_a_hostile_tekken_is_refused_in_a_sentence(
-    in_process: InProcess, tmp_path: Path, changed: dict[str, object], told: str
+    in_process: InProcess,
+    tmp_path: Path,
+    changed: dict[str, object],
+    word: str,
+    options: tuple[str, ...],
 ) -> None:
-    path = tekken(tmp_path / "tekken.json", **changed)
-    for merges in ((), ("--merges",)):
-        assert told in in_process.refused("tokenize", "a" * 40 + "!", *merges, "--encoding", path)
+    path = tekken(tmp_path / "tekken.json", BYTES, **changed)
+
+    text = "a" * 40 + "!"
+    assert word in in_process.refused("tokenize", text, *options, "--encoding", path)
 
 
 def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(
     process: Process, tmp_path: Path
 ) -> None:
-    path = tekken(tmp_path / "tekken.json", default_vocab_size=100)
-    told = process.refused(
-        "tokenize", "é", "--encoding", path, RUST_BACKTRACE="1"
-    )  # tiktoken panics, and writes a trace
-    assert told.count("\n") == 1
-    assert "it cannot split this text of 1 characters" in told
+    path = tekken(tmp_path / "tekken.json", BYTES, default_vocab_size=100)
+
+    # tiktoken panics, and writes a trace.
+    error = process.refused("tokenize", "é", "--encoding", path, RUST_BACKTRACE="1")
+    assert error.count("\n") == 1
+    assert "cannot split" in error
 
 
-def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
-    config = {"pattern": CUTS, "default_vocab_size": 263, "default_num_special_tokens": 3}
-    vocab = [
-        {"rank": rank, "token_bytes": b64encode(word).decode()} for word, rank in RANKS.items()
-    ]
-    special = [{"rank": 1, "token_str": "<s>", "is_control": True}]
-    path = tmp_path / "tekken.json"
-    path.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}))
-    kept = {word: rank + 3 for word, rank in RANKS.items() if rank < 260}
-    names = {"<SPECIAL_0>": 0, "<s>": 1, "<SPECIAL_2>": 2}
-    for special_too in (False, True):
-        oracle = tiktoken.Encoding("own", pat_str=CUTS, mergeable_ranks=kept, special_tokens=names)
-        same_as(oracle, path, special_too)
-    assert encodings.get(str(path)).encode("a<s>b", True).tolist() == [
-        ord("a") + 3,
-        1,
-        ord("b") + 3,
-    ]
-
-
-@pytest.mark.parametrize("count", [2, 4_000_000])
-def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, count: int) -> None:
+def odd_tekken(path: Path, count: int) -> encodings.Encoding:
+    """Return the encoding of a tekken.json with this number of special tokens, two of them odd."""
     config = {"pattern": CUTS, "default_vocab_size": count, "default_num_special_tokens": count}
-    special = [{"rank": 0, "token_str": ""}, {"rank": 1, "token_str": "\ud800", "is_control": True}]
-    path = tmp_path / "tekken.json"
-    path.write_text(json.dumps({"config": config, "vocab": [], "special_tokens": special}))
-    if count == 2:
-        encoding = encodings.get(str(path))
-        assert encoding.definition.special_tokens == {"<SPECIAL_0>": 0, "<SPECIAL_1>": 1}
-        assert encoding.vocabulary_size == 2
-        return
-    with pytest.raises(InputError, match="it promises 4,000,000 special tokens"):
-        encodings.get(str(path)).encode("a")
+    nameless = {"rank": 0, "token_str": ""}
+    surrogate = {"rank": 1, "token_str": "\ud800", "is_control": True}
+    document = {"config": config, "vocab": [], "special_tokens": [nameless, surrogate]}
+    path.write_text(json.dumps(document))
+    return encodings.get(str(path))
 
 
-def test_the_two_files_of_gpt2_are_one_encoding(in_process: InProcess, tmp_path: Path) -> None:
-    (tmp_path / "vocab.json").write_text(
-        json.dumps({word: place for place, word in enumerate(WORDS)})
-    )
-    (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))
-    told = in_process.refused("tokenize", "a", "--encoding", str(tmp_path / "vocab.json"))
-    assert "names a tokenizer that embcli knows, so it cannot split a text" in told
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2TokenizerFast"}')
-    encoding, oracle = encodings.get(f"{tmp_path}/./vocab.json"), bytes_level(False, None)
+def test_odd_special_tokens_of_a_tekken_get_names(tmp_path: Path) -> None:
+    encoding = odd_tekken(tmp_path / "tekken.json", 2)
+
+    assert encoding.definition.special_tokens == {"<SPECIAL_0>": 0, "<SPECIAL_1>": 1}
+    assert encoding.vocabulary_size == 2
+
+
+def test_a_tekken_that_promises_millions_of_special_tokens_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="4,000,000 special tokens"):
+        odd_tekken(tmp_path / "tekken.json", 4_000_000).encode("a")
+
+
+# --- vocab.json with merges.txt, vocab.txt --------------------------------------------------------
+
+
+def write_gpt2_files(folder: Path, vocabulary: str, config: str) -> str:
+    """Write a vocab.json with its merges.txt and a tokenizer_config.json; return the path."""
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))
+    (folder / "tokenizer_config.json").write_text(config)
+    (folder / "vocab.json").write_text(vocabulary)
+    return f"{folder}/./vocab.json"
+
+
+GPT2_CONFIG = '{"tokenizer_class": "GPT2TokenizerFast"}'
+
+
+def test_the_two_files_of_gpt2_are_one_encoding(tmp_path: Path) -> None:
+    ids = {word: place for place, word in enumerate(WORDS)}
+    encoding = encodings.get(write_gpt2_files(tmp_path, json.dumps(ids), GPT2_CONFIG))
+    oracle = bytes_level(False, None)
+
     for text in TEXTS:
-        ids = encoding.encode(text)
-        assert ids.tolist() == oracle.encode(text).ids, text
-        assert encoding.decode(ids) == text.encode()
+        assert_ids(encoding, text, oracle.encode(text).ids)
     assert encoding.token_bytes(len(WORDS)) is None
-    for wrong in ('{"a": "b"}', '{"a": 9999999999}'):
-        (tmp_path / "vocab.json").write_text(wrong)
-        with pytest.raises(InputError, match=r"it is not a vocab.json with a merges.txt \("):
-            HuggingFaceEncoding(tmp_path / "vocab.json", "own").encode("a")
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "config", "word"),
+    [
+        ('{"a": 0}', "{}", "names a tokenizer"),
+        ('{"a": "b"}', GPT2_CONFIG, "merges.txt"),
+        ('{"a": 9999999999}', GPT2_CONFIG, "merges.txt"),
+    ],
+)
+def test_two_files_that_are_no_encoding_are_refused(
+    tmp_path: Path, vocabulary: str, config: str, word: str
+) -> None:
+    path = write_gpt2_files(tmp_path, vocabulary, config)
+
+    with pytest.raises(InputError, match=word):
+        encodings.get(path).encode("a")
 
 
 @pytest.mark.parametrize("lowers", [True, False])
 def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "ab",
-        "##b",
-        "##a",
-        "a",
-        "b",
-        "!",
-        "'",
-        "A",
-        "日",
-        "1",
-        "##1",
-        "##é",
-    ]
+    listed = "[PAD] [UNK] [CLS] [SEP] ab ##b ##a a b ! ' A 日 1 ##1 ##é"
+    words = listed.split()
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowers}))
     encoding = encodings.get(f"{tmp_path}/vocab.txt")
-    oracle = BertWordPieceTokenizer(
-        {word: place for place, word in enumerate(words)}, lowercase=lowers
-    )
+    ids = {word: place for place, word in enumerate(words)}
+    oracle = BertWordPieceTokenizer(ids, lowercase=lowers)
+
     for text in TEXTS:
-        assert (
-            encoding.encode(text).tolist() == oracle.encode(text, add_special_tokens=False).ids
-        ), text
-    assert (encoding.vocabulary_size, encoding.token_bytes(5), encoding.entry(5)) == (
-        16,
-        b"b",
-        b"##b",
-    )
+        expected = oracle.encode(text, add_special_tokens=False)
+        assert encoding.encode(text).tolist() == expected.ids, text
+    assert encoding.vocabulary_size == len(words)
+    assert encoding.token_bytes(5) == b"b"
+    assert encoding.entry(5) == b"##b"
     assert encoding.bos_eos == ((2,), (3,))
 
 
 def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
-    for name in ("m.gguf", *reversed(TOKENIZERS)):
-        (tmp_path / name.replace("*", "own")).touch()
-        assert tokenizer_file(tmp_path).name == name.replace("*", "own")
+    for pattern in ("m.gguf", *reversed(TOKENIZERS)):
+        name = pattern.replace("*", "own")
+        (tmp_path / name).touch()
+        assert tokenizer_file(tmp_path).name == name
+
+
+# --- tokenizer.model ------------------------------------------------------------------------------
+
+UNIGRAM_MODEL = 1
+PAIR_MODEL = 2
+SCORED = [*zip(PIECES, SCORES, PIECE_KINDS, strict=True)]
 
 
 def message(*fields: tuple[int, int | float | bytes]) -> bytes:
-    """Return a message of a protocol buffer; numbers of a field are below 128."""
+    """Return a message of a protocol buffer."""
     data = b""
     for number, value in fields:
-        kind = 2 if isinstance(value, bytes) else 5 if isinstance(value, float) else 0
-        key = number << 3 | kind
-        data += bytes([key & 0x7F | 0x80, key >> 7])
+        key = number << 3
         if isinstance(value, bytes):
-            length = len(value)
-            data += bytes([length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14]) + value
+            data += varint(key | 2) + varint(len(value)) + value
+        elif isinstance(value, float):
+            data += varint(key | 5) + struct.pack("<f", value)
         else:
-            data += struct.pack("<f", value) if isinstance(value, float) else bytes([value])
+            data += varint(key) + varint(value)
     return data
 
 
+def varint(number: int) -> bytes:
+    """Return a number in 7 bits a byte, the lowest first; all bytes but the last have bit 7."""
+    data = []
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*data, number])
+
+
 def sentencepiece(
-    path: Path,
+    folder: Path,
     kind: int,
     scored: list[tuple[str, float, int]],
     *normalizer: tuple[int, int | bytes],
-    by_bytes: bool = False,
+    by_bytes: bool = True,
 ) -> str:
-    pieces = [
-        (1, message((1, word.encode()), (2, score), (3, each))) for word, score, each in scored
-    ]
+    """Write a tokenizer.model of (piece, score, type); return the path."""
+    pieces = []
+    for word, score, piece_kind in scored:
+        pieces.append((1, message((1, word.encode()), (2, score), (3, piece_kind))))
     trainer = message((3, kind), (35, int(by_bytes)))
+    path = folder / "tokenizer.model"
     path.write_bytes(message(*pieces, (2, trainer), (3, message(*normalizer))))
     return str(path)
+
+
+def spelled(text: str, joins: bool) -> str:
+    """Return a text as SentencePiece spells it, with a space before it; `joins` drops others."""
+    if joins:
+        return "".join(f"▁{word}" for word in re.findall("[^ ]+", text))
+    return re.sub("^(?=.)", "▁", text, flags=re.DOTALL).replace(" ", "▁")
 
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(
     tmp_path: Path, joins: bool
 ) -> None:
-    scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
-    path = sentencepiece(
-        *(
-            tmp_path / "tokenizer.model",
-            2,
-            scored,
-            (4, int(joins)),
-            (2, trie({"A": "a", "e\u0301": "é"})),
-        ),
-        by_bytes=True,
-    )
-    encoding, scores = encodings.get(path), dict(zip(PIECES, SCORES, strict=True))
-
-    def lowness(left: str, right: str) -> float | None:
-        return -scores[left + right] if left + right in scores else None
+    normalizer = ((4, int(joins)), (2, trie({"A": "a", "e\u0301": "é"})))
+    encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED, *normalizer))
 
     for text in texts(200, "aaAbb!! e\u0301éx\n"):
         normal = text.replace("A", "a").replace("e\u0301", "é")
-        words = normal.split(" ") if not joins else [word for word in normal.split(" ") if word]
-        spelled = "▁" + "▁".join(words) if normal and words else ""
-        parts = merged(list(spelled), lowness)
-        assert encoding.encode(text).tolist() == [
-            each for part in parts for each in ids_of(part, PIECES)
-        ], text
-        spans = encoding.spans(text)
-        within = {place for start, end in spans.tolist() for place in range(start, end)}
-        assert {text[place] for place in {*range(len(text))} - within} <= (
-            {" "} if joins else {*""}
-        ), text
-    assert encoding.encode("a<tool>b", True).tolist() == [
-        PIECES.index(each) for each in ("▁a", "<tool>", "b")
-    ]
+        expected = merged_by_score(spelled(normal, joins))
+        assert encoding.encode(text).tolist() == expected, text
+
+        uncovered = [*text]
+        for start, end in encoding.spans(text).tolist():
+            uncovered[start:end] = [""] * (end - start)
+        dropped = " " if joins else ""
+        assert "".join(uncovered).strip(dropped) == "", text
+
+
+def test_a_sentencepiece_model_finds_named_tokens_and_decodes(tmp_path: Path) -> None:
+    encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED))
+
+    ids = encoding.encode("a<tool>b", True)
+    assert [PIECES[token_id] for token_id in ids] == ["▁a", "<tool>", "b"]
     assert encoding.decode(encoding.encode("ab a")) == b"ab a"
-    assert encoding.token_bytes(len(PIECES)) is encoding.token_bytes(-1) is None
+    assert encoding.token_bytes(len(PIECES)) is None
+    assert encoding.token_bytes(-1) is None
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "around"),
+    ("kind", "config", "before", "after"),
     [
-        (2, {}, ((1,), ())),  # as transformers' LlamaTokenizer, unless told otherwise
-        (2, {"add_bos_token": False, "add_eos_token": True}, ((), (2,))),
-        (1, {}, ((), ())),
-        (1, {"tokenizer_class": "T5TokenizerFast"}, ((), (2,))),
+        (PAIR_MODEL, {}, [1], []),  # as transformers' LlamaTokenizer, unless told otherwise
+        (PAIR_MODEL, {"add_bos_token": False, "add_eos_token": True}, [], [2]),
+        (UNIGRAM_MODEL, {}, [], []),
+        (UNIGRAM_MODEL, {"tokenizer_class": "T5TokenizerFast"}, [], [2]),
     ],
 )
 def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
@@ -298,80 +331,94 @@ def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
     tmp_path: Path,
     kind: int,
     config: dict[str, object],
-    around: tuple[tuple[int, ...], ...],
+    before: list[int],
+    after: list[int],
 ) -> None:
-    scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
-    path = sentencepiece(tmp_path / "tokenizer.model", kind, scored, by_bytes=True)
+    path = sentencepiece(tmp_path, kind, SCORED)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    before, after = around
-    ids = in_process.ok(
-        "tokenize", "ab a", "--special", "--encoding", path, "-f", "ids"
-    ).out.split()
-    plain = in_process("tokenize", "ab a", "--encoding", path, "-f", "ids")
-    assert [*map(int, ids)] == [*before, *map(int, plain.out.split()), *after]
-    assert ("--special adds them" in plain.err) == any(around)
+
+    words = ("tokenize", "ab a", "--encoding", path, "-f", "ids")
+    plain = in_process(*words)
+    special = in_process.ok(*words, "--special")
+    plain_ids = [int(word) for word in plain.text.split()]
+    assert [int(word) for word in special.text.split()] == [*before, *plain_ids, *after]
+    assert ("--special adds" in plain.err) == (before + after != [])
 
 
-def test_bos_and_eos_of_a_sentencepiece_model_can_have_the_id_0(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text(
-        '{"add_bos_token": true, "add_eos_token": true}'
-    )
-    scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
-    for name, ids in (("<s>", ((0,), (2,))), ("</s>", ((2,), (0,)))):
-        ordered = sorted(scored, key=lambda each: each[0] != name)
-        path = sentencepiece(tmp_path / f"{len(name)}.model", 2, ordered, by_bytes=True)
-        assert encodings.get(path).bos_eos == ids
+@pytest.mark.parametrize(("first", "around"), [("<s>", ((0,), (2,))), ("</s>", ((2,), (0,)))])
+def test_bos_and_eos_of_a_sentencepiece_model_can_have_the_id_0(
+    tmp_path: Path, first: str, around: tuple[tuple[int], tuple[int]]
+) -> None:
+    config = {"add_bos_token": True, "add_eos_token": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    ordered = sorted(SCORED, key=lambda piece: piece[0] != first)
+    path = sentencepiece(tmp_path, PAIR_MODEL, ordered)
+
+    assert encodings.get(path).bos_eos == around
+
+
+UNIGRAMS = [
+    ("<unk>", 0.0, UNKNOWN),
+    ("▁", -2.0, NORMAL),
+    ("▁a", -1.5, NORMAL),
+    ("a", -2.5, NORMAL),
+    ("b", -2.25, NORMAL),
+    ("ab", -3.0, NORMAL),
+    *((token, 0.0, BYTE) for token in BYTE_TOKENS),
+]
 
 
 def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: Path) -> None:
-    words = [
-        ("<unk>", 0.0, 2),
-        ("▁", -2.0, 1),
-        ("▁a", -1.5, 1),
-        ("a", -2.5, 1),
-        ("b", -2.25, 1),
-        ("ab", -3.0, 1),
-    ]
-    words += [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]
-    path = sentencepiece(tmp_path / "tokenizer.model", 1, words, by_bytes=True)
-    encoding = encodings.get(path)
-    oracle = Tokenizer(
-        models.Unigram([(word, score) for word, score, _ in words], unk_id=0, byte_fallback=True)
-    )
+    encoding = encodings.get(sentencepiece(tmp_path, UNIGRAM_MODEL, UNIGRAMS))
+    scores = [(word, score) for word, score, _ in UNIGRAMS]
+    oracle = Tokenizer(models.Unigram(scores, unk_id=0, byte_fallback=True))
+
     for text in texts(200, "aabbéé 日\n"):
-        spelled = "".join(f"▁{word}" for word in text.split(" ") if word)
+        joined = spelled(text, joins=True)
         ids = encoding.encode(text)
-        assert ids.tolist() == oracle.encode(spelled).ids, text
-        assert encoding.decode(ids).decode() == spelled[1:].replace("▁", " ")
-        spans = encoding.spans(text)
-        assert len(spans) == len(ids)
-    of_bytes = encoding.spans("a日")
-    assert of_bytes.tolist()[-3:] == [[1, 2]] * 3
-    fewer = encodings.get(sentencepiece(tmp_path / "fewer.model", 1, words[:-1], by_bytes=True))
-    with pytest.raises(InputError, match="there are not 256 byte pieces"):
-        fewer.encode("a")
+        assert ids.tolist() == oracle.encode(joined).ids, text
+        assert encoding.decode(ids).decode() == joined[1:].replace("▁", " ")
+        assert len(encoding.spans(text)) == len(ids)
+    assert encoding.spans("a日").tolist()[-3:] == [[1, 2]] * 3
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("gpt2.tiktoken", "YQ==", "not a file of tokens and ranks"),
-        ("gpt2.tiktoken", "YQ== x", "not a file of tokens and ranks"),
-        ("gpt2.tiktoken", "YQ== -1", "a rank that no vocabulary has"),
-        ("tekken.json", "{}", "it is not a tekken.json"),
-        ("tekken.json", "[]", "is not an object"),
-        ("vocab.json", '{"a": 1}', "nor config.json|or config.json"),
-        ("vocab.txt", "\udcff", "it is not a vocab.txt"),
-        ("tokenizer.model", "x", "it is not a SentencePiece model"),
-        *(
-            ("tokenizer.model", each, "it is not a SentencePiece model")
-            for each in ("", "\x0a\x7fa", "\x0b\x01a")
-        ),
-        ("tokenizer.model", "\x0a\x03\x0a\x01a", "it has no unknown token"),
-        ("tokenizer.model", "\x0a\x03\x0a\x01a\x12\x02\x18\x04", "a kind of SentencePiece model"),
-    ],
-)
-def test_damaged_files_are_refused(tmp_path: Path, name: str, content: str, told: str) -> None:
-    (tmp_path / name).write_text(content, errors="surrogateescape")
-    with pytest.raises(InputError, match=told):
-        encodings.get(str(tmp_path / name)).encode("a")
+def test_a_unigram_model_that_spells_by_bytes_has_all_of_them(tmp_path: Path) -> None:
+    path = sentencepiece(tmp_path, UNIGRAM_MODEL, UNIGRAMS[:-1])
+
+    with pytest.raises(InputError, match="256 byte pieces"):
+        encodings.get(path).encode("a")
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+DAMAGED = [
+    ("gpt2.tiktoken", "YQ=="),
+    ("gpt2.tiktoken", "YQ== x"),
+    ("gpt2.tiktoken", "YQ== -1"),
+    ("own.tiktoken", "YQ== 0"),
+    ("tekken.json", "{}"),
+    ("tekken.json", "[]"),
+    ("vocab.json", '{"a": 1}'),
+    ("vocab.txt", "\udcff"),
+    ("tokenizer.model", "x"),
+    ("tokenizer.model", ""),
+    ("tokenizer.model", "\x0a\x7fa"),
+    ("tokenizer.model", "\x0b\x01a"),
+    ("tokenizer.model", "\x0a\x03\x0a\x01a"),
+    ("tokenizer.model", "\x0a\x03\x0a\x01a\x12\x02\x18\x04"),
+]
+
+
+def test_damaged_files_are_refused(
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
+) -> None:
+    errors = ""
+    for number, (name, content) in enumerate(DAMAGED):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        Path(name).write_text(content, errors="surrogateescape")
+        errors += f"{name}: {content!a}\n"
+        errors += in_process.refused("tokenize", "a", "--encoding", name)
+
+    snapshot("tokenize/errors-of-tokenizer-files.txt", errors)

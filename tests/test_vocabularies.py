@@ -1,8 +1,12 @@
-"""A GGUF's own vocabulary splits a text as the rules of its type say: against `tokenizers`, and against slow loops."""
+"""A GGUF's own vocabulary splits a text by the rules of its type.
+
+`tokenizers` and slow loops say what these rules make of a text.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -18,19 +22,22 @@ from gguf import GGUFWriter
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
-from embcli.encodings.merging import bytes_of
+from embcli.encodings import Encoding
 from embcli.encodings.pieces import Unigrams
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from tests.files.made import closed
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 
-NORMAL, UNKNOWN, CONTROL, ADDED, BYTE = 1, 2, 3, 4, 6
-CHARACTERS = {
-    byte: each
-    for each in pre_tokenizers.ByteLevel.alphabet()
-    for byte in bytes_of(each.encode()) or ()
-}
+# The types of tokens in a GGUF.
+NORMAL = 1
+UNKNOWN = 2
+CONTROL = 3
+ADDED = 4
+BYTE = 6
+
+BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 CUTS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -50,23 +57,28 @@ TEXTS = [
 
 
 def texts(count: int, letters: str = "aabbc  \n'sé1日!", seed: int = 0) -> list[str]:
+    """Return TEXTS, and this number of random texts of these letters."""
     random = Random(seed)
-    return [
-        *TEXTS,
-        *("".join(random.choices(letters, k=random.randrange(1, 40))) for _ in range(count)),
-    ]
+    made = [*TEXTS]
+    for _ in range(count):
+        length = random.randrange(1, 40)
+        made.append("".join(random.choices(letters, k=length)))
+    return made
 
 
 def written(
     path: Path,
     model: str,
-    words: list[str],
+    words: list[Any],
     *,
     kinds: list[int] | None = None,
     rows: int = 0,
     **rest: object,
 ) -> str:
-    """Write a vocabulary, and a row for each token; `rest` are other keys of the tokenizer: scores, merges, pre ..."""
+    """Write a vocabulary and a row for each token; return the path.
+
+    `rest` are other keys of the tokenizer: scores, merges, pre ...; `name` is that of the model.
+    """
     writer = GGUFWriter(path, "llama")
     writer.add_embedding_length(2)
     writer.add_tokenizer_model(model)
@@ -82,64 +94,97 @@ def written(
             writer.add_string(key, value)
         else:
             writer.add_array(key, value)
-    writer.add_tensor(
-        "token_embd.weight", np.arange(2.0 * (rows or len(words)), dtype=np.float32).reshape(-1, 2)
-    )
+    count = rows or len(words)
+    values = np.arange(2 * count, dtype=np.float32)
+    writer.add_tensor("token_embd.weight", values.reshape(count, 2))
     return str(closed(writer))
 
 
-def merged(parts: list[str], value: Callable[[str, str], float | None]) -> list[str]:
-    """Join two neighbours with the least value, the first such pair, until none has one: as slow as it is obvious."""
-    while True:
-        values = [(value(*pair), place) for place, pair in enumerate(pairwise(parts))]
-        known = [each for each in values if each[0] is not None]
-        if not known:
-            return parts
-        place = min(known)[1]
-        parts = [*parts[:place], parts[place] + parts[place + 1], *parts[place + 2 :]]
+def merged(parts: list[str], value: Callable[[str, str], float]) -> list[str]:
+    """Join the two neighbours of the least value, the first such pair, until all are infinite.
+
+    This is as slow as it is obvious.
+    """
+    while len(parts) > 1:
+        values = [value(left, right) for left, right in pairwise(parts)]
+        least = min(values)
+        if least == math.inf:
+            break
+        place = values.index(least)
+        joined = parts[place] + parts[place + 1]
+        parts = [*parts[:place], joined, *parts[place + 2 :]]
+    return parts
 
 
-def ids_of(part: str, words: list[str]) -> list[int]:
-    """Return the ID of a token, or of its bytes."""
-    return (
-        [words.index(part)]
-        if part in words
-        else [words.index(f"<0x{byte:02X}>") for byte in part.encode()]
-    )
+def ids_of(parts: list[str], words: list[str]) -> list[int]:
+    """Return the ID of each part, or those of its bytes if it is not a token."""
+    ids = []
+    for part in parts:
+        if part in words:
+            ids.append(words.index(part))
+        else:
+            ids += [words.index(BYTE_TOKENS[byte]) for byte in part.encode()]
+    return ids
 
 
-# --- byte-pair encoding -----------------------------------------------------------------------------------------------
+def assert_ids(encoding: Encoding, text: str, expected: list[int]) -> None:
+    """Hold the IDs of a text against others, and what they decode to against the text."""
+    ids = encoding.encode(text)
 
-PAIRS = [
-    ("a", "a"),
-    ("b", "a"),
-    ("aa", "b"),
-    ("Ġ", "a"),
-    ("a", "b"),
-    ("'", "s"),
-    ("Ġ", "Ġ"),
-    ("Ġa", "b"),
-    ("ab", "ab"),
+    assert ids.tolist() == expected, text
+    assert encoding.decode(ids) == text.encode()
+
+
+def assert_spans_advance(encoding: Encoding, text: str, end: int) -> None:
+    """Check that there is a span for each token, in order, and that the last one ends there."""
+    spans = encoding.spans(text)
+    starts = spans[:, 0]
+
+    assert len(spans) == len(encoding.encode(text))
+    assert (np.diff(starts) >= 0).all()
+    assert spans[:, 1].max(initial=0) == end
+
+
+# --- byte-pair encoding ---------------------------------------------------------------------------
+
+MERGES = [
+    "a a",
+    "b a",
+    "aa b",
+    "Ġ a",
+    "a b",
+    "' s",
+    "Ġ Ġ",
+    "Ġa b",
+    "ab ab",
+    "Ã ©",
+    "1 2",
+    "12 3",
+    "b c",
+    "Ċ Ċ",
+    "a bc",
 ]
-PAIRS += [("Ã", "©"), ("1", "2"), ("12", "3"), ("b", "c"), ("Ċ", "Ċ"), ("a", "bc")]
-MERGES = [" ".join(pair) for pair in PAIRS]
+PAIRS = [tuple(merge.split()) for merge in MERGES]
+MERGED = [merge.replace(" ", "") for merge in MERGES]
 WORDS = [
-    *CHARACTERS.values(),
-    *dict.fromkeys("".join(pair) for pair in PAIRS),
-    "cab",
+    *sorted(pre_tokenizers.ByteLevel.alphabet()),
+    *dict.fromkeys(MERGED),
+    "cab",  # No merges lead to this token.
     "<|end|>",
     "<eos>",
 ]
 KINDS = [NORMAL] * (len(WORDS) - 2) + [ADDED, CONTROL]
+GPT2 = {"kinds": KINDS, "merges": MERGES, "pre": "gpt-2"}
 
 
 def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
-    tokenizer = Tokenizer(
-        models.BPE({word: at for at, word in enumerate(WORDS)}, PAIRS, ignore_merges=ignore_merges)
-    )
-    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
-    cuts = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, level])
+    """Return the vocabulary as a tokenizer of bytes that cuts as GPT-2 does, or by a pattern."""
+    ids = {word: place for place, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.BPE(ids, PAIRS, ignore_merges=ignore_merges))
+    steps = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)]
+    if pattern:
+        steps.insert(0, pre_tokenizers.Split(Regex(pattern), "isolated"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
@@ -150,280 +195,370 @@ def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
 def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
     tmp_path: Path, pre: str, ignores: bool, pattern: str | None
 ) -> None:
-    stray = [
-        "é",
-        " a",
-    ]  # these are not spelled by the characters of bytes, so no text has them; the first merge counts
-    merges, kinds = [*MERGES, "x", MERGES[0]], [*KINDS, NORMAL, NORMAL]
-    path = written(
-        tmp_path / "m.gguf", "gpt2", [*WORDS, *stray], kinds=kinds, merges=merges, pre=pre
-    )
+    words = [*WORDS, "é", " a"]  # These two are not spelled as bytes are, so no text has them.
+    kinds = [*KINDS, NORMAL, NORMAL]
+    merges = [*MERGES, "x", MERGES[0]]  # One is malformed; of two equal ones the first counts.
+    path = written(tmp_path / "m.gguf", "gpt2", words, kinds=kinds, merges=merges, pre=pre)
     encoding = encodings.get(path)
     oracle = bytes_level(ignores, pattern)
-    for text in [*texts(300), "cab", "a\ncab"]:  # no merges lead to this token
-        ids = encoding.encode(text)
-        assert ids.tolist() == oracle.encode(text).ids, text
-        assert encoding.decode(ids) == text.encode()
-        assert [*map(tuple, encoding.spans(text).tolist())] == oracle.encode(text).offsets, text
-    long = "ab" * 3000 + "aab" * 500  # by a heap
-    assert encoding.encode(long).tolist() == oracle.encode(long).ids
+
+    for text in [*texts(300), "cab", "a\ncab"]:
+        expected = oracle.encode(text)
+        spans = encoding.spans(text)
+        assert_ids(encoding, text, expected.ids)
+        assert [*map(tuple, spans.tolist())] == expected.offsets, text
+
+    long = "ab" * 3000 + "aab" * 500
+    assert_ids(encoding, long, oracle.encode(long).ids)
     assert len(encoding.encode("a" * 40_000)) == 20_000
 
 
 def test_escaped_spaces_are_merged_within_lines(tmp_path: Path) -> None:
-    pairs = [("▁", "▁"), ("a", "▁"), ("a▁", "b"), ("▁", "b"), ("b", "b"), ("▁▁", "b")]
-    singles = [*"ab▁!", "\n", "\n\n", *("".join(pair) for pair in pairs)]
-    words = [*singles, *(f"<0x{byte:02X}>" for byte in range(256))]
-    path = written(
-        tmp_path / "m.gguf",
-        "gemma4",
-        words,
-        merges=[" ".join(pair) for pair in pairs],
-        bos_token_id=0,
-    )
+    merges = ["▁ ▁", "a ▁", "a▁ b", "▁ b", "b b", "▁▁ b"]
+    ranks = {merge.replace(" ", ""): rank for rank, merge in enumerate(merges)}
+    words = [*"ab▁!", "\n", "\n\n", *ranks, *BYTE_TOKENS]
+    path = written(tmp_path / "m.gguf", "gemma4", words, merges=merges, bos_token_id=0)
+    pairs = {tuple(merge.split()): rank for rank, merge in enumerate(merges)}
+
+    def rank(left: str, right: str) -> float:
+        return pairs.get((left, right), math.inf)
+
     encoding = encodings.get(path)
-    ranks = {pair: rank for rank, pair in enumerate(pairs)}
     for text in texts(300, "aab   bc\n"):
-        ids: list[int] = []
+        parts = []
         for line in re.findall("[^\n]+|\n+", text.replace(" ", "▁")):
-            is_kept = line in words and not line.strip("\n")
-            for part in [line] if is_kept else merged(list(line), lambda *pair: ranks.get(pair)):
-                ids += ids_of(part, words)
-        assert encoding.encode(text).tolist() == ids, text
-        assert encoding.decode(encoding.encode(text)) == text.encode()
+            is_token_of_line_ends = line in ("\n", "\n\n")
+            parts += [line] if is_token_of_line_ends else merged([*line], rank)
+        assert_ids(encoding, text, ids_of(parts, words))
 
 
 def test_each_rule_keeps_the_whole_text() -> None:
-    everything = (
+    letters = (
         "'S't 12345678 ٣٤ Ab aB Éé  \n\r\n\t\x0b\xa0\u3000你好々カナ한กัह\u093f。、…!?"
         "<sentinel:7>IMGIMGABZ\U000e0001\0"
     )
     random = Random(1)
+
     for name, splitting in splittings().items():
         for _ in range(20):
-            text = "".join(random.choices(everything, k=60))
-            assert "".join(splitting.pieces(text)) == text, name
-            assert all(splitting.pieces(text))
+            text = "".join(random.choices(letters, k=60))
+            pieces = [*splitting.pieces(text)]
+            assert "".join(pieces) == text, name
+            assert all(pieces)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "pieces"),
     [
-        ("gpt-2", "it's  12345!", ["it", "'s", " ", " 12345", "!"]),
-        ("starcoder", "a 123", ["a", " ", "1", "2", "3"]),
-        ("llama-bpe", "it'S 12345\n\n x", ["it", "'S", " ", "123", "45", "\n\n", " x"]),
-        ("qwen2", "x123", ["x", "1", "2", "3"]),
-        ("qwen35", "e\u0301a", ["e\u0301a"]),
-        ("tekken", "camelCase XMLHttp", ["camel", "Case", " XMLHttp"]),
-        ("gpt-4o", "don't CAMELcase", ["don't", " CAMELcase"]),
-        ("tiny_aya", "a1234567", ["a", "1", "234", "567"]),
-        ("tiny_aya", "a  123", ["a", " ", " ", "123"]),
-        ("superbpe", "1234567", ["1", "234", "567"]),
-        ("deepseek-v3", "abc一二12345", ["abc", "一二", "123", "45"]),
-        ("deepseek-llm", "Ab一二 x123", ["Ab", "一二", " x", "123"]),
-        ("falcon", "12345 a.b", ["123", "45", " a", ".", "b"]),
-        ("bloom", "a b,c", ["a", " b", ",", "c"]),
-        ("kimi-k2", "ab漢字cd", ["ab", "漢字", "cd"]),
-        ("gemma4", "a b\n\nc", ["a b", "\n\n", "c"]),
-        ("default", "1234", ["123", "4"]),
+        ("gpt-2", "it's  12345!", "it|'s| | 12345|!"),
+        ("starcoder", "a 123", "a| |1|2|3"),
+        ("llama-bpe", "it'S 12345\n\n x", "it|'S| |123|45|\n\n| x"),
+        ("qwen2", "x123", "x|1|2|3"),
+        ("qwen35", "e\u0301a", "e\u0301a"),
+        ("tekken", "camelCase XMLHttp", "camel|Case| XMLHttp"),
+        ("gpt-4o", "don't CAMELcase", "don't| CAMELcase"),
+        ("tiny_aya", "a1234567", "a|1|234|567"),
+        ("tiny_aya", "a  123", "a| | |123"),
+        ("superbpe", "1234567", "1|234|567"),
+        ("deepseek-v3", "abc一二12345", "abc|一二|123|45"),
+        ("deepseek-llm", "Ab一二 x123", "Ab|一二| x|123"),
+        ("falcon", "12345 a.b", "123|45| a|.|b"),
+        ("bloom", "a b,c", "a| b|,|c"),
+        ("kimi-k2", "ab漢字cd", "ab|漢字|cd"),
+        ("gemma4", "a b\n\nc", "a b|\n\n|c"),
+        ("default", "1234", "123|4"),
     ],
 )
-def test_a_pre_tokenizer_splits_as_its_name_says(name: str, text: str, pieces: list[str]) -> None:
-    assert list(splittings()[name].pieces(text)) == pieces
+def test_a_pre_tokenizer_splits_as_its_name_says(name: str, text: str, pieces: str) -> None:
+    assert "|".join(splittings()[name].pieces(text)) == pieces
 
 
-# --- SentencePiece and WordPiece --------------------------------------------------------------------------------------
+def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_path: Path) -> None:
+    asked = {"add_bos_token": True, "add_eos_token": True}
+    path = written(tmp_path / "m.gguf", "gpt2", WORDS, **GPT2, **asked)
 
-PIECES = [
-    "<unk>",
-    "<s>",
-    "</s>",
-    *(f"<0x{byte:02X}>" for byte in range(256)),
-    *"▁abcé!",
-    "▁a",
-    "ab",
-    "▁ab",
-    "aa",
-    "▁▁",
-]
-PIECES += ["ba", "bab", "!▁", "<tool>"]
-SCORES = [0.0] * 259 + [
-    -float(each) for each in (60, 61, 62, 63, 64, 65, 3, 2, 5, 2, 1, 7, 4, 6, 0)
-]
-PIECE_KINDS = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * (len(PIECES) - 260), ADDED]
+    assert encodings.get(path).bos_eos == ((11,), (11,))
+
+
+# --- SentencePiece --------------------------------------------------------------------------------
+
+LOWNESS = {  # the scores with the other sign
+    "▁": 60.0,
+    "a": 61.0,
+    "b": 62.0,
+    "c": 63.0,
+    "é": 64.0,
+    "!": 65.0,
+    "▁a": 3.0,
+    "ab": 2.0,
+    "▁ab": 5.0,
+    "aa": 2.0,
+    "▁▁": 1.0,
+    "ba": 7.0,
+    "bab": 4.0,
+    "!▁": 6.0,
+    "<tool>": 0.0,
+}
+PIECES = ["<unk>", "<s>", "</s>", *BYTE_TOKENS, *LOWNESS]
+SCORES = [0.0] * 259 + [-lowness for lowness in LOWNESS.values()]
+PIECE_KINDS = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * 14, ADDED]
 
 
 def pieces(path: Path, **rest: object) -> str:
+    """Write the vocabulary of SentencePiece; return the path."""
     return written(path, "llama", PIECES, kinds=PIECE_KINDS, scores=SCORES, **rest)
+
+
+def merged_by_score(spelled: str) -> list[int]:
+    """Return the IDs of a text of PIECES, in which `▁` stands for a space."""
+
+    def lowness(left: str, right: str) -> float:
+        return LOWNESS.get(left + right, math.inf)
+
+    return ids_of(merged([*spelled], lowness), PIECES)
 
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_pieces_are_merged_by_their_scores(tmp_path: Path, leads: bool) -> None:
     encoding = encodings.get(pieces(tmp_path / "m.gguf", add_space_prefix=leads))
-    scores = dict(zip(PIECES, SCORES, strict=True))
-
-    def lowness(left: str, right: str) -> float | None:
-        return -scores[left + right] if left + right in scores else None
 
     for text in texts(300, "aaabb!!  éx\n"):
-        parts = merged([*("▁" if leads and text else ""), *text.replace(" ", "▁")], lowness)
-        ids = [token_id for part in parts for token_id in ids_of(part, PIECES)]
-        assert encoding.encode(text).tolist() == ids, text
-        assert encoding.decode(encoding.encode(text)) == text.encode()
-        spans = encoding.spans(text)
-        assert len(spans) == len(ids)
-        assert (np.diff(spans[:, 0]) >= 0).all()
-        assert not text or (spans[-1, 1] == len(text) and spans[0, 0] == 0)
-        steps = [step for derivation in encoding.derivations(text) for step in derivation.steps]
-        assert [step.score for step in steps] == [SCORES[step.token_id or 0] for step in steps], (
-            text
-        )
+        spelled = text.replace(" ", "▁")
+        if leads and text:
+            spelled = f"▁{spelled}"
+
+        assert_ids(encoding, text, merged_by_score(spelled))
+        assert_spans_advance(encoding, text, len(text))
+        assert not text or encoding.spans(text)[0, 0] == 0
+        for derivation in encoding.derivations(text):
+            for step in derivation.steps:
+                assert step.score == SCORES[step.token_id or 0], text
 
 
 def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token(
     tmp_path: Path,
 ) -> None:
-    path = written(
-        tmp_path / "m.gguf", "llama", ["<unk>", "a", "b", "ab"], scores=[0.0, -2.0, -3.0, -1.0]
-    )
+    words = ["<unk>", "a", "b", "ab"]
+    path = written(tmp_path / "m.gguf", "llama", words, scores=[0.0, -2.0, -3.0, -1.0])
+
     encoding = encodings.get(path)
     assert encoding.encode("日本ab語b").tolist() == [0, 3, 0, 2]
-    spans = encoding.spans("日本ab語b")
-    assert spans.tolist() == [[0, 2], [2, 4], [4, 5], [5, 6]]
+    assert encoding.spans("日本ab語b").tolist() == [[0, 2], [2, 4], [4, 5], [5, 6]]
 
 
-def test_named_tokens_are_found_before_a_text_is_split(
-    in_process: InProcess, tmp_path: Path
+# --- named tokens ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_bos_and_eos(tmp_path: Path) -> str:
+    return pieces(tmp_path / "m.gguf", add_bos_token=True, add_eos_token=True)
+
+
+def token_rows(runner: InProcess, *arguments: str) -> list[dict[str, Any]]:
+    """Return the tokens of a result in JSON."""
+    return json.loads(runner(*arguments, "-f", "json").out)["tokens"]
+
+
+def test_the_tokens_a_user_added_are_found_in_any_text(
+    in_process: InProcess, with_bos_and_eos: str
 ) -> None:
-    path = pieces(tmp_path / "m.gguf", add_bos_token=True, add_eos_token=True)
-    plain = in_process("tokenize", "a<s>b<tool>a", "--encoding", path, "-f", "json")
-    assert "the model reads <s> before and </s> after a text; --special adds them" in plain.err
-    assert (
-        "the model reads"
-        not in in_process("neighbors", "a", "--encoding", path, "--vocab", str(len(PIECES))).err
-    )
-    rows = json.loads(plain.out)["tokens"]
-    assert [row["token"] for row in rows][:2] == [" a", "<"]
-    assert [row["token"] for row in rows][-2:] == ["<tool>", " a"]
-    special = in_process("tokenize", "a<s>b<tool>a", "--special", "--encoding", path, "-f", "json")
-    found = [(row["token"], row["start"], row["end"]) for row in json.loads(special.out)["tokens"]]
-    assert found[:4] == [("<s>", 0, 0), (" a", 0, 1), ("<s>", 1, 4), (" ", 4, 4)]
-    assert found[4:] == [("b", 4, 5), ("<tool>", 5, 11), (" a", 11, 12), ("</s>", 12, 12)]
-    ids = [row["id"] for row in json.loads(special.out)["tokens"]]
-    assert in_process("decode", *map(str, ids), "--encoding", path).out == b"<s>a<s>b<tool>a</s>"
-    looked = in_process("lookup", "a", "--special", "--from", path, "-f", "json")
-    assert [row["token"] for row in json.loads(looked.out)["tokens"]] == ["<s>", " a", "</s>"]
-    near = in_process("neighbors", "a", "--special", "--from", path, "--top", "1", "-f", "json")
+    rows = token_rows(in_process, "tokenize", "a<s>b<tool>a", "--encoding", with_bos_and_eos)
+    tokens = [row["token"] for row in rows]
+
+    assert tokens[:2] == [" a", "<"]
+    assert tokens[-2:] == ["<tool>", " a"]
+
+
+def test_special_tokens_are_found_where_they_are_asked_for(
+    in_process: InProcess, with_bos_and_eos: str
+) -> None:
+    options = ("--special", "--encoding", with_bos_and_eos)
+    rows = token_rows(in_process, "tokenize", "a<s>b<tool>a", *options)
+    ids = [str(row["id"]) for row in rows]
+
+    tokens = [row["token"] for row in rows]
+    assert tokens == ["<s>", " a", "<s>", " ", "b", "<tool>", " a", "</s>"]
+    assert [row["start"] for row in rows] == [0, 0, 1, 4, 4, 5, 11, 12]
+    assert [row["end"] for row in rows] == [0, 1, 4, 4, 5, 11, 12, 12]
+    ran = in_process("decode", *ids, "--encoding", with_bos_and_eos)
+    assert ran.out == b"<s>a<s>b<tool>a</s>"
+    rows = token_rows(in_process, "lookup", "a", "--special", "--from", with_bos_and_eos)
+    assert [row["token"] for row in rows] == ["<s>", " a", "</s>"]
+
+
+def test_a_note_names_what_special_adds_where_a_text_is_split(
+    in_process: InProcess, with_bos_and_eos: str, snapshot: Snapshot
+) -> None:
+    encoding = ("--encoding", with_bos_and_eos)
+    ran = in_process("tokenize", "a", *encoding)
+    snapshot("tokenize/note-on-what-special-adds.txt", ran.err)
+
+    in_process.ok("tokenize", "a", *encoding, "--special")
+    near = in_process("neighbors", "a", *encoding, "--vocab", str(len(PIECES)))
+    assert "the model reads" not in near.err
+    near = in_process("neighbors", "a", "--special", "--from", with_bos_and_eos, "--top", "1")
     assert near.status == 0
     assert "reads" not in near.err
 
 
+NAMED = {
+    "<unk>": UNKNOWN,
+    "<s>": CONTROL,
+    "</s>": NORMAL,
+    "<t>": ADDED,
+    "<t>x": ADDED,
+    "▁": NORMAL,
+    "a": NORMAL,
+    "<|channel|>": NORMAL,
+    "<fim_prefix>": NORMAL,
+    "<": NORMAL,
+    "|": NORMAL,
+    ">": NORMAL,
+}
+
+
+def ids_of_named(
+    path: Path, text: str, special: bool = False, *, more: dict[str, int] | None = None, name: str
+) -> list[int]:
+    """Return the IDs of a text in a model of this name with NAMED, and `more` tokens."""
+    kinds = NAMED | (more or {})
+    words = [*kinds]
+    file = path / "m.gguf"
+    written(file, "llama", words, kinds=[*kinds.values()], add_space_prefix=False, name=name)
+    return encodings.get(str(file)).encode(text, special).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "special", "ids"),
+    [
+        ("a<t>xa<t>", False, [6, 4, 6, 3]),
+        ("a<|channel|>", False, [6, 7]),
+        ("a</s><|channel|><fim_prefix>", True, [6, 2, 7, 8]),
+    ],
+)
 def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(
-    tmp_path: Path,
+    tmp_path: Path, text: str, special: bool, ids: list[int]
 ) -> None:
-    words = [
-        "<unk>",
-        "<s>",
-        "</s>",
-        "<t>",
-        "<t>x",
-        "▁",
-        "a",
-        "<|channel|>",
-        "<fim_prefix>",
-        "<",
-        "|",
-        ">",
-    ]
-    kinds = [UNKNOWN, CONTROL, NORMAL, ADDED, ADDED, *[NORMAL] * 7]
-    encoding = encodings.get(
-        written(tmp_path / "m.gguf", "llama", words, kinds=kinds, add_space_prefix=False)
-    )
-    assert encoding.encode("a<t>xa<t>").tolist() == [6, 4, 6, 3]
-    assert encoding.encode("a</s><|channel|><fim_prefix>", True).tolist() == [
-        6,
-        2,
-        7,
-        8,
-    ]  # as llama.cpp takes them
-    assert encoding.encode("a<|channel|>").tolist() == [6, 7]
-    with pytest.raises(
-        InputError, match=r"cannot split this text of 3 characters: .* surrogates not allowed"
-    ):
-        encoding.encode("a\ud800b")
-    strips = written(
-        tmp_path / "p.gguf", "llama", words, kinds=kinds, add_space_prefix=False, name="Phi-3 mini"
-    )
-    assert encodings.get(strips).encode("a<t> \n a").tolist() == [6, 3, 6]
-    masks = {"kinds": [*kinds, ADDED], "add_space_prefix": False, "name": "A Modern-BERT"}
-    strips = written(tmp_path / "q.gguf", "llama", [*words, "[MASK]"], **masks)
-    assert encodings.get(strips).encode("a \n[MASK] a<t>a [MASK]").tolist() == [
-        6,
-        12,
-        5,
-        6,
-        3,
-        6,
-        12,
-    ]
-    for number, rule in enumerate(
-        (["<|return|>", "<|call|>"], ["<|flush|>", "<|calls|>"], ["<|return|>"])
-    ):
-        more = [*words, "<|end|>", *rule, "<|tool_response>"]
-        encoding = encodings.get(
-            written(tmp_path / f"{number}.gguf", "llama", more, add_space_prefix=False)
-        )
-        assert (12 in encoding.encode("a<|end|>a")) == (len(rule) == 2), (
-            "no special token beside these"
-        )
-        assert 2 not in encoding.encode("a</s>", True)
+    assert ids_of_named(tmp_path, text, special, name="any") == ids
+
+
+def test_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="surrogates"):
+        ids_of_named(tmp_path, "a\ud800b", name="any")
+
+
+def test_a_phi_3_drops_spaces_after_its_named_tokens(tmp_path: Path) -> None:
+    assert ids_of_named(tmp_path, "a<t> \n a", name="Phi-3 mini") == [6, 3, 6]
+
+
+def test_a_modern_bert_drops_spaces_before_its_mask(tmp_path: Path) -> None:
+    text = "a \n[MASK] a<t>a [MASK]"
+    ids = ids_of_named(tmp_path, text, more={"[MASK]": ADDED}, name="A Modern-BERT")
+
+    assert ids == [6, 12, 5, 6, 3, 6, 12]
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_named"),
+    [
+        (["<|return|>", "<|call|>"], True),
+        (["<|flush|>", "<|calls|>"], True),
+        (["<|return|>"], False),
+    ],
+)
+def test_the_end_of_harmony_is_a_named_token_unless_those_beside_it_show_that_it_ends_a_text(
+    tmp_path: Path, beside: list[str], is_named: bool
+) -> None:
+    words = [*NAMED, "<|end|>", *beside, "<|tool_response>"]
+    path = written(tmp_path / "m.gguf", "llama", words, add_space_prefix=False)
+
+    encoding = encodings.get(path)
+    assert (words.index("<|end|>") in encoding.encode("a<|end|>a")) == is_named
+    assert words.index("</s>") not in encoding.encode("a</s>", True)
+
+
+@pytest.mark.parametrize("kind", [0, NORMAL])
+def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name(
+    tmp_path: Path, kind: int
+) -> None:
+    words = ["<unk>", "a", "b", "ab", b"c\xff"]
+    kinds = [UNKNOWN, kind, kind, kind, ADDED]
+    scores = [0.0, -1.0, -2.0, -3.0, 0.0]
+    path = tmp_path / "m.gguf"
+    written(path, "llama", words, kinds=kinds, scores=scores, unknown_token_id=0)
+
+    (named,) = encodings.get(str(path)).named
+    assert named.name == "<unk>"
+
+
+# --- WordPiece ------------------------------------------------------------------------------------
 
 
 def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -> None:
-    words = ["[UNK]", "[CLS]", "[SEP]", "ab", "##b", "##a", "a", "b", "!", "'", "it", "##s"]
-    words += ["日", "e", "##e", "1", "##1"]
-    stored = [
-        word[2:] if word.startswith("##") else word if word[0] == "[" else f"▁{word}"
-        for word in words
-    ]
-    kinds = [CONTROL if word[0] == "[" else NORMAL for word in words]
-    rest = {"unknown_token_id": 0, "bos_token_id": 1, "seperator_token_id": 2}
-    encoding = encodings.get(written(tmp_path / "m.gguf", "bert", stored, kinds=kinds, **rest))
-    oracle = Tokenizer(
-        models.WordPiece({word: at for at, word in enumerate(words)}, unk_token="[UNK]")
+    special = ["[UNK]", "[CLS]", "[SEP]"]
+    first = ["ab", "a", "b", "!", "'", "it", "日", "e", "1"]
+    following = ["b", "a", "s", "e", "1"]
+    path = written(
+        tmp_path / "m.gguf",
+        "bert",
+        [*special, *(f"▁{word}" for word in first), *following],
+        kinds=[CONTROL] * 3 + [NORMAL] * 14,
+        unknown_token_id=0,
+        bos_token_id=1,
+        seperator_token_id=2,  # The format spells it so.
     )
-    oracle.normalizer, oracle.pre_tokenizer = (
-        normalizers.BertNormalizer(),
-        pre_tokenizers.BertPreTokenizer(),
-    )
+    encoding = encodings.get(path)
+
+    words = [*special, *first, *(f"##{word}" for word in following)]
+    ids = {word: place for place, word in enumerate(words)}
+    oracle = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    oracle.normalizer = normalizers.BertNormalizer()
+    oracle.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+
     for text in texts(300, "aAbBé! '日s1e\t\u0301\u200b"):
-        wanted = oracle.encode(text)
-        assert encoding.encode(text).tolist() == wanted.ids, text
+        expected = oracle.encode(text)
         spans = encoding.spans(text)
-        known = [place for place, token_id in enumerate(wanted.ids) if token_id]
-        assert [tuple(spans[place]) for place in known] == [
-            wanted.offsets[place] for place in known
-        ], text
+        assert encoding.encode(text).tolist() == expected.ids, text
+        for token_id, span, offsets in zip(expected.ids, spans, expected.offsets, strict=True):
+            if token_id != 0:
+                assert tuple(span) == offsets, text
+
     assert encoding.bos_eos == ((1,), (2,))
     assert encoding.decode(encoding.encode("ab 日")) == "ab 日".encode()
 
 
+# --- unigrams -------------------------------------------------------------------------------------
+
+
 def trie(replacements: dict[str, str]) -> bytes:
-    """Return a map of characters as SentencePiece compiles it; each node has 256 units of its own."""
-    texts, places = b"", {}
-    for key, text in replacements.items():
-        places[key.encode()] = len(texts)
-        texts += text.encode() + b"\0"
-    nodes = sorted({key[:end] for key in places for end in range(len(key) + 1)}, key=len)
-    bases = {node: 256 * (place + 1) for place, node in enumerate(nodes)}
-    units = np.zeros(256 * (len(nodes) + 2), np.uint32)
+    """Return a map of characters as SentencePiece compiles it.
+
+    Each node, the beginning of a key, has 256 units of its own.
+    """
+    strings = b""
+    places = {}
+    for key, replacement in replacements.items():
+        places[key.encode()] = len(strings)
+        strings += replacement.encode() + b"\0"
+
+    beginnings = {b""}
+    for key in places:
+        beginnings |= {key[: end + 1] for end in range(len(key))}
+    bases = {}
+    for number, node in enumerate(sorted(beginnings, key=len), 1):
+        bases[node] = 256 * number
+
+    units = np.zeros(256 * (len(bases) + 1), np.uint32)
     units[0] = bases[b""] << 10
-    for node in nodes[1:]:
-        at = bases[node[:-1]] ^ node[-1]
-        units[at] = node[-1] | (node in places) << 8 | (bases[node] ^ at) << 10
+    for node, base in bases.items():
+        if node == b"":
+            continue
+        unit = bases[node[:-1]] ^ node[-1]
+        units[unit] = node[-1] | (base ^ unit) << 10
         if node in places:
-            units[bases[node]] = places[node] | 1 << 31
-    return struct.pack("<I", units.nbytes) + units.tobytes() + texts
+            units[unit] |= 1 << 8
+            units[base] = places[node] | 1 << 31
+    return struct.pack("<I", units.nbytes) + units.tobytes() + strings
 
 
 REPLACED = {
@@ -439,161 +574,163 @@ REPLACED = {
 
 def test_characters_are_replaced_the_longest_sequence_first() -> None:
     unigrams = Unigrams({"▁": (0, 0.0)}, 1, 0.0, trie(REPLACED), joins=False, leads=False)
+    keys = sorted(REPLACED, key=len, reverse=True)
+    pattern = re.compile("|".join(keys))
+
     for text in texts(300, "aAe\u0301\u0301ﬁ\t…\u200bx日"):
-        normal, place = "", 0
-        while place < len(text):
-            key = max(
-                (key for key in [*REPLACED, text[place]] if text.startswith(key, place)), key=len
-            )
-            normal, place = normal + REPLACED.get(key, key), place + len(key)
-        assert "".join(unigrams.pieces(text)) == normal.replace(" ", "▁"), text
+        normal = pattern.sub(lambda match: REPLACED[match[0]], text)
         origins = unigrams.origins(text)
+        assert "".join(unigrams.pieces(text)) == normal.replace(" ", "▁"), text
         assert len(origins) == len(normal)
         assert all(start <= end for start, end in origins)
 
 
 def test_a_damaged_map_of_characters_ends_in_a_sentence(tmp_path: Path) -> None:
-    whole, random = trie(REPLACED), Random(3)
+    whole = trie(REPLACED)
     used = [place for place in range(4, len(whole)) if whole[place]]
+    random = Random(3)
+
     for number in range(25):
-        data = bytearray(whole)
+        damaged = bytearray(whole)
         for place in random.sample(used, 2):
-            data[place] = random.randrange(256)
-        path = written(
-            tmp_path / f"{number}.gguf", "t5", ["a", "b", "c"], precompiled_charsmap=bytes(data)
-        )
+            damaged[place] = random.randrange(256)
+        path = tmp_path / f"{number}.gguf"
+        written(path, "t5", [*"abc"], precompiled_charsmap=bytes(damaged))
         with suppress(InputError):
-            encoding = encodings.get(path)
-            assert {*encoding.encode("aA\te\u0301\u0301ﬁ…\u200b日 x")} <= {
-                *range(encoding.vocabulary_size)
-            }
+            encoding = encodings.get(str(path))
+            ids = encoding.encode("aA\te\u0301\u0301ﬁ…\u200b日 x")
+            assert {*ids.tolist()} <= {*range(encoding.vocabulary_size)}
 
 
-def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name(
-    tmp_path: Path,
-) -> None:
-    words: list[Any] = ["<unk>", "a", "b", "ab", b"c\xff"]
-    rest = {"scores": [0.0, -1.0, -2.0, -3.0, 0.0], "unknown_token_id": 0}
-    known = [
-        encodings.get(
-            written(
-                tmp_path / f"{kind}.gguf",
-                "llama",
-                words,
-                kinds=[UNKNOWN, *[kind] * 3, ADDED],
-                **rest,
-            )
-        )
-        for kind in (0, NORMAL)
-    ]
-    assert [[name.name for name in each.named] for each in known] == [["<unk>"], ["<unk>"]]
+UNIGRAMS = {
+    "<pad>": 0.0,
+    "</s>": 0.0,
+    "<unk>": 0.0,
+    "▁": -2.0,
+    "▁a": -1.5,
+    "a": -2.7,
+    "b": -2.25,
+    "ab": -3.0,
+    "▁ab": -4.0,
+    "ba": -3.5,
+    "bab": -4.75,
+    "aa": -3.3,
+    "▁b": -4.5,
+    "f": -6.0,
+    "fi": -7.0,
+    "é": -9.0,
+}
+WITHOUT_SPACE = {word: score for word, score in UNIGRAMS.items() if word != "▁"}
 
 
-@pytest.mark.parametrize(("joins", "space"), [(False, "▁ -2"), (True, "▁ -2"), (True, "")])
+class UnigramCase:
+    """A vocabulary of unigrams, which puts a space before a text, and the same as `tokenizers`."""
+
+    def __init__(self, path: Path, scored: dict[str, float], unknown: int, **rest: object) -> None:
+        scores = [*scored.values()]
+        known = {"scores": scores, "unknown_token_id": unknown, "add_space_prefix": True}
+        written(path, "t5", [*scored], **known, **rest)
+        model = models.Unigram([*scored.items()], unk_id=unknown, byte_fallback=False)
+        self.encoding = encodings.get(str(path))
+        self.oracle = Tokenizer(model)
+
+    def check(self, text: str, spelled: str) -> None:
+        """Hold the IDs of a text against those of what it is spelled as, with `▁` for spaces."""
+        ids = self.encoding.encode(text).tolist()
+        assert ids == self.oracle.encode(spelled).ids, text
+
+
+@pytest.mark.parametrize("scored", [UNIGRAMS, WITHOUT_SPACE])
 def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
-    tmp_path: Path, joins: bool, space: str
+    tmp_path: Path, scored: dict[str, float]
 ) -> None:
-    listed = f"<pad> 0 </s> 0 <unk> 0 {space} ▁a -1.5 a -2.7 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75"
-    listed += " aa -3.3 ▁b -4.5 f -6"
-    listed += " fi -7 é -9"
-    scored = [
-        (word, float(score))
-        for word, score in zip(listed.split()[::2], listed.split()[1::2], strict=True)
-    ]
-    words, scores = [word for word, _ in scored], [score for _, score in scored]
-    rest = {"scores": scores, "add_space_prefix": True, "remove_extra_whitespaces": joins}
-    rest |= (
-        {"unknown_token_id": 2, "precompiled_charsmap": trie({"ﬁ": "fi"})}
-        if joins
-        else {"unknown_token_id": 2}
-    )
-    kinds = [CONTROL, CONTROL, UNKNOWN, *[NORMAL] * (len(words) - 3)]
-    encoding = encodings.get(written(tmp_path / "m.gguf", "t5", words, kinds=kinds, **rest))
-    oracle = Tokenizer(models.Unigram(scored, unk_id=2, byte_fallback=False))
-    for text in texts(300, "aabbfé 日x" + "ﬁ" * joins):
-        if joins:
-            spelled = "".join(f"▁{word}" for word in text.replace("ﬁ", "fi").split(" ") if word)
-        else:
-            blanks = len(text) - len(text.lstrip(" "))
-            spelled = (
-                "▁" * blanks + ("▁" if text.strip(" ") else "") + text.lstrip(" ").replace(" ", "▁")
-            )
-        wanted = oracle.encode(spelled)
-        ids = encoding.encode(text).tolist()
-        assert ids == wanted.ids, text
-        spans = encoding.spans(text)
-        assert len(spans) == len(ids)
-        assert (np.diff(spans[:, 0]) >= 0).all()
-        assert not ids or spans[:, 1].max() == len(text.rstrip(" ") if joins else text)
-    assert encoding.bos_eos == ((), (1,))
+    kinds = [CONTROL, CONTROL, UNKNOWN] + [NORMAL] * (len(scored) - 3)
+    rest = {"kinds": kinds, "precompiled_charsmap": trie({"ﬁ": "fi"})}
+    case = UnigramCase(tmp_path / "m.gguf", scored, 2, remove_extra_whitespaces=True, **rest)
+
+    for text in texts(300, "aabbfé 日xﬁ"):
+        words = re.findall("[^ ]+", text.replace("ﬁ", "fi"))
+        case.check(text, "".join(f"▁{word}" for word in words))
+        assert_spans_advance(case.encoding, text, len(text.rstrip(" ")))
+    assert case.encoding.bos_eos == ((), (1,))
 
 
-def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_path: Path) -> None:
-    rest = {
-        "kinds": KINDS,
-        "merges": MERGES,
-        "pre": "gpt-2",
-        "add_bos_token": True,
-        "add_eos_token": True,
-    }
-    assert encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, **rest)).bos_eos == (
-        (11,),
-        (11,),
-    )
+def test_unigrams_may_keep_all_spaces(tmp_path: Path) -> None:
+    case = UnigramCase(tmp_path / "m.gguf", UNIGRAMS, 2, remove_extra_whitespaces=False)
+
+    for text in texts(300, "aabbfé 日x"):
+        # The space in front of a text comes after those that it begins with.
+        led = re.sub("^( *)(?=[^ ])", r"\1▁", text)
+        case.check(text, led.replace(" ", "▁"))
+        assert_spans_advance(case.encoding, text, len(text))
 
 
-def test_a_run_of_100_000_letters_takes_linear_time(tmp_path: Path) -> None:
-    run = "a" * 100_000
-    bpe = written(tmp_path / "bpe.gguf", "gpt2", WORDS, kinds=KINDS, merges=MERGES, pre="gpt-2")
-    assert encodings.get(bpe).encode(run).tolist() == bytes_level(False, None).encode(run).ids
-    by_scores = [PIECES.index("▁"), *[PIECES.index("aa")] * 50_000]
-    assert encodings.get(pieces(tmp_path / "spm.gguf")).encode(run).tolist() == by_scores
+# --- a run of 100,000 letters takes linear time ---------------------------------------------------
+
+RUN = "a" * 100_000
+
+
+def test_pairs_of_bytes_take_linear_time(tmp_path: Path) -> None:
+    encoding = encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, **GPT2))
+
+    assert_ids(encoding, RUN, bytes_level(False, None).encode(RUN).ids)
+
+
+def test_pieces_take_linear_time(tmp_path: Path) -> None:
+    encoding = encodings.get(pieces(tmp_path / "m.gguf"))
+
+    assert_ids(encoding, RUN, [PIECES.index("▁"), *[PIECES.index("aa")] * 50_000])
+
+
+def test_unigrams_take_linear_time(tmp_path: Path) -> None:
     scored = {"<unk>": 0.0, "▁": -9.0, "▁a": -3.0, "a": -3.0, "aa": -4.0, "aaa": -5.5}
-    rest = {"scores": [*scored.values()], "unknown_token_id": 0, "add_space_prefix": True}
-    sums = encodings.get(written(tmp_path / "ugm.gguf", "t5", [*scored], **rest))
-    oracle = Tokenizer(models.Unigram([*scored.items()], unk_id=0, byte_fallback=False))
-    wanted = oracle.encode(f"▁{run}")
-    assert sums.encode(run).tolist() == wanted.ids
-    spans = sums.spans(run)
-    assert np.diff(spans).ravel().tolist() == [
-        len(token.removeprefix("▁")) for token in wanted.tokens
-    ]
-    longest = written(tmp_path / "wpm.gguf", "bert", ["[UNK]", "▁a", "a", "aa"], unknown_token_id=0)
-    assert encodings.get(longest).encode(run).tolist() == [1, *[3] * 49_999, 2]
+    case = UnigramCase(tmp_path / "m.gguf", scored, 0)
+    case.check(RUN, f"▁{RUN}")
+
+    lengths = np.diff(case.encoding.spans(RUN)).ravel()
+    tokens = case.oracle.encode(f"▁{RUN}").tokens
+    assert lengths.tolist() == [len(token.removeprefix("▁")) for token in tokens]
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+def test_word_pieces_take_linear_time(tmp_path: Path) -> None:
+    words = ["[UNK]", "▁a", "a", "aa"]
+    path = written(tmp_path / "m.gguf", "bert", words, unknown_token_id=0)
+
+    assert encodings.get(path).encode(RUN).tolist() == [1, *[3] * 49_999, 2]
 
 
-@pytest.mark.parametrize(
-    ("model", "rest", "told"),
-    [
-        (
-            "gpt2",
-            {},
-            "cannot split a text: it does not name its pre-tokenizer; give --ids or --encoding",
-        ),
-        ("gpt2", {"pre": "gpt2"}, "its pre-tokenizer 'gpt2' is unknown; give --ids or --encoding"),
-        ("gpt2", {"pre": "gpt-2"}, "it has no merges"),
-        ("bert", {}, "it says that a text gets its unknown token, but not which one this is"),
-        (
-            "rwkv",
-            {},
-            "cannot split a text: its tokenizer 'rwkv' is unknown; give --ids or --encoding",
-        ),
-        ("plamo2", {}, "its tokenizer 'plamo2' is unknown"),
-        ("llama", {"scores": [float("nan")] * 3}, "its tokenizer.ggml.scores are not all finite"),
-        ("llama", {"scores": [1.0]}, "not numbers, one for each token"),
-        ("t5", {"precompiled_charsmap": b"\1\2\3"}, "its map of characters is damaged"),
-    ],
-)
-def test_what_cannot_split_a_text_is_refused_by_its_name(
-    in_process: InProcess, tmp_path: Path, model: str, rest: dict[str, object], told: str
+# --- what is refused ------------------------------------------------------------------------------
+
+UNUSABLE: list[tuple[str, dict[str, object]]] = [
+    ("gpt2", {}),
+    ("gpt2", {"pre": "gpt2"}),
+    ("gpt2", {"pre": "gpt-2"}),
+    ("bert", {}),
+    ("rwkv", {}),
+    ("plamo2", {}),
+    ("llama", {"scores": [math.nan] * 3}),
+    ("llama", {"scores": [1.0]}),
+]
+
+
+def test_what_cannot_split_a_text_is_refused_by_its_name_and_has_rows(
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
-    path = written(tmp_path / "m.gguf", model, ["a", "b", "c"], **rest)
-    assert told in in_process.refused("lookup", "a", "--from", path)
-    assert told in in_process.refused("tokenize", "a", "--encoding", path)
-    assert [
-        row["token"]
-        for row in json.loads(in_process.ok("weights", "--from", path, "-f", "json").out)["rows"]
-    ] == [*"abc"]
+    monkeypatch.chdir(tmp_path)
+    errors = ""
+    for number, (model, rest) in enumerate(UNUSABLE):
+        path = written(Path(f"{model}-{number}.gguf"), model, [*"abc"], **rest)
+        error = in_process.refused("tokenize", "a", "--encoding", path)
+        errors += f"{model} {rest}\n{error}"
+        assert in_process.refused("lookup", "a", "--from", path) == error
+        rows = json.loads(in_process.ok("weights", "--from", path, "-f", "json").out)["rows"]
+        assert [row["token"] for row in rows] == [*"abc"]
+
+    snapshot("tokenize/errors-of-a-gguf.txt", errors)
+
+
+def test_a_damaged_map_of_characters_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "m.gguf", "t5", [*"abc"], precompiled_charsmap=b"\1\2\3")
+
+    with pytest.raises(InputError, match="map of characters"):
+        encodings.get(path).encode("a")
