@@ -1,4 +1,4 @@
-"""How a text becomes tokens: every step is a merge that the encoding knows, and the last ones are its own tokens."""
+"""How a text becomes tokens: each step is a merge that the encoding knows, or one of its tokens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,26 +22,38 @@ from embcli.encodings.merging import Derivation
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model
+from embcli.verbs.merges import Merges
 from tests.runners import InProcess
-from tests.test_dialects import sentencepiece
+from tests.snapshots import Snapshot
+from tests.test_dialects import BYTES, PAIR_MODEL, UNIGRAM_MODEL, sentencepiece
 from tests.test_huggingface import MADE, saved
 from tests.test_huggingface import SENTENCES as TRAINED
-from tests.test_vocabularies import KINDS, MERGES, TEXTS, WORDS, written
+from tests.test_vocabularies import (
+    ADDED,
+    BYTE,
+    BYTE_TOKENS,
+    CONTROL,
+    GPT2,
+    NORMAL,
+    TEXTS,
+    UNKNOWN,
+    WORDS,
+    written,
+)
 
 __all__ = ["saved"]  # a fixture
 
-run = InProcess()
 MIXED = (
     "It's 12345 x==1;\r\n\t日本語 é 👋🏽 <|endoftext|>   aaaaaaaaaaaaaaaaa\u0301\u200b Straße ΑΒΓ "
 )
 
 
-def model(encoding: str) -> Model:
-    return embcli.seeded(encoding=encoding, vocab=1, dim=1)
+def model(encoding: str | Path) -> Model:
+    return embcli.seeded(encoding=str(encoding), vocab=1, dim=1)
 
 
 def replayed(piece: Derivation) -> list[bytes]:
-    """Apply the merges of a piece to its symbols, one after the other, at the first place where the pair stands."""
+    """Apply the merges of a piece to its symbols, each at the first place where its pair stands."""
     parts = [*piece.symbols]
     for step in piece.steps:
         place = [*pairwise(parts)].index((step.left, step.right))
@@ -49,269 +62,290 @@ def replayed(piece: Derivation) -> list[bytes]:
     return parts
 
 
+def assert_steps_lead_to_tokens(opened: Model, text: str) -> Merges:
+    """Check the steps of a text: merges keep its bytes, and other steps are its tokens."""
+    result = opened.merges(text)
+
+    assert result.ids == opened.encoding.encode(text).tolist()
+    for piece in result.pieces:
+        if not piece.merges:
+            assert [step.token_id for step in piece.steps] == [*piece.ids]
+        elif piece.steps:
+            assert b"".join(replayed(piece)) == b"".join(piece.symbols)
+    return result
+
+
+# --- tiktoken's encodings -------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_the_merges_of_tiktokens_encodings_take_the_lowest_rank_and_lead_to_its_tokens(
     name: str,
 ) -> None:
-    theirs = encodings.get(name).tiktoken  # which a test of its own holds against the package
+    theirs = encodings.get(name).tiktoken  # test_encodings.py holds it against the package.
+    ranks = theirs._mergeable_ranks
+
     result = model(name).merges(MIXED)
     assert result.ids == theirs.encode_ordinary(MIXED)
     for piece in result.pieces:
         parts = [*piece.symbols]
         for step in piece.steps:
-            ranks = [
-                theirs._mergeable_ranks.get(left + right, 1 << 30)
-                for left, right in pairwise(parts)
-            ]
-            assert step.rank == step.token_id == min(ranks)
-            place = ranks.index(min(ranks))
-            assert (step.left, step.right) == (*parts[place : place + 2],)
+            found = [ranks.get(left + right, 1 << 30) for left, right in pairwise(parts)]
+            lowest = min(found)
+            place = found.index(lowest)
+            assert step.rank == lowest
+            assert step.token_id == lowest
+            assert [step.left, step.right] == parts[place : place + 2]
             parts[place : place + 2] = [step.token]
         if piece.steps:
             assert parts == [theirs.decode_single_token_bytes(token_id) for token_id in piece.ids]
 
 
-# regex may know characters, such as those of Unicode 18, that the splitting inside tiktoken does not know yet.
+# regex may know characters, such as those of Unicode 18, that the splitting inside tiktoken does
+# not know yet.
 KNOWN = st.characters(exclude_categories=["Cn", "Cs"])
 
 
-@given(st.text(KNOWN, max_size=60), st.sampled_from(["gpt2", "o200k_base"]))
+@given(st.text(KNOWN, min_size=1, max_size=60), st.sampled_from(["gpt2", "o200k_base"]))
 def test_any_text_becomes_the_tokens_that_it_has(text: str, name: str) -> None:
-    if text:
-        assert model(name).merges(text).ids == encodings.get(name).encode(text).tolist()
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_the_steps_of_a_tokenizer_json_lead_to_its_tokens(
-    name: str, saved: Callable[[str], Path]
-) -> None:
-    opened = model(str(saved(name)))
-    for text in [*TRAINED[:3], "effort" * 30, "x日y 👋", MIXED]:
-        result = opened.merges(text)
-        assert result.ids == opened.encoding.encode(text).tolist()
-        for piece in result.pieces:
-            if piece.merges and piece.steps:
-                assert b"".join(replayed(piece)) == b"".join(piece.symbols)
-            elif not piece.merges:
-                assert [step.token_id for step in piece.steps] == [*piece.ids]
-
-
-def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> None:
-    made = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "words.vec").write_text("a 1 2\nb 2 3\n")
-    with pytest.raises(InputError, match="its model is WordLevel, whose tokens are whole words"):
-        model(str(tmp_path / "tokenizer.json")).merges("a a")
-    with pytest.raises(InputError, match="does not tell how it splits a text"):
-        embcli.open(tmp_path / "words.vec").merges("a")
-
-
-def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path: Path) -> None:
-    ids = {"a": 0, "b": 1, "b</w>": 2, "ab": 3, "ab</w>": 4}
-    made = Tokenizer(models.BPE(ids, [("a", "b</w>"), ("a", "b")], end_of_word_suffix="</w>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.save(str(tmp_path / "tokenizer.json"))
-    (piece,) = model(str(tmp_path / "tokenizer.json")).merges("ab").pieces
-    (step,) = piece.steps
-    assert (piece.symbols, step.token_id, step.rank, piece.ids) == ((b"a", b"b</w>"), 4, 0, (4,))
-
-
-# The types of vocabularies: what a GGUF's is written with, or the number of a tokenizer.model's; the fields of a row.
-PIECES = [
-    "<unk>",
-    "<s>",
-    "</s>",
-    *(f"<0x{byte:02X}>" for byte in range(256)),
-    *"▁abcé",
-    "▁a",
-    "ab",
-    "▁ab",
-    "abc",
-]
-SCORES = [0.0] * 259 + [-1.0 - place / 10 for place in range(len(PIECES) - 259)]
-BYTES = [2, 3, 3, *[6] * 256, *[1] * (len(PIECES) - 259)]
-VOCABULARIES = {
-    "gpt2": (
-        {"words": WORDS, "kinds": KINDS, "merges": MERGES, "pre": "gpt-2"},
-        {"left", "right", "rank"},
-    ),
-    "llama": ({"words": PIECES, "kinds": BYTES, "scores": SCORES}, {"left", "right", "score"}),
-    "t5": ({"words": PIECES, "kinds": BYTES, "scores": SCORES, "unknown_token_id": 0}, {"score"}),
-    "bert": ({"words": ["[UNK]", "▁a", "b", "▁ab", "bc", "c", "▁b"], "unknown_token_id": 0}, set()),
-    "unigrams": (1, {"score"}),
-    "pairs": (2, {"left", "right", "score"}),
-}
-SCORED = [
-    *zip(PIECES, SCORES, BYTES, strict=True),
-    ("abcabc", -3.0, 4),
-]  # the last is the user's own
-
-
-@pytest.mark.parametrize("kind", VOCABULARIES)
-def test_the_steps_of_a_vocabulary_lead_to_its_tokens(kind: str, tmp_path: Path) -> None:
-    given, fields = VOCABULARIES[kind]
-    is_gguf = isinstance(given, dict)
-    path = tmp_path / ("model.gguf" if is_gguf else "tokenizer.model")
-    opened = model(
-        written(path, kind, **given)
-        if is_gguf
-        else sentencepiece(path, given, SCORED, by_bytes=True)
-    )
-    for text in [*TEXTS, "abcab ab cb", "ab<|end|>ab", "é日é日", "abcabcab"]:
-        result = opened.merges(text)
-        assert result.ids == opened.encoding.encode(text).tolist()
-        for piece in result.pieces:
-            if piece.merges and piece.steps:
-                assert b"".join(replayed(piece)) == b"".join(piece.symbols)
-            if not piece.merges:  # also of what is unknown
-                tokens = [opened.encoding.token_bytes(token_id) for token_id in piece.ids]
-                assert [result.token_of(step) for step in piece.steps] == tokens
-    assert {*opened.merges("abcab ab").fields} - {"piece", "step", "id", "token"} == fields
-
-
-def test_an_unknown_token_scores_10_less_than_the_worst(tmp_path: Path) -> None:
-    (piece,) = (
-        model(written(tmp_path / "model.gguf", "t5", **VOCABULARIES["t5"][0])).merges("日").pieces
-    )
-    assert [step.score for step in piece.steps if step.token_id == 0] == [
-        pytest.approx(min(SCORES) - 10)
-    ]
-
-
-@pytest.mark.parametrize("by_bytes", [True, False])
-def test_scores_add_up_to_those_of_sentencepiece(tmp_path: Path, by_bytes: bool) -> None:
-    scored = [each for each in SCORED if by_bytes or each[2] != 6]
-    path = sentencepiece(tmp_path / "tokenizer.model", 1, scored, by_bytes=by_bytes)
-    for text in ("ab cab", "日 a", "abcabcab"):
-        ways = SentencePieceProcessor(model_file=path).nbest_encode(
-            text, nbest_size=2, return_type="serialized_proto"
-        )
-        (score,) = struct.unpack(
-            "<f", ways[ways[1] - 2 : ways[1] + 2]
-        )  # the end of the first message
-        steps = [step for piece in model(path).merges(text).pieces for step in piece.steps]
-        assert sum(step.score for step in steps) == pytest.approx(score), text
+    assert model(name).merges(text).ids == encodings.get(name).encode(text).tolist()
 
 
 def test_a_long_run_is_one_piece() -> None:
     (piece,) = model("gpt2").merges("a" * 20_000).pieces
+
     assert len(piece.steps) == 15_000
     assert len(piece.ids) == 5_000
 
 
 def test_special_tokens_are_pieces_where_they_are_asked_for() -> None:
     text = "Hi<|endoftext|>Hi"
-    assert len(model("gpt2").merges(text).ids) > 3
-    result = model("gpt2").merges(text, special=True)
-    assert result.ids == [17250, 50256, 17250]
-    assert [piece.symbols for piece in result.pieces] == [
-        (b"H", b"i"),
-        (b"<|endoftext|>",),
-        (b"H", b"i"),
-    ]
+    plain = model("gpt2").merges(text)
+    special = model("gpt2").merges(text, special=True)
+
+    assert len(plain.ids) > 3
+    assert special.ids == [17250, 50256, 17250]
+    first, end, last = [piece.symbols for piece in special.pieces]
+    assert first == (b"H", b"i")
+    assert end == (b"<|endoftext|>",)
+    assert last == (b"H", b"i")
 
 
-def test_the_page() -> None:
-    assert run.ok("tokenize", "This is", "--merges", COLUMNS="80").text == (
-        "Each piece of the text, merged pair by pair: the pair of the lowest rank first\n"
-        "piece  step  left  right   rank  token    ID\n"
-        "────────────────────────────────────────────\n"
-        "This      1     i  s        271  is      271\n"
-        "          2     T  h        817  Th      817\n"
-        "          3    Th  is     1,212  This   1212\n"
-        "␣is       1     i  s        271  is      271\n"
-        "          2     ␣  is       318  ␣is     318\n"
-        "\n"
-        "7 bytes in 2 pieces become 2 tokens (gpt2)\n"
-    )
+# --- tokenizer.json -------------------------------------------------------------------------------
 
 
-def test_the_trees() -> None:
-    assert run.ok("tokenize", " some…", "--merges", "--draw", COLUMNS="80").text == (
-        "Each piece of the text, merged pair by pair: the pair of the lowest rank first\n"
-        "␣  s  o  m  e    \\xe2  \\x80  \\xa6\n"
-        "╰┬─╯  ╰┬─╯  │     ╰──┬──╯     │\n"
-        " ␣s    om   │     \\xe2\\x80    │\n"
-        " │     ╰─┬──╯        ╰───┬────╯\n"
-        " │      ome              …\n"
-        " ╰───┬───╯              1399\n"
-        "   ␣some\n"
-        "    617\n"
-        "\n"
-        "8 bytes in 2 pieces become 2 tokens (gpt2)\n"
-    )
+@pytest.mark.parametrize("name", MADE)
+def test_the_steps_of_a_tokenizer_json_lead_to_its_tokens(
+    name: str, saved: Callable[[str], Path]
+) -> None:
+    opened = model(saved(name))
+
+    for text in [*TRAINED[:3], "effort" * 30, "x日y 👋", MIXED]:
+        assert_steps_lead_to_tokens(opened, text)
 
 
-def test_the_trees_of_other_kinds_and_of_long_pieces(saved: Callable[[str], Path]) -> None:
-    words = run.ok(
-        "tokenize", "efforts", "--merges", "--draw", "--encoding", str(saved("word_pieces"))
-    ).text
-    assert words.splitlines()[1].startswith("efforts → ")
-    wide = run.ok("tokenize", "a" * 100, "--merges", "--draw", COLUMNS="80").text
-    assert "100 symbols are wider than this page" in wide
-    in_a_file = run.ok("tokenize", "a" * 100, "--draw", "-f", "html", "--width", "80").text
-    assert "  ".join("a" * 100) in in_a_file
-    several = run.ok(
-        "tokenize", "It's so unbelievable", "--merges", "--draw", COLUMNS="60"
-    ).text.splitlines()
-    assert several[2] == "I  t    '  s    ␣  s  o"
-    assert "u  n  b  e  l  i  e" in several[several.index("") + 1]
-    assert max(map(len, several[1:])) <= 60
-    assert (
-        run.ok("tokenize", "It's so unbelievable", "--draw", COLUMNS="60").text.splitlines()
-        == several
-    )
+def save_words(path: Path, made: Any) -> None:
+    """Save a model as a tokenizer.json that splits a text into words first."""
+    tokenizer = Tokenizer(made)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(path))
+
+
+def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    save_words(path, models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+
+    with pytest.raises(InputError, match="WordLevel"):
+        model(path).merges("a a")
+
+
+def test_word_vectors_have_no_steps(tmp_path: Path) -> None:
+    path = tmp_path / "words.vec"
+    path.write_text("a 1 2\nb 2 3\n")
+
+    with pytest.raises(InputError, match="how it splits a text"):
+        embcli.open(path).merges("a")
+
+
+def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    ids = {"a": 0, "b": 1, "b</w>": 2, "ab": 3, "ab</w>": 4}
+    pairs = [("a", "b</w>"), ("a", "b")]
+    save_words(path, models.BPE(ids, pairs, end_of_word_suffix="</w>"))
+
+    (piece,) = model(path).merges("ab").pieces
+    (step,) = piece.steps
+    assert piece.symbols == (b"a", b"b</w>")
+    assert piece.ids == (4,)
+    assert step.token_id == 4
+    assert step.rank == 0
+
+
+# --- the vocabularies of a GGUF and of a tokenizer.model ------------------------------------------
+
+PIECES = ["<unk>", "<s>", "</s>", *BYTE_TOKENS, *"▁abcé", "▁a", "ab", "▁ab", "abc"]
+SCORES = [0.0] * 259 + [-1.0, -1.1, -1.2, -1.3, -1.4, -1.5, -1.6, -1.7, -1.8]
+KINDS = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * 9]
+SCORED = [*zip(PIECES, SCORES, KINDS, strict=True), ("abcabc", -3.0, ADDED)]
+BERT = ["[UNK]", "▁a", "b", "▁ab", "bc", "c", "▁b"]
+
+
+def vocabulary(kind: str, folder: Path) -> Model:
+    """Return a model with a vocabulary of this kind, written into a folder."""
+    scored = {"kinds": KINDS, "scores": SCORES}
+    path = folder / "model.gguf"
+    match kind:
+        case "gpt2":
+            return model(written(path, kind, WORDS, **GPT2))
+        case "llama":
+            return model(written(path, kind, PIECES, **scored))
+        case "t5":
+            return model(written(path, kind, PIECES, **scored, unknown_token_id=0))
+        case "bert":
+            return model(written(path, kind, BERT, unknown_token_id=0))
+        case "pairs":
+            return model(sentencepiece(folder, PAIR_MODEL, SCORED))
+        case _:
+            return model(sentencepiece(folder, UNIGRAM_MODEL, SCORED))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("gpt2", {"left", "right", "rank"}),
+        ("llama", {"left", "right", "score"}),
+        ("t5", {"score"}),
+        ("bert", set()),
+        ("unigrams", {"score"}),
+        ("pairs", {"left", "right", "score"}),
+    ],
+)
+def test_the_steps_of_a_vocabulary_lead_to_its_tokens(
+    kind: str, fields: set[str], tmp_path: Path
+) -> None:
+    opened = vocabulary(kind, tmp_path)
+
+    for text in [*TEXTS, "abcab ab cb", "ab<|end|>ab", "é日é日", "abcabcab"]:
+        result = assert_steps_lead_to_tokens(opened, text)
+        for piece in result.pieces:
+            if not piece.merges:
+                tokens = [opened.encoding.token_bytes(token_id) for token_id in piece.ids]
+                assert [result.token_of(step) for step in piece.steps] == tokens
+    found = opened.merges("abcab ab").fields
+    assert {*found} == {"piece", "step", "id", "token"} | fields
+
+
+def test_an_unknown_token_scores_10_less_than_the_worst(tmp_path: Path) -> None:
+    (piece,) = vocabulary("t5", tmp_path).merges("日").pieces
+
+    scores = [step.score for step in piece.steps if step.token_id == 0]
+    assert scores == [pytest.approx(min(SCORES) - 10)]
+
+
+@pytest.mark.parametrize("by_bytes", [True, False])
+def test_scores_add_up_to_those_of_sentencepiece(tmp_path: Path, by_bytes: bool) -> None:
+    scored = SCORED
+    if not by_bytes:
+        scored = [piece for piece in SCORED if piece[2] != BYTE]
+    path = sentencepiece(tmp_path, UNIGRAM_MODEL, scored, by_bytes=by_bytes)
+    theirs = SentencePieceProcessor(model_file=path)
+
+    for text in ("ab cab", "日 a", "abcabcab"):
+        best = theirs.nbest_encode(text, nbest_size=2, return_type="serialized_proto")
+        # The first message begins behind its key and its length, and ends with the score.
+        end = 2 + best[1]
+        (expected,) = struct.unpack("<f", best[end - 4 : end])
+        score = 0.0
+        for piece in model(path).merges(text).pieces:
+            score += sum(step.score for step in piece.steps)
+        assert score == pytest.approx(expected), text
+
+
+# --- the pages ------------------------------------------------------------------------------------
+
+
+def test_a_long_page_leaves_out_rows_in_the_middle(in_process: InProcess) -> None:
+    page = in_process.ok("tokenize", " a" * 250, "--merges").text
+    assert "rows 100 to 149 (50 of 250)" in page
+
+
+@pytest.mark.parametrize("options", [("--merges", "--draw"), ("--draw",)])
+def test_pieces_are_drawn_as_trees_side_by_side(
+    in_process: InProcess, snapshot: Snapshot, options: tuple[str, ...]
+) -> None:
+    page = in_process.ok("tokenize", "It's so unbelievable some…", *options, COLUMNS="60").text
+    snapshot("merges/trees.txt", page)
+
+
+def test_a_page_names_trees_that_are_wider_and_a_file_has_them(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    words = ("tokenize", "a" * 100, "--draw")
+    snapshot("merges/tree-wider-than-the-page.txt", in_process.ok(*words, COLUMNS="80").text)
+
+    page = in_process.ok(*words, "-f", "html", "--width", "80").text
+    assert "  ".join("a" * 100) in page
+
+
+def test_word_pieces_are_drawn_from_left_to_right(
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = {"[UNK]": 0, "eff": 1, "##ort": 2, "##s": 3}
+    save_words(Path("tokenizer.json"), models.WordPiece(ids, unk_token="[UNK]"))
+
+    words = ("tokenize", "efforts eff", "--draw", "--encoding", "tokenizer.json")
+    snapshot("merges/word-pieces.txt", in_process.ok(*words).text)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_the_numbers_below_a_tree_are_apart(kind: str, tmp_path: Path) -> None:
-    opened = model(written(tmp_path / "model.gguf", kind, **VOCABULARIES[kind][0]))
+    opened = vocabulary(kind, tmp_path)
+
     for text in ("aé日é", "ccccabcb" * 2):
-        result = opened.merges(text, draw=True).styled(width=500)
-        assert str(result).splitlines()[-3].split() == [*map(str, result.pieces[0].ids)]
+        result = opened.merges(text, draw=True)
+        lines = str(result.styled(width=500)).splitlines()
+        assert [int(word) for word in lines[-3].split()] == [*result.pieces[0].ids]
 
 
-def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(tmp_path: Path) -> None:
-    lines = [
-        b"%b %d\n" % (b64encode(token), rank)
-        for rank, token in enumerate([*map(bytes, zip(range(256))), b"xyz"])
-    ]
-    (tmp_path / "gpt2.tiktoken").write_bytes(b"".join(lines))
-    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "gpt2.tiktoken"))
-    drawn = str(opened.merges("xyz", draw=True)).splitlines()
-    assert drawn[1:5] == ["x  y  z", "╰──┼──╯", "  xyz", "  256"]
+def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tokens = [*BYTES, b"xyz"]
+    lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(tokens)]
+    Path("gpt2.tiktoken").write_bytes(b"".join(lines))
+
+    page = str(model("gpt2.tiktoken").merges("xyz", draw=True))
+    snapshot("merges/tree-without-merges.txt", page)
 
 
-def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(tmp_path: Path) -> None:
-    known = {
-        "merges": MERGES,
-        "pre": "gpt-2",
-        "words": [word for word in WORDS if word != "z"],
-        "kinds": KINDS[1:],
-    }
-    opened = model(written(tmp_path / "model.gguf", "gpt2", **known))
-    drawn = ["a  b  z  a  b", "╰┬─╯  │  ╰┬─╯", " ab   │   ab", "259      259"]
-    for text, lines in (("abzab", drawn), ("z", ["z", ""])):
-        found = str(opened.merges(text, draw=True)).splitlines()
-        assert found[1 : len(lines) + 2] == [
-            *lines,
-            "",
-        ]  # the name of the file below can be of two lines
+def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [word for word in WORDS if word != "z"]
+    known = GPT2 | {"kinds": GPT2["kinds"][1:]}
+    opened = model(written(Path("model.gguf"), "gpt2", words, **known))
+
+    pages = [str(opened.merges(text, draw=True)) for text in ("abzab", "z")]
+    snapshot("merges/trees-of-unknown-bytes.txt", "\n\n".join(pages))
 
 
-def test_a_long_page_leaves_out_rows_in_the_middle() -> None:
-    assert (
-        "\nLeft out: rows 100 to 149 (50 of 250).\n"
-        in run.ok("tokenize", " a" * 250, "--merges").text
-    )
+def test_rows_are_the_steps(in_process: InProcess) -> None:
+    ran = in_process.ok("tokenize", "is a", "--merges", "-f", "json")
+    first, second = json.loads(ran.text)["steps"]
+
+    merged = {"left": "i", "right": "s", "rank": 271, "id": 271, "token": "is"}
+    assert first == {"piece": 0, "step": 1, **merged}
+    merged = {"left": " ", "right": "a", "rank": 257, "id": 257, "token": " a"}
+    assert second == {"piece": 1, "step": 1, **merged}
 
 
-def test_rows() -> None:
-    rows = json.loads(run.ok("tokenize", "is a", "--merges", "-f", "json").text)["steps"]
-    assert rows == [
-        {"piece": 0, "step": 1, "left": "i", "right": "s", "rank": 271, "id": 271, "token": "is"},
-        {"piece": 1, "step": 1, "left": " ", "right": "a", "rank": 257, "id": 257, "token": " a"},
-    ]
-    single = json.loads(run.ok("tokenize", "!", "--merges", "-f", "ndjson").text)
-    assert (single["step"], single["left"], single["right"], single["id"]) == (0, None, None, 0)
+def test_a_token_that_no_merge_made_is_step_0(in_process: InProcess) -> None:
+    row = json.loads(in_process.ok("tokenize", "!", "--merges", "-f", "ndjson").text)
+
+    assert row["step"] == 0
+    assert row["id"] == 0
+    assert row["left"] is None
+    assert row["right"] is None
