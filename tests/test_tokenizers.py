@@ -1,4 +1,4 @@
-"""One text under several tokenizers: tokens, common ones and cuts are those of a slow comparison of sets."""
+"""One text under several tokenizers: sets of spans say which tokens and cuts are in common."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
-import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import models
 from wcwidth import wcswidth
 
 import embcli
@@ -21,260 +21,289 @@ from embcli import encodings
 from embcli.errors import InputError
 from embcli.verbs.tokenizers import Tokenizers
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 from tests.test_huggingface import SENTENCES, saved
-from tests.test_merges import MIXED
+from tests.test_merges import MIXED, save_words
 
 __all__ = ["saved"]  # a fixture
 
-run = InProcess()
 NAMES = ["gpt2", "p50k_base", "cl100k_base", "o200k_base"]
 PAIR = "gpt2,o200k_base"
+EFFORT = "Every effort moves you. "
+
+Ends = list[int]  # where the tokens of a text end, in bytes
 
 
-def ends_of(name: str, text: str) -> list[int]:
-    """Return where tiktoken's tokens of a text end, in bytes."""
-    theirs: tiktoken.Encoding = encodings.get(
-        name
-    ).tiktoken  # which a test of its own holds against the package
-    return [
-        *accumulate(
-            len(theirs.decode_single_token_bytes(each)) for each in theirs.encode_ordinary(text)
-        )
-    ]
+def ends_of(name: str, text: str) -> Ends:
+    """Return where tiktoken's tokens of a text end."""
+    theirs = encodings.get(name).tiktoken  # test_encodings.py holds it against the package.
+    tokens = map(theirs.decode_single_token_bytes, theirs.encode_ordinary(text))
+    return [*accumulate(map(len, tokens))]
 
 
-def check(result: Tokenizers, ends: list[list[list[int]]]) -> None:
-    """Compare a result with where the tokens of each text end in each encoding."""
-    same = different = 0
-    common: list[list[bool]] = [[] for _ in ends]
-    for each in zip(*ends, strict=True):
-        spans = [{*pairwise([0, *of_text])} for of_text in each]
-        in_all = set.intersection(*spans)
-        same += len(in_all)
-        shared = sorted(set.intersection(*({0, *of_text} for of_text in each)))
-        different += sum(pair not in in_all for pair in pairwise(shared))
-        for flags, of_text in zip(common, each, strict=True):
-            flags += [span in in_all for span in pairwise([0, *of_text])]
-    assert (result.same, result.different) == (same, different)
-    rows = [
-        row for piece in result.records().pieces(("common",), ()) for row in piece.fields["common"]
-    ]
-    assert rows == [flag for flags in common for flag in flags]
-    parts = [*result.segments()]
-    assert [sum(part.is_same for part in parts), len(parts)] == [same, same + different]
-    assert [part.start for part in result.segments(different=True)] == [
-        part.start for part in parts if not part.is_same
-    ]
+def spans_of(ends: Ends) -> list[tuple[int, int]]:
+    return [*pairwise([0, *ends])]
+
+
+def assert_like_sets(result: Tokenizers, names: list[str]) -> None:
+    """Hold what encodings have in common against sets of the spans of tiktoken's tokens."""
+    ends = {name: [ends_of(name, text) for text in result.texts] for name in names}
+    same = 0
+    different = 0
+    common_by_text = []
+    for number in range(len(result.texts)):
+        ends_of_text = [ends[name][number] for name in names]
+        spans = [set(spans_of(each)) for each in ends_of_text]
+        common = set.intersection(*spans)
+        cuts = set.intersection(*map(set, ends_of_text))
+        same += len(common)
+        different += len({*spans_of(sorted(cuts))} - common)
+        common_by_text.append(common)
+    assert result.same == same
+    assert result.different == different
+
+    expected = []
+    for name in names:
+        for ends_of_text, common in zip(ends[name], common_by_text, strict=True):
+            expected += [span in common for span in spans_of(ends_of_text)]
+    flags = []
+    for piece in result.records().pieces(("common",), ()):
+        flags += [*piece.fields["common"]]
+    assert flags == expected
+
+
+def assert_segments(result: Tokenizers) -> None:
+    """Check that the segments have all tokens, and are as many as the result counts."""
+    segments = [*result.segments()]
+    differing = [segment for segment in segments if not segment.is_same]
+
+    assert len(segments) == result.same + result.different
+    assert len(differing) == result.different
+    found = result.segments(different=True)
+    assert [segment.start for segment in found] == [segment.start for segment in differing]
     for number, tokens in enumerate(result.tokens):
-        assert [token for part in parts for token in part.tokens[number]] == tokens.bytes_of(
-            tokens.ids
-        )
+        joined = []
+        for segment in segments:
+            joined += segment.tokens[number]
+        assert joined == tokens.bytes_of(tokens.ids)
 
 
 @given(st.lists(st.text("ab eé日👋\n1,'", max_size=12), min_size=1, max_size=3), st.integers(2, 4))
 def test_common_tokens_and_cuts_are_those_of_sets(texts: list[str], count: int) -> None:
-    result = embcli.tokenizers(texts, NAMES[:count])
-    check(result, [[ends_of(name, text) for text in texts] for name in NAMES[:count]])
+    names = NAMES[:count]
+    result = embcli.tokenizers(texts, names)
+
+    assert_like_sets(result, names)
+    assert_segments(result)
     before = [b""] * len(texts)
-    for part in result.segments():
-        assert part.start == len(before[part.sequence].decode(errors="ignore"))
-        before[part.sequence] += b"".join(part.tokens[0])
-        assert part.ends[0][-1] == len(b"".join(part.tokens[0]))
+    for segment in result.segments():
+        own = b"".join(segment.tokens[0])
+        assert segment.start == len(before[segment.sequence].decode(errors="ignore"))
+        assert segment.ends[0][-1] == len(own)
+        before[segment.sequence] += own
 
 
-def test_a_long_text_of_many_kinds() -> None:
+def test_a_long_text_of_many_kinds_is_cut_as_by_sets() -> None:
     text = (MIXED + "Unbelievable internationalization\n") * 40
-    check(embcli.tokenizers(text, NAMES), [[ends_of(name, text)] for name in NAMES])
+    result = embcli.tokenizers(text, NAMES)
+
+    assert_like_sets(result, NAMES)
+    assert_segments(result)
 
 
-def test_special_tokens_where_they_are_asked_for() -> None:
+def test_special_tokens_are_found_where_they_are_asked_for() -> None:
     text = "a<|endoftext|>b"
+
     assert embcli.tokenizers(text, NAMES[2:], special=True).counts == [3, 3]
     assert min(embcli.tokenizers(text, NAMES[2:]).counts) > 3
-    named = "<|reserved_200018|>a<|endofprompt|>"  # one ID with two names
-    result = embcli.tokenizers(named, ["o200k_harmony", "o200k_base"], special=True)
-    assert [len(named) for _ in "ab"] == [int(ends[-1]) for ends in result.ends]
 
 
+def test_tokens_of_one_id_with_two_names_end_where_their_names_end() -> None:
+    text = "<|reserved_200018|>a<|endofprompt|>"
+    result = embcli.tokenizers(text, ["o200k_harmony", "o200k_base"], special=True)
+
+    assert [ends[-1] for ends in result.ends] == [len(text), len(text)]
+
+
+@pytest.mark.parametrize("text", [SENTENCES[0], "É effort  moves ", "日本\n\nx"])
 @pytest.mark.parametrize("kind", ["byte_level", "pieces", "metaspace", "word_pieces"])
-def test_a_tokenizer_json_beside_gpt2(kind: str, saved: Callable[[str], Path]) -> None:
+def test_a_tokenizer_json_stands_beside_gpt2(
+    kind: str, text: str, saved: Callable[[str], Path]
+) -> None:
     path = str(saved(kind))
     known = encodings.get(path)
-    for text in [SENTENCES[0], "É effort  moves ", "日本\n\nx"]:
-        result = embcli.tokenizers(text, [path, "gpt2"])
-        ids, spans = known.encode(text), known.spans(text)
-        tokens = [known.token_bytes(each) or b"" for each in ids.tolist()]
-        assert result.tokens[0].ids.tolist() == ids.tolist()
-        exact = [*accumulate(map(len, tokens))]
-        by_character = [len(text[:end].encode()) for _, end in spans.tolist()]
-        spelled = b"".join(tokens)
-        lead = spelled == b" " + text.encode()
-        ends = [end - lead for end in exact] if lead or spelled == text.encode() else by_character
-        assert result.ends[0].tolist() == ends
-        assert [token for part in result.segments() for token in part.tokens[0]] == tokens
+    ids = known.encode(text).tolist()
+    tokens = [known.token_bytes(token_id) or b"" for token_id in ids]
+    ends = [*accumulate(map(len, tokens))]
+    spelled = b"".join(tokens)
+    if spelled == b" " + text.encode():  # The tokenizer adds a space.
+        ends = [end - 1 for end in ends]
+    elif spelled != text.encode():
+        ends = [len(text[:end].encode()) for _, end in known.spans(text).tolist()]
+
+    result = embcli.tokenizers(text, [path, "gpt2"])
+    assert result.tokens[0].ids.tolist() == ids
+    assert result.ends[0].tolist() == ends
+    assert_segments(result)
 
 
 def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) -> None:
-    """One encoding drops the spaces at the end of a text, the other one adds a token before the next."""
+    """One encoding drops spaces at the end of a text, the other adds a token before the next."""
     names = [str(saved("word_pieces")), str(saved("pieces"))]
-    result = embcli.tokenizers(["moves  ", "日", "", "you"], names)
-    for part in result.segments():
-        assert part.is_same == all(len(tokens) == 1 for tokens in part.tokens)
+    texts = ["moves  ", "日", "", "you"]
+    result = embcli.tokenizers(texts, names)
+
+    for segment in result.segments():
+        counts = [len(tokens) for tokens in segment.tokens]
+        assert segment.is_same == (counts == [1, 1])
     for number, tokens in enumerate(result.tokens):
-        found: dict[int, list[bytes]] = {}
-        for part in result.segments():
-            found.setdefault(part.sequence, []).extend(part.tokens[number])
-        for sequence, (first, last) in enumerate(pairwise(tokens.starts.tolist())):
-            assert found.get(sequence, []) == tokens.bytes_of(tokens.ids[first:last])
+        found: list[list[bytes]] = [[] for _ in texts]
+        for segment in result.segments():
+            found[segment.sequence] += segment.tokens[number]
+        bounds = pairwise(tokens.starts.tolist())
+        assert found == [tokens.bytes_of(tokens.ids[first:last]) for first, last in bounds]
 
 
-def test_the_page() -> None:
-    assert run.ok("tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS="80").text == (
-        "The text under 2 tokenizers: │ marks a cut that only some of them make\n"
-        "char              5        12\n"
-        "gpt2       Un bel iev│able \\x20\\xe6│\\x97│\\xa5│\\xe6\\x9c│\\xac !\n"
-        "o200k_base Un bel ievable  ␣日本                            !\n"
-        "\n"
-        "encoding      vocab  tokens  chars/token  IDs\n"
-        "────────────────────────────────────────────────────────────────────────────\n"
-        "gpt2         50,257      10         1.60  3118 6667 11203 540 10545 245 98 …\n"
-        "o200k_base  200,019       5         3.20  2265 9880 45794 17428 0\n"
-        "\n"
-        "16 characters, 20 bytes; 3 tokens in common, 2 places cut differently\n"
-    )
-    hinting = InProcess()
-    for columns in (85, 86):
-        page = hinting.ok(
-            "tokenize",
-            "Unbelievable 日本!",
-            "--encoding",
-            PAIR,
-            COLUMNS=str(columns),
-            suggestions=True,
-        ).text
-        assert ("105 0" in page, page.endswith("\n-f ndjson has all.\n")) == (
-            columns == 86,
-            columns == 85,
-        )
+# --- the page -------------------------------------------------------------------------------------
 
 
-def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:
-    ran = run.ok(
-        "tokenize",
-        "--lines",
-        "--encoding",
-        "gpt2",
-        "--encoding",
-        "cl100k_base",
-        stdin="a b\n\n123\n",
-    )
-    assert ran.text.splitlines()[:7] == [
-        "The text under 2 tokenizers",
-        "line 1",
-        "gpt2        a ␣b",
-        "cl100k_base a ␣b",
-        "line 3",
-        "gpt2        123",
-        "cl100k_base 123",
-    ]
-    assert ran.text.endswith("\n6 characters, 6 bytes; all cut it the same way\n")
-    ran = run.ok(
-        "tokenize", "--lines", "--encoding", PAIR, stdin="a\nUnbelievable \n", COLUMNS="40"
-    )
-    assert "line 2, char        5" in ran.text.splitlines()
-    assert max(map(len, ran.text.splitlines())) <= 40
-
-
-def test_of_a_long_text_the_page_has_what_is_cut_differently() -> None:
-    text = "Every effort moves you. " * 40 + "Unbelievable!" + " Every effort moves you." * 40
-    lines = run.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60").text.splitlines()
-    assert [line.split() for line in lines[2:5]] == [
-        ["char", "965"],
-        ["gpt2", "iev│able"],
-        ["o200k_base", "ievable"],
-    ]
-    assert lines[-1] == "Left out: where all agree."
-    for width in range(40, 60):
-        page = run.ok("tokenize", MIXED, "--encoding", ",".join(NAMES), COLUMNS=str(width)).text
-        assert max(map(wcswidth, page.splitlines())) <= width
-    lines = run.ok(
-        "tokenize", "Every effort moves you. " * 400, "--encoding", PAIR, COLUMNS="60"
-    ).text.splitlines()
-    assert lines[-1] == "Left out: the rest of the text."
-    lines = run.ok(
-        "tokenize", "Unbelievable! " * 400, "--encoding", PAIR, COLUMNS="60"
-    ).text.splitlines()
-    assert re.fullmatch(r"Left out: where all agree and \d+ more places\.", lines[-1])
-
-
-def test_long_names_are_numbers_and_long_stretches_end_in_dots(
-    saved: Callable[[str], Path],
+def test_the_page_marks_cuts_and_hints_at_what_has_all_ids(
+    in_process: InProcess, snapshot: Snapshot
 ) -> None:
-    path = str(saved("word_pieces"))
-    lines = run.ok(
-        "tokenize", "effort moves", "--encoding", f"{path},gpt2", COLUMNS="40"
-    ).text.splitlines()
-    assert [line[:2] for line in lines[3:5]] == ["1 ", "2 "]
-    assert [line.split()[0] for line in lines[6:10]] == ["encoding", lines[7].split()[0], "1", "2"]
-    lines = run.ok(
-        "tokenize", "Þ" * 80, "--encoding", f"{path},gpt2", COLUMNS="40"
-    ).text.splitlines()
-    assert [lines[3], lines[4][-1]] == ["1    [UNK]…", "…"]
-    assert max(map(len, lines)) <= 40
+    text = "Unbelievable 日本!"
+    words = ("tokenize", text, "--encoding", PAIR)
+    page = in_process.ok(*words, COLUMNS="85", suggestions=True).text
+    snapshot("tokenizers/cuts.txt", page)
+
+    page = in_process.ok(*words, COLUMNS="86", suggestions=True).text
+    ids = encodings.get("gpt2").tiktoken.encode_ordinary(text)
+    assert " ".join(map(str, ids)) in page
+    assert "-f ndjson" not in page
 
 
-def test_hostile_text_stays_in_its_cells() -> None:
-    ran = run.ok("tokenize", "\x1b[31m\u202e[bold]│\x00\r\n\u0301", "--encoding", PAIR)
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", ran.text)
-    assert "bold" in ran.text
+@pytest.mark.parametrize(
+    ("name", "pair", "text"),
+    [
+        ("lines-cut-alike", "gpt2,cl100k_base", "a b\n\n123\n"),
+        ("lines-cut-differently", PAIR, "a\nUnbelievable \n"),
+    ],
+)
+def test_lines_begin_rows(
+    in_process: InProcess, snapshot: Snapshot, name: str, pair: str, text: str
+) -> None:
+    ran = in_process.ok("tokenize", "--lines", "--encoding", pair, stdin=text, COLUMNS="40")
+    snapshot(f"tokenizers/{name}.txt", ran.text)
 
 
-def test_rows() -> None:
-    document = json.loads(run.ok("tokenize", "a é", "--encoding", PAIR, "-f", "json").text)
-    assert document["encodings"][1] == {
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("one-place", EFFORT * 40 + "Unbelievable! " + EFFORT * 40),
+        ("many-places", "Unbelievable! " * 400),
+        ("no-place", EFFORT * 400),
+    ],
+)
+def test_of_a_long_text_the_page_has_what_is_cut_differently(
+    in_process: InProcess, snapshot: Snapshot, name: str, text: str
+) -> None:
+    ran = in_process.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60")
+    snapshot(f"tokenizers/long-text-with-{name}.txt", ran.text)
+
+
+def test_no_line_is_wider_than_the_page(in_process: InProcess) -> None:
+    for width in range(40, 60):
+        ran = in_process.ok("tokenize", MIXED, "--encoding", ",".join(NAMES), COLUMNS=str(width))
+        assert max(map(wcswidth, ran.text.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("long-names", "effort moves"), ("long-stretches", "Þ" * 80)]
+)
+def test_long_names_are_numbers_and_long_stretches_end_in_dots(
+    in_process: InProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    snapshot: Snapshot,
+    name: str,
+    text: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = {"[UNK]": 0, "effort": 1, "move": 2, "##s": 3}
+    save_words(Path("words-of-effort.json"), models.WordPiece(ids, unk_token="[UNK]"))
+
+    words = ("tokenize", text, "--encoding", "words-of-effort.json,gpt2")
+    snapshot(f"tokenizers/{name}.txt", in_process.ok(*words, COLUMNS="40").text)
+
+
+def test_hostile_text_stays_in_its_cells(in_process: InProcess) -> None:
+    text = "\x1b[31m\u202e[bold]│\x00\r\n\u0301"
+    page = in_process.ok("tokenize", text, "--encoding", PAIR).text
+
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", page)
+    assert "bold" in page
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_totals_stand_beside_the_rows(in_process: InProcess) -> None:
+    ran = in_process.ok("tokenize", "a é", "--encoding", PAIR, "-f", "json")
+
+    assert json.loads(ran.text)["encodings"][1] == {
         "encoding": "o200k_base",
         "vocabulary_size": 200019,
         "tokens": 2,
         "characters_per_token": 1.5,
     }
-    rows = [
-        *csv.DictReader(
-            io.StringIO(run.ok("tokenize", "a é", "--encoding", PAIR, "-f", "csv").text)
-        )
-    ]
-    assert [
-        (row["encoding"], row["token"], row["start"], row["end"], row["common"]) for row in rows
-    ] == [
-        ("gpt2", "a", "0", "1", "true"),
-        ("gpt2", " é", "1", "3", "true"),
-        ("o200k_base", "a", "0", "1", "true"),
-        ("o200k_base", " é", "1", "3", "true"),
-    ]
 
 
-def test_rows_of_a_long_text_say_what_is_in_common() -> None:
-    ran = run.ok("tokenize", "--encoding", PAIR, "-f", "csv", stdin=" Unbelievable" * 20_000)
-    common = [
-        row["common"] for row in csv.DictReader(io.StringIO(ran.text)) if row["encoding"] == "gpt2"
-    ]
+def csv_rows(in_process: InProcess, text: str) -> list[dict[str, str]]:
+    """Return the rows of a text under both encodings."""
+    ran = in_process.ok("tokenize", "--encoding", PAIR, "-f", "csv", stdin=text)
+    return [*csv.DictReader(io.StringIO(ran.text))]
+
+
+def test_a_row_is_a_token_of_an_encoding(in_process: InProcess) -> None:
+    rows = csv_rows(in_process, "a é")
+
+    assert [row["encoding"] for row in rows] == ["gpt2", "gpt2", "o200k_base", "o200k_base"]
+    assert [row["token"] for row in rows] == ["a", " é", "a", " é"]
+    assert [row["start"] for row in rows] == ["0", "1", "0", "1"]
+    assert [row["end"] for row in rows] == ["1", "3", "1", "3"]
+    assert [row["common"] for row in rows] == ["true", "true", "true", "true"]
+
+
+def test_rows_of_a_long_text_say_what_is_in_common(in_process: InProcess) -> None:
+    rows = csv_rows(in_process, " Unbelievable" * 20_000)
+
+    common = [row["common"] for row in rows if row["encoding"] == "gpt2"]
     assert {*common} == {"true", "false"}
     assert common == common[: len(common) // 20_000] * 20_000
 
 
+# --- names ----------------------------------------------------------------------------------------
+
+
 def test_the_library_refuses_ids_and_no_names() -> None:
-    with pytest.raises(InputError, match="only a text can be split"):
+    with pytest.raises(InputError, match="IDs"):
         embcli.tokenizers([1, 2], ["gpt2"])
-    with pytest.raises(InputError, match="must name from 1 to 100 tokenizers, not 0"):
+    with pytest.raises(InputError, match="from 1 to 100"):
         embcli.tokenizers("x", [])
+
+
+def test_the_library_takes_one_name_and_notes_an_empty_text() -> None:
+    (note,) = embcli.tokenizers("", ["gpt2"]).notes
+
+    assert "empty" in note
     assert embcli.tokenizers("Every effort", "gpt2").counts == [2]
-    assert [*embcli.tokenizers("", ["gpt2"]).notes] == ["the input is empty: there are no tokens"]
 
 
-def test_a_path_with_a_comma_is_one_name(saved: Callable[[str], Path], tmp_path: Path) -> None:
-    path = tmp_path / "a,b.json"
-    path.write_bytes(saved("word_pieces").read_bytes())
-    assert run.ok("tokenize", "effort", "--encoding", str(path)).text.endswith(f"({path})\n")
-    assert (
-        "under 2 tokenizers"
-        in run.ok("tokenize", "x", "--encoding", str(path), "--encoding", "gpt2").text
-    )
+def test_a_path_with_a_comma_is_one_name(in_process: InProcess, tmp_path: Path) -> None:
+    path = str(tmp_path / "a,b.json")
+    save_words(Path(path), models.WordPiece({"[UNK]": 0, "effort": 1}, unk_token="[UNK]"))
+
+    words = ("tokenize", "effort", "-f", "json", "--encoding", path)
+    document = json.loads(in_process.ok(*words).text)
+    assert document["encoding"] == path
+    document = json.loads(in_process.ok(*words, "--encoding", "gpt2").text)
+    assert [total["encoding"] for total in document["encodings"]] == [path, "gpt2"]
