@@ -304,6 +304,6 @@ def test_a_path_with_a_comma_is_one_name(in_process: InProcess, tmp_path: Path) 
 
     words = ("tokenize", "effort", "-f", "json", "--encoding", path)
     document = json.loads(in_process.ok(*words).text)
-    assert document["encoding"] == path
+    assert document["run"]["encoding"] == path
     document = json.loads(in_process.ok(*words, "--encoding", "gpt2").text)
     assert [total["encoding"] for total in document["encodings"]] == [path, "gpt2"]
