@@ -100,6 +100,11 @@ def written(
     return str(closed(writer))
 
 
+def encoding_of(folder: Path, model: str, words: list[Any], **rest: Any) -> Encoding:
+    """Write a vocabulary into a folder, and return its encoding."""
+    return encodings.get(written(folder / "m.gguf", model, words, **rest))
+
+
 def merged(parts: list[str], value: Callable[[str, str], float]) -> list[str]:
     """Join the two neighbours of the least value, the first such pair, until all are infinite.
 
@@ -198,8 +203,7 @@ def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
     words = [*WORDS, "é", " a"]  # These two are not spelled as bytes are, so no text has them.
     kinds = [*KINDS, NORMAL, NORMAL]
     merges = [*MERGES, "x", MERGES[0]]  # One is malformed; of two equal ones the first counts.
-    path = written(tmp_path / "m.gguf", "gpt2", words, kinds=kinds, merges=merges, pre=pre)
-    encoding = encodings.get(path)
+    encoding = encoding_of(tmp_path, "gpt2", words, kinds=kinds, merges=merges, pre=pre)
     oracle = bytes_level(ignores, pattern)
 
     for text in [*texts(300), "cab", "a\ncab"]:
@@ -215,15 +219,14 @@ def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
 
 def test_escaped_spaces_are_merged_within_lines(tmp_path: Path) -> None:
     merges = ["▁ ▁", "a ▁", "a▁ b", "▁ b", "b b", "▁▁ b"]
-    ranks = {merge.replace(" ", ""): rank for rank, merge in enumerate(merges)}
-    words = [*"ab▁!", "\n", "\n\n", *ranks, *BYTE_TOKENS]
-    path = written(tmp_path / "m.gguf", "gemma4", words, merges=merges, bos_token_id=0)
-    pairs = {tuple(merge.split()): rank for rank, merge in enumerate(merges)}
+    joined = [merge.replace(" ", "") for merge in merges]
+    words = [*"ab▁!", "\n", "\n\n", *joined, *BYTE_TOKENS]
+    encoding = encoding_of(tmp_path, "gemma4", words, merges=merges, bos_token_id=0)
+    ranks = {merge: rank for rank, merge in enumerate(merges)}
 
     def rank(left: str, right: str) -> float:
-        return pairs.get((left, right), math.inf)
+        return ranks.get(f"{left} {right}", math.inf)
 
-    encoding = encodings.get(path)
     for text in texts(300, "aab   bc\n"):
         parts = []
         for line in re.findall("[^\n]+|\n+", text.replace(" ", "▁")):
@@ -275,9 +278,9 @@ def test_a_pre_tokenizer_splits_as_its_name_says(name: str, text: str, pieces: s
 
 def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_path: Path) -> None:
     asked = {"add_bos_token": True, "add_eos_token": True}
-    path = written(tmp_path / "m.gguf", "gpt2", WORDS, **GPT2, **asked)
+    encoding = encoding_of(tmp_path, "gpt2", WORDS, **GPT2, **asked)
 
-    assert encodings.get(path).bos_eos == ((11,), (11,))
+    assert encoding.bos_eos == ((11,), (11,))
 
 
 # --- SentencePiece --------------------------------------------------------------------------------
@@ -339,9 +342,8 @@ def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token
     tmp_path: Path,
 ) -> None:
     words = ["<unk>", "a", "b", "ab"]
-    path = written(tmp_path / "m.gguf", "llama", words, scores=[0.0, -2.0, -3.0, -1.0])
+    encoding = encoding_of(tmp_path, "llama", words, scores=[0.0, -2.0, -3.0, -1.0])
 
-    encoding = encodings.get(path)
     assert encoding.encode("日本ab語b").tolist() == [0, 3, 0, 2]
     assert encoding.spans("日本ab語b").tolist() == [[0, 2], [2, 4], [4, 5], [5, 6]]
 
@@ -417,15 +419,11 @@ NAMED = {
 }
 
 
-def ids_of_named(
-    path: Path, text: str, special: bool = False, *, more: dict[str, int] | None = None, name: str
-) -> list[int]:
-    """Return the IDs of a text in a model of this name with NAMED, and `more` tokens."""
-    kinds = NAMED | (more or {})
-    words = [*kinds]
-    file = path / "m.gguf"
-    written(file, "llama", words, kinds=[*kinds.values()], add_space_prefix=False, name=name)
-    return encodings.get(str(file)).encode(text, special).tolist()
+def with_named(folder: Path, name: str, **more: int) -> Encoding:
+    """Return the encoding of a model of this name with NAMED, and `more` tokens."""
+    kinds = NAMED | more
+    rest = {"kinds": [*kinds.values()], "add_space_prefix": False, "name": name}
+    return encoding_of(folder, "llama", [*kinds], **rest)
 
 
 @pytest.mark.parametrize(
@@ -439,23 +437,25 @@ def ids_of_named(
 def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(
     tmp_path: Path, text: str, special: bool, ids: list[int]
 ) -> None:
-    assert ids_of_named(tmp_path, text, special, name="any") == ids
+    assert with_named(tmp_path, "any").encode(text, special).tolist() == ids
 
 
 def test_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="surrogates"):
-        ids_of_named(tmp_path, "a\ud800b", name="any")
+        with_named(tmp_path, "any").encode("a\ud800b")
 
 
 def test_a_phi_3_drops_spaces_after_its_named_tokens(tmp_path: Path) -> None:
-    assert ids_of_named(tmp_path, "a<t> \n a", name="Phi-3 mini") == [6, 3, 6]
+    encoding = with_named(tmp_path, "Phi-3 mini")
+
+    assert encoding.encode("a<t> \n a").tolist() == [6, 3, 6]
 
 
 def test_a_modern_bert_drops_spaces_before_its_mask(tmp_path: Path) -> None:
-    text = "a \n[MASK] a<t>a [MASK]"
-    ids = ids_of_named(tmp_path, text, more={"[MASK]": ADDED}, name="A Modern-BERT")
+    encoding = with_named(tmp_path, "A Modern-BERT", **{"[MASK]": ADDED})
 
-    assert ids == [6, 12, 5, 6, 3, 6, 12]
+    ids = encoding.encode("a \n[MASK] a<t>a [MASK]")
+    assert ids.tolist() == [6, 12, 5, 6, 3, 6, 12]
 
 
 @pytest.mark.parametrize(
@@ -470,9 +470,8 @@ def test_the_end_of_harmony_is_a_named_token_unless_those_beside_it_show_that_it
     tmp_path: Path, beside: list[str], is_named: bool
 ) -> None:
     words = [*NAMED, "<|end|>", *beside, "<|tool_response>"]
-    path = written(tmp_path / "m.gguf", "llama", words, add_space_prefix=False)
+    encoding = encoding_of(tmp_path, "llama", words, add_space_prefix=False)
 
-    encoding = encodings.get(path)
     assert (words.index("<|end|>") in encoding.encode("a<|end|>a")) == is_named
     assert words.index("</s>") not in encoding.encode("a</s>", True)
 
@@ -484,10 +483,9 @@ def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name
     words = ["<unk>", "a", "b", "ab", b"c\xff"]
     kinds = [UNKNOWN, kind, kind, kind, ADDED]
     scores = [0.0, -1.0, -2.0, -3.0, 0.0]
-    path = tmp_path / "m.gguf"
-    written(path, "llama", words, kinds=kinds, scores=scores, unknown_token_id=0)
+    rest = {"kinds": kinds, "scores": scores, "unknown_token_id": 0}
 
-    (named,) = encodings.get(str(path)).named
+    (named,) = encoding_of(tmp_path, "llama", words, **rest).named
     assert named.name == "<unk>"
 
 
@@ -498,16 +496,16 @@ def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -
     special = ["[UNK]", "[CLS]", "[SEP]"]
     first = ["ab", "a", "b", "!", "'", "it", "日", "e", "1"]
     following = ["b", "a", "s", "e", "1"]
-    path = written(
-        tmp_path / "m.gguf",
+    stored = [*special, *(f"▁{word}" for word in first), *following]
+    encoding = encoding_of(
+        tmp_path,
         "bert",
-        [*special, *(f"▁{word}" for word in first), *following],
+        stored,
         kinds=[CONTROL] * 3 + [NORMAL] * 14,
         unknown_token_id=0,
         bos_token_id=1,
         seperator_token_id=2,  # The format spells it so.
     )
-    encoding = encodings.get(path)
 
     words = [*special, *first, *(f"##{word}" for word in following)]
     ids = {word: place for place, word in enumerate(words)}
@@ -624,15 +622,14 @@ WITHOUT_SPACE = {word: score for word, score in UNIGRAMS.items() if word != "▁
 
 
 class UnigramCase:
-    """A vocabulary of unigrams, which puts a space before a text, and the same as `tokenizers`."""
+    """A vocabulary of unigrams, which puts a space before a text, and the same in `tokenizers`."""
 
-    def __init__(self, path: Path, scored: dict[str, float], unknown: int, **rest: object) -> None:
-        scores = [*scored.values()]
-        known = {"scores": scores, "unknown_token_id": unknown, "add_space_prefix": True}
-        written(path, "t5", [*scored], **known, **rest)
-        model = models.Unigram([*scored.items()], unk_id=unknown, byte_fallback=False)
-        self.encoding = encodings.get(str(path))
-        self.oracle = Tokenizer(model)
+    def __init__(self, folder: Path, scored: dict[str, float], unknown: int, **rest: Any) -> None:
+        known = {"scores": [*scored.values()], "unknown_token_id": unknown}
+        self.encoding = encoding_of(folder, "t5", [*scored], add_space_prefix=True, **known, **rest)
+        self.oracle = Tokenizer(
+            models.Unigram([*scored.items()], unk_id=unknown, byte_fallback=False)
+        )
 
     def check(self, text: str, spelled: str) -> None:
         """Hold the IDs of a text against those of what it is spelled as, with `▁` for spaces."""
@@ -646,7 +643,7 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
 ) -> None:
     kinds = [CONTROL, CONTROL, UNKNOWN] + [NORMAL] * (len(scored) - 3)
     rest = {"kinds": kinds, "precompiled_charsmap": trie({"ﬁ": "fi"})}
-    case = UnigramCase(tmp_path / "m.gguf", scored, 2, remove_extra_whitespaces=True, **rest)
+    case = UnigramCase(tmp_path, scored, 2, remove_extra_whitespaces=True, **rest)
 
     for text in texts(300, "aabbfé 日xﬁ"):
         words = re.findall("[^ ]+", text.replace("ﬁ", "fi"))
@@ -656,7 +653,7 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
 
 
 def test_unigrams_may_keep_all_spaces(tmp_path: Path) -> None:
-    case = UnigramCase(tmp_path / "m.gguf", UNIGRAMS, 2, remove_extra_whitespaces=False)
+    case = UnigramCase(tmp_path, UNIGRAMS, 2, remove_extra_whitespaces=False)
 
     for text in texts(300, "aabbfé 日x"):
         # The space in front of a text comes after those that it begins with.
@@ -671,7 +668,7 @@ RUN = "a" * 100_000
 
 
 def test_pairs_of_bytes_take_linear_time(tmp_path: Path) -> None:
-    encoding = encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, **GPT2))
+    encoding = encoding_of(tmp_path, "gpt2", WORDS, **GPT2)
 
     assert_ids(encoding, RUN, bytes_level(False, None).encode(RUN).ids)
 
@@ -684,7 +681,7 @@ def test_pieces_take_linear_time(tmp_path: Path) -> None:
 
 def test_unigrams_take_linear_time(tmp_path: Path) -> None:
     scored = {"<unk>": 0.0, "▁": -9.0, "▁a": -3.0, "a": -3.0, "aa": -4.0, "aaa": -5.5}
-    case = UnigramCase(tmp_path / "m.gguf", scored, 0)
+    case = UnigramCase(tmp_path, scored, 0)
     case.check(RUN, f"▁{RUN}")
 
     lengths = np.diff(case.encoding.spans(RUN)).ravel()
@@ -694,9 +691,9 @@ def test_unigrams_take_linear_time(tmp_path: Path) -> None:
 
 def test_word_pieces_take_linear_time(tmp_path: Path) -> None:
     words = ["[UNK]", "▁a", "a", "aa"]
-    path = written(tmp_path / "m.gguf", "bert", words, unknown_token_id=0)
+    encoding = encoding_of(tmp_path, "bert", words, unknown_token_id=0)
 
-    assert encodings.get(path).encode(RUN).tolist() == [1, *[3] * 49_999, 2]
+    assert encoding.encode(RUN).tolist() == [1, *[3] * 49_999, 2]
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -730,7 +727,7 @@ def test_what_cannot_split_a_text_is_refused_by_its_name_and_has_rows(
 
 
 def test_a_damaged_map_of_characters_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "m.gguf", "t5", [*"abc"], precompiled_charsmap=b"\1\2\3")
+    encoding = encoding_of(tmp_path, "t5", [*"abc"], precompiled_charsmap=b"\1\2\3")
 
     with pytest.raises(InputError, match="map of characters"):
-        encodings.get(path).encode("a")
+        encoding.encode("a")
