@@ -419,13 +419,13 @@ DAMAGED = [
 def test_damaged_files_are_refused(
     in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     errors = ""
-    for number, (name, content) in enumerate(DAMAGED):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        monkeypatch.chdir(folder)
-        Path(name).write_text(content, errors="surrogateescape")
+    for number, (name, content) in enumerate(DAMAGED, 1):
+        path = Path(f"damaged-{number}") / name
+        path.parent.mkdir()
+        path.write_text(content, errors="surrogateescape")
         errors += f"{name}: {content!a}\n"
-        errors += in_process.refused("tokenize", "a", "--encoding", name)
+        errors += in_process.refused("tokenize", "a", "--encoding", str(path))
 
     snapshot("tokenize/errors-of-tokenizer-files.txt", errors)

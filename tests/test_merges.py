@@ -292,9 +292,9 @@ def test_word_pieces_are_drawn_from_left_to_right(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ids = {"[UNK]": 0, "eff": 1, "##ort": 2, "##s": 3}
-    save_words(Path("tokenizer.json"), models.WordPiece(ids, unk_token="[UNK]"))
+    save_words(Path("efforts.json"), models.WordPiece(ids, unk_token="[UNK]"))
 
-    words = ("tokenize", "efforts eff", "--draw", "--encoding", "tokenizer.json")
+    words = ("tokenize", "efforts eff", "--draw", "--encoding", "efforts.json")
     snapshot("merges/word-pieces.txt", in_process.ok(*words).text)
 
 
@@ -314,9 +314,11 @@ def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(
     monkeypatch.chdir(tmp_path)
     tokens = [*BYTES, b"xyz"]
     lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(tokens)]
-    Path("gpt2.tiktoken").write_bytes(b"".join(lines))
+    path = Path("without-merges/gpt2.tiktoken")
+    path.parent.mkdir()
+    path.write_bytes(b"".join(lines))
 
-    page = str(model("gpt2.tiktoken").merges("xyz", draw=True))
+    page = str(model(path).merges("xyz", draw=True))
     snapshot("merges/tree-without-merges.txt", page)
 
 
@@ -326,7 +328,7 @@ def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(
     monkeypatch.chdir(tmp_path)
     words = [word for word in WORDS if word != "z"]
     known = GPT2 | {"kinds": GPT2["kinds"][1:]}
-    opened = model(written(Path("model.gguf"), "gpt2", words, **known))
+    opened = model(written(Path("without-z.gguf"), "gpt2", words, **known))
 
     pages = [str(opened.merges(text, draw=True)) for text in ("abzab", "z")]
     snapshot("merges/trees-of-unknown-bytes.txt", "\n\n".join(pages))
