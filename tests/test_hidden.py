@@ -1,13 +1,15 @@
-"""What the first block of a real model reads: the facts of each group of families against torch and numpy."""
+"""What the first block of a real model reads, for each group of families.
+
+torch and numpy compute the rows, and `transformers` does so in tests/families.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,16 +18,19 @@ from gguf import GGUFWriter
 from safetensors.torch import save_file
 
 import embcli
-from embcli.files.families import FAMILIES
+from embcli.files.families import FAMILIES, Family
 from embcli.text import Sequences
 from tests.files.made import closed
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 
-V, D, H, C, T = 20, 6, 10, 12, 5
+V = 20  # tokens
+D = 6  # columns
+H = 10  # columns after a projection
+C = 12  # positions
+T = 5  # tokens of a text
 IDS = [3, 7, 3, 0, 19]
-Weights = dict[str, torch.Tensor]
-norm, linear = torch.nn.functional.layer_norm, torch.nn.functional.linear
 
 SIZES = {
     "token": (V, D),
@@ -37,391 +42,378 @@ SIZES = {
     "wide": (H, 3 * D),
     "offset": (H,),
     "late": (C, H),
-    "late_types": (3, H),
     "late_gain": (H,),
-    "late_bias": (H,),
 }
-WEIGHTS = {
-    name: torch.randn(size, generator=torch.Generator().manual_seed(4))
-    for name, size in SIZES.items()
-}
-BERT = {
+_random = torch.Generator().manual_seed(4)
+WEIGHTS = {name: torch.randn(size, generator=_random) for name, size in SIZES.items()}
+
+# What models call their weights: a name with a dot has its own suffix, one with a slash no prefix.
+Names = dict[str, str]
+TOKEN: Names = {"token": "/model.embed_tokens"}
+SHARED: Names = {"token": "/model.shared"}
+BERT: Names = {
     "token": "word_embeddings",
     "positions": "position_embeddings",
     "types": "token_type_embeddings",
 }
-BERT_NORM = {"gain": "LayerNorm.gamma", "bias": "LayerNorm.beta"}  # as the first BERTs name them
-BERT_LIKE = {**BERT, "gain": "LayerNorm.weight", "bias": "LayerNorm.bias"}
+FIRST_BERT: Names = {**BERT, "gain": "LayerNorm.gamma", "bias": "LayerNorm.beta"}
+BERT_LIKE: Names = {**BERT, "gain": "LayerNorm.weight", "bias": "LayerNorm.bias"}
+ALBERT: Names = {
+    **BERT_LIKE,
+    "matrix": "/encoder.embedding_hidden_mapping_in.weight",
+    "offset": "/encoder.embedding_hidden_mapping_in.bias",
+}
+OPT: Names = {"token": "embed_tokens", "late": "embed_positions", "matrix": "project_in"}
+NOMIC: Names = {"token": "word_embeddings", "gain": "/emb_ln.weight", "bias": "/emb_ln.bias"}
+DECODER: Names = {
+    "token": "embed_tokens",
+    "positions": "embed_positions",
+    "gain": "layernorm_embedding.weight",
+    "bias": "layernorm_embedding.bias",
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def model(
-    folder: Path,
     config: dict[str, Any] | None,
-    names: dict[str, str],
+    names: Names,
     prefix: str = "bert.embeddings.",
-) -> Path:
-    """Save the weights with these names; a name with a dot has its own suffix, and one with a slash no prefix."""
+    folder: str = "model",
+) -> str:
+    """Save the weights under these names, with a config.json or without one; return the folder."""
     tensors = {}
     for weight, name in names.items():
-        name = name if "." in name else f"{name}.weight"
-        tensors[name.removeprefix("/") if name[0] == "/" else prefix + name] = WEIGHTS[
-            weight
-        ].clone()
-    save_file(tensors, folder / "model.safetensors")
+        full = name if name.startswith("/") else prefix + name
+        suffix = "" if "." in name else ".weight"
+        tensors[full.removeprefix("/") + suffix] = WEIGHTS[weight].clone()
+    Path(folder).mkdir(exist_ok=True)
+    save_file(tensors, f"{folder}/model.safetensors")
+    Path(folder, "config.json").unlink(missing_ok=True)
     if config is not None:
-        (folder / "config.json").write_text(json.dumps(config))
+        Path(folder, "config.json").write_text(json.dumps(config))
     return folder
 
 
-def waves(first: int) -> torch.Tensor:
-    """Return the sinusoids of tensor2tensor for T positions from this one on."""
+def lookup_run(in_process: InProcess, folder: str, *options: str) -> dict[str, Any]:
+    """Return what the JSON of `lookup` says of the run."""
+    words = ("lookup", "--ids", "1,2", "--from", folder, "-f", "json", *options)
+    run = json.loads(in_process(*words).out)["run"]
+    assert isinstance(run, dict)
+    return run
+
+
+def info_run(in_process: InProcess, folder: str) -> dict[str, Any]:
+    """Return what the JSON of `info` says of the run."""
+    run = json.loads(in_process.ok("info", "--from", folder, "-f", "json").out)["run"]
+    assert isinstance(run, dict)
+    return run
+
+
+# --- formulas: what the first block reads, made of the token rows ---------------------------------
+
+
+def norm(rows: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
+    return torch.nn.functional.layer_norm(rows, (D,), WEIGHTS["gain"], WEIGHTS["bias"], epsilon)
+
+
+def spelled_norm(rows: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """Return the norm of DeBERTa, which torch has no function for."""
+    centred = rows - rows.mean(-1, keepdim=True)
+    variance = centred.pow(2).mean(-1, keepdim=True)
+    return WEIGHTS["gain"] * (centred / torch.sqrt(variance + epsilon)) + WEIGHTS["bias"]
+
+
+def projected(rows: torch.Tensor, offset: torch.Tensor | None = None) -> torch.Tensor:
+    """Project rows as a batch of one text, as models do: a batch may be added up otherwise."""
+    return torch.nn.functional.linear(rows[None], WEIGHTS["matrix"], offset)[0]
+
+
+def sinusoids_of_tensor2tensor(first: int) -> torch.Tensor:
+    """Return the rows of T positions from this one on."""
     rates = torch.exp(torch.arange(D // 2).float() * -(math.log(10000) / (D // 2 - 1)))
     angles = torch.arange(first, first + T).float()[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], 1)
 
 
-def spelled_norm(
-    rows: torch.Tensor, epsilon: float, gain: torch.Tensor, bias: torch.Tensor
-) -> torch.Tensor:
-    centred = rows - rows.mean(-1, keepdim=True)
-    return gain * (centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + epsilon)) + bias
+def sinusoids_of_marian() -> torch.Tensor:
+    """Return rows of T positions as Python's math computes them, sines first."""
+    rows = []
+    for position in range(T):
+        angles = [position / 10000 ** (2 * pair / D) for pair in range(D // 2)]
+        rows.append([*map(math.sin, angles), *map(math.cos, angles)])
+    return torch.tensor(rows).float()
 
 
-# The configuration, the tensors' names, and the formula, of the token rows and the weights.
-Formula = Callable[[Weights, torch.Tensor], torch.Tensor]
-CASES: dict[str, tuple[dict[str, Any], dict[str, str], Formula]] = {
-    "gemma": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token * D**0.5),
-    "granite": (
-        {"embedding_multiplier": 12},
-        {"token": "/model.embed_tokens"},
-        lambda w, token: token * 12.0,
-    ),
-    "llama": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token),
-    "bert": (
-        {"layer_norm_eps": 0.1},
-        {**BERT, **BERT_NORM},
-        lambda w, token: norm(
-            token + w["types"][0] + w["positions"][:T], (D,), w["gain"], w["bias"], 0.1
-        ),
-    ),
-    "roberta": (
-        {},
-        BERT_LIKE,
-        lambda w, token: norm(
-            token + w["types"][0] + w["positions"][2 : T + 2], (D,), w["gain"], w["bias"], 1e-12
-        ),
-    ),
-    "luke": (
-        {"pad_token_id": 0},
-        BERT_LIKE,
-        lambda w, token: norm(
-            token + w["positions"][[1, 2, 3, 0, 4]] + w["types"][0],
-            (D,),
-            w["gain"],
-            w["bias"],
-            1e-12,
-        ),
-    ),
-    "deberta": (
-        {"position_biased_input": False},
-        BERT_LIKE,
-        lambda w, token: spelled_norm(token + w["types"][0], 1e-7, w["gain"], w["bias"]),
-    ),
-    "albert": (
-        {},
-        {
-            **BERT_LIKE,
-            "matrix": "/encoder.embedding_hidden_mapping_in.weight",
-            "offset": "/encoder.embedding_hidden_mapping_in.bias",
-        },
-        lambda w, token: linear(
-            norm(token + w["types"][0] + w["positions"][:T], (D,), w["gain"], w["bias"], 1e-12)[
-                None
-            ],
-            w["matrix"],
-            w["offset"],
-        )[0],
-    ),
-    "opt": (
-        {"word_embed_proj_dim": D, "hidden_size": H},
-        {"token": "embed_tokens", "late": "embed_positions", "matrix": "project_in"},
-        lambda w, token: linear(token[None], w["matrix"])[0] + w["late"][2 : T + 2],
-    ),
-    "nomic_bert": (
-        {},
-        {"token": "word_embeddings", "gain": "/emb_ln.weight", "bias": "/emb_ln.bias"},
-        lambda w, token: norm(token, (D,), w["gain"], w["bias"], 1e-12),
-    ),
-    "xglm": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token * D**0.5 + waves(2)),
-    "m2m_100": (
+def scaled(token: torch.Tensor) -> torch.Tensor:
+    return token * D**0.5
+
+
+def bert(token: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
+    return norm(token + WEIGHTS["types"][0] + WEIGHTS["positions"][:T], epsilon)
+
+
+def roberta(token: torch.Tensor) -> torch.Tensor:
+    return norm(token + WEIGHTS["types"][0] + WEIGHTS["positions"][2 : T + 2])
+
+
+def luke(token: torch.Tensor) -> torch.Tensor:
+    """Give ID 0, which is padding, position 0, and count the other tokens from 1."""
+    return norm(token + WEIGHTS["positions"][[1, 2, 3, 0, 4]] + WEIGHTS["types"][0])
+
+
+def deberta(token: torch.Tensor) -> torch.Tensor:
+    return spelled_norm(token + WEIGHTS["types"][0], 1e-7)
+
+
+def albert(token: torch.Tensor) -> torch.Tensor:
+    return projected(bert(token), WEIGHTS["offset"])
+
+
+def opt(token: torch.Tensor) -> torch.Tensor:
+    return projected(token) + WEIGHTS["late"][2 : T + 2]
+
+
+class Case(NamedTuple):
+    """Holds a model: its config.json, the names of its weights, and what its first block reads."""
+
+    config: dict[str, Any]
+    names: Names
+    formula: Callable[[torch.Tensor], torch.Tensor]
+
+
+CASES = {
+    "gemma": Case({}, TOKEN, scaled),
+    "granite": Case({"embedding_multiplier": 12}, TOKEN, lambda token: token * 12.0),
+    "llama": Case({}, TOKEN, lambda token: token),
+    "bert": Case({"layer_norm_eps": 0.1}, FIRST_BERT, lambda token: bert(token, 0.1)),
+    "roberta": Case({}, BERT_LIKE, roberta),
+    "luke": Case({"pad_token_id": 0}, BERT_LIKE, luke),
+    "deberta": Case({"position_biased_input": False}, BERT_LIKE, deberta),
+    "albert": Case({}, ALBERT, albert),
+    "opt": Case({"word_embed_proj_dim": D, "hidden_size": H}, OPT, opt),
+    "nomic_bert": Case({}, NOMIC, norm),
+    "xglm": Case({}, TOKEN, lambda token: scaled(token) + sinusoids_of_tensor2tensor(2)),
+    "m2m_100": Case(
         {"scale_embedding": False, "pad_token_id": 4},
-        {"token": "/model.shared"},
-        lambda w, token: token + waves(5),
+        SHARED,
+        lambda token: token + sinusoids_of_tensor2tensor(5),
     ),
-    "marian": (
-        {},
-        {"token": "/model.shared"},
-        lambda w, token: (
-            token
-            + torch.tensor(
-                [
-                    [
-                        f(p / 10000 ** (2 * i / D))
-                        for f in (math.sin, math.cos)
-                        for i in range(D // 2)
-                    ]
-                    for p in range(T)
-                ]
-            ).float()
-        ),
-    ),
+    "marian": Case({}, SHARED, lambda token: token + sinusoids_of_marian()),
 }
 
 
-@pytest.mark.parametrize("kind", CASES)
-def test_hidden_is_what_the_family_makes_of_the_token_rows(kind: str, tmp_path: Path) -> None:
-    config, names, formula = CASES[kind]
-    path = model(tmp_path, {"model_type": kind, **config}, names)
-    wanted = formula(WEIGHTS, WEIGHTS["token"][IDS]).numpy()
-    result = embcli.open(path).lookup(IDS)
-    assert_same_bits(result.matrix(result.matrices[-1]), wanted)
-    assert (result.matrices[-1] == "hidden") == bool(result.recipe.rest)
-    other = (
-        "none" if "learned" in str(result.kind) else "sinusoidal"
-    )  # other positions than the model's
-    assert embcli.open(path).lookup(IDS, position=other).matrices[-1] == "input"
-    several = Sequences(ids=(np.array(IDS), np.array(IDS[:2])), many=True)
-    assert_same_bits(embcli.open(path).lookup(several, show="hidden").hidden[: len(IDS)], wanted)
+@pytest.mark.parametrize("model_type", CASES)
+def test_hidden_is_what_the_family_makes_of_the_token_rows(model_type: str) -> None:
+    case = CASES[model_type]
+    opened = embcli.open(model({"model_type": model_type, **case.config}, case.names))
+    expected = case.formula(WEIGHTS["token"][IDS]).numpy()
+
+    result = opened.lookup(IDS)
+
+    last = result.matrices[-1]
+    assert_same_bits(result.matrix(last), expected)
+    assert (last == "hidden") == bool(result.recipe.rest)
+
+    two_texts = Sequences(ids=(np.array(IDS), np.array(IDS[:2])), many=True)
+    together = opened.lookup(two_texts, show="hidden")
+    assert_same_bits(together.hidden[:T], expected)
+
+    others = "none" if "learned" in str(result.kind) else "sinusoidal"
+    assert opened.lookup(IDS, position=others).matrices[-1] == "input"
 
 
-OF_GGUF = {"token": "token_embd", "positions": "position_embd", "types": "token_types"}
-OF_GGUF_NORM = {"gain": "token_embd_norm.weight", "bias": "token_embd_norm.bias"}
-MORE_CASES = {
-    "modern-bert": (
-        {"model_type": "modernbert", "norm_eps": 0.1},
-        {"token": "/model.embeddings.tok_embeddings", "gain": "/model.embeddings.norm.weight"},
-    ),
-    "gpt2": ({}, {"token": "/wte", "positions": "/wpe"}),
+# --- GGUF -----------------------------------------------------------------------------------------
+
+OF_GGUF: Names = {
+    "token": "token_embd",
+    "positions": "position_embd",
+    "types": "token_types",
+    "gain": "token_embd_norm.weight",
+    "bias": "token_embd_norm.bias",
 }
+MODERN_BERT: Names = {
+    "token": "/model.embeddings.tok_embeddings",
+    "gain": "/model.embeddings.norm.weight",
+}
+GPT2: Names = {"token": "/wte", "positions": "/wpe"}
 
 
-def gguf(folder: Path, architecture: str, tensors: dict[str, Any], **metadata: Any) -> Path:
-    """Save a GGUF file; a dot of a key is two underscores here, and a number with a point is a float."""
-    folder.mkdir(exist_ok=True)
-    writer = GGUFWriter(folder / "m.gguf", architecture)
+def gguf(architecture: str, tensors: dict[str, Any], **metadata: Any) -> str:
+    """Save a GGUF file, and return its name; a dot of a key is two underscores here."""
+    writer = GGUFWriter("m.gguf", architecture)
+    adders = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}
     for name, value in metadata.items():
-        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[
-            type(value)
-        ]
-        add(f"{architecture}.{name.replace('__', '.')}", value)
+        key = name.replace("__", ".")
+        adders[type(value)](f"{architecture}.{key}", value)
     for name, values in tensors.items():
-        writer.add_tensor(name if "." in name else f"{name}.weight", np.asarray(values, np.float32))
-    closed(writer)
-    return folder
-
-
-@pytest.mark.parametrize("kind", ["gemma", "bert", "gpt2", "llama", "modern-bert"])
-def test_a_gguf_file_and_its_safetensors_give_equal_rows(kind: str, tmp_path: Path) -> None:
-    config, names = MORE_CASES[kind] if kind in MORE_CASES else CASES[kind][:2]
-    wanted = embcli.open(model(tmp_path, {"model_type": kind, **config}, names)).lookup(IDS)
-    epsilon = config.get("layer_norm_eps", config.get("norm_eps", 1e-5))
-    keys = {"embedding_length": D, "attention__layer_norm_epsilon": epsilon}
-    tensors = {({**OF_GGUF, **OF_GGUF_NORM})[weight]: WEIGHTS[weight] for weight in names}
-    # The converter of Gemma adds 1 to the gains of its norms, and leaves token rows as they are.
-    tensors["blk.0.attn_norm.weight"] = WEIGHTS["gain"] + 1
-    found = embcli.open(gguf(tmp_path / "gguf", kind, tensors, **keys)).lookup(IDS)
-    assert (found.recipe.words, found.recipe.blocks) == (wanted.recipe.words, wanted.recipe.blocks)
-    assert found.matrices == wanted.matrices
-    for name in wanted.matrices:
-        assert_same_bits(found.matrix(name), wanted.matrix(name))
-
-
-run = InProcess()
+        suffix = "" if "." in name else ".weight"
+        writer.add_tensor(name + suffix, np.asarray(values, np.float32))
+    return str(closed(writer))
 
 
 @pytest.mark.parametrize(
-    ("config", "names", "said"),
+    ("architecture", "config", "names"),
     [
-        (
-            {"hidden_size": 7},
-            BERT_LIKE,
-            "config.json says hidden_size 7; rows of its token matrix have 6 columns",
-        ),
-        (
-            {"layer_norm_eps": math.nan},
-            BERT_LIKE,
-            "config.json has 'nan' as layer_norm_eps, which must be a finite",
-        ),
-        (
-            {"layer_norm_eps": -1},
-            BERT_LIKE,
-            "as layer_norm_eps, which must be a finite number of at least 0",
-        ),
-        (
-            {"layer_norm_eps": "1e-12"},
-            BERT_LIKE,
-            "as layer_norm_eps, which must be a finite number",
-        ),
-        (
-            {"layer_norm_eps": 10**400},
-            BERT_LIKE,
-            "as layer_norm_eps, which must be a finite number",
-        ),
-        ({}, BERT, "config.json says that it is a 'bert' model, and it has no LayerNorm"),
-        ({}, {**BERT_LIKE, "late_gain": "LayerNorm.weight"}, "does not fit rows of 6 columns"),
-        (
-            {"type_vocab_size": 2},
-            {"token": "word_embeddings"},
-            "and it has no token_type_embeddings",
-        ),
-        ({}, {"token": "word_embeddings", **BERT_NORM}, "and it has no position matrix"),
-        (
-            {"model_type": "roberta", "pad_token_id": "0"},
-            BERT_LIKE,
-            "as pad_token_id, which must be a whole number",
-        ),
-        (
-            {"model_type": "bart", "scale_embedding": 1},
-            BERT_LIKE,
-            "as scale_embedding, which must be true or false",
-        ),
-        (
-            {"model_type": "granite", "embedding_multiplier": True},
-            BERT,
-            "as embedding_multiplier, which must be a finite number\n",
-        ),
-        (
-            {"model_type": "granite", "embedding_multiplier": -1e300},
-            BERT,
-            "must be a number that float32 holds",
-        ),
-        (
-            {"model_type": "opt"},
-            {**BERT, "positions": "x", "late": "embed_positions", "wide": "project_in"},
-            "does not project rows of 6 columns",
-        ),
-        (
-            {"model_type": "esm", "position_embedding_type": 3},
-            BERT,
-            "as position_embedding_type, which must be a word",
-        ),
+        ("gemma", {"model_type": "gemma"}, TOKEN),
+        ("llama", {"model_type": "llama"}, TOKEN),
+        ("gpt2", {"model_type": "gpt2"}, GPT2),
+        ("bert", {"model_type": "bert", "layer_norm_eps": 0.1}, FIRST_BERT),
+        ("modern-bert", {"model_type": "modernbert", "norm_eps": 0.1}, MODERN_BERT),
     ],
 )
-def test_a_config_that_contradicts_the_tensors_is_refused_in_a_sentence(
-    config: dict[str, Any], names: dict[str, str], said: str, tmp_path: Path
+def test_a_gguf_file_and_its_safetensors_give_equal_rows(
+    architecture: str, config: dict[str, Any], names: Names
 ) -> None:
-    path = str(model(tmp_path, {"model_type": "bert", **config}, names))
-    assert said in run.refused("lookup", "--ids", "1", "--from", path)
-    assert run.ok("lookup", "--ids", "1", "--from", path, "--show", "token").text
-    if "no LayerNorm" in said:
-        assert (
-            f"hidden = not known: cannot read '{path}"
-            in run.ok("info", "--from", path, COLUMNS="300").text
-        )
+    expected = embcli.open(model(config, names)).lookup(IDS)
+
+    tensors = {OF_GGUF[weight]: WEIGHTS[weight] for weight in names}
+    # The converter of Gemma adds 1 to the gains of its norms, and leaves token rows as they are.
+    tensors["blk.0.attn_norm.weight"] = WEIGHTS["gain"] + 1
+    keys = {"embedding_length": D, "attention__layer_norm_epsilon": 0.1}
+    found = embcli.open(gguf(architecture, tensors, **keys)).lookup(IDS)
+
+    assert found.recipe.words == expected.recipe.words
+    assert found.recipe.blocks == expected.recipe.blocks
+    assert found.matrices == expected.matrices
+    for name in expected.matrices:
+        assert_same_bits(found.matrix(name), expected.matrix(name))
 
 
-PAGE = """\
-Input embeddings = token + token type 0 + position embeddings: T = 2 tokens, D = 6 columns
-            row  │        0
-───────────────────────────
-token         3  │  {t[0]}
-+ type        0  │  {k}
-+ position    0  │  {p[0]}
-= input       0  │  {i[0]}
-hidden        0  │  {h[0]}
-token         7  │  {t[1]}
-+ type        0  │  {k}
-+ position    1  │  {p[1]}
-= input       1  │  {i[1]}
-hidden        1  │  {h[1]}
-token: row ID of V = 20 tokens
-position: row p of C = 12 positions
-token type: row 0 of bert.embeddings.token_type_embeddings.weight, (3, 6); input = token + token type 0 + position
-hidden: token + token type 0 + position, then LayerNorm; the first block of this bert model reads it
-A file of one matrix (npy, csv) has input, not hidden, unless show names hidden.
+# --- models that contradict themselves ------------------------------------------------------------
 
-Trace of token 1: token row 7 + type row 0 + position row 1 = input row 1
-column    token       type   position      input
-     0  {t[1]} +  {k} +  {p[1]} =  {i[1]}
-The sum is computed in float32; it is shown to 4 decimals.
-
-Trace of hidden row 1: normed = (input - mean) / sqrt(variance + epsilon)
-mean {mean}, variance {variance}, over all 6 columns; epsilon 0.01
-column    input     normed       gain       bias     hidden
-     0  {i[1]} →  {n} x  {gain} +  {bias} =  {h[1]}
-"""
+WIDE_NORM: Names = {**BERT_LIKE, "late_gain": "LayerNorm.weight"}
+WITHOUT_POSITIONS: Names = {
+    "token": "word_embeddings",
+    "gain": "LayerNorm.gamma",
+    "bias": "LayerNorm.beta",
+}
+WIDE_OPT: Names = {**BERT, "positions": "x", "late": "embed_positions", "wide": "project_in"}
+CONTRADICTIONS: dict[str, tuple[dict[str, Any], Names]] = {
+    "other columns": ({"hidden_size": 7}, BERT_LIKE),
+    "epsilon NaN": ({"layer_norm_eps": math.nan}, BERT_LIKE),
+    "epsilon below 0": ({"layer_norm_eps": -1}, BERT_LIKE),
+    "epsilon a text": ({"layer_norm_eps": "1e-12"}, BERT_LIKE),
+    "epsilon beyond float64": ({"layer_norm_eps": 10**400}, BERT_LIKE),
+    "no norm": ({}, BERT),
+    "a wide norm": ({}, WIDE_NORM),
+    "no types": ({"type_vocab_size": 2}, {"token": "word_embeddings"}),
+    "no positions": ({}, WITHOUT_POSITIONS),
+    "padding a text": ({"model_type": "roberta", "pad_token_id": "0"}, BERT_LIKE),
+    "scaled a number": ({"model_type": "bart", "scale_embedding": 1}, BERT_LIKE),
+    "a factor true": ({"model_type": "granite", "embedding_multiplier": True}, BERT),
+    "a factor beyond float32": ({"model_type": "granite", "embedding_multiplier": -1e300}, BERT),
+    "a wide projection": ({"model_type": "opt"}, WIDE_OPT),
+    "positions a number": ({"model_type": "esm", "position_embedding_type": 3}, BERT),
+}
 
 
-def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Path) -> None:
-    path = str(model(tmp_path, {"model_type": "bert", "layer_norm_eps": 0.01}, BERT_LIKE))
-    ids = torch.tensor([3, 7])
-    token, kind, position = WEIGHTS["token"][ids], WEIGHTS["types"][0], WEIGHTS["positions"][:2]
-    total = token + kind + position
-    hidden = norm(total, (D,), WEIGHTS["gain"], WEIGHTS["bias"], 0.01)
-    mean, variance = float(total[1].double().mean()), float(total[1].double().var(unbiased=False))
-    values = {"t": token[:, 0], "p": position[:, 0], "i": total[:, 0], "h": hidden[:, 0]}
-    written = {name: [f"{float(value):7.4f}" for value in each] for name, each in values.items()}
-    one = {"k": kind[0], "gain": WEIGHTS["gain"][0], "bias": WEIGHTS["bias"][0]}
-    one["n"] = (float(total[1, 0]) - mean) / math.sqrt(variance + 0.01)
-    written |= {name: f"{float(value):7.4f}" for name, value in one.items()}
-    words = ("lookup", "--ids", "3,7", "--from", path, "--columns", "0", "--trace", "1")
-    wanted = PAGE.format(**written, mean=f"{mean:.4f}", variance=f"{variance:.4f}")
-    assert run.ok(*words).text == wanted
-    assert "input, not hidden" in run(*words[:-2], "-f", "csv").err
+def test_a_config_that_contradicts_the_tensors_is_refused_except_for_token_rows(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    told = []
+    for case, (config, names) in CONTRADICTIONS.items():
+        words = ("lookup", "--ids", "1", "--from", model({"model_type": "bert", **config}, names))
+        told.append(f"{case}\n{in_process.refused(*words)}")
+        assert in_process.ok(*words, "--show", "token").text
+    snapshot("lookup/models-that-contradict-themselves.txt", "\n".join(told))
 
 
-def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
-    names = {"token": "/model.shared", "positions": "/model.encoder.embed_positions"}
-    norms = {
-        "gain": "/model.encoder.layernorm_embedding.weight",
-        "bias": "/model.encoder.layernorm_embedding.bias",
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    path = model({"model_type": "bert", "layer_norm_eps": 0.01}, BERT_LIKE)
+    words = ("lookup", "--ids", "3,7", "--from", path, "--columns", "0")
+    page = in_process.ok(*words, "--trace", "1").text
+    snapshot("lookup/all-terms-and-a-norm-traced.txt", page)
+
+    row = (WEIGHTS["token"][7] + WEIGHTS["types"][0] + WEIGHTS["positions"][1]).double()
+    mean = float(row.mean())
+    variance = float(row.var(unbiased=False))
+    normed = float(row[0] - mean) / math.sqrt(variance + 0.01)
+    assert f"mean {mean:.4f}, variance {variance:.4f}, over all 6 columns" in page
+    assert f" → {normed:8.4f} x " in page
+
+    assert "input, not hidden" in in_process(*words, "-f", "csv").err
+
+
+def test_data_formats_have_hidden_and_the_recipe(in_process: InProcess, snapshot: Snapshot) -> None:
+    path = model({"model_type": "bart", "scale_embedding": True}, DECODER, "model.encoder.")
+    words = ("lookup", "--ids", "1,2", "--from", path)
+    document = json.loads(in_process.ok(*words, "-f", "json").out)
+    assert [*document["matrices"]] == ["token", "position", "input", "hidden"]
+    assert document["run"]["recipe"] == "token x 2.44949 + position, then LayerNorm"
+    assert document["run"]["part"] == "encoder"
+
+    info = info_run(in_process, path)
+    assert info["recipe"] == document["run"]["recipe"]
+    assert info["part"] == "encoder"
+
+    snapshot("lookup/hidden-of-an-encoder.txt", in_process.ok(*words).text)
+    snapshot("info/hidden-of-an-encoder.txt", in_process.ok("info", "--from", path).text)
+
+
+# --- models of two models -------------------------------------------------------------------------
+
+
+def test_a_model_that_sees_follows_its_decoder(in_process: InProcess) -> None:
+    config = {
+        "model_type": "vision-encoder-decoder",
+        "encoder": {"model_type": "vit"},
+        "decoder": {"model_type": "mbart", "scale_embedding": True},
     }
-    path = str(model(tmp_path, {"model_type": "bart", "scale_embedding": True}, {**names, **norms}))
-    found = json.loads(run.ok("lookup", "--ids", "1,2", "--from", path, "-f", "json").out)
-    assert [*found["matrices"]] == ["token", "position", "input", "hidden"]
-    assert found["run"]["recipe"] == "token x 2.44949 + position, then LayerNorm"
-    assert found["run"]["part"] == "encoder"
-    assert "part: encoder\n" in run.ok("lookup", "--ids", "1", "--from", path).text
-    info = json.loads(run.ok("info", "--from", path, "-f", "json").out)["run"]
-    assert (info["recipe"], info["part"]) == (found["run"]["recipe"], "encoder")
-    assert f"hidden of the encoder = {info['recipe']}\n" in run.ok("info", "--from", path).text
-
-
-def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path) -> None:
-    bart = {"model_type": "mbart", "scale_embedding": True}
     names = {
         "token": "/decoder.model.decoder.embed_tokens",
         "positions": "/decoder.model.decoder.embed_positions",
+        "gain": "/decoder.layernorm_embedding.weight",
+        "types": "/encoder.embed_tokens",
     }
-    names |= {"gain": "/decoder.layernorm_embedding.weight", "types": "/encoder.embed_tokens"}
-    seeing = {
-        "model_type": "vision-encoder-decoder",
-        "encoder": {"model_type": "vit"},
-        "decoder": bart,
+    run = lookup_run(in_process, model(config, names))
+    assert run["recipe"] == "token x 2.44949 + position, then LayerNorm"
+    assert run["first_position"] == 2
+    assert "part" not in run
+
+
+def test_of_an_encoder_and_a_decoder_of_other_families_the_encoder_reads_the_text() -> None:
+    config = {
+        "model_type": "encoder-decoder",
+        "encoder": {"model_type": "bert"},
+        "decoder": {"model_type": "gpt2"},
     }
-    path = str(model(tmp_path, seeing, names))
-    run_of = json.loads(run.ok("lookup", "--ids", "1,2", "--from", path, "-f", "json").out)["run"]
-    assert (run_of["recipe"], run_of["first_position"]) == (
-        "token x 2.44949 + position, then LayerNorm",
-        2,
-    )
-    assert "part" not in run_of
-    # The names of a decoder of another family come first.
     names = {
         "token": "/encoder.word_embeddings",
         "positions": "/encoder.position_embeddings",
-        "late": "/decoder.wpe",
-    }
-    names |= {
         "gain": "/encoder.LayerNorm.gamma",
         "bias": "/encoder.LayerNorm.beta",
+        "late": "/decoder.wpe",
         "matrix": "/decoder.wte",
     }
-    halves = {"encoder": {"model_type": "bert"}, "decoder": {"model_type": "gpt2"}}
-    opened = embcli.open(model(tmp_path, {"model_type": "encoder-decoder", **halves}, names))
-    assert opened.lookup(IDS).recipe.words == "token + position, then LayerNorm"
-    assert_same_bits(opened.lookup(IDS).position, WEIGHTS["positions"][:T].numpy())
-    several = {
+    result = embcli.open(model(config, names)).lookup(IDS)
+    assert result.recipe.words == "token + position, then LayerNorm"
+    assert_same_bits(result.position, WEIGHTS["positions"][:T].numpy())
+
+
+def test_of_an_encoder_and_a_decoder_that_name_alike_the_encoder_reads_the_text() -> None:
+    config = {
+        "model_type": "encoder-decoder",
+        "encoder": {"model_type": "gemma"},
+        "decoder": {"model_type": "llama"},
+    }
+    names = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
+    result = embcli.open(model(config, names)).lookup([1])
+    assert result.recipe.words == "token x 2.44949"
+    assert result.recipe.part == "encoder"
+    assert result.layer.shape[0] == V
+
+
+def test_of_the_models_of_bark_the_semantic_one_reads_the_text() -> None:
+    config = {
         "model_type": "bark",
         "semantic_config": {"model_type": "semantic"},
         "fine_acoustics_config": {},
@@ -429,258 +421,250 @@ def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path
     names = {
         "token": "/semantic.input_embeds_layer",
         "positions": "/semantic.position_embeds_layer",
+        "types": "/fine_acoustics.input_embeds_layer",
     }
-    names |= {"types": "/fine_acoustics.input_embeds_layer"}
-    assert (
-        embcli.open(model(tmp_path, several, names)).lookup(IDS).recipe.words == "token + position"
-    )
-    halves = {"encoder": {"model_type": "gemma"}, "decoder": {"model_type": "llama"}}
-    both = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
-    path = str(model(tmp_path, {"model_type": "encoder-decoder", **halves}, both))
-    found = embcli.open(path).lookup([1])
-    assert (found.recipe.words, found.recipe.part, found.layer.shape[0]) == (
-        "token x 2.44949",
-        "encoder",
-        V,
-    )
+    assert embcli.open(model(config, names)).lookup(IDS).recipe.words == "token + position"
 
 
-def test_what_no_text_tells_is_named_with_its_reason(tmp_path: Path) -> None:
-    names = {"token": "word_embeddings", "positions": "position_embeddings"}
-    path = str(model(tmp_path, {"model_type": "markuplm"}, names))
-    why = "not known{}: it adds a row for the place of each token in a page of HTML, which no text tells"
-    assert why.format("") in run("lookup", "--ids", "1", "--from", path).err
-    assert why.format(" for 'markuplm' models") in " ".join(
-        run.ok("info", "--from", path).text.split()
-    )
-    path = str(
-        model(
-            tmp_path,
-            {"model_type": "musicgen_decoder"},
-            {"token": "/a.0.weight", "types": "/a.1.weight"},
-        )
-    )
-    said = "no tensor has the name of a token matrix of a musicgen_decoder model: it adds up rows of several token "
-    assert said in run.refused("lookup", "--ids", "1", "--from", path)
-    assert (
-        "it adds up rows"
-        in run("lookup", "--ids", "1", "--from", path, "--tensor", "a.0.weight").err
-    )
+@pytest.mark.parametrize(
+    ("model_type", "recipe"),
+    [
+        ("bart", "token x 2.44949 + position, then LayerNorm"),
+        ("blenderbot-small", "token, then LayerNorm, + position"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("config", "prefix"),
+    [
+        ({"is_decoder": True, "is_encoder_decoder": False}, "model."),
+        ({}, "model.decoder."),
+    ],
+)
+def test_a_decoder_alone_follows_the_decoder(
+    model_type: str, recipe: str, config: dict[str, Any], prefix: str, in_process: InProcess
+) -> None:
+    config = {"model_type": model_type, "scale_embedding": True, **config}
+    path = model(config, DECODER, prefix)
+    info = info_run(in_process, path)
+    assert info["recipe"] == recipe
+    assert info["part"] == "decoder"
+    assert embcli.open(path).lookup(IDS).recipe.part is None
 
 
-@pytest.mark.parametrize("names", [BERT_LIKE, {**BERT, **BERT_NORM}, BERT])
-def test_a_norm_that_no_file_tells_of_is_named(names: dict[str, str], tmp_path: Path) -> None:
-    err = run("lookup", "--ids", "1", "--from", str(model(tmp_path, None, names))).err
-    name = names.get("gain", "LayerNorm")
-    said = (
-        f"no file says how the model applies 'bert.embeddings.{name}': these rows are before it\n"
-    )
-    assert (said in err) == ("gain" in names)
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    assert "no file says" not in run("lookup", "--ids", "1", "--from", str(tmp_path)).err
-
-
-def test_what_joins_no_positions_is_told(tmp_path: Path) -> None:
-    adds = "this model adds no position rows"
-    said = {
-        "llama": f"{adds}; its blocks rotate queries and keys: RoPE: the input rows are the token rows\n",
-        "gemma": ": RoPE: the input rows are the token rows x 2.44949\n",
-        "mamba": f"{adds}: the input rows are the token rows\n",
-        "nobody's": 'what a "nobody\'s" model adds to the token rows is not known; the input rows are the token rows\n',
-    }
-    for kind, note in said.items():
-        path = str(model(tmp_path, {"model_type": kind}, {"token": "/model.embed_tokens"}))
-        ran = run("lookup", "--ids", "1", "--from", path)
-        assert ran.status == 0
-        assert note in ran.err
-        learned = run("lookup", "--ids", "1", "--from", path, "--position", "learned")
-        assert learned.text.startswith("Input embeddings, input = token: ")
-        nothing = run.refused(
-            "lookup", "--ids", "1", "--from", path, "--show", "position", "-f", "csv"
-        )
-        assert nothing.endswith("--position none has no rows that --show could name\n")
-        if kind == "nobody's":
-            assert "not known for" in run.ok("info", "--from", path).text
-            refused = run.refused("lookup", "--ids", "1", "--from", path, "--show", "hidden")
-            assert refused.endswith(
-                "--show hidden, what the first block reads, is not known for this model\n"
-            )
-    path = str(model(tmp_path, {"model_type": "opt"}, CASES["opt"][1]))
-    assert "positions" not in run("lookup", "--ids", "1", "--from", path).err
-    own = run.ok(
-        "lookup", "--ids", "1", "--from", path, "-f", "json"
-    ).out  # its positions follow a projection
-    assert (
-        run.ok("lookup", "--ids", "1", "--from", path, "-f", "json", "--position", "learned").out
-        == own
-    )
-
-
-def test_a_decoder_alone_follows_the_decoder(tmp_path: Path) -> None:
-    told = {"is_decoder": True, "is_encoder_decoder": False}
-    names = {"token": "embed_tokens", "positions": "embed_positions"}
-    names |= {"gain": "layernorm_embedding.weight", "bias": "layernorm_embedding.bias"}
-    for kind, words in (
-        ("bart", " x 2.44949 + position, then LayerNorm"),
-        ("blenderbot-small", ", then LayerNorm, + position"),
-    ):
-        for config, prefix in ((told, "model."), ({}, "model.decoder.")):
-            config = {"model_type": kind, "scale_embedding": True, **config}
-            path = str(model(tmp_path, config, names, prefix))
-            info = json.loads(run.ok("info", "--from", path, "-f", "json").out)["run"]
-            assert (info["recipe"], info["part"]) == (f"token{words}", "decoder")
-            assert embcli.open(path).lookup(IDS).recipe.part is None
-        both = model(tmp_path, config, {**names, "wide": "/model.encoder.layers.0.fc1"}, prefix)
-        assert embcli.open(both).info().records().run["part"] == "encoder"
+@pytest.mark.parametrize("model_type", ["bart", "blenderbot-small"])
+def test_a_decoder_beside_an_encoder_follows_the_encoder(model_type: str) -> None:
+    names = {**DECODER, "wide": "/model.encoder.layers.0.fc1"}
+    config = {"model_type": model_type, "scale_embedding": True}
+    opened = embcli.open(model(config, names, "model.decoder."))
+    assert opened.info().records().run["part"] == "encoder"
 
 
 def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -> None:
-    seen: dict[str, list[Any]] = {}
+    rows_of: dict[str, list[Family]] = {}
     for family in FAMILIES:
         for name in family.model_types.split():
-            seen.setdefault(name, []).append(family)
-    for name, rows in seen.items():
-        assert len(rows) == 1 or all(row.when or row.part for row in rows[:-1]), name
+            rows_of.setdefault(name, []).append(family)
+    for name, rows in rows_of.items():
+        for row in rows[:-1]:
+            assert row.when or row.part, name
 
 
-# --- what is told of positions, and what it costs ---------------------------------------------------------------------
+# --- what is not known, and what is said of positions ---------------------------------------------
 
-TOKEN = {"token": "/model.embed_tokens"}
-ROPE, NONE = (
-    "its blocks rotate queries and keys: RoPE",
-    "no position rows are added, so there is nothing to show",
-)
+SAYING: dict[str, tuple[dict[str, Any] | None, Names]] = {
+    "llama, whose blocks rotate": ({"model_type": "llama"}, TOKEN),
+    "gemma, which scales too": ({"model_type": "gemma"}, TOKEN),
+    "mamba, which has no positions": ({"model_type": "mamba"}, TOKEN),
+    "a model type that is not known": ({"model_type": "nobody's"}, TOKEN),
+    "opt, which adds positions": ({"model_type": "opt"}, OPT),
+    "markuplm, which reads places in HTML": (
+        {"model_type": "markuplm"},
+        {"token": "word_embeddings", "positions": "position_embeddings"},
+    ),
+    "no config, and a norm": (None, BERT_LIKE),
+    "no config, and a norm of the first BERTs": (None, FIRST_BERT),
+    "no config and no norm": (None, BERT),
+    "a config without a norm's epsilon": ({"model_type": "bert"}, BERT_LIKE),
+}
+
+
+def test_what_a_model_does_beyond_its_rows_is_said(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    told = []
+    for case, (config, names) in SAYING.items():
+        ran = in_process("lookup", "--ids", "1", "--from", model(config, names))
+        assert ran.status == 0
+        told.append(f"{case}\n{ran.err}")
+    snapshot("lookup/what-models-do-beyond-their-rows.txt", "\n".join(told))
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gemma", "mamba", "nobody's"])
+def test_a_model_that_adds_no_positions_has_none_to_show(
+    model_type: str, in_process: InProcess
+) -> None:
+    words = ("lookup", "--ids", "1", "--from", model({"model_type": model_type}, TOKEN))
+    learned = in_process(*words, "--position", "learned", "-f", "json")
+    assert "position" not in json.loads(learned.out)["matrices"]
+    refused = in_process.refused(*words, "--show", "position", "-f", "csv")
+    assert "--position none has no rows" in refused
+
+
+def test_hidden_of_a_model_type_that_is_not_known_is_not_known(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    path = model({"model_type": "nobody's"}, TOKEN)
+    words = ("lookup", "--ids", "1", "--from", path, "--show", "hidden")
+    assert "not known for this model" in in_process.refused(*words)
+    snapshot("info/a-model-type-that-is-not-known.txt", in_process.ok("info", "--from", path).text)
+
+
+def test_positions_after_a_projection_are_the_model_s_own(in_process: InProcess) -> None:
+    path = model({"model_type": "opt"}, OPT)
+    words = ("lookup", "--ids", "1", "--from", path, "-f", "json")
+    own = in_process.ok(*words).out
+    assert in_process.ok(*words, "--position", "learned").out == own
+
+
+def test_why_hidden_is_not_known_is_on_the_page_of_info(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    path = model({"model_type": "markuplm"}, BERT)
+    snapshot("info/hidden-that-no-text-tells.txt", in_process.ok("info", "--from", path).text)
+    path = model({"model_type": "bert"}, BERT)
+    snapshot("info/hidden-that-cannot-be-read.txt", in_process.ok("info", "--from", path).text)
+
+
+def test_a_model_of_several_token_matrices_has_no_token_matrix(in_process: InProcess) -> None:
+    names = {"token": "/a.0.weight", "types": "/a.1.weight"}
+    words = ("lookup", "--ids", "1", "--from", model({"model_type": "musicgen_decoder"}, names))
+    assert "no tensor has the name" in in_process.refused(*words)
+    assert "it adds up rows of several" in in_process(*words, "--tensor", "a.0.weight").err
+
+
 BY_LAYER = {
     "full_attention": {"rope_theta": 1e6, "rope_type": "linear"},
     "sliding_attention": {"rope_theta": 1e4},
 }
+LLAMA3 = {"rope_type": "llama3", "factor": 8}
+DEFAULT = {"rope_type": "default", "rope_theta": 3}
+EVIL = {"type": ["\x1b[31m"], "rope_theta": True}
+ADDING_NONE: dict[str, dict[str, Any]] = {
+    "rotary": {"model_type": "llama"},
+    "theta": {"model_type": "llama", "rope_theta": 5e5, "rope_scaling": LLAMA3},
+    "parameters": {"model_type": "llama", "rope_parameters": DEFAULT},
+    "by layer": {"model_type": "gemma3_text", "rope_parameters": BY_LAYER},
+    "no theta": {"model_type": "llama", "rope_theta": "x", "rope_scaling": EVIL},
+    "too large": {"model_type": "llama", "rope_theta": 10**400, "rope_parameters": [1]},
+    "ALiBi": {"model_type": "mpt"},
+    "relative": {"model_type": "xlnet"},
+    "none": {"model_type": "mamba"},
+    "not known": {"model_type": "nobody's"},
+}
+
+
+def test_positions_says_which_the_blocks_of_a_model_compute(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    told = []
+    for case, config in ADDING_NONE.items():
+        message = in_process.refused("positions", "--from", model(config, TOKEN))
+        told.append(f"{case}\n{message}")
+    keys = {"embedding_length": D, "rope__freq_base": 5e5, "rope__scaling__type": "yarn"}
+    path = gguf("llama", {"token_embd": WEIGHTS["token"]}, **keys)
+    told.append(f"a GGUF file\n{in_process.refused('positions', '--from', path)}")
+    snapshot("positions/models-that-add-none.txt", "\n".join(told))
 
 
 @pytest.mark.parametrize(
-    ("config", "names", "said"),
+    ("page", "config", "names"),
     [
-        ({"model_type": "llama"}, TOKEN, f"{ROPE}; {NONE}"),
-        (
-            {
-                "model_type": "llama",
-                "rope_theta": 5e5,
-                "rope_scaling": {"rope_type": "llama3", "factor": 8},
-            },
-            TOKEN,
-            f"{ROPE}, theta 500,000, scaled: llama3; {NONE}",
-        ),
-        (
-            {"model_type": "llama", "rope_parameters": {"rope_type": "default", "rope_theta": 3}},
-            TOKEN,
-            f"{ROPE}, theta 3;",
-        ),
-        (
-            {"model_type": "gemma3_text", "rope_parameters": BY_LAYER},
-            TOKEN,
-            ", theta 1,000,000 and 10,000, scaled: linear;",
-        ),
-        (
-            {
-                "model_type": "llama",
-                "rope_theta": "x",
-                "rope_scaling": {"type": ["\x1b[31m"], "rope_theta": True},
-            },
-            TOKEN,
-            f"{ROPE}; {NONE}",
-        ),
-        (
-            {"model_type": "llama", "rope_theta": 10**400, "rope_parameters": [1]},
-            TOKEN,
-            f"{ROPE}; {NONE}",
-        ),
-        ({"model_type": "mpt"}, TOKEN, "mpt: its blocks add a bias per distance: ALiBi;"),
-        ({"model_type": "xlnet"}, TOKEN, "xlnet: its blocks use relative positions;"),
-        ({"model_type": "mamba"}, TOKEN, f"mamba: it has no positions; {NONE}"),
-        ({"model_type": "xglm"}, TOKEN, "xglm: it adds sinusoidal positions"),
-        (
-            {"model_type": "mpnet"},
-            BERT_LIKE,
-            "mpnet: it adds learned positions; its blocks use relative positions",
-        ),
-        ({"model_type": "nobody's"}, TOKEN, 'which positions a "nobody\'s" model has is not known'),
-        ({"model_type": "nobody's"}, BERT, ""),
-        (None, BERT, ""),
+        ("sinusoids-of-a-model", {"model_type": "xglm"}, TOKEN),
+        ("learned-and-relative", {"model_type": "mpnet"}, BERT_LIKE),
+        ("of-a-model-that-says-nothing", {"model_type": "nobody's"}, BERT),
+        ("of-a-model-that-says-nothing", None, BERT),
     ],
 )
-def test_positions_shows_those_that_a_model_adds_and_says_what_its_blocks_do(
-    config: dict[str, Any] | None, names: dict[str, str], said: str, tmp_path: Path
+def test_positions_shows_those_that_a_model_adds(
+    page: str,
+    config: dict[str, Any] | None,
+    names: Names,
+    in_process: InProcess,
+    snapshot: Snapshot,
 ) -> None:
-    path = str(model(tmp_path, config, names))
-    ran = run("positions", "--from", path)
-    told = " ".join((ran.text + ran.err).split())
-    assert said in told
-    adds = "adds" in said or names == BERT
-    assert ran.status == (0 if adds else 2)
-    assert ("model_type" in told) == bool(config and config["model_type"] != "nobody's")
-    if "sinusoidal" in said:
-        found = embcli.open(path).positions(context_length=T)
-        assert_same_bits(found.position, embcli.open(path).lookup(IDS).position)
-        products = embcli.open(path).positions(context_length=T, similarity=True).similarity
-        np.testing.assert_allclose(products, found.position @ found.position.T, rtol=1e-5)
-        assert (
-            "The model's own formula: sines in the first half of the columns, cosines in the second;"
-            in told
-        )
-    for kind in ("rotary", "relative", *(() if "sinusoidal" in said else ("sinusoidal",))):
-        assert f"--kind {kind} is computed, not read from a file" in run.refused(
-            "positions", kind, "--from", path
-        )
+    ran = in_process("positions", "--from", model(config, names), "--rows", "0:3")
+    assert ran.status == 0
+    snapshot(f"positions/{page}.txt", ran.text + ran.err)
 
 
-def test_a_gguf_file_says_theta_and_scaling(tmp_path: Path) -> None:
-    keys = {"embedding_length": D, "rope__freq_base": 5e5, "rope__scaling__type": "yarn"}
-    path = str(gguf(tmp_path, "llama", {"token_embd": WEIGHTS["token"]}, **keys))
-    said = f"its metadata says model_type llama: {ROPE}, theta 500,000, scaled: yarn"
-    assert said in run.refused("positions", "--from", path)
+@pytest.mark.parametrize("kind", ["rotary", "relative", "sinusoidal"])
+@pytest.mark.parametrize("names", [TOKEN, BERT])
+def test_a_kind_that_is_computed_is_not_read_from_a_file(
+    kind: str, names: Names, in_process: InProcess
+) -> None:
+    refused = in_process.refused("positions", kind, "--from", model(None, names))
+    assert f"--kind {kind} is computed" in refused
 
 
-def test_where_the_model_scales_by_another_number_is_told(tmp_path: Path) -> None:
-    wide = {"model.embed_tokens.weight": torch.randn(4, 3072).bfloat16()}
-    save_file(wide, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text('{"model_type": "gemma"}')
-    words = ("lookup", "--ids", "1", "--from", str(tmp_path))
-    assert (
-        "the scale is 55.4256 in float32; the model in bfloat16 rounds it to 55.5 first\n"
-        in run(*words).err
-    )
-    for verb in (("audit",), ("neighbors", "--ids", "1")):
-        assert (
-            "the rows are as stored; the model multiplies them by 55.4256\n"
-            in run(*verb, *words[-2:]).err
-        )
-    (tmp_path / "plain").mkdir()
-    save_file(wide, tmp_path / "plain" / "model.safetensors")
-    for both in ((tmp_path, tmp_path), (tmp_path / "plain", tmp_path)):
-        assert run("diff", *map(str, both)).err.count("multiplies them by 55.4256\n") == 1
-    esm = {
+def test_sinusoids_of_a_model_are_those_that_lookup_adds() -> None:
+    opened = embcli.open(model({"model_type": "xglm"}, TOKEN))
+    result = opened.positions(context_length=T)
+    assert_same_bits(result.position, opened.lookup(IDS).position)
+    products = opened.positions(context_length=T, similarity=True).similarity
+    np.testing.assert_allclose(products, result.position @ result.position.T, rtol=1e-5)
+
+
+# --- what the model does to rows, and what it costs -----------------------------------------------
+
+
+def gemma_in_bfloat16(folder: str) -> str:
+    """Save a model whose columns have a root that bfloat16 rounds."""
+    Path(folder).mkdir()
+    rows = torch.ones(4, 3072).bfloat16()
+    save_file({"model.embed_tokens.weight": rows}, f"{folder}/model.safetensors")
+    Path(folder, "config.json").write_text('{"model_type": "gemma"}')
+    return folder
+
+
+def test_where_the_model_scales_by_another_number_is_told(in_process: InProcess) -> None:
+    path = gemma_in_bfloat16("gemma")
+    in_float32 = f"{math.sqrt(3072):.4f}"
+    in_bfloat16 = float(torch.tensor(3072**0.5).bfloat16())
+    told = in_process("lookup", "--ids", "1", "--from", path).err
+    assert f"{in_float32} in float32" in told
+    assert f"rounds it to {in_bfloat16} first" in told
+    for words in (("audit",), ("neighbors", "--ids", "1")):
+        told = in_process(*words, "--from", path).err
+        assert f"the model multiplies them by {in_float32}" in told
+
+
+def test_where_one_of_two_models_scales_it_is_told_once(in_process: InProcess) -> None:
+    scaling = gemma_in_bfloat16("scaling")
+    plain = gemma_in_bfloat16("plain")
+    Path(plain, "config.json").unlink()
+    for base in (scaling, plain):
+        told = in_process("diff", base, scaling).err
+        assert told.count("the model multiplies them by 55.4256") == 1
+
+
+def test_a_mask_that_the_model_empties_is_told(in_process: InProcess) -> None:
+    config = {
         "model_type": "esm",
         "token_dropout": True,
         "mask_token_id": 7,
         "position_embedding_type": "rotary",
+        "emb_layer_norm_before": False,
     }
-    path = str(model(tmp_path, {**esm, "emb_layer_norm_before": False}, BERT))
-    assert (
-        "ID 7: the model sets its row to 0 and scales"
-        in run("lookup", "--ids", "3,7", "--from", path).err
-    )
-    assert "ID" not in run("lookup", "--ids", "3,6", "--from", path).err
+    path = model(config, BERT)
+    assert "ID 7: the model" in in_process("lookup", "--ids", "3,7", "--from", path).err
+    assert "ID" not in in_process("lookup", "--ids", "3,6", "--from", path).err
 
 
-def test_torch_is_imported_for_norms_and_projections_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("model_type", ["gemma", "marian"])
+def test_torch_is_not_imported_to_scale_and_to_add(
+    model_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needs_torch = {"gemma": False, "marian": False, "bert": True}
-    paths = []
-    for kind in needs_torch:
-        config, names, _ = CASES[kind]
-        (tmp_path / kind).mkdir()
-        paths.append(str(model(tmp_path / kind, {"model_type": kind, **config}, names)))
+    case = CASES[model_type]
+    path = model({"model_type": model_type, **case.config}, case.names)
     monkeypatch.setattr("embcli.numerics.steps.loading_torch", None)
-    for path, needed in zip(paths, needs_torch.values(), strict=True):
-        with pytest.raises(TypeError) if needed else nullcontext():
-            str(embcli.open(path).lookup([1, 2]))
+    assert str(embcli.open(path).lookup([1, 2]))
