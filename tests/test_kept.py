@@ -1,4 +1,4 @@
-"""Kept layers: drawn once, read again bit for bit without torch, and never wrong; the folder that they are in."""
+"""Kept layers: drawn once, read again bit for bit without torch, and never wrong; their folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,11 +24,19 @@ from tests.oracles import assert_same_bits, live
 from tests.runners import TIMEOUT, InProcess, Process
 
 SMALL = Seeded(6, 3, 5)
+WORDS = ("--vocab", "6", "--dim", "3")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "cache")
+
+
+@pytest.fixture
+def here(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Return the store that commands use."""
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(store.folder))
+    return store
 
 
 @pytest.fixture(autouse=True)
@@ -40,24 +47,29 @@ def _asked_anew() -> Iterator[None]:
 
 
 def opened(
-    store: Store | None,
-    seeded: Seeded = SMALL,
-    name: str = "token",
-    ids: Any = None,
-    notes: Notes | None = None,
+    store: Store | None, seeded: Seeded = SMALL, name: str = "token", notes: Notes | None = None
 ) -> Layer:
-    return SeededSource(seeded, store).open({name: ids}, notes)[name]
+    return SeededSource(seeded, store).open({name: None}, notes)[name]
 
 
 def path(store: Store, seeded: Seeded = SMALL, name: str = "token") -> Path:
     return store.folder / file_name(name, seeded, build.this_build())
 
 
+def in_folder(store: Store) -> set[str]:
+    return {entry.name for entry in store.folder.iterdir()}
+
+
 def assert_right(layer: Layer, seeded: Seeded = SMALL, name: str = "token") -> None:
-    wanted = live(seeded)[name]
-    assert_same_bits(layer.rows(np.arange(len(wanted))), wanted)
-    assert_same_bits(np.concatenate([block.copy() for block in layer.blocks()]), wanted)
-    assert_same_bits(layer.rows(np.array([3, 0, 3])), wanted[[3, 0, 3]])
+    """Hold rows and blocks of a layer against torch's own."""
+    expected = live(seeded)[name]
+    assert_same_bits(layer.rows(np.arange(len(expected))), expected)
+    assert_same_bits(layer.rows(np.array([3, 0, 3])), expected[[3, 0, 3]])
+    blocks = [block.copy() for block in layer.blocks()]
+    assert_same_bits(np.concatenate(blocks), expected)
+
+
+# --- layers that are kept -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["token", "position"])
@@ -77,30 +89,35 @@ def test_a_layer_is_the_same_drawn_kept_and_read_again(
 
 def test_whatever_changes_a_bit_has_a_file_of_its_own() -> None:
     own = build.this_build()
-    changed = [own._replace(**{each: "other"}) for each in ("torch", "machine", "cpu", "libc")]
-    names = [file_name("token", SMALL, each) for each in (own, *changed)]
-    for other in (Seeded(7, 3, 5), Seeded(6, 4, 5), Seeded(6, 3, 5, 124), Seeded(6, 3, 6)):
-        names += [file_name("token", other, own)] if other.context_length == 5 else []
+    names = [file_name("token", SMALL, own), file_name("position", SMALL, own)]
+    for field in ("torch", "machine", "cpu", "libc"):
+        names.append(file_name("token", SMALL, own._replace(**{field: "other"})))
+    for other in (Seeded(7, 3, 5), Seeded(6, 4, 5), Seeded(6, 3, 5, 124)):
+        names.append(file_name("token", other, own))
         names.append(file_name("position", other, own))
-    names.append(file_name("position", SMALL, own))
-    assert len({*names}) == len(names) == 13
-    assert file_name("token", Seeded(6, 3, 9), own) == names[0]
+    names.append(file_name("position", Seeded(6, 3, 6), own))
+    assert len(names) == 13
+    assert len({*names}) == 13
 
 
-def put_fifo(place: Path) -> None:
-    os.mkfifo(place)
+def test_the_context_length_changes_no_token_row() -> None:
+    own = build.this_build()
+    assert file_name("token", Seeded(6, 3, 9), own) == file_name("token", SMALL, own)
+
+
+# --- files that are something else ----------------------------------------------------------------
 
 
 def put_link(place: Path) -> None:
-    target = place.with_name("elsewhere")
+    """Put a link to a sound file of another layer."""
+    target = place.with_name("elsewhere.npy")
     np.save(target, np.zeros((6, 3), np.float32))
-    place.symlink_to(target.with_name("elsewhere.npy"))
+    place.symlink_to(target)
 
 
 SPOILT: dict[str, Callable[[Path], object]] = {
-    "a pipe": put_fifo,
+    "a pipe": os.mkfifo,
     "a link": put_link,
-    "a folder": Path.mkdir,
     "empty": Path.touch,
     "nonsense": lambda place: place.write_bytes(b"nonsense" * 99),
     "other numbers": lambda place: np.save(place, np.zeros((6, 3))),
@@ -116,10 +133,14 @@ def test_what_is_no_such_layer_is_drawn_anew(store: Store, put: str) -> None:
     SPOILT[put](path(store))
     for _ in range(2):
         assert_right(opened(store))
-    if put != "a folder":
-        assert_right(opened(store, name="token"))
-        assert path(store).is_file()
-        assert not path(store).is_symlink()
+    assert path(store).is_file()
+    assert not path(store).is_symlink()
+
+
+def test_a_folder_in_place_of_a_layer_is_done_without(store: Store) -> None:
+    path(store).mkdir(parents=True)
+    for _ in range(2):
+        assert_right(opened(store))
 
 
 def test_a_file_that_was_cut_is_drawn_anew(store: Store) -> None:
@@ -131,41 +152,76 @@ def test_a_file_that_was_cut_is_drawn_anew(store: Store) -> None:
         assert path(store).read_bytes() == whole
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have owners")
-def test_files_of_a_stranger_are_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened(store)
-    np.save(path(store), np.zeros((6, 3), np.float32))
-    status = Path.lstat
-    monkeypatch.setattr(Path, "lstat", lambda path: _Owned(status(path), 4711))
-    assert store.read(path(store).name, (6, 3)) is None
-    monkeypatch.setattr(Path, "lstat", lambda path: _Owned(status(path), os.geteuid()))
-    assert store.read(path(store).name, (6, 3)) is not None
-
-
 class _Owned:
+    """The status of a file as if it were somebody's."""
+
     def __init__(self, status: os.stat_result, owner: int) -> None:
-        self.st_mode, self.st_size, self.st_uid = status.st_mode, status.st_size, owner
+        self.st_mode = status.st_mode
+        self.st_size = status.st_size
+        self.st_uid = owner
 
 
-def test_the_oldest_go_and_the_newest_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have owners")
+@pytest.mark.parametrize(("stranger", "is_read"), [(0, True), (1, False)])
+def test_files_of_a_stranger_are_not_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch, stranger: int, is_read: bool
+) -> None:
+    opened(store)
+    owner = os.geteuid() + stranger
+    status = Path.lstat
+    monkeypatch.setattr(Path, "lstat", lambda path: _Owned(status(path), owner))
+    assert (store.read(path(store).name, (6, 3)) is not None) == is_read
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+ROWS = np.ones((75, 1), np.float32)  # a file of 428 bytes, 128 of them a header
+
+
+def make_older(file: Path, seconds: float) -> None:
+    os.utime(file, (time.time() - seconds,) * 2)
+
+
+def keep(store: Store, name: str, age: float = 0) -> None:
+    store.write(name, ROWS.shape, [ROWS], Notes())
+    make_older(store.folder / name, age)
+
+
+OLD_PART = ".embcli-0123456789ab.part"
+YOUNG_PART = ".embcli-ba9876543210.part"
+
+
+def test_the_oldest_go_and_the_newest_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "LIMIT", 1500)
-    rows = np.ones((75, 1), np.float32)  # 300 bytes, and 128 of a header
-    for age, name in ((30, "token-a.npy"), (10, "position-b.npy"), (20, "token-c.npy")):
-        store.write(name, rows.shape, [rows], Notes())
-        os.utime(store.folder / name, (time.time() - age,) * 2)
-    assert_same_bits(store.read("token-a.npy", rows.shape), rows)  # it is the newest now
-    for partial, age in ((".embcli-0123456789ab.part", 7200), (".embcli-ba9876543210.part", 5)):
-        (store.folder / partial).write_bytes(b"x")
-        os.utime(store.folder / partial, (time.time() - age,) * 2)
+    keep(store, "token-a.npy", age=30)
+    keep(store, "token-c.npy", age=20)
+    keep(store, "position-b.npy", age=10)
+    for name, age in ((OLD_PART, 7200), (YOUNG_PART, 5)):
+        (store.folder / name).write_bytes(b"x")
+        make_older(store.folder / name, age)
+    assert_same_bits(store.read("token-a.npy", ROWS.shape), ROWS)  # It is the newest now.
+
+    keep(store, "token-d.npy")
+
+    kept = {entry.path.name for entry in store.entries()}
+    assert kept == {"token-a.npy", "position-b.npy", "token-d.npy", YOUNG_PART}
+
+
+def test_a_layer_beyond_half_the_limit_is_not_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "LIMIT", 599)
+    drawn = (pytest.fail("it is too large") for _ in range(1))
+    store.write("token-a.npy", ROWS.shape, drawn, Notes())
+    assert store.entries() == []
+
+
+def test_what_is_cleared_is_told_and_files_of_others_stay(store: Store) -> None:
+    keep(store, "token-a.npy")
     (store.folder / "mine.npy").write_bytes(bytes(5000))
-    store.write("token-d.npy", rows.shape, [rows], Notes())
-    names = {entry.path.name for entry in store.entries()}
-    assert names == {"position-b.npy", "token-a.npy", "token-d.npy", ".embcli-ba9876543210.part"}
-    store.write(
-        "token-e.npy", (188, 1), (pytest.fail("it is too large") for _ in range(1)), Notes()
-    )
-    assert {each.path.name for each in store.clear()} == names
-    assert [each.name for each in store.folder.iterdir()] == ["mine.npy"]
+    (cleared,) = store.clear()
+    assert cleared.path.name == "token-a.npy"
+    assert in_folder(store) == {"mine.npy"}
 
 
 def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
@@ -179,7 +235,7 @@ def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
     with pytest.raises(ZeroDivisionError):
         store.write(path(store).name, (6, 3), failing(), Notes())
     assert path(store).read_bytes() == before
-    assert [*store.folder.iterdir()] == [path(store)]
+    assert in_folder(store) == {path(store).name}
 
 
 @pytest.mark.parametrize("folder", ["/proc/none", "a file"])
@@ -188,10 +244,9 @@ def test_a_folder_that_cannot_be_written_is_noted_and_done_without(
 ) -> None:
     (tmp_path / "a file").touch()
     notes = Notes()
-    layers = SeededSource(SMALL, Store(tmp_path / folder)).open({"token": np.array([1])}, notes)
-    assert_right(layers["token"])
+    assert_right(opened(Store(tmp_path / folder), notes=notes))
     (note,) = notes
-    assert note.startswith(f"nothing is cached: cannot write to {tmp_path / folder} (")
+    assert f"nothing is cached: cannot write to {tmp_path / folder} (" in str(note)
 
 
 def test_a_full_disk_is_noted_and_leaves_nothing(
@@ -203,22 +258,18 @@ def test_a_full_disk_is_noted_and_leaves_nothing(
     monkeypatch.setattr(store_module.npy, "write_array_header_1_0", full)
     notes = Notes()
     assert_right(opened(store, notes=notes))
-    assert [*store.folder.iterdir()] == []
-    assert "No space left on device" in "".join(notes)
+    assert in_folder(store) == set()
+    (note,) = notes
+    assert "No space left on device" in str(note)
 
 
-def test_processes_at_once_are_right_and_leave_one_file(store: Store) -> None:
-    words, here = (
-        ("weights", "--vocab", "6", "--dim", "3", "-f", "csv"),
-        {"EMBCLI_CACHE_DIR": str(store.folder)},
-    )
-    running = [
-        Process().start(*words, environment=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(4)
-    ]
-    outputs = [each.communicate(timeout=TIMEOUT) for each in running]
-    assert len({*outputs}) == 1, outputs
-    assert [entry.path for entry in store.entries()] == [path(store)] == [*store.folder.iterdir()]
+def test_processes_at_once_are_right_and_leave_one_file(process: Process, here: Store) -> None:
+    words = ("weights", *WORDS, "-f", "csv")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = [process.start(*words, **pipes) for _ in range(4)]
+    outputs = {started.communicate(timeout=TIMEOUT) for started in running}
+    assert len(outputs) == 1, outputs
+    assert in_folder(here) == {path(here).name}
 
 
 def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
@@ -228,28 +279,29 @@ def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
         assert_right(layer)
 
 
+# --- torch, which draws ---------------------------------------------------------------------------
+
+
 def test_the_origin_says_what_drew_the_layers(store: Store) -> None:
     import torch
 
-    wanted = {
-        "torch": str(torch.__version__),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-    }
     for _ in range(2):
-        origin = SeededSource(SMALL, store).open({"token": None, "position": None}).origin
-        assert origin.document() == {
-            "seed": 123,
-            "shapes": {"token": [6, 3], "position": [5, 3]},
-            **wanted,
-        }
+        layers = SeededSource(SMALL, store).open({"token": None, "position": None})
+        drawn_by = layers.origin.document()
+        assert drawn_by["seed"] == 123
+        assert drawn_by["shapes"] == {"token": [6, 3], "position": [5, 3]}
+        assert drawn_by["torch"] == str(torch.__version__)
+        assert drawn_by["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
+        assert len(drawn_by) == 4
 
 
 def test_without_torch_a_sentence_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "find_spec", lambda _: None)
-    with pytest.raises(
-        LayerError, match="torch is not installed, and is needed here; pip install torch"
-    ):
+    with pytest.raises(LayerError, match="torch is not installed"):
         opened(store)
+
+
+# --- commands -------------------------------------------------------------------------------------
 
 
 def test_without_a_home_there_is_no_cache_and_a_note(
@@ -262,10 +314,9 @@ def test_without_a_home_there_is_no_cache_and_a_note(
     monkeypatch.setattr("platformdirs.user_cache_path", unknown)
     notes = Notes()
     assert Store.from_environment(notes) is None
-    assert "EMBCLI_CACHE_DIR can name another" in "".join(notes)
-    assert "there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME" in in_process.refused(
-        "cache"
-    )
+    (note,) = notes
+    assert "EMBCLI_CACHE_DIR can name another" in str(note)
+    assert "set EMBCLI_CACHE_DIR" in in_process.refused("cache")
 
 
 @pytest.mark.parametrize(
@@ -280,44 +331,46 @@ def test_without_a_home_there_is_no_cache_and_a_note(
     ],
 )
 def test_each_verb_keeps_the_layers_that_it_draws_unless_told_not_to(
-    in_process: InProcess, store: Store, verb: str
+    in_process: InProcess, here: Store, verb: str
 ) -> None:
-    words, here = (
-        [*verb.split(), "--vocab", "6", "--dim", "3"],
-        {"EMBCLI_CACHE_DIR": str(store.folder)},
-    )
-    drawn = in_process.ok(*words, "--no-cache", **here).out
-    assert store.entries() == []
-    assert in_process.ok(*words, **here).out == drawn
-    assert store.entries()
+    words = [*verb.split(), *WORDS]
+    drawn = in_process.ok(*words, "--no-cache").out
+    assert here.entries() == []
+    assert in_process.ok(*words).out == drawn
+    assert here.entries()
 
 
-def test_the_cache_is_listed_and_cleared(in_process: InProcess, store: Store) -> None:
-    here = {"EMBCLI_CACHE_DIR": str(store.folder)}
-    assert (
-        in_process.ok("cache", **here).text
-        == f"{store.folder}\n0 layers, 0 bytes of at most 2.0 GB\n"
-    )
-    opened(store)
-    os.utime(path(store), (time.time() - 60,) * 2)  # both could be of one tick of the clock
-    opened(store, name="position")
-    size = sum(each.stat().st_size for each in store.folder.iterdir())
-    page = in_process.ok("cache", **here).text.splitlines()
-    assert page[1] == f"2 layers, {size} bytes of at most 2.0 GB"
-    assert [line.split()[-1] for line in page[5:]] == [
-        "token-6x3-seed123",
-        "position-5x3-after-6x3-seed123",
-    ]
-    document = json.loads(in_process.ok("cache", "-f", "json", **here).out)
-    assert (document["run"]["bytes"], document["run"]["limit"]) == (size, 2 * 10**9)
-    assert [each["file"] for each in document["layers"]] == [
-        path(store).name,
-        path(store, name="position").name,
-    ]
-    cleared = in_process.ok("cache", "clear", **here).text  # a long folder is on a line of its own
-    assert cleared.split() == f"2 files removed, {size} bytes, from {store.folder}".split()
-    assert [*store.folder.iterdir()] == []
-    assert "verify" in in_process.refused("cache", "verify", **here)
+def test_the_cache_is_listed(in_process: InProcess, here: Store) -> None:
+    opened(here)
+    make_older(path(here), 60)  # Both could be of one tick of the clock.
+    opened(here, name="position")
+    size = sum(entry.stat().st_size for entry in here.folder.iterdir())
+    document = json.loads(in_process.ok("cache", "-f", "json").out)
+    assert document["run"]["bytes"] == size
+    assert document["run"]["limit"] == 2 * 10**9
+    token, position = document["layers"]
+    assert token["file"] == path(here).name
+    assert position["file"] == path(here, name="position").name
+
+    page = in_process.ok("cache").text
+    assert f"2 layers, {size} bytes of at most 2.0 GB" in page
+    assert "token-6x3-seed123" in page
+    assert "position-5x3-after-6x3-seed123" in page
+
+
+def test_the_cache_is_cleared(in_process: InProcess, here: Store) -> None:
+    opened(here)
+    size = path(here).stat().st_size
+    # A long folder is on a line of its own.
+    told = " ".join(in_process.ok("cache", "clear").text.split())
+    assert told == f"1 file removed, {size} bytes, from {here.folder}"
+    assert in_folder(here) == set()
+    page = in_process.ok("cache").text
+    assert page == f"{here.folder}\n0 layers, 0 bytes of at most 2.0 GB\n"
+
+
+def test_nothing_but_clear_is_done_to_a_cache(in_process: InProcess, here: Store) -> None:
+    assert "verify" in in_process.refused("cache", "verify")
 
 
 def test_a_file_that_cannot_be_removed_is_an_error(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""A file's own words as tokens: those of a GGUF beside its rows, and those of word vectors, of which texts are made."""
+"""A file's own words as tokens: those of a GGUF, and those of word vectors, which split texts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from embcli.encodings.encoding import OwnWords
 from embcli.files import open_tensors
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 from tests.test_vocabularies import ADDED, CONTROL, NORMAL, written
 
 WORDS = ["the", "king", "queen", "The", "naïve", "two words", "\x1b[2J", "king"]
@@ -21,133 +22,149 @@ VALUES = np.random.default_rng(2).standard_normal((len(WORDS), 4), np.float32)
 
 
 @pytest.fixture
-def glove(tmp_path: Path) -> Path:
-    lines = [
-        f"{word} {' '.join(map(repr, row.tolist()))}\n"
-        for word, row in zip(WORDS, VALUES, strict=True)
-    ]
-    (tmp_path / "glove.txt").write_text("".join(lines))
-    return tmp_path / "glove.txt"
+def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a file of word vectors in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    lines = []
+    for word, row in zip(WORDS, VALUES.tolist(), strict=True):
+        lines.append(f"{word} {' '.join(map(repr, row))}\n")
+    Path("glove.txt").write_text("".join(lines))
+    return "glove.txt"
 
 
-def tokens(in_process: InProcess, *arguments: str) -> list[str | None]:
-    return [row["token"] for row in json.loads(in_process.ok(*arguments, "-f", "json").out)["rows"]]
+def tokens(in_process: InProcess, path: str, *options: str) -> list[str | None]:
+    """Return the tokens that `weights` shows beside rows."""
+    ran = in_process.ok("weights", "--from", path, "-f", "json", *options)
+    return [row["token"] for row in json.loads(ran.out)["rows"]]
 
 
-# --- word vectors -----------------------------------------------------------------------------------------------------
+# --- word vectors ---------------------------------------------------------------------------------
 
 
-def test_a_text_is_the_words_of_the_file_between_blanks(in_process: InProcess, glove: Path) -> None:
-    ran = in_process(
-        "lookup", " queen the\tking\nnaïve", "--from", str(glove), "--show", "token", "-f", "json"
-    )
-    document = json.loads(ran.out)
-    assert [(row["id"], row["token"]) for row in document["tokens"]] == [
-        *((2, "queen"), (0, "the"), (1, "king"), (4, "naïve"))
-    ]
-    assert_same_bits(np.array(document["matrices"]["token"], np.float32), VALUES[[2, 0, 1, 4]])
-    assert (document["run"]["encoding"], document["run"]["guesses"]) == (str(glove), {})
-    compared = json.loads(in_process.ok("compare", "king", "--from", str(glove), "-f", "json").out)
-    assert compared["tokens"][0]["token"] == "king"
+def test_a_text_is_the_words_of_the_file_between_blanks(in_process: InProcess, glove: str) -> None:
+    words = ("--from", glove, "--show", "token", "-f", "json")
+    document = json.loads(in_process("lookup", " queen the\tking\nnaïve", *words).out)
+    ids = [row["id"] for row in document["tokens"]]
+    assert ids == [2, 0, 1, 4]
+    assert [row["token"] for row in document["tokens"]] == ["queen", "the", "king", "naïve"]
+    assert_same_bits(np.array(document["matrices"]["token"], np.float32), VALUES[ids])
+    assert document["run"]["encoding"] == glove
+    assert document["run"]["guesses"] == {}
+
+
+def test_a_text_that_is_compared_is_a_word_of_the_file(in_process: InProcess, glove: str) -> None:
+    document = json.loads(in_process.ok("compare", "king", "--from", glove, "-f", "json").out)
+    assert document["tokens"][0]["token"] == "king"
 
 
 def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(
-    in_process: InProcess, glove: Path
+    in_process: InProcess, glove: str, snapshot: Snapshot
 ) -> None:
-    told = in_process.refused("lookup", "King the boo KING boo QUEEN", "--from", str(glove))
-    assert told == (
-        f"embcli: {str(glove)!r} has no row for 'King', 'boo', 'KING', 'QUEEN'\nin lower case it has 'king', 'queen'\n"
-    )
-    many = in_process.refused(
-        "lookup", " ".join(f"x{place}" for place in range(2000)), "--from", str(glove)
-    )
-    assert many.endswith(
-        "has no row for 'x0', 'x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'x7' and 1,992 more\n"
-    )
-    evil = in_process.refused("lookup", "\x1b[2J\u202e", "--from", str(glove))
-    assert "\x1b" not in evil + in_process.ok("weights", "--from", str(glove)).text
+    many = " ".join(f"x{number}" for number in range(2000))
+    refused = []
+    for text in ("King the boo KING boo QUEEN", many, "\x1b[2J\u202e"):
+        refused.append(in_process.refused("lookup", text, "--from", glove))
+    snapshot("lookup/words-without-a-row.txt", "\n".join(refused))
 
 
-def test_the_words_of_the_rows_are_shown(in_process: InProcess, glove: Path) -> None:
-    assert tokens(in_process, "weights", "--from", str(glove)) == WORDS
-    assert "this model has no learned positions" in in_process.refused(
-        "positions", "--from", str(glove)
-    )
-    page = in_process.ok("weights", "--from", str(glove), "--rows", "5:7").text
-    assert " 5  two␣words  │" in page
-    assert " 6  \\x1b[2J    │" in page
+def test_the_words_of_the_rows_are_shown(
+    in_process: InProcess, glove: str, snapshot: Snapshot
+) -> None:
+    assert tokens(in_process, glove) == WORDS
+    page = in_process.ok("weights", "--from", glove).text
+    snapshot("weights/words-of-the-file.txt", page)
+
+
+def test_word_vectors_have_no_positions(in_process: InProcess, glove: str) -> None:
+    assert "no learned positions" in in_process.refused("positions", "--from", glove)
 
 
 def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(
-    in_process: InProcess, glove: Path
+    in_process: InProcess, glove: str
 ) -> None:
-    other = Tokenizer(
-        models.WordLevel({"other": 0, **{str(place): place for place in range(1, 8)}}, "other")
-    )
-    other.save(str(glove.parent / "tokenizer.json"))
-    assert tokens(in_process, "weights", "--from", str(glove), "--rows", "0") == ["the"]
-    named = ("--encoding", str(glove.parent / "tokenizer.json"))
-    assert tokens(in_process, "weights", "--from", str(glove), "--rows", "0", *named) == ["other"]
+    vocabulary = {f"other {token_id}": token_id for token_id in range(8)}
+    Tokenizer(models.WordLevel(vocabulary, "other 0")).save("tokenizer.json")
+    assert tokens(in_process, glove) == WORDS
+    assert tokens(in_process, glove, "--encoding", "tokenizer.json") == [*vocabulary]
 
 
 def test_words_are_found_by_their_first_ids(tmp_path: Path) -> None:
-    """Against a dictionary; words of one length with equal first and last letters, empty ones, and the last one."""
+    """Many have one length, equal first and last letters, or no letters at all."""
     chance = np.random.default_rng(3)
-    words = ["".join(chance.choice(["a", "b"], chance.integers(0, 5))) for _ in range(200)]
-    known = OwnWords(tmp_path, [word.encode() for word in words])
-    wanted = [word for word in ("abab", "b", "aaaa", "bbbb", "aba", words[-1]) if word]
-    assert known.encode(" ".join(wanted)).tolist() == [words.index(word) for word in wanted]
-    assert known.encode("").tolist() == []
+    lengths = chance.integers(0, 5, 200)
+    words = ["".join(chance.choice(["a", "b"], length)) for length in lengths]
+    own = OwnWords(tmp_path, [word.encode() for word in words])
+    for word in {*words} - {""}:
+        assert own.encode(word).tolist() == [words.index(word)]
+    assert own.encode("").tolist() == []
 
 
-def test_words_stand_where_they_stand_in_the_text(glove: Path) -> None:
-    words, text = open_tensors(glove).own_words(), "  queen\u2003the\n"
-    assert words is not None
-    assert [text[start:end] for start, end in words.spans(text).tolist()] == ["queen", "the"]
-    assert words.spans("").shape == (0, 2)
-    assert words.decode(words.encode(text)) == b"queen the"
-    assert (words.vocabulary_size, words.token_bytes(8), words.token_bytes(-1)) == (8, None, None)
+def test_words_stand_where_they_stand_in_the_text(glove: str) -> None:
+    own = open_tensors(Path(glove)).own_words()
+    assert own is not None
+    text = "  queen\u2003the\n"
+    queen, the = own.spans(text).tolist()
+    assert text[slice(*queen)] == "queen"
+    assert text[slice(*the)] == "the"
+    assert own.spans("").shape == (0, 2)
+    assert own.decode(own.encode(text)) == b"queen the"
+    assert own.vocabulary_size == 8
+    assert own.token_bytes(8) is None
+    assert own.token_bytes(-1) is None
 
 
-# --- GGUF -------------------------------------------------------------------------------------------------------------
+# --- GGUF -----------------------------------------------------------------------------------------
 
 
-def test_the_tokens_of_a_gguf_stand_beside_its_rows(in_process: InProcess, tmp_path: Path) -> None:
-    path = written(tmp_path / "m.gguf", "gpt2", ["<s>", "Ġthe", "Ġcat", "Ċ"], rows=6)
-    assert tokens(in_process, "weights", "--from", path) == [
-        "<s>",
-        " the",
-        " cat",
-        "\n",
-        None,
-        None,
-    ]
-    page = " ".join(in_process.ok("weights", "--from", path).text.split())
-    assert page.endswith(f"Padding: rows 4 to 5, for which {path} has no tokens")
-    document = json.loads(in_process("lookup", "--ids", "1,5", "--from", path, "-f", "json").out)
+@pytest.fixture
+def padded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a GGUF in the current folder with 4 tokens and 6 rows."""
+    monkeypatch.chdir(tmp_path)
+    return written(Path("m.gguf"), "gpt2", ["<s>", "Ġthe", "Ġcat", "Ċ"], rows=6)
+
+
+def test_the_tokens_of_a_gguf_stand_beside_its_rows(
+    in_process: InProcess, padded: str, snapshot: Snapshot
+) -> None:
+    assert tokens(in_process, padded) == ["<s>", " the", " cat", "\n", None, None]
+    page = in_process.ok("weights", "--from", padded).text
+    snapshot("weights/tokens-of-a-gguf-and-padding.txt", page)
+
+
+def test_the_tokens_of_a_gguf_stand_beside_rows_that_are_looked_up(
+    in_process: InProcess, padded: str
+) -> None:
+    ran = in_process("lookup", "--ids", "1,5", "--from", padded, "-f", "json")
+    document = json.loads(ran.out)
     assert [row["token"] for row in document["tokens"]] == [" the", None]
-    assert document["run"]["encoding"] == path
+    assert document["run"]["encoding"] == padded
+
+
+def test_pieces_and_bytes_of_a_gguf_are_spelled_as_text(
+    in_process: InProcess, tmp_path: Path
+) -> None:
     pieces = written(tmp_path / "p.gguf", "llama", ["<s>", "▁the", "<0x0A>"])
-    assert tokens(in_process, "weights", "--from", pieces) == ["<s>", " the", "\n"]
+    assert tokens(in_process, pieces) == ["<s>", " the", "\n"]
 
 
 def test_control_tokens_and_those_that_were_added_stand_for_themselves(
     in_process: InProcess, tmp_path: Path
 ) -> None:
-    words, kinds = ["éĠ"] * 3 + ["<|end|>"], [NORMAL, CONTROL, ADDED, CONTROL]
+    words = ["éĠ", "éĠ", "éĠ", "<|end|>"]
+    kinds = [NORMAL, CONTROL, ADDED, CONTROL]
     own = encodings.get(written(tmp_path / "m.gguf", "gpt2", words, kinds=kinds))
-    assert [own.token_bytes(place) for place in range(4)] == [
-        b"\xe9 ",
-        "éĠ".encode(),
-        "éĠ".encode(),
-        b"<|end|>",
-    ]
-    few = encodings.get(
-        written(tmp_path / "f.gguf", "gpt2", ["Ġ", "Ġ"], kinds=[CONTROL])
-    )  # which tells nothing
-    assert (few.token_bytes(0), few.token_bytes(1)) == (b" ", b" ")
-    pieces = written(tmp_path / "p.gguf", "llama", ["▁▁"] * 3, kinds=[NORMAL, CONTROL, ADDED])
-    assert tokens(in_process, "weights", "--from", pieces) == ["  ", "▁▁", "  "]
+    assert own.token_bytes(0) == b"\xe9 "
+    assert own.token_bytes(1) == "éĠ".encode()
+    assert own.token_bytes(2) == "éĠ".encode()
+    assert own.token_bytes(3) == b"<|end|>"
+    pieces = written(tmp_path / "p.gguf", "llama", ["▁▁"] * 3, kinds=kinds[:3])
+    assert tokens(in_process, pieces) == ["  ", "▁▁", "  "]
+
+
+def test_kinds_of_fewer_tokens_than_there_are_tell_nothing(tmp_path: Path) -> None:
+    own = encodings.get(written(tmp_path / "f.gguf", "gpt2", ["Ġ", "Ġ"], kinds=[CONTROL]))
+    assert own.token_bytes(0) == b" "
+    assert own.token_bytes(1) == b" "
 
 
 def test_a_tokenizer_beside_a_gguf_comes_before_tokens_that_cannot_split_a_text(
@@ -155,4 +172,4 @@ def test_a_tokenizer_beside_a_gguf_comes_before_tokens_that_cannot_split_a_text(
 ) -> None:
     path = written(tmp_path / "m.gguf", "gpt2", ["a", "b"])
     Tokenizer(models.WordLevel({"x": 0, "y": 1}, "x")).save(str(tmp_path / "tokenizer.json"))
-    assert tokens(in_process, "weights", "--from", path) == ["x", "y"]
+    assert tokens(in_process, path) == ["x", "y"]

@@ -24,84 +24,115 @@ from tests.files.made import assert_equal
 WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 
-def widened(numbers: StoredDtype, stored: np.ndarray) -> tuple[np.ndarray, int]:
-    found, changed = numbers.widened(stored[None])
-    return found[0], changed
+def widened(dtype: StoredDtype, stored: np.ndarray) -> np.ndarray:
+    """Return stored values as float32, none of which may have changed."""
+    values, changed = dtype.widened(stored[None])
+    assert changed == 0
+    return values[0]
+
+
+def as_torch_reads(stored: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """Return what torch makes of the bits of values."""
+    bits = torch.from_numpy(stored.view(f"i{stored.itemsize}"))
+    return bits.view(dtype).float().numpy()
+
+
+# --- floats of 8 and 16 bits ----------------------------------------------------------------------
 
 
 def test_every_bfloat16_is_that_of_ml_dtypes_and_torch_to_the_last_bit() -> None:
     stored = np.arange(1 << 16, dtype=np.uint16)
-    found, changed = widened(BFLOAT16, stored)
-    assert found.tobytes() == stored.view(ml_dtypes.bfloat16).astype(np.float32).tobytes()
-    assert (
-        found.tobytes()
-        == torch.from_numpy(stored.view(np.int16)).view(torch.bfloat16).float().numpy().tobytes()
-    )
-    assert changed == 0
+    values = widened(BFLOAT16, stored)
+    expected = stored.view(ml_dtypes.bfloat16).astype(np.float32)
+    assert values.tobytes() == expected.tobytes()
+    assert values.tobytes() == as_torch_reads(stored, torch.bfloat16).tobytes()
 
 
-@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
-def test_every_float8_is_that_of_ml_dtypes_and_torch(name: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "of_ml_dtypes", "of_torch"),
+    [
+        (FLOAT8_E4M3, ml_dtypes.float8_e4m3fn, torch.float8_e4m3fn),
+        (FLOAT8_E5M2, ml_dtypes.float8_e5m2, torch.float8_e5m2),
+    ],
+)
+def test_every_float8_is_that_of_ml_dtypes_and_torch(
+    dtype: StoredDtype, of_ml_dtypes: type, of_torch: torch.dtype
+) -> None:
     stored = np.arange(256, dtype=np.uint8)
-    found, changed = widened(
-        {"float8_e4m3fn": FLOAT8_E4M3, "float8_e5m2": FLOAT8_E5M2}[name], stored
-    )
-    assert_equal(found, stored.view(getattr(ml_dtypes, name)).astype(np.float32))
-    assert_equal(found, torch.from_numpy(stored).view(getattr(torch, name)).float().numpy())
-    assert changed == 0
+    values = widened(dtype, stored)
+    assert_equal(values, stored.view(of_ml_dtypes).astype(np.float32))
+    assert_equal(values, as_torch_reads(stored, of_torch))
 
 
 def test_every_float16_is_that_of_torch() -> None:
     stored = np.arange(1 << 16, dtype=np.uint16)
-    found, changed = widened(STORED_DTYPES["float16"], stored.view(np.float16))
-    assert_equal(found, torch.from_numpy(stored.view(np.int16)).view(torch.float16).float().numpy())
-    assert changed == 0
+    values = widened(STORED_DTYPES["float16"], stored.view(np.float16))
+    assert_equal(values, as_torch_reads(stored, torch.float16))
+
+
+# --- numbers that float32 rounds ------------------------------------------------------------------
 
 
 @given(st.lists(st.floats(width=64), min_size=1))
 @example([math.nan, math.inf, 1e300, 0.1, 5e-324, 1.5])
 def test_float64_is_rounded_as_numpy_rounds_it_and_what_changes_is_counted(
-    values: list[float],
+    exact: list[float],
 ) -> None:
-    stored = np.array(values)
-    found, changed = widened(STORED_DTYPES["float64"], stored)
+    stored = np.array(exact)
+    values, changed = STORED_DTYPES["float64"].widened(stored[None])
     with np.errstate(over="ignore"):
-        assert_equal(found, stored.astype(np.float32))
-    assert changed == sum(
-        float(number) != value and value == value
-        for number, value in zip(found, values, strict=True)
-    )
+        expected = stored.astype(np.float32)
+    assert_equal(values[0], expected)
+    is_changed = (expected.astype(np.float64) != stored) & ~np.isnan(stored)
+    assert changed == np.count_nonzero(is_changed)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+def whole_numbers(dtype: str) -> st.SearchStrategy[int]:
+    """Draw any number of a dtype, and often one near a power of two."""
+    limits = np.iinfo(dtype)
+    lowest = int(limits.min)
+    highest = int(limits.max)
+
+    def near(power: int, offset: int) -> int:
+        return min(max((1 << power) + offset, lowest), highest)
+
+    near_powers = st.builds(near, st.integers(0, 64), st.integers(-3, 3))
+    return near_powers | st.integers(lowest, highest)
+
+
+@pytest.mark.parametrize("dtype", WHOLE)
 @given(st.data())
 def test_whole_numbers_are_rounded_as_numpy_rounds_them_and_what_changes_is_counted(
-    name: str, data: st.DataObject
+    dtype: str, data: st.DataObject
 ) -> None:
-    limits = np.iinfo(name)
-    near = st.builds(lambda power, off: min(max(off + (1 << power), int(limits.min)), int(limits.max)),
-                     st.integers(0, 64), st.integers(-3, 3))  # fmt: skip
-    values = data.draw(st.lists(near | st.integers(int(limits.min), int(limits.max)), min_size=1))
-    stored = np.array(values, name)
-    found, changed = widened(STORED_DTYPES[name], stored)
-    assert_equal(found, stored.astype(np.float32))
-    assert changed == sum(int(number) != value for number, value in zip(found, values, strict=True))
+    exact = data.draw(st.lists(whole_numbers(dtype), min_size=1))
+    stored = np.array(exact, dtype)
+    values, changed = STORED_DTYPES[dtype].widened(stored[None])
+    assert_equal(values[0], stored.astype(np.float32))
+    pairs = zip(exact, values[0].tolist(), strict=True)
+    others = [number for number, value in pairs if int(value) != number]
+    assert changed == len(others)
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_values_are_rounded_as_ml_dtypes_rounds_them(name: str) -> None:
-    """Any bits, and all places halfway between two numbers."""
-    kind = np.dtype(name if name == "float16" else getattr(ml_dtypes, name))
-    known = np.arange(1 << 15, dtype=np.uint16).view(kind).astype(np.float32)
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("float16", np.dtype("f2")), ("bfloat16", np.dtype(ml_dtypes.bfloat16))]
+)
+def test_values_are_rounded_as_ml_dtypes_rounds_them(name: str, dtype: np.dtype) -> None:
+    """The values are any bits, and all places halfway between two numbers."""
+    known = np.arange(1 << 15, dtype=np.uint16).view(dtype).astype(np.float32)
     known = known[np.isfinite(known)]
-    bits = np.random.default_rng(0).integers(0, 1 << 32, 100_000, dtype=np.uint32).view(np.float32)
-    halves = ((known[1:].astype(np.float64) + known[:-1]) / 2).astype(np.float32)
-    values = np.concatenate(
-        [bits, halves, -halves, np.nextafter(halves, np.float32(0)), known, -known]
-    )
+    between = (known[1:].astype(np.float64) + known[:-1]) / 2
+    halves = between.astype(np.float32)
+    below = np.nextafter(halves, np.float32(0))
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 100_000, dtype=np.uint32)
+    values = np.concatenate([bits.view(np.float32), halves, -halves, below, known, -known])
+
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted = values.astype(kind).astype(np.float32)
-    assert_equal(
-        rounded_to(name, values), np.where(np.isnan(values), values, wanted).astype(np.float32)
-    )
+        expected = values.astype(dtype).astype(np.float32)
+
+    assert_equal(rounded_to(name, values), np.where(np.isnan(values), values, expected))
+
+
+def test_values_of_whole_numbers_are_not_rounded() -> None:
+    values = np.ones(3, np.float32)
     assert rounded_to("int8", values) is values
