@@ -1,4 +1,4 @@
-"""Rows of GGUF files are those of the gguf package, for each type it knows; headers that lie are refused."""
+"""Rows of GGUF files are those of the gguf package; headers that lie are refused."""
 
 from __future__ import annotations
 
@@ -15,15 +15,7 @@ from embcli.files import gguf, open_tensors
 from embcli.files.numbers import STORED_DTYPES
 from tests.files.made import TOKENS, assert_rows, closed, matrix, refusal, written
 
-
-def test_the_sizes_of_types_are_those_of_the_package() -> None:
-    sizes = {kind.value: (kind.name, *GGML_QUANT_SIZES[kind]) for kind in GGML_QUANT_SIZES}
-    for number, (name, values, size) in gguf.TYPES.items():
-        if number in sizes:
-            assert sizes.pop(number) == (name if values > 1 else package_name(name), values, size)
-        if values == 1:
-            assert STORED_DTYPES[name].stored.itemsize == size
-    assert not sizes
+# --- what the package writes ----------------------------------------------------------------------
 
 
 def package_name(name: str) -> str:
@@ -31,71 +23,46 @@ def package_name(name: str) -> str:
     return name.replace("bfloat", "BF").replace("float", "F").replace("int", "I")
 
 
+def test_the_sizes_of_types_are_those_of_the_package() -> None:
+    ours = {}
+    for number, (name, values, size) in gguf.TYPES.items():
+        if values == 1:
+            assert STORED_DTYPES[name].stored.itemsize == size
+            name = package_name(name)
+        ours[number] = (name, values, size)
+    theirs = {kind.value: (kind.name, *sizes) for kind, sizes in GGML_QUANT_SIZES.items()}
+    assert theirs.items() <= ours.items()
+
+
 def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:
-    path = written(
-        tmp_path / "m.gguf", {"a": matrix(), "b": matrix(3, 4), "c": np.zeros(5, np.float32)}
-    )
-    reader, tensors = GGUFReader(path), open_tensors(path)
+    tensors = {"a": matrix(), "b": matrix(3, 4), "c": np.zeros(5, np.float32)}
+    path = written(tmp_path / "m.gguf", tensors)
+    reader = GGUFReader(path)
+    found = open_tensors(path)
     for tensor in reader.tensors:
-        found = tensors[tensor.name]
-        assert (found.start, found.size) == (tensor.data_offset, tensor.n_bytes)
-        assert found.shape == tuple(reversed(tensor.shape.tolist()))
-    scalars = {
-        key: field.contents()
-        for key, field in reader.fields.items()
-        if not key.startswith("GGUF.") and field.types[0] != 9
-    }
-    assert tensors.metadata == scalars
+        ours = found[tensor.name]
+        assert ours.start == tensor.data_offset
+        assert ours.size == tensor.n_bytes
+        assert ours.shape == tuple(reversed(tensor.shape.tolist()))
+    for key, field in reader.fields.items():
+        is_list = field.types[0] == 9
+        if is_list or key.startswith("GGUF."):
+            assert key not in found.metadata
+        else:
+            assert found.metadata[key] == field.contents()
 
 
 @pytest.mark.parametrize("alignment", [1, 4096])
 def test_alignment_is_honoured(tmp_path: Path, alignment: int) -> None:
-    path = tmp_path / "m.gguf"
-    writer = GGUFWriter(path, "llama")
+    writer = GGUFWriter(tmp_path / "m.gguf", "llama")
     writer.add_custom_alignment(alignment)
-    for name in ("a", "b"):
-        writer.add_tensor(name, matrix(seed=ord(name)))
-    closed(writer)
-    tensors = open_tensors(path)
-    assert [tensor.start % alignment for tensor in tensors.values()] == [0, 0]
-    for name in ("a", "b"):
-        assert_rows(tensors.layer(name), matrix(seed=ord(name)))
-
-
-# --- parts --------------------------------------------------------------------------------------------------------
-
-
-def parts(folder: Path) -> list[Path]:
-    written(
-        folder / "m.gguf",
-        {f"{name}.weight": matrix(seed=ord(name)) for name in "abcde"},
-        split_max_tensors=2,
-    )
-    return sorted(folder.glob("m-*.gguf"))
-
-
-def test_parts_are_one_checkpoint_whichever_is_named(tmp_path: Path) -> None:
-    files = parts(tmp_path)
-    assert len(files) == 3
-    for path in files:
-        tensors = open_tensors(path)
-        assert sorted(tensors) == [f"{name}.weight" for name in "abcde"]
-        assert list(tensors.files) == files
-        for name in "abcde":
-            assert_rows(tensors.layer(f"{name}.weight"), matrix(seed=ord(name)))
-        assert tensors.own_words().vocabulary_size == len(TOKENS)
-
-
-def test_missing_parts_and_parts_of_other_names_are_refused(tmp_path: Path) -> None:
-    first, second, third = parts(tmp_path)
-    second.rename(tmp_path / "away")
-    assert f"its part {second.name!r} is missing" in refusal(first)
-    for name in ("three.gguf", "m-00003-of-00005.gguf"):
-        third = third.rename(tmp_path / name)
-        assert "one of 3 parts" in refusal(third)
-
-
-# --- what is not read -------------------------------------------------------------------------------------------------
+    writer.add_tensor("a", matrix(seed=1))
+    writer.add_tensor("b", matrix(seed=2))
+    tensors = open_tensors(closed(writer))
+    assert tensors["a"].start % alignment == 0
+    assert tensors["b"].start % alignment == 0
+    assert_rows(tensors.layer("a"), matrix(seed=1))
+    assert_rows(tensors.layer("b"), matrix(seed=2))
 
 
 def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_the_file(
@@ -107,34 +74,74 @@ def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_th
     writer.add_token_list([f"▁word{number}".encode() for number in range(count)])
     writer.add_token_merges([f"wo rd{number}" for number in range(2 * count)])
     writer.add_tensor("token_embd.weight", matrix(64, 16).astype(np.float16))
-    closed(writer)
-    words = open_tensors(tmp_path / "m.gguf").own_words()
-    assert (words.vocabulary_size, words.token_bytes(count - 1)) == (count, b" word131071")
+    words = open_tensors(closed(writer)).own_words()
+    assert words.vocabulary_size == count
+    assert words.token_bytes(count - 1) == b" word131071"
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------
+# --- parts ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    """Return the three files of a model of five tensors."""
+    tensors = {name: matrix(seed=ord(name)) for name in "abcde"}
+    written(tmp_path / "m.gguf", tensors, split_max_tensors=2)
+    files = sorted(tmp_path.glob("m-*.gguf"))
+    assert len(files) == 3
+    return files
+
+
+def test_parts_are_one_checkpoint_whichever_is_named(parts: list[Path]) -> None:
+    for path in parts:
+        tensors = open_tensors(path)
+        assert sorted(tensors) == [*"abcde"]
+        assert list(tensors.files) == parts
+        for name in "abcde":
+            assert_rows(tensors.layer(name), matrix(seed=ord(name)))
+        assert tensors.own_words().vocabulary_size == len(TOKENS)
+
+
+def test_missing_parts_are_refused(parts: list[Path]) -> None:
+    first, second, _ = parts
+    second.unlink()
+    assert f"its part {second.name!r} is missing" in refusal(first)
+
+
+@pytest.mark.parametrize("name", ["three.gguf", "m-00003-of-00005.gguf"])
+def test_parts_of_other_names_are_refused(parts: list[Path], name: str) -> None:
+    renamed = parts[2].rename(parts[2].with_name(name))
+    assert "one of 3 parts" in refusal(renamed)
+
+
+# --- headers that lie -----------------------------------------------------------------------------
 
 
 def text(value: bytes) -> bytes:
     return struct.pack("<Q", len(value)) + value
 
 
-def header(
-    pairs: bytes = b"",
-    keys: int = 0,
-    tensors: bytes = b"",
-    count: int = 0,
-    version: int = 3,
-    data: bytes = b"",
-) -> bytes:
-    whole = b"GGUF" + struct.pack("<IQQ", version, count, keys) + pairs + tensors
-    return whole + bytes(-len(whole) % 32) + data
+def header(fields: bytes = b"", keys: int = 0, count: int = 0, version: int = 3) -> bytes:
+    """Return a header of some keys and of a count of tensors."""
+    whole = b"GGUF" + struct.pack("<IQQ", version, count, keys) + fields
+    return whole + bytes(-len(whole) % 32)
+
+
+def of_key(key: bytes, types: str, *values: int) -> bytes:
+    """Return a header with one key; values are its type, and what struct packs."""
+    return header(text(key) + struct.pack(f"<{types}", *values), keys=1)
 
 
 def described(
     name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0, offset: int = 0
 ) -> bytes:
     return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+
+
+UINT32 = 4
+STRING = 8
+ARRAY = 9
+TWICE = 2 * (text(b"a") + struct.pack("<II", UINT32, 1))
 
 
 @pytest.mark.parametrize(
@@ -146,43 +153,44 @@ def described(
         (header(version=3 << 24), "big-endian"),
         (header(keys=1 << 60), "cut off"),
         (header(count=1 << 60), "cut off"),
-        (header(keys=1, pairs=struct.pack("<Q", 1 << 62)), "cut off"),
-        (header(keys=2, pairs=2 * (text(b"a") + struct.pack("<II", 4, 1))), "'a' twice"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<I", 13)), "unknown type 13"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<IQ", 8, 1 << 40)), "cut off"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 4, 1 << 60)), "cut off"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 8, 1 << 60)), "cut off"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQQ", 9, 8, 1, 1 << 60)), "cut off"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 9, 1)), "an array of arrays"),
-        (
-            header(keys=1, pairs=text(b"general.alignment") + struct.pack("<II", 4, 3)),
-            "not a power of two",
-        ),
-        (
-            header(keys=1, pairs=text(b"general.alignment") + struct.pack("<IQ", 8, 0)),
-            "not a power of two",
-        ),
-        (
-            header(keys=1, pairs=text(b"split.count") + struct.pack("<II", 4, 0)),
-            "not a number of parts",
-        ),
-        (header(tensors=described(shape=(1,) * 5), count=1), "5 dimensions"),
-        (header(tensors=described(), count=1), "cut off"),
-        (header(tensors=described(shape=(1 << 63, 1 << 63)), count=1), "cut off"),
-        (header(tensors=described(offset=1 << 63), count=1), "cut off"),
-        (header(tensors=described(offset=8), count=1, data=bytes(64)), "where no tensor can begin"),
-        (
-            header(tensors=described() + described(b"b"), count=2, data=bytes(64)),
-            "where no tensor can begin",
-        ),
-        (header(tensors=described() + described(offset=32), count=2, data=bytes(64)), "'a' twice"),
-        (header(tensors=described(kind=12), count=1, data=bytes(64)), "blocks of 256"),
-        (header(tensors=described(kind=99), count=1, data=bytes(64)), "type 99"),
-        (header(tensors=described(kind=4), count=1, data=bytes(64)), "type 4"),
-        (header(tensors=described(shape=(32, 1), kind=9), count=1, data=bytes(64)), "Q8_1"),
+        (header(struct.pack("<Q", 1 << 62), keys=1), "cut off"),
+        (header(TWICE, keys=2), "'a' twice"),
+        (of_key(b"a", "I", 13), "unknown type 13"),
+        (of_key(b"a", "IQ", STRING, 1 << 40), "cut off"),
+        (of_key(b"a", "IIQ", ARRAY, UINT32, 1 << 60), "cut off"),
+        (of_key(b"a", "IIQ", ARRAY, STRING, 1 << 60), "cut off"),
+        (of_key(b"a", "IIQQ", ARRAY, STRING, 1, 1 << 60), "cut off"),
+        (of_key(b"a", "IIQ", ARRAY, ARRAY, 1), "an array of arrays"),
+        (of_key(b"general.alignment", "II", UINT32, 3), "not a power of two"),
+        (of_key(b"general.alignment", "IQ", STRING, 0), "not a power of two"),
+        (of_key(b"split.count", "II", UINT32, 0), "not a number of parts"),
     ],
 )
-def test_headers_that_lie_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_headers_whose_keys_lie_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
+    (tmp_path / "m.gguf").write_bytes(data)
+    assert reason in refusal(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "size", "reason"),
+    [
+        ([described(shape=(1,) * 5)], 0, "5 dimensions"),
+        ([described()], 0, "cut off"),
+        ([described(shape=(1 << 63, 1 << 63))], 0, "cut off"),
+        ([described(offset=1 << 63)], 0, "cut off"),
+        ([described(offset=8)], 64, "where no tensor can begin"),
+        ([described(), described(b"b")], 64, "where no tensor can begin"),
+        ([described(), described(offset=32)], 64, "'a' twice"),
+        ([described(kind=12)], 64, "blocks of 256"),
+        ([described(kind=99)], 64, "type 99"),
+        ([described(kind=4)], 64, "type 4"),
+        ([described(shape=(32, 1), kind=9)], 64, "Q8_1"),
+    ],
+)
+def test_headers_whose_tensors_lie_are_refused(
+    tmp_path: Path, tensors: list[bytes], size: int, reason: str
+) -> None:
+    data = header(b"".join(tensors), count=len(tensors)) + bytes(size)
     (tmp_path / "m.gguf").write_bytes(data)
     assert reason in refusal(tmp_path / "m.gguf")
 
@@ -191,26 +199,25 @@ def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_i
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "m.gguf"
-    path.write_bytes(header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 0, 1 << 28)))
-    os.truncate(path, 1 << 29)  # zeros that take no room on a disk
+    path.write_bytes(of_key(b"a", "IIQ", ARRAY, 0, 1 << 28))
+    os.truncate(path, 1 << 29)  # Zeros take no room on a disk.
     assert "cut off" in refusal(path)
 
 
 def test_a_tensor_of_an_unknown_type_leaves_the_others_readable(tmp_path: Path) -> None:
-    data = header(
-        tensors=described(b"new", kind=99) + described(b"old", offset=32), count=2, data=bytes(64)
-    )
-    (tmp_path / "m.gguf").write_bytes(data)
+    both = described(b"new", kind=99) + described(b"old", offset=32)
+    (tmp_path / "m.gguf").write_bytes(header(both, count=2) + bytes(64))
     tensors = open_tensors(tmp_path / "m.gguf")
-    assert (tensors["new"].dtype, tensors["new"].size) == ("type 99", 32)
+    assert tensors["new"].dtype == "type 99"
+    assert tensors["new"].size == 32
     assert_rows(tensors.layer("old"), np.zeros((2, 4), np.float32))
 
 
 def test_without_the_package_the_command_to_install_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = GGMLQuantizationType.Q8_0
-    path = written(tmp_path / "m.gguf", {"a": (np.zeros((4, 34), np.uint8), kind)})
+    blocks = (np.zeros((4, 34), np.uint8), GGMLQuantizationType.Q8_0)
+    path = written(tmp_path / "m.gguf", {"a": blocks})
     for name in ("gguf", "gguf.constants", "gguf.quants"):
         monkeypatch.setitem(sys.modules, name, None)
     assert "pip install 'embcli[models]'" in refusal(path)
