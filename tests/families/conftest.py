@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("transformers") else ["models.py", "test_families.py"]
+collect_ignore = []
+if find_spec("transformers") is None:
+    collect_ignore = ["models.py", "test_families.py"]

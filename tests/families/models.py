@@ -1,4 +1,4 @@
-"""Tiny models of the families of transformers, with random weights, and what their first blocks read."""
+"""Tiny models of the families of transformers with random weights; what their first blocks read."""
 
 from __future__ import annotations
 
@@ -45,31 +45,32 @@ _VISION = {
     "image_size": 16,
     "patch_size": 8,
 }
-_SQUEEZED = dict.fromkeys(
-    (f"{name}_groups" for name in ("q", "k", "v", "post_attention", "intermediate", "output")), 1
-)
+_GROUPED = ("q", "k", "v", "post_attention", "intermediate", "output")
+_SQUEEZED = {f"{name}_groups": 1 for name in _GROUPED}
 _ESM = {"mask_token_id": 4, "pad_token_id": 1}
 _DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
 _BLOCKS = {"attention_type": "original_full", "block_size": 4}
 
 # Models with the settings of SMALL alone, by their classes.
 _PLAIN = """
-GPT2LMHeadModel GPTJForCausalLM GPTNeoXForCausalLM GPTNeoXJapaneseForCausalLM LlamaForCausalLM GemmaForCausalLM
-Gemma2ForCausalLM Gemma3ForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM MistralForCausalLM PhiForCausalLM
-Phi3ForCausalLM BertModel BertForMaskedLM BertForSequenceClassification RobertaForMaskedLM
-RobertaPreLayerNormForMaskedLM XLMRobertaForMaskedLM XLMRobertaXLForMaskedLM CamembertForMaskedLM
-DistilBertForMaskedLM DebertaForMaskedLM ModernBertForMaskedLM T5ForConditionalGeneration
-MT5ForConditionalGeneration UMT5ForConditionalGeneration LongT5ForConditionalGeneration
-SwitchTransformersForConditionalGeneration BloomForCausalLM CLIPTextModel SiglipTextModel OwlViTTextModel
-BlipTextModel AltCLIPTextModel ClapTextModel WhisperForConditionalGeneration MambaForCausalLM
-BartForConditionalGeneration M2M100ForConditionalGeneration NllbMoeForConditionalGeneration
-PLBartForConditionalGeneration MvpForConditionalGeneration BlenderbotSmallForConditionalGeneration
-MPNetForMaskedLM OpenAIGPTLMHeadModel GPTBigCodeForCausalLM BioGptForCausalLM XGLMForCausalLM
-CohereForCausalLM Starcoder2ForCausalLM StableLmForCausalLM OlmoForCausalLM GptOssForCausalLM TrOCRForCausalLM
-NystromformerForMaskedLM SplinterModel IBertForMaskedLM Data2VecTextForMaskedLM YosoForMaskedLM MraForMaskedLM
-PersimmonForCausalLM ErnieForMaskedLM MegatronBertForMaskedLM NemotronForCausalLM HeliumForCausalLM
-GlmForCausalLM MoshiForCausalLM Speech2TextForConditionalGeneration DogeForCausalLM MiniMaxForCausalLM
-NomicBertModel
+GPT2LMHeadModel GPTJForCausalLM GPTNeoXForCausalLM GPTNeoXJapaneseForCausalLM LlamaForCausalLM
+GemmaForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM Qwen2ForCausalLM Qwen3ForCausalLM
+MistralForCausalLM PhiForCausalLM Phi3ForCausalLM BertModel BertForMaskedLM
+BertForSequenceClassification RobertaForMaskedLM RobertaPreLayerNormForMaskedLM
+XLMRobertaForMaskedLM XLMRobertaXLForMaskedLM CamembertForMaskedLM DistilBertForMaskedLM
+DebertaForMaskedLM ModernBertForMaskedLM T5ForConditionalGeneration MT5ForConditionalGeneration
+UMT5ForConditionalGeneration LongT5ForConditionalGeneration
+SwitchTransformersForConditionalGeneration BloomForCausalLM CLIPTextModel SiglipTextModel
+OwlViTTextModel BlipTextModel AltCLIPTextModel ClapTextModel WhisperForConditionalGeneration
+MambaForCausalLM BartForConditionalGeneration M2M100ForConditionalGeneration
+NllbMoeForConditionalGeneration PLBartForConditionalGeneration MvpForConditionalGeneration
+BlenderbotSmallForConditionalGeneration MPNetForMaskedLM OpenAIGPTLMHeadModel
+GPTBigCodeForCausalLM BioGptForCausalLM XGLMForCausalLM CohereForCausalLM Starcoder2ForCausalLM
+StableLmForCausalLM OlmoForCausalLM GptOssForCausalLM TrOCRForCausalLM NystromformerForMaskedLM
+SplinterModel IBertForMaskedLM Data2VecTextForMaskedLM YosoForMaskedLM MraForMaskedLM
+PersimmonForCausalLM ErnieForMaskedLM MegatronBertForMaskedLM NemotronForCausalLM
+HeliumForCausalLM GlmForCausalLM MoshiForCausalLM Speech2TextForConditionalGeneration
+DogeForCausalLM MiniMaxForCausalLM NomicBertModel
 """
 
 # A name -> the model's class, and settings.
@@ -149,7 +150,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Blenderbot Small, decoder": ("BlenderbotSmallForCausalLM", _DECODER),
 }
 
-# Models that see: a name -> what precedes `Config` in those of the encoder and the decoder, and the decoder's settings.
+# Models that see: a name -> the classes of both configurations, without `Config`, and the
+# decoder's settings.
 SEEING: dict[str, tuple[str, str, dict[str, Any]]] = {
     "TrOCR, seeing": ("DeiT", "TrOCR", {"scale_embedding": True}),
     "Donut": ("DonutSwin", "MBart", _DECODER),
@@ -171,17 +173,10 @@ _SEES = {
 
 
 def saved(name: str, folder: Path, **more: Any) -> Any:
-    """Save a tiny model with random weights, gains and biases; return it as transformers loads it."""
+    """Save a tiny model with random weights, and return it as transformers loads it."""
     torch.manual_seed(7)
     if name in SEEING:
-        encoder, configuration, given = SEEING[name]
-        decoder = getattr(transformers, f"{configuration}Config")
-        halves = (
-            getattr(transformers, f"{encoder}Config")(**_SEES[encoder]),
-            _small(decoder, given | more),
-        )
-        both = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(*halves)
-        model = transformers.VisionEncoderDecoderModel(config=both)
+        model = _model_that_sees(name, more)
     else:
         class_name, given = MODELS[name]
         made = getattr(transformers, class_name)
@@ -189,46 +184,58 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
     random = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for weight in model.parameters():
-            weight.copy_(
-                0.5 * torch.randn(weight.shape, generator=random)
-                + (0.7 if weight.dim() == 1 else 0)
-            )
+            mean = 0.7 if weight.dim() == 1 else 0
+            weight.copy_(0.5 * torch.randn(weight.shape, generator=random) + mean)
     model.save_pretrained(folder)
-    if name == "TrOCR, sinusoids":  # transformers 5.23 does not load what it saves
+    if name == "TrOCR, sinusoids":  # transformers 5.23 does not load what it saves.
         return model.eval()
     return type(model).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def _model_that_sees(name: str, more: dict[str, Any]) -> Any:
+    encoder_name, decoder_name, given = SEEING[name]
+    encoder = getattr(transformers, f"{encoder_name}Config")(**_SEES[encoder_name])
+    decoder = _small(getattr(transformers, f"{decoder_name}Config"), given | more)
+    both = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    return transformers.VisionEncoderDecoderModel(config=both)
 
 
 def _small(kind: Any, given: dict[str, Any]) -> Any:
     """Return the configuration of a tiny model."""
     known = kind()
     sizes = {key: size for key, size in SMALL.items() if hasattr(known, key)} | given
-    return kind(**{key: size for key, size in sizes.items() if size is not None})
+    set_sizes = {key: size for key, size in sizes.items() if size is not None}
+    return kind(**set_sizes)
 
 
-def read_by_first_blocks(model: Any, ids: list[int]) -> dict[str | None, np.ndarray]:
-    """Return what the first block of each part that reads tokens reads, (T, columns) float32; by part or under None."""
-    read: dict[str | None, torch.Tensor] = {}
+# --- what first blocks read -----------------------------------------------------------------------
+
+Part = str | None  # "encoder", "decoder", or None in a model that has not both
+HEARS_OR_SEES = ("whisper", "speech_to_text", "vision-encoder-decoder")
+
+
+def read_by_first_blocks(model: Any, ids: list[int]) -> dict[Part, np.ndarray]:
+    """Return what the first block of each part that reads tokens reads, (T, columns) float32."""
+    read: dict[Part, torch.Tensor] = {}
     for part, block in _first_blocks(model).items():
         block.forward = _told(block.forward, read, part)
     model(**_arguments(model, torch.tensor([ids])))
-    rows = {part: values.detach().squeeze() for part, values in read.items()}
-    if model.config.model_type == "squeezebert":  # its blocks read columns
-        rows = {part: values.T for part, values in rows.items()}
-    if model.config.model_type in (
-        "whisper",
-        "speech_to_text",
-        "vision-encoder-decoder",
-    ):  # they hear or see
-        rows = {None: rows["decoder"]}
-    return {
-        part: values[-len(ids) :].numpy() for part, values in rows.items()
-    }  # CPM-Ant puts a prompt before them
+
+    model_type = model.config.model_type
+    if model_type in HEARS_OR_SEES:
+        read = {None: read["decoder"]}
+    found = {}
+    for part, values in read.items():
+        rows = values.detach().squeeze()
+        if model_type == "squeezebert":  # Its blocks read columns.
+            rows = rows.T
+        found[part] = rows[-len(ids) :].numpy()  # CPM-Ant puts a prompt before them.
+    return found
 
 
-def _told(
-    forward: Callable[..., Any], read: dict[str | None, torch.Tensor], part: str | None
-) -> Callable[..., Any]:
+def _told(forward: Callable[..., Any], read: dict[Part, torch.Tensor], part: Part) -> Any:
+    """Return a function that notes what it is first given, and goes on as before."""
+
     def wrapped(*arguments: Any, **named: Any) -> Any:
         read.setdefault(part, arguments[0] if arguments else named["hidden_states"])
         return forward(*arguments, **named)
@@ -236,36 +243,37 @@ def _told(
     return wrapped
 
 
-def _first_blocks(model: Any) -> dict[str | None, Any]:
+def _first_blocks(model: Any) -> dict[Part, Any]:
     others = re.compile(r"vision|image_encoder|conv_layers|\.\d")
-    lists = [
-        (name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.ModuleList) and not others.search(name)
-    ]
-    parts = [re.search(r"(?:^|\.)(encoder|decoder)\.", name) for name, _ in lists]
-    has_both = {each[1] for each in parts if each} == {"encoder", "decoder"}
-    blocks: dict[str | None, Any] = {}
-    for (_, module), part in zip(lists, parts, strict=True):
+    in_part = re.compile(r"(?:^|\.)(encoder|decoder)\.")
+    lists = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.ModuleList) and not others.search(name):
+            part = in_part.search(name)
+            lists.append((part[1] if part else None, module))
+
+    has_both = {"encoder", "decoder"} <= {part for part, _ in lists}
+    blocks: dict[Part, Any] = {}
+    for part, module in lists:
         first = getattr(module[0], "albert_layers", module)[0]
-        blocks.setdefault(part[1] if part and has_both else None, first)
+        blocks.setdefault(part if has_both else None, first)
     return blocks
 
 
 def _arguments(model: Any, ids: torch.Tensor) -> dict[str, Any]:
-    known = inspect.signature(model.forward).parameters
-    if "input_features" in known:
-        sizes = (
-            (16, 128)
-            if model.config.model_type == "whisper"
-            else (32, model.config.input_feat_per_channel)
-        )
-        return {"input_features": torch.randn(1, *sizes), "decoder_input_ids": ids}
-    if model.config.model_type == "vision-encoder-decoder":
+    """Return what a model is called with: IDs, and a random sound or picture if it needs one."""
+    model_type = model.config.model_type
+    if model_type == "whisper":
+        return {"input_features": torch.randn(1, 16, 128), "decoder_input_ids": ids}
+    if model_type == "speech_to_text":
+        sounds = torch.randn(1, 32, model.config.input_feat_per_channel)
+        return {"input_features": sounds, "decoder_input_ids": ids}
+    if model_type == "vision-encoder-decoder":
         return {"pixel_values": torch.randn(1, 3, 16, 16), "decoder_input_ids": ids}
+    known = inspect.signature(model.forward).parameters
     arguments: dict[str, Any] = {"input_ids": ids}
     if "decoder_input_ids" in known and model.config.is_encoder_decoder:
         arguments["decoder_input_ids"] = ids
-    if "attention_mask" in known and model.config.model_type != "xlnet":
+    if "attention_mask" in known and model_type != "xlnet":
         arguments["attention_mask"] = torch.ones_like(ids)
     return arguments

@@ -1,4 +1,4 @@
-"""What the first block of a real model reads, family by family, bit for bit against transformers."""
+"""What the first block of a real model reads, bit for bit what transformers computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tests.families.models import MODELS, SEEING, read_by_first_blocks, saved
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-PLAIN, WITH_PADDING = [5, 9, 17, 9, 40, 77, 3, 8], [5, 1, 9, 1, 2, 8, 1, 6]
+PLAIN = [5, 9, 17, 9, 40, 77, 3, 8]
+WITH_PADDING = [5, 1, 9, 1, 2, 8, 1, 6]
 
 
 @pytest.mark.parametrize("name", [*MODELS, *SEEING])
@@ -29,11 +30,10 @@ def test_hidden_is_what_the_first_block_reads_and_no_word_is_false(
 ) -> None:
     model = saved(name, tmp_path)
     for ids in (PLAIN, WITH_PADDING):
-        read = read_by_first_blocks(model, ids)
-        assert read
-        for part, rows in read.items():
-            if part == "decoder":
-                continue
+        rows_of = read_by_first_blocks(model, ids)
+        assert rows_of
+        rows_of.pop("decoder", None)
+        for rows in rows_of.values():
             opened = embcli.open(tmp_path)
             found = opened.lookup(ids, show="hidden")
             assert_same_bits(found.hidden, rows)
@@ -43,65 +43,60 @@ def test_hidden_is_what_the_first_block_reads_and_no_word_is_false(
 
 def hold_words(opened: embcli.Model, found: Any, model: Any, rows: np.ndarray) -> None:
     """Hold what pages and notes say of a model's positions against the model itself."""
-    has_positions = not np.array_equal(rows[1], rows[3])  # of one token
     blocks = found.recipe.blocks
-    assert blocks.startswith(BLOCKS[inside_of(model)])
-    assert bool(blocks) == bool(inside_of(model))
+    inside = inside_of(model)
+    assert blocks.startswith(BLOCKS[inside])
+    assert bool(blocks) == bool(inside)
+
+    has_positions = not np.array_equal(rows[1], rows[3])  # Both are rows of ID 9.
     assert (" position" in found.recipe.words) == has_positions
     notes = [note for note in map(str, found.notes) if "adds no position rows" in note]
-    assert [blocks in note for note in notes] == [True] * (not has_positions)
-    if not has_positions:
-        only = notes[0].endswith(" rows are the token rows")
-        assert only == np.array_equal(found.token, opened.lookup(PLAIN).input)
     if has_positions:
+        assert notes == []
         assert blocks in opened.positions().reason
     else:
-        with pytest.raises(
-            embcli.InputError, match="no position rows are added, so there is nothing to show"
-        ):
+        (note,) = notes
+        assert blocks in note
+        is_token = np.array_equal(found.token, opened.lookup(PLAIN).input)
+        assert note.endswith(" rows are the token rows") == is_token
+        with pytest.raises(embcli.InputError, match="no position rows are added"):
             opened.positions()
 
 
+RELATIVE = r"relative_attention_bias|rel_pos_bias|rel_embeddings|r_r_bias|position_bias\."
+
+
 def inside_of(model: Any) -> str:
-    """Return which positions the blocks of a live model compute, by their modules and parameters."""
-    if model.config.model_type in ("bloom", "mpt") or getattr(model.config, "alibi", False):
+    """Return which positions the blocks of a live model compute, by its modules and parameters."""
+    model_type = model.config.model_type
+    if model_type in ("bloom", "mpt") or getattr(model.config, "alibi", False):
         return "alibi"
-    if model.config.model_type in ("gptj", "codegen") or any(
-        "Rotary" in type(each).__name__ for each in model.modules()
-    ):
+    modules = " ".join(type(module).__name__ for module in model.modules())
+    if model_type in ("gptj", "codegen") or "Rotary" in modules:
         return "rotary"
-    relative = re.compile(
-        r"relative_attention_bias|rel_pos_bias|rel_embeddings|r_r_bias|position_bias\."
-    )
-    parts = (
-        getattr(model, "decoder", model)
-        if model.config.model_type == "vision-encoder-decoder"
-        else model
-    )
-    return "relative" if any(relative.search(name) for name, _ in parts.named_parameters()) else ""
+    reads_text = model.decoder if model_type == "vision-encoder-decoder" else model
+    parameters = " ".join(name for name, _ in reads_text.named_parameters())
+    return "relative" if re.search(RELATIVE, parameters) else ""
 
 
-@pytest.mark.parametrize(("name", "token"), [("ESM-1", 4), ("ESM-2", 4)])
-def test_a_token_that_the_model_treats_in_its_own_way_is_told(
-    name: str, token: int, tmp_path: Path
-) -> None:
-    (read,) = read_by_first_blocks(saved(name, tmp_path), [5, token, 9]).values()
-    found = embcli.open(tmp_path).lookup([5, token, 9], show="hidden")
+@pytest.mark.parametrize("name", ["ESM-1", "ESM-2"])
+def test_a_mask_that_the_model_treats_in_its_own_way_is_told(name: str, tmp_path: Path) -> None:
+    ids = [5, 4, 9]
+    (read,) = read_by_first_blocks(saved(name, tmp_path), ids).values()
+    found = embcli.open(tmp_path).lookup(ids, show="hidden")
     assert not np.array_equal(found.hidden, read)
-    assert any(str(note).startswith(f"ID {token}: the model") for note in found.notes)
+    assert "ID 4: the model" in " ".join(map(str, found.notes))
 
 
 def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None:
     model = saved("XLM", tmp_path)
     padding = model.config.pad_token_id
-    first = model(torch.tensor([[5, 9, padding]]), output_hidden_states=True).hidden_states[0][0]
+    ids = [5, 9, padding]
+    first = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[0][0]
     assert first.any(1).tolist() == [True, True, False]
-    found = embcli.open(tmp_path).lookup([5, 9, padding], show="hidden")
+    found = embcli.open(tmp_path).lookup(ids, show="hidden")
     assert found.hidden.any(1).all()
-    assert any(
-        str(note).startswith(f"ID {padding}: the model sets rows of padding")
-        for note in found.notes
-    )
+    assert f"ID {padding}: the model sets rows of padding" in " ".join(map(str, found.notes))
 
 
 def test_musicgen_reads_texts_with_its_text_encoder(tmp_path: Path) -> None:
@@ -116,14 +111,10 @@ def test_musicgen_reads_texts_with_its_text_encoder(tmp_path: Path) -> None:
     codes = transformers.MusicgenDecoderConfig(
         vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2
     )
-    parts = {
-        "text_encoder": text.to_dict(),
-        "audio_encoder": sound.to_dict(),
-        "decoder": codes.to_dict(),
-    }
-    model = transformers.MusicgenForConditionalGeneration(
-        config=transformers.MusicgenConfig(**parts)
+    config = transformers.MusicgenConfig(
+        text_encoder=text.to_dict(), audio_encoder=sound.to_dict(), decoder=codes.to_dict()
     )
+    model = transformers.MusicgenForConditionalGeneration(config=config)
     model.save_pretrained(tmp_path)
     (read,) = read_by_first_blocks(model.text_encoder.eval(), PLAIN).values()
     found = embcli.open(tmp_path).lookup(PLAIN)

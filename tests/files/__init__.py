@@ -1,1 +1,1 @@
-"""Files of checkpoints: made here by the libraries whose formats they are, and read back bit for bit."""
+"""Files of checkpoints: made by the libraries of their formats, and read back bit for bit."""

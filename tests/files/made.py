@@ -1,9 +1,10 @@
-"""What the tests of files share: matrices, files made of them, and what must hold of a layer and of an error."""
+"""What the tests of files share: matrices, files of them, and what holds of layers and errors."""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 import zipfile
 from pathlib import Path
@@ -23,51 +24,50 @@ TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", 
 
 
 def matrix(rows: int = 50, dim: int = 7, seed: int = 1) -> np.ndarray:
+    """Return random rows, (rows, dim) float32."""
     return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
 
 
+# --- files ----------------------------------------------------------------------------------------
+
+
 def safetensors_bytes(tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) -> bytes:
-    """Write any dtype, which numpy has no name for, by hand."""
-    entries, offset = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        entries[name] = {
-            "dtype": dtype,
-            "shape": shape,
-            "data_offsets": [offset, offset + len(data)],
-        }
-        offset += len(data)
+    """Return a file of tensors of any dtype, also of those that numpy has no name for."""
+    entries = {}
+    data = b""
+    for name, (dtype, shape, values) in tensors.items():
+        offsets = [len(data), len(data) + len(values)]
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+        data += values
     text = json.dumps(entries).encode()
-    return struct.pack("<Q", len(text)) + text + b"".join(data for *_, data in tensors.values())
+    return struct.pack("<Q", len(text)) + text + data
 
 
 def large(path: Path) -> None:
-    """Make a sparse file of 100 GB, bfloat16 tensors; some of its rows begin with other numbers than 0."""
-    rows, dim = 600_000, 4096  # more bytes than 32 bits can count
-    shapes = {"model.embed_tokens.weight": (rows, dim), "lm_head.weight": (rows, dim)}
-    shapes |= {
-        f"model.layers.{number}.mlp.gate_proj.weight": (60_000_000,) for number in range(750)
+    """Make a sparse file of 100 GB of bfloat16; the first numbers of some rows are not 0."""
+    rows = 600_000
+    dim = 4096  # Both make more bytes than 32 bits can count.
+    tensors = {
+        "model.embed_tokens.weight": ("bfloat16", (rows, dim)),
+        "lm_head.weight": ("bfloat16", (rows, dim)),
     }
-    first = header({name: ("bfloat16", shape) for name, shape in shapes.items()}, {})
-    offset = 2 * sum(int(np.prod(shape)) for shape in shapes.values())
+    for number in range(750):
+        tensors[f"model.layers.{number}.mlp.gate_proj.weight"] = ("bfloat16", (60_000_000,))
+    size = sum(2 * math.prod(shape) for _, shape in tensors.values())
+    first = header(tensors, {})
     with open(path, "wb") as file:
         file.write(first)
-        data = len(first)
         for row, value in ((0, 1.5), (7, -2.0), (599_999, 3.0)):
-            file.seek(data + row * dim * 2)
+            file.seek(len(first) + 2 * row * dim)
             file.write(np.array([value], ml_dtypes.bfloat16).tobytes())
-        file.truncate(data + offset)
+        file.truncate(len(first) + size)
 
 
 def npy_bytes(header: bytes, data: bytes = b"", version: bytes = b"\1\0") -> bytes:
     """Return a .npy file with a header of its own."""
-    size = 2 if version[0] == 1 else 4
-    return (
-        b"\x93NUMPY"
-        + version
-        + min(len(header), 256**size - 1).to_bytes(size, "little")
-        + header
-        + data
-    )
+    digits = 2 if version[0] == 1 else 4
+    size = min(len(header), 256**digits - 1)
+    return b"\x93NUMPY" + version + size.to_bytes(digits, "little") + header + data
 
 
 def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
@@ -79,53 +79,6 @@ def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> 
     return file.getvalue()
 
 
-def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
-    """Hold every row, in any order and number, and every block, against a (V, D) float32 matrix; NaN is NaN."""
-    assert layer.shape == wanted.shape
-    rows = len(wanted)
-    picks = [
-        np.arange(rows),
-        np.arange(rows)[::-1],
-        np.array([rows - 1, 0, rows // 2, 0, rows - 1]),
-        np.arange(0),
-    ]
-    for ids in [*picks, np.random.default_rng(0).integers(0, rows, 2 * rows)]:
-        found = layer.rows(ids)
-        assert found.dtype == np.float32
-        assert found.shape == (len(ids), wanted.shape[1])
-        assert_equal(found, wanted[ids])
-    assert_equal(np.concatenate([block.copy() for block in layer.blocks()]), wanted)
-
-
-def assert_equal(found: np.ndarray, wanted: np.ndarray) -> None:
-    """Compare bits, except those of NaN."""
-    both = np.isnan(found) & np.isnan(wanted)
-    assert np.array_equal(
-        np.where(both, 0, found.view(np.uint32)), np.where(both, 0, wanted.view(np.uint32))
-    )
-
-
-def layer(path: Path, name: str) -> Layer:
-    return open_tensors(path).layer(name)
-
-
-def refusal(path: Path, name: str | None = None) -> str:
-    """Expect that a file, or a tensor of it, is refused; return the message, which names the file."""
-
-    def read() -> None:
-        tensors = open_tensors(path)
-        for each in [name] if name else tensors:
-            tensors.layer(each).rows(np.arange(1))
-
-    with pytest.raises(InputError) as caught:
-        read()
-    message = str(caught.value)
-    assert path.name in message
-    assert message.count("\n") < 2
-    assert message.isprintable() or "\n" in message
-    return message
-
-
 def written(path: Path, tensors: dict[str, Any], **kept: Any) -> Path:
     """Write arrays, or (bytes of blocks, type) pairs, with the gguf package."""
     writer = GGUFWriter(path, "llama", **kept)
@@ -134,14 +87,69 @@ def written(path: Path, tensors: dict[str, Any], **kept: Any) -> Path:
     writer.add_token_list(TOKENS)
     writer.add_token_scores([0.5] * len(TOKENS))
     for name, value in tensors.items():
-        array, kind = value if isinstance(value, tuple) else (value, None)
-        writer.add_tensor(name, array, raw_dtype=kind)
+        if isinstance(value, tuple):
+            blocks, kind = value
+            writer.add_tensor(name, blocks, raw_dtype=kind)
+        else:
+            writer.add_tensor(name, value)
     return closed(writer, path if kept.get("split_max_tensors") else None)
 
 
 def closed(writer: GGUFWriter, path: Path | None = None) -> Path:
+    """Write all that a writer was given; return the file, or the path that its parts come from."""
     writer.write_header_to_file(path)
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return path or Path(writer.path)
+
+
+# --- what must hold -------------------------------------------------------------------------------
+
+
+def layer(path: Path, name: str) -> Layer:
+    return open_tensors(path).layer(name)
+
+
+def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
+    """Hold rows in any order and number, and blocks, against a (V, D) float32 matrix.
+
+    A NaN may be any NaN.
+    """
+    assert layer.shape == wanted.shape
+    count = len(wanted)
+    in_order = np.arange(count)
+    some = np.array([count - 1, 0, count // 2, 0, count - 1])
+    drawn = np.random.default_rng(0).integers(0, count, 2 * count)
+    for ids in (in_order, in_order[::-1], in_order[:0], some, drawn):
+        rows = layer.rows(ids)
+        assert rows.dtype == np.float32
+        assert_equal(rows, wanted[ids])
+    blocks = [block.copy() for block in layer.blocks()]
+    assert_equal(np.concatenate(blocks), wanted)
+
+
+def assert_equal(found: np.ndarray, wanted: np.ndarray) -> None:
+    """Hold float32 values against others: shape, and every bit except those of NaN."""
+    assert found.shape == wanted.shape
+    both_nan = np.isnan(found) & np.isnan(wanted)
+    same_bits = found.view(np.uint32) == wanted.view(np.uint32)
+    assert np.all(both_nan | same_bits)
+
+
+def refusal(path: Path, name: str | None = None) -> str:
+    """Expect that a file, or a tensor of it, is refused; return the error, which names it."""
+    with pytest.raises(InputError) as caught:
+        read_tensors(path, name)
+    message = str(caught.value)
+    assert path.name in message
+    assert message.count("\n") < 2
+    assert message.isprintable() or "\n" in message
+    return message
+
+
+def read_tensors(path: Path, name: str | None) -> None:
+    """Read a row of one tensor, or of all."""
+    tensors = open_tensors(path)
+    for each in [name] if name else tensors:
+        tensors.layer(each).rows(np.arange(1))

@@ -1,4 +1,7 @@
-"""Damaged files of every format end in rows or in a sentence; `python -m tests.fuzz` goes on for longer."""
+"""Damaged files of every format end in rows or in a sentence.
+
+`python -m tests.fuzz` goes on for longer.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ def test_damaged_files_end_in_rows_or_in_a_sentence(
 ) -> None:
     done = fuzz(1050, 1, tmp_path)
     assert done.keys() == {seed.name for seed in seeds()}
-    assert all(refused for _, refused in done.values())
-    assert sum(accepted for accepted, _ in done.values()) > 200
-    assert capfd.readouterr().err == ""  # which the packages below write to, past Python
+    accepted, refused = zip(*done.values(), strict=True)
+    assert min(refused) > 0
+    assert sum(accepted) > 200
+    # The packages below write to standard error past Python.
+    assert capfd.readouterr().err == ""
