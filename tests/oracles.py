@@ -1,6 +1,6 @@
-"""What results are held against: torch's own layers, equality to the last bit, and stub layers.
+"""What results are compared with: torch's own layers, equality to the last bit, and stub layers.
 
-torch is imported where it is asked: processes that tests start import this module too.
+torch is imported where it is needed: processes that tests start import this module too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.recipe import Recipe
+    from embcli.records import Records
 
 
 @lru_cache(maxsize=8)
@@ -32,37 +33,59 @@ def live(seeded: Seeded) -> dict[str, np.ndarray]:
     torch.manual_seed(seeded.seed)
     token = torch.nn.Embedding(seeded.vocab, seeded.dim)
     position = torch.nn.Embedding(seeded.context_length, seeded.dim)
-    return {"token": token.weight.detach().numpy(), "position": position.weight.detach().numpy()}
+    return {
+        "token": token.weight.detach().numpy(),
+        "position": position.weight.detach().numpy(),
+    }
 
 
 def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
-    """Hold float32 values against others: shape, and every bit."""
-    assert found.dtype == expected.dtype == np.float32
+    """Compare float32 values with others: their shape and every bit."""
+    assert found.dtype == np.float32
+    assert expected.dtype == np.float32
     assert found.shape == expected.shape
     assert found.tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
-# --- what verbs are given ---------------------------------------------------------------------------------------------
+def gathered(records: Records) -> dict[str, np.ndarray]:
+    """Return the matrices of records, each put together from its pieces."""
+    found = {}
+    for name, spec in records.matrices.items():
+        pieces = [np.empty((0, *spec.shape[1:]), spec.dtype)]
+        for piece in records.pieces((), (name,)):
+            pieces.append(piece.matrices[name].copy())
+        values = np.concatenate(pieces)
+        assert values.shape == spec.shape
+        assert values.dtype == spec.dtype
+        found[name] = values
+    return found
+
+
+def gathered_field(records: Records, name: str) -> list[Any]:
+    """Return a field of all rows of records, put together from its pieces."""
+    values = []
+    for piece in records.pieces((name,), ()):
+        values += np.asarray(piece.fields[name]).tolist()
+    return values
+
+
+# --- what verbs are given -------------------------------------------------------------------------
 
 
 def of_ids(*sequences: list[int]) -> Tokens:
     """Return IDs as tokens that stand for no text."""
-    return tokenize(
-        Sequences(
-            ids=tuple(np.array(each, np.int64) for each in sequences), many=len(sequences) != 1
-        ),
-        None,
-    )
+    ids = tuple(np.array(sequence, np.int64) for sequence in sequences)
+    return tokenize(Sequences(ids=ids, many=len(sequences) != 1), None)
 
 
 class Stub(Layer):
-    """A layer whose values are given, as a source of anybody's own would have it."""
+    """A layer whose values are given, as somebody's own source would have it."""
 
     dtype = "float32"
 
     def __init__(self, values: Any) -> None:
         self.values = np.array(values, np.float32)
-        self.shape = self.values.shape[0], self.values.shape[1]
+        self.shape = self.values.shape
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         return self.values[ids]
@@ -83,11 +106,14 @@ class StubSource:
         return self
 
     def shape(self, name: str) -> tuple[int, int] | None:
-        return self.layers[name].shape if name in self.layers else None
+        if name not in self.layers:
+            return None
+        return self.layers[name].shape
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         self.asked = dict(wanted)
-        return Layers({name: self.layers[name] for name in wanted}, self.origin, self)
+        opened = {name: self.layers[name] for name in wanted}
+        return Layers(opened, self.origin, self)
 
 
 def stub(token: Any, position: Any) -> StubSource:
@@ -97,4 +123,5 @@ def stub(token: Any, position: Any) -> StubSource:
 
 def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
     """Return random rows, (rows, dim) float32."""
-    return np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
+    random = np.random.default_rng(seed)
+    return random.standard_normal((rows, dim)).astype(np.float32)

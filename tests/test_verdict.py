@@ -1,4 +1,4 @@
-"""The verdict: it tells all bits, names the gravest difference, and where the largest is."""
+"""The verdict: it sees all bits, names the most serious difference, and where the largest is."""
 
 from __future__ import annotations
 
@@ -12,78 +12,130 @@ from hypothesis.extra import numpy as arrays
 from embcli.verbs.compare.pair import Pair, differences, judge
 from tests.oracles import assert_same_bits
 
-ODD = st.sampled_from(
-    np.float32([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np.inf, np.nan]).tolist()
-)
+Matrices = tuple[np.ndarray, np.ndarray]
+Place = tuple[int, ...]
+ODD_VALUES = np.float32([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np.inf, np.nan])
+ODD = st.sampled_from(ODD_VALUES.tolist())
+ONE_NAN = np.array([[0x7FC00000, 0x3F800000]], np.uint32)
+OTHER_NAN = np.array([[0x7FC00001, 0x3F800000]], np.uint32)
 
 
-@given(
-    st.tuples(st.integers(0, 3), st.integers(1, 3)).flatmap(
-        lambda shape: st.tuples(*[arrays.arrays(np.float32, shape, elements=ODD)] * 2)
-    )
-)
-def test_the_verdict_is_that_of_a_look_at_each_value(pair: tuple[np.ndarray, np.ndarray]) -> None:
+@st.composite
+def pairs(draw: st.DrawFn) -> Matrices:
+    """Draw two matrices of one shape, of few and odd values, so that many are equal."""
+    shape = draw(st.tuples(st.integers(0, 3), st.integers(1, 3)))
+    matrices = arrays.arrays(np.float32, shape, elements=ODD)
+    return draw(matrices), draw(matrices)
+
+
+def unequal_places(left: np.ndarray, right: np.ndarray) -> list[Place]:
+    """Return the places whose bits differ."""
+    places = []
+    for place in np.ndindex(left.shape):
+        if left[place].tobytes() != right[place].tobytes():
+            places.append(place)
+    return places
+
+
+def most_serious(left: np.ndarray, right: np.ndarray) -> tuple[str, list[Place]]:
+    """Return the most serious difference, found value by value, and the places it may have."""
+    places = unequal_places(left, right)
+    nan_in_one = []
+    nan_in_both = []
+    sizes = {}
+    for place in places:
+        nan_count = sum(np.isnan([left[place], right[place]]))
+        if nan_count == 1:
+            nan_in_one.append(place)
+        elif nan_count == 2:
+            nan_in_both.append(place)
+        elif left[place] != right[place]:
+            sizes[place] = abs(float(left[place]) - float(right[place]))
+
+    if nan_in_one:
+        return "nan", nan_in_one[:1]
+    if sizes:
+        largest = max(sizes.values())
+        return "value", [place for place, size in sizes.items() if size == largest]
+    if nan_in_both:
+        return "nan bits", nan_in_both
+    return "zero sign", places
+
+
+@given(pairs())
+def test_the_verdict_is_that_of_a_look_at_each_value(pair: Matrices) -> None:
     left, right = pair
+    unequal = unequal_places(left, right)
+
     verdict = judge(left, right)
-    unequal = [
-        (place, a, b)
-        for place, a, b in zip(np.ndindex(left.shape), left.ravel(), right.ravel(), strict=True)
-        if a.tobytes() != b.tobytes()
-    ]
-    assert (verdict.values, verdict.different) == (left.size, len(unequal))
-    assert verdict.identical == (left.tobytes() == right.tobytes()) == (not unequal)
-    if not unequal:
-        return
-    alone = [place for place, a, b in unequal if np.isnan(a) != np.isnan(b)]
-    sizes = {
-        place: abs(float(a) - float(b))
-        for place, a, b in unequal
-        if not (np.isnan(a) or np.isnan(b)) and a != b
-    }
-    if alone:
-        assert (verdict.kind, verdict.place) == ("nan", alone[0])
-        assert np.isnan(verdict.difference)
-    elif sizes:
-        assert verdict.kind == "value"
-        assert sizes[verdict.place] == max(sizes.values())
-    else:
-        both = [place for place, a, b in unequal if np.isnan(a) and np.isnan(b)]
-        assert verdict.kind == ("nan bits" if both else "zero sign")
-        assert verdict.place in (both or [place for place, _, _ in unequal])
+
+    assert verdict.values == left.size
+    assert verdict.different == len(unequal)
+    assert verdict.identical == (left.tobytes() == right.tobytes())
+    if unequal:
+        kind, places = most_serious(left, right)
+        assert verdict.kind == kind
+        assert verdict.place in places
+        assert np.isnan(verdict.difference) == (kind == "nan")
 
 
 def test_the_differences_are_those_of_torch() -> None:
-    left, right = torch.randn(9, 4), torch.randn(9, 4)
-    found = (left - right).abs()
-    assert_same_bits(differences(left.numpy(), right.numpy()), found.numpy())
-    assert_same_bits(Pair(left.numpy(), right.numpy()).largest, found.max(dim=1).values.numpy())
+    left = torch.randn(9, 4)
+    right = torch.randn(9, 4)
+    expected = (left - right).abs()
+
+    found = differences(left.numpy(), right.numpy())
+    pair = Pair(left.numpy(), right.numpy())
+
+    assert_same_bits(found, expected.numpy())
+    assert_same_bits(pair.largest, expected.max(dim=1).values.numpy())
 
 
-def test_equal_infinities_differ_by_nothing() -> None:
+def test_equal_infinities_do_not_differ() -> None:
     odd = np.array([[np.inf, -np.inf, np.nan, 3e38]], np.float32)
+    opposite = differences(odd, -odd)
+
     assert_same_bits(differences(odd, odd), np.zeros((1, 4), np.float32))
-    assert_same_bits(differences(odd, -odd)[:, :2], np.full((1, 2), np.inf, np.float32))
+    assert_same_bits(opposite[:, :2], np.full((1, 2), np.inf, np.float32))
 
 
-def test_nan_with_other_bits_is_told_apart() -> None:
-    left = np.array([[0x7FC00000, 0x3F800000]], np.uint32).view(np.float32)
-    right = np.array([[0x7FC00001, 0x3F800000]], np.uint32).view(np.float32)
-    verdict = judge(left, right)
-    assert (verdict.kind, verdict.different, verdict.place) == ("nan bits", 1, (0, 0))
+def test_nan_with_other_bits_is_a_difference() -> None:
+    verdict = judge(ONE_NAN.view(np.float32), OTHER_NAN.view(np.float32))
+
+    assert verdict.kind == "nan bits"
+    assert verdict.different == 1
+    assert verdict.place == (0, 0)
 
 
-@pytest.mark.parametrize("count", [1, 5, 9])
-def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(count: int) -> None:
+@pytest.mark.parametrize(
+    ("infinite_rows", "causes"),
+    [
+        ([3], [3]),
+        ([3, 4, 5, 6, 7], [3, 4, 5, 6, 7]),
+        ([3, 4, 5, 6, 7, 8, 9, 10, 11], [3, 4, 5, 6, 7]),
+    ],
+)
+def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(
+    infinite_rows: list[int], causes: list[int]
+) -> None:
     weight = np.zeros((20, 2), np.float32)
-    weight[3 : 3 + count, 1] = np.inf
-    left, right = np.zeros((1, 2), np.float32), np.array([[0, np.nan]], np.float32)
-    causes = judge(left, right, weight).causes
-    assert causes == tuple((3 + place, np.inf) for place in range(min(count, 5)))
-    assert judge(left, np.ones((1, 2), np.float32), weight).causes == ()
+    weight[infinite_rows, 1] = np.inf
+    zeros = np.zeros((1, 2), np.float32)
+    ones = np.ones((1, 2), np.float32)
+    nan = np.array([[0, np.nan]], np.float32)
+
+    verdict = judge(zeros, nan, weight)
+
+    assert verdict.causes == tuple((row, np.inf) for row in causes)
+    assert judge(zeros, ones, weight).causes == ()
 
 
 def test_the_document_has_the_shortest_decimals_of_float32() -> None:
-    left, right = np.array([[0.1, 0.2]], np.float32), np.array([[0.1, 0.3]], np.float32)
+    left = np.array([[0.1, 0.2]], np.float32)
+    right = np.array([[0.1, 0.3]], np.float32)
+    difference = np.float32(0.3) - np.float32(0.2)
+
     document = judge(left, right).document()
+
     assert document["place"] == {"row": 0, "column": 1, "embedding": 0.2, "linear": 0.3}
-    assert document["largest_difference"] == float(str(np.float32(0.3) - np.float32(0.2)))
+    assert document["largest_difference"] == float(str(difference))

@@ -1,14 +1,9 @@
-"""The weight matrix: its rows are those of torch's layer, a page shows those that were chosen, and a row's token.
-
-Sorted, the rows are in the order of their norms.
-"""
+"""The weight matrix: its rows are those of torch's layer, also in the order of their norms."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,135 +17,179 @@ from embcli import encodings
 from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
-from tests.oracles import assert_same_bits, live
+from tests.oracles import assert_same_bits, gathered, gathered_field, live
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
+
+SMALL = ("weights", "--vocab", "1000", "--dim", "4")
+POSITION_ROWS = ("weights", "--layer", "position", "--dim", "2", "--rows", "0:3")
+
+
+def numbers_below(count: int) -> st.SearchStrategy[list[int]]:
+    """Return lists of some row or column numbers, in any order and also twice."""
+    return st.lists(st.integers(0, count - 1), min_size=1, max_size=6)
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.sampled_from(["token", "position"]))
 def test_rows_are_those_of_torchs_layer(
     data: st.DataObject, size: int, dim: int, name: str
 ) -> None:
-    spec = Seeded(size, dim, 7)
-    rows = data.draw(st.lists(st.integers(0, spec.shape(name)[0] - 1), min_size=1, max_size=6))
-    columns = data.draw(st.lists(st.integers(0, dim - 1), min_size=1, max_size=6))
-    chosen = {"rows": ",".join(map(str, rows)), "columns": ",".join(map(str, columns))}
-    found = Model(SeededSource(spec)).weights(layer=name, **chosen)
-    expected = live(spec)[name][rows][:, columns]
-    assert_same_bits(found.rows(found.ids), expected)
-    pieces = list(found.records().pieces(("id",), (name,)))
-    assert_same_bits(np.concatenate([piece.matrices[name] for piece in pieces]), expected)
-    assert np.concatenate([piece.fields["id"] for piece in pieces]).tolist() == rows
+    seeded = Seeded(size, dim, 7)
+    row_count, _ = seeded.shape(name)
+    rows = data.draw(numbers_below(row_count))
+    columns = data.draw(numbers_below(dim))
+    rows_in_words = ",".join(map(str, rows))
+    columns_in_words = ",".join(map(str, columns))
+
+    model = Model(SeededSource(seeded))
+    matrix = model.weights(layer=name, rows=rows_in_words, columns=columns_in_words)
+
+    chosen_rows = live(seeded)[name][rows]
+    expected = chosen_rows[:, columns]
+    records = matrix.records()
+    assert_same_bits(matrix.rows(matrix.ids), expected)
+    assert_same_bits(gathered(records)[name], expected)
+    assert gathered_field(records, "id") == rows
 
 
-def shown(page: str) -> tuple[list[str], list[list[str]]]:
-    """Return the labels before the bar and the numbers after it, line by line, without dots."""
-    lines = [line.split("│") for line in page.splitlines() if re.search(r"│.*\d\.\d", line)]
-    return [" ".join(labels.split()) for labels, _ in lines], [
-        numbers.split() for _, numbers in lines
-    ]
+@pytest.mark.parametrize(("count", "left_out"), [(200, 0), (201, 1)])
+def test_chosen_rows_are_on_the_page_up_to_200(count: int, left_out: int) -> None:
+    model = embcli.seeded(vocab=1000, dim=4)
+
+    page = str(model.weights(rows=f"300:{300 + count}"))
+
+    header = 1
+    gaps = left_out
+    assert page.count("│") == header + 200 + gaps
+    assert ("row 400 (1 of 201)" in page) == bool(left_out)
 
 
-@pytest.mark.parametrize(
-    ("count", "places"),
-    [(150, range(150)), (200, range(200)), (201, [*range(100), *range(101, 201)])],
-)
-def test_chosen_rows_are_on_the_page_up_to_200(
-    in_process: InProcess, count: int, places: Sequence[int]
-) -> None:
-    layer = live(Seeded(1000, 4))["token"]
-    printed = in_process.ok(
-        "weights", "--vocab", "1000", "--dim", "4", "--rows", f"300:{300 + count}"
-    ).text
-    assert "standard deviation" not in printed  # of the whole matrix, which takes a pass
-    rows = [300 + place for place in places]
-    assert shown(printed) == (
-        [*map(str, rows)],
-        [[f"{value:.4f}" for value in row] for row in layer[rows]],
-    )
-    assert ("Left out: row 400 (1 of 201)." in printed) == (count > 200)
+@pytest.mark.parametrize("length", [1024, 50257])
+def test_a_position_row_stands_for_no_token(in_process: InProcess, length: int) -> None:
+    words = (*POSITION_ROWS, "--context-length", str(length))
 
+    document = json.loads(in_process.ok(*words, "-f", "json").out)
 
-def test_a_whole_matrix_is_shown_in_short(in_process: InProcess) -> None:
-    printed = in_process.ok("weights").text
-    assert len(shown(printed)[0]) == 10
-    assert printed.startswith(
-        "Token weight matrix: V = 50,257 tokens, one row each, D = 256 columns\n"
-    )
-    assert "rows 5 to 50251 (50,247 of 50,257)" in printed
-    assert "seed 123, 12,865,792 parameters (float32), 51.5 MB" in printed
-
-
-@pytest.mark.parametrize("length", ["1024", "50257"])
-def test_a_position_row_stands_for_no_token(in_process: InProcess, length: str) -> None:
-    arguments = (
-        "weights",
-        "--layer",
-        "position",
-        "--context-length",
-        length,
-        "--dim",
-        "2",
-        "--rows",
-        "0:3",
-    )
-    document = json.loads(in_process.ok(*arguments, "-f", "json").out)
     assert document["run"]["encoding"] is None
     assert [*document["rows"][0]] == ["id"]
-    assert shown(in_process.ok(*arguments).text)[0] == ["0", "1", "2"]
-    source = SeededSource(Seeded(50257, 2, int(length)), None, encodings.get("gpt2"))
-    assert Model(source).weights(layer="position").encoding is None
-    assert Model(source).weights().encoding is not None
 
 
-def test_the_summary_is_torch_s(in_process: InProcess) -> None:
-    layer = torch.from_numpy(live(Seeded(100, 7, 5, 9))["token"]).double()
-    printed = in_process.ok(
-        "weights", "--vocab", "100", "--dim", "7", "--seed", "9", "--precision", "6"
-    ).text
-    mean, std, low, high = (
-        f"{float(each):.6f}" for each in (layer.mean(), layer.std(), layer.min(), layer.max())
-    )
-    assert f"mean {mean}, standard deviation {std}, minimum {low}, maximum {high}\n" in printed
+@pytest.mark.parametrize("length", [1024, 50257])
+def test_only_the_token_layer_has_an_encoding(length: int) -> None:
+    seeded = Seeded(50257, 2, length)
+    model = Model(SeededSource(seeded, None, encodings.get("gpt2")))
+
+    assert model.weights(layer="position").encoding is None
+    assert model.weights().encoding is not None
 
 
-@pytest.mark.parametrize("dim", [1, 40])
-def test_rows_are_sorted_by_norm(in_process: InProcess, tmp_path: Path, dim: int) -> None:
-    """Equal rows are in several blocks of the pass; a row of NaN and one of infinity have no norm."""
-    random = np.random.default_rng(dim)
-    matrix = random.standard_normal((17, dim), np.float32)[random.integers(0, 17, 14_001)]
-    matrix[[7, 14_000], -1] = np.nan, -np.inf
-    np.save(tmp_path / "own.npy", matrix)
-    norms = [math.sqrt(math.fsum(value**2 for value in row)) for row in matrix.tolist()]
-    expected = sorted(range(len(norms)), key=lambda row: (row in (7, 14_000), -norms[row], row))
-    ran = in_process("weights", str(tmp_path / "own.npy"), "--sort", "norm", "-f", "ndjson")
+def test_a_page_of_positions_counts_them(in_process: InProcess, snapshot: Snapshot) -> None:
+    snapshot("weights/position-rows.txt", in_process.ok(*POSITION_ROWS).text)
+
+
+def test_the_summary_is_that_of_torch() -> None:
+    seeded = Seeded(100, 7, seed=9)
+    layer = torch.from_numpy(live(seeded)["token"]).double()
+
+    summary = Model(SeededSource(seeded)).weights().summary
+
+    assert summary.mean == pytest.approx(float(layer.mean()), rel=1e-9)
+    assert summary.std == pytest.approx(float(layer.std()), rel=1e-9)
+    assert summary.minimum == float(layer.min())
+    assert summary.maximum == float(layer.max())
+
+
+# --- in the order of norms ------------------------------------------------------------------------
+
+NAN_ROW = 7
+INFINITE_ROW = 14_000
+
+
+@pytest.fixture(params=[1, 40])
+def repeated_rows(request: pytest.FixtureRequest) -> np.ndarray:
+    """Return a matrix whose rows are in several blocks of a pass; two of them have no norm."""
+    random = np.random.default_rng(request.param)
+    rows = random.standard_normal((17, request.param), np.float32)
+    matrix = rows[random.integers(0, 17, 14_001)]
+    matrix[NAN_ROW, -1] = np.nan
+    matrix[INFINITE_ROW, -1] = -np.inf
+    return matrix
+
+
+def norms_of(matrix: np.ndarray) -> list[float]:
+    """Return the norm of each row, as exactly as Python can add."""
+    norms = []
+    for row in matrix.tolist():
+        squares = [value**2 for value in row]
+        norms.append(math.sqrt(math.fsum(squares)))
+    return norms
+
+
+def order_of(norms: list[float]) -> list[int]:
+    """Return the rows by norm, the largest first, with those that have none at the end."""
+
+    def sort_key(row: int) -> tuple[bool, float, int]:
+        return not math.isfinite(norms[row]), -norms[row], row
+
+    return sorted(range(len(norms)), key=sort_key)
+
+
+def test_rows_are_sorted_by_norm(
+    in_process: InProcess, tmp_path: Path, repeated_rows: np.ndarray
+) -> None:
+    file = tmp_path / "own.npy"
+    np.save(file, repeated_rows)
+    norms = norms_of(repeated_rows)
+    order = order_of(norms)
+
+    ran = in_process("weights", str(file), "--sort", "norm", "-f", "ndjson")
+
     assert "no NaN" in ran.err
     rows = [json.loads(line) for line in ran.out.splitlines()]
-    assert [row["id"] for row in rows] == expected
+    assert [row["id"] for row in rows] == order
     assert [row["rank"] for row in rows] == [*range(1, len(norms) + 1)]
-    assert [row["norm"] for row in rows[-2:]] == [None, None]
-    assert [row["norm"] for row in rows[:-2]] == pytest.approx(
-        [norms[row] for row in expected[:-2]], rel=1e-15
-    )
-    found = embcli.open(tmp_path / "own.npy").weights(sort="norm", rows="5,7,2,5")
-    assert found.ids.tolist() == sorted([5, 7, 2, 5], key=expected.index)
-    assert found.order.ranks[found.ids].tolist() == [expected.index(row) + 1 for row in found.ids]
-    assert np.array_equal(
-        found.order.norms, embcli.open(tmp_path / "own.npy").audit().norms, equal_nan=True
-    )
+    found = [row["norm"] for row in rows]
+    expected = [norms[row] for row in order[:-2]]
+    assert found[:-2] == pytest.approx(expected, rel=1e-15)
+    assert found[-2:] == [None, None]
 
 
-def test_a_page_in_the_order_of_norms_shows_both_ends(in_process: InProcess) -> None:
-    layer = live(Seeded(1000, 4))["token"]
-    norms = np.linalg.norm(layer.astype(np.float64), axis=1)
-    order = np.argsort(-norms)
-    printed = in_process.ok("weights", "--vocab", "1000", "--dim", "4", "--sort", "norm").text
-    places = [*range(5), *range(995, 1000)]
-    labels = [f"{order[place]} {norms[order[place]]:.4f} {place + 1}" for place in places]
-    assert shown(printed) == (
-        labels,
-        [[f"{value:.4f}" for value in row] for row in layer[order[places]]],
-    )
-    assert "Left out: ranks 6 to 995 (990 of 1,000)." in printed
-    plain = in_process.ok("weights", "--vocab", "1000", "--dim", "4").text
-    (summary,) = (line for line in plain.splitlines() if line.startswith("mean "))
-    assert summary in printed
+def test_chosen_rows_are_sorted_by_norm_and_keep_their_ranks(
+    tmp_path: Path, repeated_rows: np.ndarray
+) -> None:
+    file = tmp_path / "own.npy"
+    np.save(file, repeated_rows)
+    order = order_of(norms_of(repeated_rows))
+
+    found = embcli.open(file).weights(sort="norm", rows="5,7,2,5")
+
+    ids = found.ids.tolist()
+    assert ids == sorted([5, 7, 2, 5], key=order.index)
+    assert found.order.ranks[ids].tolist() == [order.index(row) + 1 for row in ids]
+
+
+def test_the_norms_are_those_of_an_audit(tmp_path: Path, repeated_rows: np.ndarray) -> None:
+    np.save(tmp_path / "own.npy", repeated_rows)
+    model = embcli.open(tmp_path / "own.npy")
+
+    norms = model.weights(sort="norm").order.norms
+
+    assert np.array_equal(norms, model.audit().norms, equal_nan=True)
+
+
+def test_a_page_in_the_order_of_norms_shows_both_ends(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    snapshot("weights/sorted-by-norm.txt", in_process.ok(*SMALL, "--sort", "norm").text)
+
+
+def test_a_summary_is_the_same_in_any_order() -> None:
+    model = embcli.seeded(vocab=1000, dim=4)
+
+    by_id = model.weights().summary
+    by_norm = model.weights(sort="norm").summary
+
+    assert by_id.mean == by_norm.mean
+    assert by_id.std == by_norm.std
+    assert by_id.minimum == by_norm.minimum
+    assert by_id.maximum == by_norm.maximum
