@@ -1,4 +1,4 @@
-"""What a kept layer's key says of torch and the machine, and torch loaded so that neither faults nor signals escape."""
+"""The key of a kept layer names torch and the machine; loading torch lets no fault escape."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,69 +33,119 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def torch_of(
     folder: Path, version: str | None = VERSION, code: str | None = "raise OSError('cut off')"
 ) -> Path:
-    """Put a package named torch into a folder, without which files are None."""
+    """Put a package named torch into a folder, without the files that are None."""
     package = folder / "torch"
     package.mkdir(parents=True, exist_ok=True)
-    for name, text in (("__init__.py", code), ("version.py", version)):
-        (package / name).unlink(missing_ok=True)
+    for name, text in {"__init__.py": code, "version.py": version}.items():
+        file = package / name
+        file.unlink(missing_ok=True)
         if text is not None:
-            (package / name).write_bytes(text.encode("latin-1"))
+            file.write_bytes(text.encode("latin-1"))
     return folder
 
 
 def with_torch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let a folder's torch be the one that is found; the real one is loaded already, and stays so."""
+    """Let a folder's torch be the one that is found; the real one is loaded, and stays so."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(sys, "path", [str(folder)])
     this_build.cache_clear()
 
 
-# --- the key ------------------------------------------------------------------------------------------------------
+# --- the key --------------------------------------------------------------------------------------
 
-CHANGES: dict[str, Callable[[pytest.MonkeyPatch, Path], object]] = {
-    "torch's version": lambda patch, path: with_torch(
-        patch, torch_of(path, VERSION.replace("2.12", "2.13"))
-    ),
-    "torch's commit": lambda patch, path: with_torch(
-        patch, torch_of(path, VERSION.replace("aa", "bb"))
-    ),
-    "no torch": lambda patch, path: with_torch(patch, path / "nowhere"),
-    "no version": lambda patch, path: with_torch(patch, torch_of(path, None)),
-    "the machine": lambda patch, _: patch.setattr(platform, "machine", lambda: "pdp11"),
-    "the CPU's flags": lambda patch, path: patch.setattr(build, "CPU_FLAGS", str(path / "more")),
-    "no CPU flags": lambda patch, path: patch.setattr(build, "CPU_FLAGS", str(path / "none")),
-    "what torch is told of the CPU": lambda patch, _: patch.setenv(
-        "ATEN_CPU_CAPABILITY", "default"
-    ),
-    "the C library": lambda patch, _: patch.setattr(os, "confstr", lambda _: "glibc 2.99"),
-}
+OTHER_VERSION = VERSION.replace("2.12", "2.13")
+OTHER_COMMIT = VERSION.replace("aa", "bb")
+ONE_CPU = "processor : 0\nflags : fpu sse2\nflags : fpu sse2\n"
+BETTER_CPU = "processor : 0\nflags : fpu sse2 avx2\nflags : fpu sse2 avx2\n"
 
 
-def test_whatever_can_change_a_bit_of_a_layer_changes_its_key_and_its_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    torch_of(tmp_path)
-    (tmp_path / "flags").write_text("processor : 0\nflags : fpu sse2\nflags : fpu sse2\n")
-    (tmp_path / "more").write_text("processor : 0\nflags : fpu sse2 avx2\nflags : fpu sse2 avx2\n")
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Make a machine with a CPU, a C library and a torch; return the folder with its files."""
+    (tmp_path / "flags").write_text(ONE_CPU)
+    monkeypatch.setattr(build, "CPU_FLAGS", str(tmp_path / "flags"))
+    monkeypatch.setattr(os, "confstr", lambda _: "glibc 2.36")
+    with_torch(monkeypatch, torch_of(tmp_path))
+    return tmp_path
 
-    def key(change: Callable[[pytest.MonkeyPatch, Path], object] = lambda *_: None) -> str:
-        with monkeypatch.context() as patch:
-            patch.setattr(build, "CPU_FLAGS", str(tmp_path / "flags"))
-            patch.setattr(os, "confstr", lambda _: "glibc 2.36")
-            with_torch(patch, torch_of(tmp_path))
-            change(patch, tmp_path)
-            this_build.cache_clear()
-            return file_name("token", Seeded(6, 3), this_build())
 
+def key() -> str:
+    """Return the name of a kept layer's file, which has the key in it."""
+    this_build.cache_clear()
+    return file_name("token", Seeded(6, 3), this_build())
+
+
+def test_the_key_names_torch_and_is_the_same_on_one_machine(machine: Path) -> None:
     first = key()
-    assert key() == first
+
     assert "torch-2.12.0+aa" in first
-    others = {name: key(change) for name, change in CHANGES.items()}
-    assert len({first, *others.values()}) == 1 + len(others), others
+    assert key() == first
+
+
+@pytest.mark.parametrize("version", [OTHER_VERSION, OTHER_COMMIT, None])
+def test_the_version_of_torch_changes_the_key(machine: Path, version: str | None) -> None:
+    first = key()
+
+    torch_of(machine, version)
+
+    assert key() != first
+
+
+def test_a_torch_that_is_gone_changes_the_key(
+    monkeypatch: pytest.MonkeyPatch, machine: Path
+) -> None:
+    first = key()
+
+    with_torch(monkeypatch, machine / "nowhere")
+
+    assert key() != first
+
+
+def test_the_flags_of_the_processor_change_the_key(machine: Path) -> None:
+    first = key()
+
+    (machine / "flags").write_text(BETTER_CPU)
+
+    assert key() != first
+
+
+def test_a_processor_without_flags_changes_the_key(machine: Path) -> None:
+    first = key()
+
+    (machine / "flags").unlink()
+
+    assert key() != first
+
+
+def test_what_torch_is_told_of_the_processor_changes_the_key(
+    monkeypatch: pytest.MonkeyPatch, machine: Path
+) -> None:
+    first = key()
+
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+
+    assert key() != first
 
 
 @pytest.mark.parametrize(
-    ("version", "code", "told"),
+    ("module", "function", "answer"),
+    [
+        (platform, "machine", "pdp11"),
+        (os, "confstr", "glibc 2.99"),
+    ],
+)
+def test_the_machine_and_its_c_library_change_the_key(
+    monkeypatch: pytest.MonkeyPatch, machine: Path, module: Any, function: str, answer: str
+) -> None:
+    first = key()
+
+    monkeypatch.setattr(module, function, lambda *_: answer)
+
+    assert key() != first
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "name"),
     [
         (VERSION, "", "2.12.0+aa"),
         ("__version__ = '2.12.0'", "", "2.12.0+unknown"),
@@ -108,26 +159,36 @@ def test_torch_is_known_by_its_files(
     tmp_path: Path,
     version: str | None,
     code: str | None,
-    told: str,
+    name: str,
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, version, code))
-    assert this_build().torch == told
+
+    assert this_build().torch == name
 
 
-def test_the_build_is_told_without_torch() -> None:
-    code = (
-        "import sys; from embcli.seeded_layers.build import this_build; print(this_build()); "
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True, text=True
-    )
-    assert done.stdout.strip() == str(this_build())
+BUILD_WITHOUT_TORCH = """
+import sys
+from embcli.seeded_layers.build import this_build
+print(this_build())
+assert "torch" not in sys.modules
+"""
 
 
-# --- the CPU capability -------------------------------------------------------------------------------------------
+def printed_by(code: str) -> str:
+    """Return what a process of Python prints."""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True, text=True)
+    return done.stdout
 
-# torch works it out when it is first asked, not as it is loaded: so each fork of one process is told something else.
+
+def test_the_build_is_known_without_torch() -> None:
+    assert printed_by(BUILD_WITHOUT_TORCH).strip() == str(this_build())
+
+
+# --- the CPU capability ---------------------------------------------------------------------------
+
+# torch finds it when it is first asked, not as it is loaded, so each fork of one process can be
+# given another value.
 ASK = """
 import os, torch
 for forced in (None, "default", "avx2", "AVX2"):
@@ -139,92 +200,88 @@ for forced in (None, "default", "avx2", "AVX2"):
 """
 
 
+CAN_TELL = sys.platform == "linux" and platform.machine() in ("x86_64", "AMD64")
+
+
 def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
-    asked = [sys.executable, "-W", "ignore", "-c", ASK]
-    done = subprocess.run(asked, capture_output=True, timeout=TIMEOUT, check=True, text=True)
-    said = done.stdout.replace("NO AVX", "DEFAULT")  # torch 2.4 has another word for it
-    told = dict(line.split() for line in said.splitlines())
-    assert [*told] == ["None", "default", "avx2", "AVX2"]
-    for forced, capability in told.items():
+    said = printed_by(ASK).replace("NO AVX", "DEFAULT")  # torch 2.4 has another word for it
+
+    capabilities = dict(line.split() for line in said.splitlines())
+
+    assert [*capabilities] == ["None", "default", "avx2", "AVX2"]
+    for forced, capability in capabilities.items():
         if forced != "None":
             monkeypatch.setenv("ATEN_CPU_CAPABILITY", forced)
-        assert cpu_capability() in (capability, None)
-        assert (cpu_capability() is None) == (
-            platform.machine() not in ("x86_64", "AMD64") or sys.platform != "linux"
-        )
+        expected = capability if CAN_TELL else None
+        assert cpu_capability() == expected
 
 
-# --- loading torch ------------------------------------------------------------------------------------------------
+# --- loading torch --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "words"),
     [
-        (
-            "raise ImportError('libtorch_cpu.so:\\n cannot open shared object file')",
-            "libtorch_cpu.so: cannot open",
-        ),
+        ("raise ImportError('libtorch_cpu.so:\\n cannot open')", "libtorch_cpu.so: cannot open"),
         ("raise OSError('cut off')", "cut off"),
         ("raise ValueError", "ValueError"),
         ("import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
         ("f(", "never closed"),
     ],
 )
-def test_a_torch_that_does_not_load_is_told_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, told: str
+def test_a_torch_that_does_not_load_is_an_error_of_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, words: str
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, VERSION, code))
-    with (
-        pytest.raises(
-            LayerError, match=rf"^torch does not load \(.*{told}.*\); .*pip install"
-        ) as error,
-        loading_torch(),
-    ):
+
+    with pytest.raises(LayerError, match=words) as error, loading_torch():
         pytest.fail("it is loaded")
+
+    assert "pip install" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "kind"),
     [
         ("raise MemoryError", MemoryError),
         ("raise ImportError('c.so: failed to map segment from shared object')", ImportError),
     ],
 )
 def test_a_torch_that_memory_is_too_small_for_is_not_called_broken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, told: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, kind: type[Exception]
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, VERSION, code))
-    with pytest.raises(told), loading_torch():
+
+    with pytest.raises(kind), loading_torch():
         import torch  # noqa: F401
 
 
 @pytest.mark.parametrize("version", [None, VERSION])
-def test_a_torch_that_is_missing_is_told_in_a_sentence(
+def test_a_torch_that_is_missing_is_an_error_that_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, version, None))
-    with (
-        pytest.raises(LayerError, match=r"^torch is not installed, .*; pip install torch$"),
-        loading_torch(),
-    ):
+
+    with pytest.raises(LayerError, match="pip install torch"), loading_torch():
         pytest.fail("not to be tried")
 
 
 @pytest.mark.parametrize(
-    ("patience", "told"), [(0.0, ["loading torch"]), (60.0, [])], ids=["short", "long"]
+    ("patience", "notes"), [(0.0, ["loading torch"]), (60.0, [])], ids=["short", "long"]
 )
-def test_loading_that_takes_longer_than_patience_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patience: float, told: list[str]
+def test_loading_that_takes_longer_than_patience_is_noted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patience: float, notes: list[str]
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, code="import time; time.sleep(0.2)"))
     monkeypatch.setattr(build, "PATIENCE", patience)
-    notes = Notes()
-    said: list[str] = []
-    monkeypatch.setattr(notes, "slow", said.append)
-    with loading_torch(notes):
-        assert said == told
+    found: list[str] = []
+    listener = Notes()
+    monkeypatch.setattr(listener, "slow", found.append)
+
+    with loading_torch(listener):
+        assert found == notes
 
 
 ENDED = """
@@ -243,9 +300,21 @@ while True:
 """
 
 
+SWALLOWS_EXITS = """
+import time
+try:
+    time.sleep(0.6)
+except SystemExit:
+    pass
+"""
+
+
 def test_a_process_that_is_ended_while_it_loads_torch_ends_with_143(tmp_path: Path) -> None:
-    """A torch that swallows what is raised within it, as its extensions may."""
-    torch_of(tmp_path, code="import time\ntry:\n    time.sleep(0.6)\nexcept SystemExit:\n    pass")
+    """A torch may swallow what is raised within it, as its extensions do."""
+    torch_of(tmp_path, code=SWALLOWS_EXITS)
     command = [sys.executable, "-c", ENDED, "0.2", str(tmp_path)]
+
     done = subprocess.run(command, capture_output=True, timeout=20, check=False)
-    assert (done.returncode, done.stderr) == (143, b"")
+
+    assert done.returncode == 143
+    assert done.stderr == b""

@@ -1,9 +1,8 @@
-"""Layers are drawn bit for bit as torch.nn.Embedding draws them: whole, in pieces, and row by row."""
+"""Layers are drawn as torch.nn.Embedding draws them, bit for bit: whole, in pieces, row by row."""
 
 from __future__ import annotations
 
 import os
-import re
 import tracemalloc
 from io import BytesIO
 from pathlib import Path
@@ -16,14 +15,15 @@ from hypothesis import strategies as st
 
 import embcli
 from embcli.errors import LayerError
-from embcli.layer import Summary
+from embcli.layer import Layer, Summary
 from embcli.seeded_layers.drawing import DrawnLayer
 from embcli.seeded_layers.seeded import Seeded
 from tests.oracles import assert_same_bits, live
 from tests.runners import InProcess
 
 NAMES = ("token", "position")
-TIGHT = [  # under 16 elements, exactly 16, between, and around the boundaries of blocks
+# Layers of fewer than 16 elements, of exactly 16, and around the boundaries of blocks.
+TIGHT = [
     Seeded(1, 1, 1, 0),
     Seeded(6, 3, 1024),
     Seeded(3, 5, 3, 2**64 - 1),
@@ -35,39 +35,53 @@ TIGHT = [  # under 16 elements, exactly 16, between, and around the boundaries o
     Seeded(33, 16, 1),
     Seeded(2, 7, 9),
 ]
+# Above the sizes of the buffers that the drawing goes through; one row is wider than a buffer.
+LARGE = [
+    Seeded(20_011, 131, 517, 9),
+    Seeded(3, 1_300_001, 2),
+    Seeded(1_200_007, 1, 65_537),
+]
+sizes = st.integers(1, 40)
+seeded_layers = st.builds(Seeded, sizes, sizes, sizes, st.integers(0, 2**64 - 1))
 
 
-def pairs(most: int = 40) -> st.SearchStrategy[Seeded]:
-    size = st.integers(1, most)
-    return st.builds(Seeded, size, size, size, st.integers(0, 2**64 - 1))
+def rows_by_blocks(layer: Layer) -> np.ndarray:
+    """Return all rows of a layer as its blocks give them."""
+    return np.concatenate([block.copy() for block in layer.blocks()])
+
+
+def rows_by_pieces(layer: Layer, step: int) -> np.ndarray:
+    """Return all rows of a layer, of which so many are asked for at a time."""
+    ids = np.arange(layer.shape[0])
+    pieces = [layer.rows(ids[start : start + step]) for start in ids[::step]]
+    return np.concatenate(pieces)
 
 
 @settings(max_examples=100)
-@given(pairs() | st.sampled_from(TIGHT), st.data())
+@given(seeded_layers | st.sampled_from(TIGHT), st.data())
 def test_rows_in_any_order_and_again_and_all_blocks_are_those_of_torch(
     seeded: Seeded, data: st.DataObject
 ) -> None:
     """One call after the other on the same two layers, whose generators move forwards and back."""
     layers = {name: DrawnLayer(seeded, name) for name in NAMES}
     for name in data.draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6)):
-        layer, wanted = layers[name], live(seeded)[name]
-        assert layer.shape == wanted.shape
-        ids = np.array(data.draw(st.lists(st.integers(0, len(wanted) - 1), max_size=12)), np.int64)
+        layer = layers[name]
+        expected = live(seeded)[name]
+        assert layer.shape == expected.shape
+        numbers = st.integers(0, len(expected) - 1)
+        ids = np.array(data.draw(st.lists(numbers, max_size=12)), np.int64)
         match data.draw(st.sampled_from(["rows", "again", "pieces", "blocks"])):
             case "rows":
-                assert_same_bits(layer.rows(ids), wanted[ids])
+                assert_same_bits(layer.rows(ids), expected[ids])
             case "again":
                 layer.rows(ids.astype(np.uint32))
-                assert_same_bits(layer.rows(ids[::-2]), wanted[ids[::-2]])
+                backwards = ids[::-2]
+                assert_same_bits(layer.rows(backwards), expected[backwards])
             case "pieces":
-                step, places = data.draw(st.integers(1, 9)), np.arange(len(wanted))
-                pieces = [
-                    layer.rows(places[start : start + step])
-                    for start in range(0, len(wanted), step)
-                ]
-                assert_same_bits(np.concatenate(pieces), wanted)
+                step = data.draw(st.integers(1, 9))
+                assert_same_bits(rows_by_pieces(layer, step), expected)
             case "blocks":
-                assert_same_bits(np.concatenate([block.copy() for block in layer.blocks()]), wanted)
+                assert_same_bits(rows_by_blocks(layer), expected)
 
 
 def test_a_few_rows_of_a_huge_layer_take_the_memory_of_a_few_rows() -> None:
@@ -75,26 +89,23 @@ def test_a_few_rows_of_a_huge_layer_take_the_memory_of_a_few_rows() -> None:
     layer = DrawnLayer(Seeded(50_257, 4096), "token")  # of 0.8 GB
     tracemalloc.start()
     layer.rows(ids)
-    _, most = tracemalloc.get_traced_memory()
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < 10**7  # a jump takes most of it
+
+    assert peak < 10**7  # a jump takes most of it
     assert layer.rows(ids).shape == (4, 4096)
 
 
-# Above the sizes of the buffers that the drawing goes through, with odd shapes: one row wider than a buffer, too.
-LARGE = [Seeded(20_011, 131, 517, 9), Seeded(3, 1_300_001, 2), Seeded(1_200_007, 1, 65_537)]
-
-
+@pytest.mark.parametrize("name", ["position", "token"])
 @pytest.mark.parametrize("seeded", [*TIGHT, *LARGE], ids=str)
 def test_layers_of_about_one_block_and_larger_than_every_buffer_are_those_of_torch(
-    seeded: Seeded,
+    seeded: Seeded, name: str
 ) -> None:
-    for name in ("position", "token"):
-        layer = DrawnLayer(seeded, name)
-        assert_same_bits(layer.rows(np.arange(layer.shape[0])), live(seeded)[name])
-        assert_same_bits(
-            np.concatenate([block.copy() for block in layer.blocks()]), live(seeded)[name]
-        )
+    layer = DrawnLayer(seeded, name)
+    expected = live(seeded)[name]
+
+    assert_same_bits(layer.rows(np.arange(len(expected))), expected)
+    assert_same_bits(rows_by_blocks(layer), expected)
 
 
 @pytest.mark.parametrize("method", ["normal_", "random_"])
@@ -104,114 +115,153 @@ def test_a_draw_that_fails_leaves_the_generator_in_step(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    layer = DrawnLayer(Seeded(700, 50), "token")
+    seeded = Seeded(700, 50)
+    layer = DrawnLayer(seeded, "token")
     layer.rows(np.array([9]))
-    monkeypatch.setattr(torch.Tensor, method, fail)
-    with pytest.raises(MemoryError):
-        layer.rows(np.array([3]))
-    monkeypatch.undo()
-    assert_same_bits(layer.rows(np.array([600])), live(Seeded(700, 50))["token"][[600]])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, method, fail)
+        with pytest.raises(MemoryError):
+            layer.rows(np.array([3]))
+
+    expected = live(seeded)["token"]
+    assert_same_bits(layer.rows(np.array([600])), expected[[600]])
 
 
 def test_a_drawing_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    DrawnLayer(Seeded(20, 20), "token").rows(np.arange(20))
+
+    layer = DrawnLayer(Seeded(20, 20), "token")
+    layer.rows(np.arange(20))
+
     assert torch.equal(torch.rand(3), expected)
 
 
-@given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32), max_size=9), min_size=1).filter(any))
-def test_a_meter_sums_up_pieces_of_any_size_and_none(pieces: list[list[float]]) -> None:
+# --- the summary of a layer -----------------------------------------------------------------------
+
+some_floats = st.lists(st.floats(-1e6, 1e6, width=32), max_size=9)
+
+
+@given(st.lists(some_floats, min_size=1).filter(any))
+def test_a_summary_of_pieces_is_that_of_all_values(pieces: list[list[float]]) -> None:
     summary = Summary()
+    numbers = []
     for piece in pieces:
         summary.add(np.array(piece, np.float32))
-    together = np.array([value for piece in pieces for value in piece], np.float64)
-    assert (summary.minimum, summary.maximum) == (together.min(), together.max())
-    assert np.isclose(summary.mean, together.mean(), rtol=1e-9, atol=1e-6)
-    if len(together) > 1:
-        assert np.isclose(summary.std, together.std(ddof=1), rtol=1e-6, atol=1e-9)
+        numbers += piece
+
+    values = np.array(numbers)
+    assert summary.minimum == values.min()
+    assert summary.maximum == values.max()
+    assert np.isclose(summary.mean, values.mean(), rtol=1e-9, atol=1e-6)
+    if len(values) > 1:
+        assert np.isclose(summary.std, values.std(ddof=1), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("step", [1, 2, 4])
 def test_the_standard_deviation_of_large_numbers_close_together_is_exact(step: int) -> None:
     values = np.array([16777216, 16777218, 16777216, 16777218], np.float32)
     summary = Summary()
+
     for start in range(0, 4, step):
         summary.add(values[start : start + step])
+
     assert summary.std == pytest.approx((4 / 3) ** 0.5, rel=1e-9)
 
 
 @pytest.mark.parametrize("odd", [[np.nan], [np.inf], [np.inf, -np.inf], [np.nan, -np.inf]])
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_meter_of_what_is_no_number_says_what_torch_says(odd: list[float], place: int) -> None:
-    pieces = [np.array([1, 2, 3], np.float32), np.array([*odd, 0.5], np.float32)]
+@pytest.mark.parametrize("is_odd_first", [False, True])
+def test_a_summary_of_non_finite_values_is_that_of_torch(
+    odd: list[float], is_odd_first: bool
+) -> None:
+    ordinary = np.array([1, 2, 3], np.float32)
+    non_finite = np.array([*odd, 0.5], np.float32)
+    pieces = [ordinary, non_finite]
+    if is_odd_first:
+        pieces.reverse()
     summary = Summary()
-    summary.add(pieces[place])
-    summary.add(pieces[1 - place])
+
+    for piece in pieces:
+        summary.add(piece)
+
     whole = torch.from_numpy(np.concatenate(pieces)).double()
-    expected = [float(figure) for figure in (whole.mean(), whole.std(), whole.min(), whole.max())]
-    assert np.array_equal(
-        [summary.mean, summary.std, summary.minimum, summary.maximum], expected, equal_nan=True
-    )
+    np.testing.assert_equal(summary.mean, whole.mean().item())
+    np.testing.assert_equal(summary.std, whole.std().item())
+    np.testing.assert_equal(summary.minimum, whole.min().item())
+    np.testing.assert_equal(summary.maximum, whole.max().item())
+
+
+# --- what makes a layer ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    ("wrong", "words"),
     [
-        ({"vocab": 0}, "vocab must be at least 1, not 0"),
-        ({"dim": -1}, "dim must be at least 1, not -1"),
-        ({"context_length": 0}, "context_length must be at least 1, not 0"),
-        ({"dim": 10**5000}, "dim is out of range; no machine has that much memory"),
-        (
-            {"seed": -(2**63) - 1},
-            f"seed must be from -2**63 to 2**64 - 1, as in torch, not {-(2**63) - 1}",
-        ),
-        ({"seed": 2**64}, f"seed must be from -2**63 to 2**64 - 1, as in torch, not {2**64}"),
+        ({"vocab": 0}, "vocab must be at least 1"),
+        ({"dim": -1}, "dim must be at least 1"),
+        ({"context_length": 0}, "context_length must be at least 1"),
+        ({"dim": 10**5000}, "dim is out of range"),
+        ({"seed": -(2**63) - 1}, "seed must be from"),
+        ({"seed": 2**64}, "seed must be from"),
     ],
 )
-def test_numbers_that_make_no_layer_are_refused_by_name(wrong: dict[str, int], named: str) -> None:
-    with pytest.raises(LayerError, match=f"^{re.escape(named)}$"):
-        Seeded(**{"vocab": 6, **wrong})
+def test_numbers_that_make_no_layer_are_refused_by_name(wrong: dict[str, int], words: str) -> None:
+    numbers = {"vocab": 6} | wrong
+
+    with pytest.raises(LayerError, match=words):
+        Seeded(**numbers)
 
 
-@pytest.mark.parametrize("seed", [-5, -1, -(2**63), 2**64 - 5])
+SEEDS = [-5, -1, -(2**63), 2**64 - 5]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_seed_is_taken_as_torch_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The same bits and one kept file for both spellings, on the command line and in the library."""
+    """Both spellings have the same bits and one kept file, in the command and in the library."""
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
     torch.manual_seed(seed)
     expected = torch.nn.Embedding(6, 3).weight.detach().numpy()
-    torch.manual_seed(seed)
-    first = torch.nn.Linear(6, 3, bias=False).weight.detach().numpy()
+    words = ("weights", "--vocab", "6", "--dim", "3", "-f", "npy", "--seed")
+
     for spelled in (seed, seed % 2**64):
         model = embcli.seeded(6, 3, seed=spelled)
+        ran = in_process.ok(*words, str(spelled))
+
         assert model.source.origin.seed == torch.initial_seed()
-        ran = InProcess().ok(
-            "weights", "--vocab", "6", "--dim", "3", "--seed", str(spelled), "-f", "npy"
-        )
-        for found in (model[0:6], np.load(BytesIO(ran.out))):
-            assert_same_bits(found, expected)
+        assert_same_bits(model[0:6], expected)
+        assert_same_bits(np.load(BytesIO(ran.out)), expected)
+
+    kept = [*tmp_path.glob("*-seed*")]
+    assert len(kept) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_comparison_takes_a_seed_as_torch_takes_it(seed: int) -> None:
+    torch.manual_seed(seed)
+    expected = torch.nn.Linear(6, 3, bias=False).weight.detach().numpy()
+
+    for spelled in (seed, seed % 2**64):
         comparison = embcli.seeded(6, 3).compare([2], seed=spelled)
-        assert (comparison.run["seed"], comparison.first.tolist()) == (
-            torch.initial_seed(),
-            first.tolist(),
-        )
-    assert len(list(tmp_path.glob("*-seed*"))) == 1
+
+        assert comparison.run["seed"] == torch.initial_seed()
+        assert_same_bits(comparison.first, expected)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "size"), [("token", "vocab"), ("position", "context_length")])
 def test_a_layer_larger_than_the_machine_is_refused_and_one_as_large_is_not(
-    monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, name: str, size: str
 ) -> None:
-    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 3}.__getitem__)
+    three_pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 3}
+    monkeypatch.setattr(os, "sysconf", three_pages.__getitem__)
     rows = 3 * 4096 // 4 // 8
-    sizes = {"vocab": 1, "context_length": 1}
-    key = "vocab" if name == "token" else "context_length"
-    assert Seeded(**{**sizes, key: rows}, dim=8).shape(name) == (rows, 8)
-    with pytest.raises(
-        LayerError,
-        match=f"a {name} layer of {rows + 1} x 8 takes 12.3 kB, and this machine has 12.3",
-    ):
-        Seeded(**{**sizes, key: rows + 1}, dim=8)
+    numbers = {"vocab": 1, "context_length": 1, "dim": 8}
+
+    largest = Seeded(**numbers | {size: rows})
+
+    assert largest.shape(name) == (rows, 8)
+    with pytest.raises(LayerError, match=f"a {name} layer of {rows + 1} x 8"):
+        Seeded(**numbers | {size: rows + 1})
