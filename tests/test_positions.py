@@ -243,6 +243,7 @@ def test_columns_that_alternate_are_known_to_pictures() -> None:
     assert column_periods(table("rotary", pairing="halves")) == [1, 1]
     assert column_periods(table("sinusoidal")) == [2]
     assert column_periods(table("sinusoidal", columns="0,2")) == [1]
+    assert column_periods(table("sinusoidal", columns="0,1,3")) == [1]
 
 
 def column_periods(result: PositionTable) -> list[int]:
