@@ -1,0 +1,270 @@
+"""Every command's usual page in each view, and a few more pages, compared whole.
+
+The pages are files under tests/pages/, in one folder for each kind of page. `pytest --accept`
+writes them anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shlex
+import xml.etree.ElementTree as ET
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models
+
+from tests.runners import InProcess
+from tests.snapshots import PAGES, Snapshot
+
+TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80", "LINES": "24"}
+FORMATS = {"page.svg": "svg", "page.html": "html", "page.md": "markdown"}
+VIEWS = ("terminal.txt", "pipe.txt", *FORMATS)
+
+# A page of each kind. `base` and `tuned` are models that a fixture writes.
+COMMANDS = {
+    "tokenize": "tokenize 'Every effort moves you… 👋'",
+    "tokenizers": "tokenize 'Every effort… 👋' --encoding gpt2,o200k_base",
+    "merges": "tokenize strawberry --merges",
+    "decode": "decode 6109 3626 6100 345",
+    "weights": "weights --vocab 6 --dim 3",
+    "lookup": "lookup 'Every effort moves you' --dim 4",
+    "compare": "compare",
+    "batch": "batch 'Every effort moves you forward' --batch-size 1",
+    "positions": "positions sinusoidal --context-length 6 --dim 4",
+    "similarity": "positions sinusoidal --similarity --context-length 6 --dim 4",
+    "neighbors": "neighbors --ids 3 --from base",
+    "audit": "audit base",
+    "diff": "diff base tuned",
+    "info": "info base",
+    "tour": "tour --step 3",
+    "explain": "explain one-hot",
+    "cache": "cache",
+}
+PAGES_WITHOUT_FORMATS = ("decode", "tour")
+CASES = [
+    (kind, view)
+    for kind, view in itertools.product(COMMANDS, VIEWS)
+    if view not in FORMATS or kind not in PAGES_WITHOUT_FORMATS
+]
+
+# Pages that options change, in a pipe of 80 columns.
+FURTHER = {
+    "compare/wide.txt": "compare --width 120",
+    "compare/shared-weight-and-gradients.txt": (
+        "compare --ids 1,2 --vocab 3 --dim 3 --show shared --draw --trace --learning-rate 0.5"
+    ),
+    "compare/many-rows.txt": (
+        "compare --ids 5,999 --vocab 1000 --dim 20 --show one-hot --draw --trace --width 60"
+    ),
+    "lookup/trace.txt": "lookup 'Every effort moves you' --dim 4 --trace 0",
+    "similarity/heat.txt": (
+        "positions sinusoidal --context-length 16 --dim 16 --similarity --heat"
+    ),
+    "neighbors/untrained.txt": "neighbors --ids 2 --vocab 6 --dim 3",
+    "audit/equal-rows-and-a-candidate.txt": "audit own.npy",
+    "diff/of-arrays.txt": "diff own.npy tuned.npy",
+}
+
+# Pages whose pictures are held against their tables.
+TEXT = "'Every effort moves you… 👋 日本語 <b> [i]'"
+PICTURED = (
+    f"tokenize {TEXT}",
+    f"tokenize {TEXT} --encoding gpt2,o200k_base",
+    "tokenize 'This is it' --merges --draw",
+    "weights --vocab 60 --dim 40",
+    f"lookup {TEXT} --dim 40",
+    "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --trace 0 --draw",
+    "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --heat --color never",
+    "compare --ids 2,3,1 --show shared,cost --trace --gradient",
+    "batch --ids 1,2,3,4,5,6 --vocab 60 --dim 40 --batch-size 1 --draw",
+    "positions relative --context-length 6 --vocab 60 --dim 40",
+    "positions sinusoidal --similarity",
+    "neighbors --ids 3 --from base",
+    "audit base",
+    "diff base tuned",
+    "info base",
+    "cache",
+    "explain matrices",
+)
+NUMBER = re.compile(r"-?\d+\.\d{4}\b")
+FOREIGN = re.compile(r"font-face|<script|https?://(?!www\.w3\.org)")
+
+WORDS = [f"word{number}" for number in range(80)]
+RESERVED = [f"[unused{number}]" for number in range(20)]
+PADDING = 12  # rows behind those of the tokens
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model of planted faults, and the same model fine-tuned."""
+    folder = tmp_path_factory.mktemp("pages")
+    random = np.random.default_rng(1)
+    words = len(WORDS)
+    rows = random.standard_normal((words + len(RESERVED) + PADDING, 8), np.float32)
+    rows[words:] *= 0.01
+    rows[5] = 0
+    rows[7, 2] = np.nan
+    rows[[30, 40]] = rows[20]
+    rows[50] = 1.001 * rows[words + 3]
+    positions = random.standard_normal((16, 8), np.float32)
+    write_model(folder / "base", rows, positions)
+
+    rows[11] += 0.5
+    rows[60, 3] *= -1
+    write_model(folder / "tuned", rows, positions)
+
+    own = np.random.default_rng(0).standard_normal((50257, 8), np.float32) + 0.5
+    own[[124, 125, *range(177, 188), 43453]] *= 0.01
+    own[9] = own[8]
+    np.save(folder / "own.npy", own)
+    own[3626] += 0.01
+    own[6100, 2] *= -1
+    np.save(folder / "tuned.npy", own)
+    return folder
+
+
+def write_model(folder: Path, token: np.ndarray, position: np.ndarray) -> None:
+    """Write a model of GPT-2's kind with a tokenizer that knows words."""
+    folder.mkdir()
+    tensors = {"wte.weight": token, "wpe.weight": position}
+    save_file(tensors, folder / "model.safetensors")
+    ids = {word: row for row, word in enumerate(WORDS + RESERVED)}
+    tokenizer = Tokenizer(models.WordLevel(ids, "word0"))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_this_machine(
+    folder: Path, in_process: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let every run take one second, and keep one layer, of the same time and size everywhere."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("embcli.verbs.compare.layers.clock", itertools.count().__next__)
+    cache = Path("cache")
+    if not cache.exists():
+        in_process.ok("weights", "--vocab", "6", "--dim", "3", EMBCLI_CACHE_DIR="cache")
+        last_used = datetime(2026, 1, 2, 3, 4).timestamp()
+        for layer in cache.iterdir():
+            os.utime(layer, (last_used, last_used))
+
+
+def page(in_process: InProcess, command: str, *options: str, **settings: Any) -> str:
+    """Return what a command prints."""
+    if command == "cache":
+        settings["EMBCLI_CACHE_DIR"] = "cache"
+    ran = in_process(*shlex.split(command), *options, **settings)
+    assert ran.err == ""
+    assert ran.status in (0, 1)  # audit and diff answer no
+    return ran.text
+
+
+def styled(printed: str) -> str:
+    """Return what a terminal is sent with its styles as words: [bold]ID[/].
+
+    Spaces have no style that anybody sees, and are written without one.
+    """
+    lines = []
+    for line in printed.split("\n"):
+        parts = []
+        for text, style, _ in Text.from_ansi(line).render(Console()):
+            part = escape(text)
+            if style and not text.isspace():
+                part = f"[{style}]{part}[/]"
+            parts.append(part)
+        lines.append("".join(parts).rstrip("\n"))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(("kind", "view"), CASES)
+def test_the_usual_page_of_a_command_is_the_kept_one(
+    in_process: InProcess, snapshot: Snapshot, kind: str, view: str
+) -> None:
+    command = COMMANDS[kind]
+    if view == "terminal.txt":
+        printed = styled(page(in_process, command, suggestions=True, terminal=True, **TERMINAL))
+    elif view == "pipe.txt":
+        printed = page(in_process, command, suggestions=True, COLUMNS="120")
+    else:
+        printed = page(in_process, command, "-f", FORMATS[view])
+
+    snapshot(f"{kind}/{view}", printed)
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_a_page_with_options_is_the_kept_one(
+    in_process: InProcess, snapshot: Snapshot, name: str
+) -> None:
+    snapshot(name, page(in_process, FURTHER[name], suggestions=True, COLUMNS="80"))
+
+
+# --- what all views have in common ----------------------------------------------------------------
+
+
+LINES = str.maketrans("", "", "─│╭╮╰╯┬┴┼")  # an SVG has them as paths
+
+
+def words_of_svg(root: ET.Element) -> str:
+    """Return the texts of an SVG, line by line."""
+    lines: dict[float, list[str]] = {}
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        line = lines.setdefault(float(text.attrib["y"]), [])
+        line += text.itertext()
+    return "".join(itertools.chain.from_iterable(lines[y] for y in sorted(lines)))
+
+
+def words_of_html(root: ET.Element) -> str:
+    """Return the texts of an HTML page."""
+    pages = root.iterfind(".//{*}pre")
+    return "".join("".join(pre.itertext()) for pre in pages)
+
+
+def without_spaces(text: str) -> str:
+    """Return a page's characters without spaces and lines."""
+    return "".join(text.translate(LINES).split())
+
+
+@pytest.mark.parametrize("command", PICTURED)
+def test_pictures_say_what_a_table_says_and_refer_to_nothing_outside(
+    in_process: InProcess, command: str
+) -> None:
+    table = page(in_process, command, "--width", "90")
+    svg = page(in_process, command, "--width", "90", "-f", "svg")
+    html = page(in_process, command, "--width", "90", "-f", "html")
+
+    assert max(map(cell_len, table.splitlines())) <= 90
+    assert without_spaces(words_of_svg(ET.fromstring(svg))) == without_spaces(table)
+    assert without_spaces(words_of_html(ET.fromstring(html))) == without_spaces(table)
+    assert not FOREIGN.search(svg)
+    assert not FOREIGN.search(html)
+
+
+@pytest.mark.parametrize("command", PICTURED)
+def test_a_markdown_page_has_all_numbers_of_the_table(in_process: InProcess, command: str) -> None:
+    table = page(in_process, command, "--width", "90")
+    markdown = page(in_process, command, "--width", "90", "-f", "markdown")
+
+    in_table = NUMBER.findall(table)
+    in_markdown = NUMBER.findall(markdown)
+    assert set(in_table) <= set(in_markdown)
+
+
+def test_every_kept_page_is_named_by_a_test() -> None:
+    tests = Path(__file__).parent
+    source = "\n".join(path.read_text() for path in tests.rglob("*.py"))
+    for path in PAGES.rglob("*.*"):
+        assert re.search(rf"\b{re.escape(path.stem)}\b", source), f"no test names {path}"
+        if path.name in VIEWS:
+            assert (path.parent.name, path.name) in CASES, f"no test names {path}"
