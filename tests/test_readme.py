@@ -1,4 +1,7 @@
-"""The examples of the README and of pages.md are what embcli prints. `python -m tests.test_readme` writes them anew."""
+"""The README's examples, pictures and commands are what embcli prints, draws and knows.
+
+`pytest --accept` writes outputs and pictures anew.
+"""
 
 from __future__ import annotations
 
@@ -9,154 +12,187 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
+import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests.pictures import FOLDER, PICTURES, drawn
+import embcli
+from embcli.explore.app import Explorer
+from embcli.explore.explored import ExploredMatrix
+from embcli.explore.spelling import speller
+from tests.explored import settle
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 
-README = Path(__file__).parent.parent / "README.md"
-PAGES = (README, Path(__file__).parent / "pages.md")
-BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
-EXAMPLE = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-# Measured times differ from run to run, and the last decimals between processors.
-MEASURED = re.compile(r"^(?:time .*|  at least .*|linear: [\s\S]*?by\s+zero.*)$", re.MULTILINE)
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+TEXT = README.read_text()  # Read once: a test of another worker may be about to write it.
+BLOCK = re.compile(r"```console\n.*?```", re.DOTALL)
+EXAMPLE = re.compile(r"^\$ (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
 NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
 
-
-def examples() -> list[tuple[str, str]]:
-    """Return the commands of the examples and what they say they print."""
-    return [
-        example
-        for page in PAGES
-        for block in BLOCK.findall(page.read_text())
-        for example in EXAMPLE.findall(block)
-    ]
+PICTURES = {
+    "lookup": ("lookup", "Every effort moves you"),
+    "heat": ("lookup", "Every effort moves you", "--dim", "32", "--heat"),
+    "compare": ("compare", "--draw", "--show", "one-hot"),
+}
 
 
-def shown(command: str, folder: Path) -> str:
-    """Return what a command prints, within this process if it is only embcli."""
-    words = shlex.split(command)
-    if words[0] != "embcli" or re.search("[|<>;&$`\n]", command):
-        return printed(command, str(folder))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        return (
-            InProcess()
-            .ok(*words[1:], COLUMNS="80", suggestions=True)
-            .text.replace("\r\n", "\n")
-            .rstrip("\n")
-            + "\n"
-        )
+# --- what examples print --------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_readme_print_what_it_says(snapshot: Snapshot, tmp_path: Path) -> None:
+    text = TEXT
+
+    for block in BLOCK.findall(TEXT):
+        renewed = EXAMPLE.sub(partial(with_output, tmp_path), block)
+        text = text.replace(block, renewed)
+
+    snapshot.hold(README, text)
+    if not shutil.which("jq"):
+        pytest.skip("jq is not installed: the example with it was not run")
+
+
+def with_output(folder: Path, example: re.Match[str]) -> str:
+    """Return an example with what its command prints, or as it is if the two say the same."""
+    command, kept = example.groups()
+    if " jq " in command and not shutil.which("jq"):
+        return example[0]
+    found = printed(command, str(folder))
+    output = kept if is_same(found, kept) else found
+    return f"$ {command}\n{output}"
 
 
 def printed(command: str, folder: str) -> str:
     """Return what a command prints, with the tools of this Python's environment first."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(README.parent), "COLUMNS": "80"}
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
     shell = ["bash", "-o", "pipefail", "-c", command]
     ran = subprocess.run(
         shell, cwd=folder, env=environment, capture_output=True, timeout=120, check=False
     )
-    assert (ran.returncode, ran.stderr) == (0, b""), ran
+    assert ran.returncode == 0, ran
+    assert ran.stderr == b"", ran
     output = ran.stdout.decode().replace("\r\n", "\n")
     return output if output.endswith("\n") else f"{output}\n"
 
 
-@pytest.mark.parametrize(
-    ("command", "output"), examples(), ids=[command[:40] for command, _ in examples()]
-)
-def test_an_example_prints_what_it_says(command: str, output: str, tmp_path: Path) -> None:
-    for tool in ("jq", "duckdb"):
-        if f" {tool} " in command and not (
-            shutil.which(tool) or (Path(sys.executable).parent / tool).exists()
-        ):
-            pytest.skip(f"{tool} is not installed")
-    assert_same(*(MEASURED.sub("", text) for text in (shown(command, tmp_path), output)))
+def is_same(found: str, kept: str) -> bool:
+    """Return whether texts are equal but for last decimals, which differ between processors."""
+    found_numbers = [float(number) for number in NUMBER.findall(found)]
+    kept_numbers = [float(number) for number in NUMBER.findall(kept)]
+    if NUMBER.sub("0", found) != NUMBER.sub("0", kept):
+        return False
+    return found_numbers == pytest.approx(kept_numbers, abs=2e-4)
 
 
-def assert_same(found: str, wanted: str) -> None:
-    assert NUMBER.sub("0", found) == NUMBER.sub("0", wanted)
-    numbers = [float(number) for number in NUMBER.findall(wanted)]
-    assert [float(number) for number in NUMBER.findall(found)] == pytest.approx(numbers, abs=2e-4)
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_in_the_readme_is_what_embcli_draws(name: str) -> None:
-    assert f"](tests/pictures/{name}.svg)" in README.read_text()
-    if name != "explore":  # which textual draws, in its own way with each version
-        kept, now = (FOLDER / f"{name}.svg").read_text(), drawn(name).decode()
-        assert_same(
-            *(re.sub("<text.*?(?:µs|the&#160;time).*?</text>", "", each) for each in (now, kept))
-        )
-
-
-def test_the_python_example_gives_what_the_readme_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_python_example_of_the_readme_gives_what_it_says(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    found = doctest.testfile(
-        str(README), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
-    )
+    example = doctest.DocTestParser().get_doctest(TEXT, {}, "README", str(README), 0)
+
+    found = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example)
+
     assert found.attempted > 7
     assert found.failed == 0
 
 
-def test_the_commands_to_install_and_to_test_stand_in_the_readme_and_in_ci() -> None:
-    text, ci = README.read_text(), (README.parent / ".ci" / "run").read_text()
-    assert "pip install torch==2.13.0 . && embcli lookup" in text
-    line = "pip install torch==2.13.0 -e '.[test]'"
-    assert line in text
-    assert line in ci
+# --- pictures -------------------------------------------------------------------------------------
 
 
-def commands() -> list[str]:
-    """Return the commands that the README names outside of its examples: in lines of their own, and in sentences."""
-    text = re.sub(r"```.*?```", "", README.read_text(), flags=re.DOTALL)
-    lines = re.findall(r"^    (embcli .*?)(?:\s+#.*)?$", text, re.MULTILINE)
-    return sorted(
-        {*lines, *(" ".join(each.split()) for each in re.findall(r"`(embcli [^`]+)`", text))}
-    )
+def picture_of_the_readme(name: str) -> Path:
+    """Return the file of a picture that the README shows."""
+    path = f"tests/pictures/{name}.svg"
+    assert f"]({path})" in TEXT
+    return ROOT / path
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_of_the_readme_is_what_embcli_draws(
+    in_process: InProcess, snapshot: Snapshot, name: str
+) -> None:
+    picture = picture_of_the_readme(name)
+
+    drawn = in_process.ok(*PICTURES[name], "--width", "80", "-f", "svg").text
+
+    kept = picture.read_text()
+    snapshot.hold(picture, kept if is_same(drawn, kept) else drawn)
+
+
+async def test_the_picture_of_explore_says_what_its_screen_says(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen is a row with its neighbours; textual draws it in its own way in each version."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    picture = picture_of_the_readme("explore")
+    source = ExploredMatrix(embcli.seeded(), speller(None, {}))
+
+    async with Explorer(source, source.row_of(" effort")).run_test(size=(96, 26)) as pilot:
+        await pilot.press("enter")
+        await settle(pilot)
+        pilot.app.theme = "textual-light"
+        await settle(pilot)
+        drawn = without_fonts_of_the_web(pilot.app.export_screenshot())
+
+    if snapshot.accepts:
+        snapshot.hold(picture, drawn)
+    assert is_same(words_of_svg(drawn), words_of_svg(picture.read_text()))
+
+
+def without_fonts_of_the_web(svg: str) -> str:
+    """Return a drawing of textual's that loads nothing."""
+    return re.sub(r"@font-face \{.*?\}|<!--.*?-->| clip-path=\"[^\"]*\"", "", svg, flags=re.DOTALL)
+
+
+def words_of_svg(svg: str) -> str:
+    """Return the texts of an SVG, one a line."""
+    texts = ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return "\n".join("".join(text.itertext()) for text in texts)
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", ["pip install torch==2.13.0 -e '.[test]'", "pytest -n 3", "pytest --accept"]
+)
+def test_the_commands_of_a_developer_stand_in_the_readme(command: str) -> None:
+    assert command in TEXT
+
+
+@pytest.mark.parametrize("command", ["pip install torch==2.13.0 -e '.[test]'", "pytest -n 3"])
+def test_ci_installs_and_tests_as_the_readme_says(command: str) -> None:
+    assert command in (ROOT / ".ci" / "run").read_text()
+
+
+def commands_in_the_readme() -> list[str]:
+    """Return the commands outside of examples: in lines of their own, and in sentences."""
+    text = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
+    in_lines = re.findall(r"^    (embcli .*?)(?:\s+#.*)?$", text, re.MULTILINE)
+    in_sentences = re.findall(r"`(embcli [^`]+)`", text)
+    return [*in_lines, *(" ".join(command.split()) for command in in_sentences)]
 
 
 def test_commands_on_models_and_entries_that_the_readme_names_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
     safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "model.safetensors")
-    named = [
-        each
-        for each in commands()
-        if re.match("embcli explain|(?!embcli explore).*(~/gpt2|org/)", each)
-    ]
-    assert len(named) > 15
-    for command in named:
+    is_checked = re.compile("embcli explain|(?!embcli explore).*(~/gpt2|org/)")
+    commands = sorted({*filter(is_checked.match, commands_in_the_readme())})
+    assert len(commands) > 15
+
+    for command in commands:
         line = re.sub("~/gpt2|org/[a-z]+", "model.safetensors", command.replace(",org/name", ""))
-        assert InProcess()(*shlex.split(line)[1:]).status == 0, line
+        assert in_process(*shlex.split(line)[1:]).status == 0, line
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.read_text().splitlines()) <= 270
-
-
-def write() -> None:
-    """Write the output of all examples into the README and pages.md."""
-    with tempfile.TemporaryDirectory() as folder:
-
-        def renewed(block: re.Match[str]) -> str:
-            body = EXAMPLE.sub(
-                lambda example: f"$ {example[1]}\n{printed(example[1], folder)}", block[1]
-            )
-            return f"```console\n{body}```"
-
-        for page in PAGES:
-            page.write_text(BLOCK.sub(renewed, page.read_text()))
-
-
-if __name__ == "__main__":
-    write()
+    assert len(TEXT.splitlines()) <= 270
