@@ -1,4 +1,7 @@
-"""Pages that rich draws: no number is cut at any width, lines fit, text from outside is data, exports can be read."""
+"""What pages are drawn of: numbers, tables, text from outside, colours, strips, exports.
+
+No number is cut at any width, lines fit, text from outside is data, and exports can be read.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -21,12 +23,12 @@ from hypothesis.extra import numpy as arrays
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.color import Color, ColorSystem
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 from wcwidth import wcswidth
 
-import embcli as package
+import embcli
 from embcli.errors import OutputError
 from embcli.page import (
     STYLES,
@@ -46,88 +48,91 @@ from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-VALUES = np.array([[0.5, -0.25, 1.0], [0.0, 2.0, -3.125]], np.float32)
-PLAIN = Matrix(
-    [Label("token", ["Every", "␣effort"], "left", short=True), Label("ID", [7, 8])],
-    [Values(VALUES)],
-    np.arange(3),
-)
-ODD = [
-    1e30,
-    -1e30,
-    1e-30,
-    -1e-30,
-    3.4e38,
-    1e-45,
-    math.nan,
-    math.inf,
-    -math.inf,
-    0.0,
-    -0.0,
-    1.5,
-    -999999.94,
-]
-FLOATS = arrays.arrays(
-    np.float32,
-    st.tuples(st.integers(1, 5), st.integers(1, 40)),
-    elements=st.floats(width=32) | st.sampled_from(np.float32(ODD).tolist()),
-)
 TRUECOLOR = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")  # colours: all that a page ever sends
+VALUES = np.array([[0.5, -0.25, 1.0], [0.0, 2.0, -3.125]], np.float32)
+TOKENS = Label("token", ["Every", "␣effort"], "left", short=True)
+MATRIX = Matrix([TOKENS, Label("ID", [7, 8])], [Values(VALUES)], np.arange(3))
 
 
-def console(width: int = 80, system: str | None = "truecolor", height: int = 24) -> Console:
+def console(width: int = 80, system: str = "truecolor", height: int = 24) -> Console:
+    """Return the console of a terminal."""
     return Console(
-        file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=system
-    )  # type: ignore[arg-type]
+        file=io.StringIO(),
+        width=width,
+        height=height,
+        force_terminal=True,
+        color_system=system,  # type: ignore[arg-type]
+    )
 
 
-def on_terminal(page: object, width: int = 80, height: int = 24) -> str:
+def on_terminal(page: RenderableType, width: int = 80, height: int = 24) -> str:
+    """Return what a terminal is sent for a page."""
     drawn = console(width, height=height)
     with drawn.capture() as captured:
         drawn.print(page, highlight=False)
     return captured.get()
 
 
-def one_row(values: list[float], precision: int = 4) -> list[str]:
-    """Return the cells of a matrix of one row, all of whose columns fit."""
-    matrix = Matrix(
-        [Label("ID", [0])],
-        [Values(np.float32([values]))],
-        np.arange(len(values)),
-        precision=precision,
-    )
-    return export.text(matrix, 400).splitlines()[2].split("│")[1].split()
+def of_one_row(values: np.ndarray, precision: int = 4, heat: bool = False) -> Matrix:
+    """Return a matrix of one row with an ID."""
+    labels = [Label("ID", [0])]
+    numbers = np.arange(len(values))
+    return Matrix(labels, [Values(values[None])], numbers, precision=precision, heat=heat)
 
 
-def test_columns_and_rows_in_the_middle_are_left_out_and_named() -> None:
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_columns_and_rows_in_the_middle_are_left_out_and_named(snapshot: Snapshot) -> None:
     values = np.arange(18, dtype=np.float32).reshape(2, 9)
-    page = Matrix(
-        [Label("ID", [0, 9])],
-        [Values(values)],
-        np.arange(10, 19),
-        gaps=[1],
-        rows_left_out="rows 1 to 8",
-    )
-    assert export.text(page, 46) == (
-        "ID  │       10       11  …       17       18\n"
-        "────────────────────────────────────────────\n"
-        " 0  │   0.0000   1.0000  …   7.0000   8.0000\n"
-        " ⋮  │        ⋮        ⋮  ⋮        ⋮        ⋮\n"
-        " 9  │   9.0000  10.0000  …  16.0000  17.0000\n"
-        "Left out: rows 1 to 8 and columns 12 to 16 (5\n"
-        "of 9).\n"
-    )
+    labels = [Label("ID", [0, 9])]
+    numbers = np.arange(10, 19)
+    page = Matrix(labels, [Values(values)], numbers, gaps=[1], rows_left_out="rows 1 to 8")
+
+    snapshot("page/columns-and-rows-left-out.txt", export.text(page, 46))
 
 
-def test_tables_of_labels_and_drawings() -> None:
-    table = ruled(
-        [Label("a", ["x", safe_text("y", "good")], "left"), Label("b", [1, 22])], gaps=[1]
-    )
-    assert export.text(table, 40) == "a   b\n─────\nx   1\n⋮   ⋮\ny  22\n"
-    assert export.text(Drawing([Text("╭─╮"), Text("│ │" * 40)]), 40).splitlines()[0] == "╭─╮"
+def test_a_table_of_labels_has_dots_where_rows_are_left_out(snapshot: Snapshot) -> None:
+    letters = Label("a", ["x", safe_text("y", "good")], "left")
+    table = ruled([letters, Label("b", [1, 22])], gaps=[1])
+
+    snapshot("page/labels-with-rows-left-out.txt", export.text(table, 40))
+
+
+def test_a_drawing_that_is_too_wide_is_cut(snapshot: Snapshot) -> None:
+    drawing = Drawing([Text("╭─╮"), Text("│ │" * 40)])
+
+    snapshot("page/drawing-too-wide.txt", export.text(drawing, 40))
+
+
+ODD = [
+    *(1e30, -1e30, 1e-30, -1e-30),
+    *(3.4e38, 1e-45, 1.5, -999999.94),
+    *(math.nan, math.inf, -math.inf, 0.0, -0.0),
+]
+ODD_OR_ANY = st.floats(width=32) | st.sampled_from(np.float32(ODD).tolist())
+SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 40))
+FLOATS = arrays.arrays(np.float32, SHAPES, elements=ODD_OR_ANY)
+
+
+def cells_of_line(line: str) -> list[list[str]]:
+    """Return the cells of each block of a line, without those of dots."""
+    blocks = []
+    for block in line.split("│")[1:]:
+        cells = [cell for cell in block.split() if cell != "…"]
+        blocks.append(cells)
+    return blocks
+
+
+def assert_written(cells: list[str], numbers: np.ndarray, precision: int) -> None:
+    """Hold each cell against Python's way to write its number, fixed or with an exponent."""
+    rounding = 0.5000001 * 10.0**-precision
+    for cell, number in zip(cells, numbers.tolist(), strict=True):
+        assert cell in (f"{number:.{precision}f}", f"{number:.{precision}e}")
+        assert float(cell) == pytest.approx(number, rel=rounding, abs=rounding, nan_ok=True)
 
 
 @given(
@@ -141,25 +146,21 @@ def test_tables_of_labels_and_drawings() -> None:
 def test_no_number_is_cut_at_any_width(
     values: np.ndarray, width: int, precision: int, blocks: int
 ) -> None:
-    labels = [
-        Label("token", [f"␣token{row}" * 3 for row in range(len(values))], "left", short=True)
-    ]
-    page = Matrix(
-        labels, [Values(values)] * blocks, np.arange(values.shape[1]), precision=precision
-    )
+    tokens = [f"␣token{row}" * 3 for row in range(len(values))]
+    labels = [Label("token", tokens, "left", short=True)]
+    numbers = np.arange(values.shape[1])
+    page = Matrix(labels, [Values(values)] * blocks, numbers, precision=precision)
+
     lines = export.text(page, width).splitlines()
+
     if max(map(cell_len, lines)) > width:
-        assert precision > 8  # two blocks of one very long number need more than the narrowest page
+        assert precision > 8  # Two blocks of one very long number have no room at all.
         return
-    shown = [int(each) for each in lines[0].partition("│")[2].split("│")[0].split() if each != "…"]
-    for line, row in zip(lines[2 : 2 + len(values)], values.astype(float), strict=True):
-        for block in line.split("│")[1:]:
-            for cell, column in zip(
-                [each for each in block.split() if each != "…"], shown, strict=True
-            ):
-                assert cell in (f"{row[column]:.{precision}f}", f"{row[column]:.{precision}e}")
-                limit = 0.5000001 * 10.0**-precision
-                assert float(cell) == pytest.approx(row[column], rel=limit, abs=limit, nan_ok=True)
+    header, _, *rows = lines[: 2 + len(values)]
+    columns = [int(number) for number in cells_of_line(header)[0]]
+    for line, row in zip(rows, values.astype(float), strict=True):
+        for cells in cells_of_line(line):
+            assert_written(cells, row[columns], precision)
 
 
 @given(
@@ -171,20 +172,24 @@ def test_no_number_is_cut_at_any_width(
 def test_chosen_columns_continue_in_further_tables(
     values: np.ndarray, width: int, precision: int, step: int
 ) -> None:
-    numbers = np.arange(values.shape[1]) * step
+    columns = np.arange(values.shape[1]) * step
     labels = [Label("ID", range(len(values)))]
-    page = Matrix(labels, [Values(values)], numbers, precision=precision, every=True)
-    lines = export.text(page, width).splitlines()
-    headers = [
-        line.partition("│")[2].split()
-        for line, rule in pairwise(lines)
-        if rule and {*rule} == {"─"}
-    ]
-    assert [int(each) for header in headers for each in header] == numbers.tolist()
+    page = Matrix(labels, [Values(values)], columns, precision=precision, every=True)
+
+    printed = export.text(page, width)
+
+    headers = []
+    lines = printed.splitlines()
+    for line, line_below in pairwise(lines):
+        if set(line_below) == {"─"}:
+            headers.append(cells_of_line(line)[0])
+    named = [int(number) for header in headers for number in header]
+    assert named == columns.tolist()
     assert (len(headers) == 1) == page.fits(width)
-    cells = [cell for line in lines for cell in line.partition("│")[2].split() if "." in cell]
-    assert len({"e" in cell for cell in cells}) <= 1
-    assert "…" not in "".join(lines)
+    assert "…" not in printed
+
+    decimals = re.findall(r"\.\d+(e?)", printed)
+    assert len(set(decimals)) <= 1, "all numbers have an exponent, or none has"
 
 
 @pytest.mark.parametrize(
@@ -200,613 +205,649 @@ def test_chosen_columns_continue_in_further_tables(
         (0.0, 4, "0.0000"),
     ],
 )
-def test_an_exponent_is_used_where_a_fixed_point_says_too_little_and_for_all(
+def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(
     number: float, precision: int, written: str
 ) -> None:
-    assert one_row([number], precision) == [written]
-    assert one_row([2e6, 0.5]) == ["2.0000e+06", "5.0000e-01"]
+    page = of_one_row(np.float32([number]), precision)
+
+    row = export.text(page, 400).splitlines()[2]
+
+    assert cells_of_line(row) == [[written]]
+
+
+def test_all_numbers_have_an_exponent_if_one_needs_it() -> None:
+    row = export.text(of_one_row(np.float32([2e6, 0.5])), 400).splitlines()[2]
+
+    assert cells_of_line(row) == [["2.0000e+06", "5.0000e-01"]]
 
 
 @pytest.mark.parametrize(
-    ("columns", "width"), [("60", 60), ("39", 40), ("1", 40), ("0", 120), ("", 120), ("wide", 120)]
+    ("columns", "width"),
+    [
+        ("60", 60),
+        ("39", 40),
+        ("1", 40),
+        ("0", 120),
+        ("", 120),
+        ("wide", 120),
+    ],
 )
-def test_the_width_of_a_pipe(in_process: InProcess, columns: str, width: int) -> None:
+def test_a_page_in_a_pipe_is_as_wide_as_the_environment_says(
+    in_process: InProcess, columns: str, width: int
+) -> None:
     page = in_process.ok("weights", "--vocab", "5", COLUMNS=columns).text
-    assert (
-        page == in_process.ok("weights", "--vocab", "5", "--width", str(width), COLUMNS="77").text
-    )
-    assert width - 12 < max(map(len, page.splitlines()[1:5])) <= width
+
+    with_option = in_process.ok("weights", "--vocab", "5", "--width", str(width), COLUMNS="77").text
+    assert page == with_option
+    widest_row = max(map(len, page.splitlines()[1:5]))
+    assert width - 12 < widest_row <= width
 
 
-# --- text from outside ------------------------------------------------------------------------------------------------
+# --- text from outside ----------------------------------------------------------------------------
 
 WIDE = "naïve 日本語 🤖 e\u0301 🇨🇭 👩\u200d💻 ok\u202e \x1b[2J [bold]x[/] │ का \ufeff\x01 한국어"
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
-ESCAPE = re.compile(r"\x1b\[[0-9;]*m")  # colours: all that a page ever sends
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 @example("\x1b]0;pwn\x07\x1b[2J\u202e\u2066\u200b\x9b\r[bold]")
 def test_text_from_outside_is_one_line_of_data(text: str) -> None:
     labels = [Label("token", [text], "left", short=True)]
-    page = Group(
-        title(text), Matrix(labels, [Values(VALUES[:1], text)], np.arange(3)), safe_text(text)
-    )
-    bare = ESCAPE.sub("", on_terminal(page, 300))
-    assert not UNSAFE.search(bare)
-    assert len([line for line in bare.splitlines() if "│" in line and "0.5000" in line]) == 1
+    matrix = Matrix(labels, [Values(VALUES[:1], text)], np.arange(3))
+    page = Group(title(text), matrix, safe_text(text))
+
+    printed = ESCAPE.sub("", on_terminal(page, 300))
+
+    assert not UNSAFE.search(printed)
+    rows = re.findall(r"^.*│.* 0\.5000 .*$", printed, re.MULTILINE)
+    assert len(rows) == 1
 
 
 def test_markup_in_text_is_not_markup() -> None:
-    assert export.text(safe_text("[bold]x[/bold] :smile:"), 80) == "[bold]x[/bold] :smile:\n"
+    markup = "[bold]x[/bold] :smile:"
+
+    assert export.text(safe_text(markup), 80) == f"{markup}\n"
 
 
-@pytest.mark.parametrize("verb", ["tokenize", "lookup"])
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(verb: str, width: int) -> None:
-    raw = (
-        InProcess().ok(verb, WIDE, COLUMNS=str(width), LINES="300", **TRUECOLOR, terminal=True).text
-    )
-    assert not UNSAFE.search(ESCAPE.sub("", raw))
+@pytest.mark.parametrize("verb", ["tokenize", "lookup"])
+def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(
+    in_process: InProcess, verb: str, width: int
+) -> None:
+    environment = TRUECOLOR | {"COLUMNS": str(width), "LINES": "300"}
+    sent = in_process.ok(verb, WIDE, terminal=True, **environment).text
+    printed = ESCAPE.sub("", sent)
+    assert not UNSAFE.search(printed)
+
     screen = pyte.Screen(width, 300)
-    pyte.Stream(screen).feed(raw.replace("\n", "\r\n"))
+    pyte.Stream(screen).feed(sent.replace("\n", "\r\n"))
     lines = [line.rstrip() for line in screen.display]
-    assert " ".join(lines).split() == ESCAPE.sub("", raw).split()  # the terminal broke no line
-    table = [line for line in lines if re.search(r"\d:\d+$|-?\d\.\d{4}", line)]
-    assert len(table) >= 20
-    assert len({wcswidth(line) for line in table}) == 1 or verb == "tokenize"
+    assert " ".join(lines).split() == printed.split(), "the terminal breaks no line"
+
+    is_row = re.compile(r".*(\d:\d+$|\d\.\d{4})")
+    rows = [row for row, line in enumerate(lines) if is_row.match(line)]
+    assert len(rows) >= 20
     if verb == "lookup":
-        cells = [screen.buffer[row] for row, line in enumerate(lines) if line in table]
-        assert len({max(x for x in range(width) if each[x].data == "│") for each in cells}) == 1
+        widths = {wcswidth(lines[row]) for row in rows}
+        bars = {last_bar(screen, row) for row in rows}
+        assert len(widths) == 1
+        assert len(bars) == 1
 
 
-@given(
-    st.text(st.sampled_from("ab日本語é🤖\\\x1b\x00\u202e\U0001f1e6\n "), min_size=1, max_size=30),
-    st.integers(6, 30),
-)
+def last_bar(screen: pyte.Screen, row: int) -> int:
+    """Return the cell of the last bar in a row of a screen."""
+    cells = screen.buffer[row]
+    return max(column for column in range(screen.columns) if cells[column].data == "│")
+
+
+CHARACTERS = st.sampled_from("ab日本語é🤖\\\x1b\x00\u202e\U0001f1e6\n ")
+
+
+@given(token=st.text(CHARACTERS, min_size=1, max_size=30), cells=st.integers(6, 30))
 @example("日" * 30, 24)
-def test_a_long_token_is_shortened_in_its_middle_and_an_escape_is_whole_or_left_out(
-    token: str, most: int
+def test_a_long_token_is_shortened_in_its_middle_and_escapes_are_whole_or_left_out(
+    token: str, cells: int
 ) -> None:
     characters = [shown(character.encode()) for character in token]
-    whole, widest = "".join(characters), max(map(cell_len, characters))
-    head, dots, tail = (short := shorten(whole, most)).partition("…")
-    assert (short == whole) == (not dots) == (cell_len(whole) <= most)
-    assert head in {"".join(characters[:count]) for count in range(len(characters) + 1)}
-    assert not dots or tail in {"".join(characters[count:]) for count in range(len(characters) + 1)}
-    assert not dots or cell_len(short) <= most
-    assert (
-        not dots
-        or widest > 2
-        or (cell_len(short) >= most - 1 and abs(cell_len(head) - cell_len(tail)) <= 2)
-    )
+    whole = "".join(characters)
+
+    short = shorten(whole, cells)
+
+    if cell_len(whole) <= cells:
+        assert short == whole
+        return
+    head, dots, tail = short.partition("…")
+    counts = range(len(characters) + 1)
+    assert dots
+    assert cell_len(short) <= cells
+    assert head in ["".join(characters[:count]) for count in counts]
+    assert tail in ["".join(characters[count:]) for count in counts]
+    if max(map(cell_len, characters)) <= 2:
+        assert cell_len(short) >= cells - 1
+        assert abs(cell_len(head) - cell_len(tail)) <= 2
 
 
-# --- colours ----------------------------------------------------------------------------------------------------------
+# --- colours --------------------------------------------------------------------------------------
 
-GROUNDS = {
+BACKGROUNDS = {
     "black": (0, 0, 0),
     "white": (255, 255, 255),
     "Solarized dark": (0, 43, 54),
     "light": (253, 246, 227),
 }
-COLORS = {
-    each.color for each in (*STYLES.values(), *map(token_style, range(4))) if each.color is not None
-}
+USED_STYLES = (*STYLES.values(), *map(token_style, range(4)))
+COLORS = {style.color for style in USED_STYLES if style.color is not None}
 
 
 def luminance(color: tuple[int, ...]) -> float:
     """Return the relative luminance of a colour, as WCAG 2 defines it."""
-    shares = [part / 255 for part in color]
-    red, green, blue = [
-        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
-    ]
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    shares = np.array(color) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    """Return the contrast of two colours, as WCAG 2 defines it."""
     dark, light = sorted([luminance(one), luminance(other)])
     return (light + 0.05) / (dark + 0.05)
 
 
+@pytest.mark.parametrize("background", BACKGROUNDS.values(), ids=BACKGROUNDS)
 @pytest.mark.parametrize("system", [ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT])
-@pytest.mark.parametrize("ground", GROUNDS)
-def test_every_colour_can_be_read_on_any_ground(system: ColorSystem, ground: str) -> None:
+def test_every_colour_can_be_read_on_any_background(
+    system: ColorSystem, background: tuple[int, ...]
+) -> None:
     for color in COLORS:
-        assert contrast(color.downgrade(system).get_truecolor(), GROUNDS[ground]) >= 3, color
+        seen = color.downgrade(system).get_truecolor()
+        assert contrast(seen, background) >= 3, color
 
 
 def test_sixteen_colours_have_no_white_and_no_grey() -> None:
     numbers = {color.downgrade(ColorSystem.STANDARD).number for color in COLORS}
-    assert not numbers & {0, 7, 8, 15}
+
+    assert numbers.isdisjoint({0, 7, 8, 15})
     assert len(numbers) >= 4
 
 
 def test_signs_have_colours_and_dim_rows_have_none() -> None:
     page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), tones=["", "dim"])
-    drawn = console(80)
-    colors = [
-        (each.text, str(each.style.color))
-        for each in drawn.render(page)
-        if each.style and each.style.color
+
+    colored = []
+    for segment in console(80).render(page):
+        if segment.style and segment.style.color:
+            colored.append((segment.text, segment.style.color.name))
+    assert colored == [
+        ("0.5000", "#d75f00"),
+        ("-0.2500", "#0087d7"),
+        ("1.0000", "#d75f00"),
     ]
-    named = [(text, "#0087d7" in name or "#d75f00" in name) for text, name in colors]
-    assert named == [("0.5000", True), ("-0.2500", True), ("1.0000", True)]
-    assert ["#0087d7" in name for _, name in colors] == [False, True, False]
-    assert {str(sign_style(each)) for each in (math.nan, math.inf, -math.inf)} == {"bold #ff0000"}
-    assert {sign_style(each) for each in (0.0, -0.0)} == {Style()}
 
 
 @pytest.mark.parametrize(
-    ("is_terminal", "arguments", "environment", "colored"),
+    ("value", "style"),
     [
-        (False, (), {}, False),
-        (False, (), {"FORCE_COLOR": "1"}, True),
-        (False, (), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
-        (False, ("--color", "always"), {"NO_COLOR": "1"}, True),
-        (False, ("--color", "never"), {"FORCE_COLOR": "1"}, False),
-        (True, (), {}, True),
-        (True, (), {"NO_COLOR": "1"}, False),
-        (True, (), {"NO_COLOR": ""}, True),
-        (True, (), {"TERM": "dumb"}, False),
-        (True, (), {"TERM": "dumb", "FORCE_COLOR": "1"}, True),
-        (True, ("--color", "never"), {}, False),
-        (True, ("--color", "always"), {"NO_COLOR": "1", "TERM": "dumb"}, True),
+        (math.nan, "bold #ff0000"),
+        (math.inf, "bold #ff0000"),
+        (-math.inf, "bold #ff0000"),
+        (0.0, "none"),
+        (-0.0, "none"),
     ],
 )
-@pytest.mark.parametrize("verb", ["weights", "weights --heat"])
+def test_the_style_of_a_number_without_a_sign(value: float, style: str) -> None:
+    assert str(sign_style(value)) == style
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "color", "environment", "is_colored"),
+    [
+        (False, "auto", {}, False),
+        (False, "auto", {"FORCE_COLOR": "1"}, True),
+        (False, "auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (False, "always", {"NO_COLOR": "1"}, True),
+        (False, "never", {"FORCE_COLOR": "1"}, False),
+        (True, "auto", {}, True),
+        (True, "auto", {"NO_COLOR": "1"}, False),
+        (True, "auto", {"NO_COLOR": ""}, True),
+        (True, "auto", {"TERM": "dumb"}, False),
+        (True, "auto", {"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+        (True, "never", {}, False),
+        (True, "always", {"NO_COLOR": "1", "TERM": "dumb"}, True),
+    ],
+)
 def test_colour_is_a_choice_and_changes_nothing_else(
     in_process: InProcess,
     is_terminal: bool,
-    arguments: tuple[str, ...],
+    color: str,
     environment: dict[str, str],
-    colored: bool,
-    verb: str,
+    is_colored: bool,
 ) -> None:
-    line = [*verb.split(), "--vocab", "6", "--dim", "3"]
     variables = {"TERM": "xterm-256color"} | environment
-    printed = in_process.ok(*line, *arguments, terminal=is_terminal, **variables).text
-    assert bool(ESCAPE.search(printed)) == colored
-    if "--heat" not in verb:
-        assert (
-            ESCAPE.sub("", printed)
-            == in_process.ok(*line, "--color", "never", terminal=is_terminal).text
-        )
+    options = () if color == "auto" else ("--color", color)
+    command = ("weights", "--vocab", "6", "--dim", "3")
+
+    page = in_process.ok(*command, *options, terminal=is_terminal, **variables).text
+    heat = in_process.ok(*command, "--heat", *options, terminal=is_terminal, **variables).text
+
+    assert bool(ESCAPE.search(page)) == is_colored
+    assert bool(ESCAPE.search(heat)) == is_colored
+    plain = in_process.ok(*command, "--color", "never", terminal=is_terminal).text
+    assert ESCAPE.sub("", page) == plain
 
 
-# --- strips and pictures ----------------------------------------------------------------------------------------------
+# --- strips and pictures --------------------------------------------------------------------------
 
 
-@given(
-    arrays.arrays(np.float32, 12, elements=st.floats(width=32)),
-    st.sampled_from([5, 9, 13, 97]),
-    st.booleans(),
-)
-def test_a_step_of_the_scale_is_the_nearest_one_and_symmetric_about_zero(
-    values: np.ndarray, count: int, signed: bool
+TWELVE = arrays.arrays(np.float32, 12, elements=st.floats(width=32))
+COUNTS = st.sampled_from([5, 9, 13, 97])
+
+
+@given(values=TWELVE, count=COUNTS, is_signed=st.booleans())
+def test_a_level_of_a_scale_is_the_nearest_one(
+    values: np.ndarray, count: int, is_signed: bool
 ) -> None:
-    values = values if signed else np.abs(values)
+    values = values if is_signed else np.abs(values)
+    finite = values[np.isfinite(values)].astype(float)
+    limit = np.abs(finite).max(initial=0)
+
     scale = ColorScale.of([values])
-    assert scale.limit == max(
-        (abs(float(each)) for each in values if math.isfinite(each)), default=0
-    )
-    places, steps = np.linspace(-1 if scale.signed else 0, 1, count), scale.levels(values, count)
-    for value, step in zip(values.tolist(), steps.tolist(), strict=True):
-        if math.isfinite(value):
-            share = value / scale.limit if scale.limit else 0.0
-            assert abs(places[step] - share) <= np.abs(places - share).min() + 1e-12
+    levels = scale.levels(values, count)
+
+    assert scale.limit == limit
+    least = -1 if scale.signed else 0
+    places = np.linspace(least, 1, count)
+    for value, level in zip(values.tolist(), levels.tolist(), strict=True):
+        if math.isnan(value):
+            assert level == NAN
+        elif math.isinf(value):
+            assert level == INFINITE
         else:
-            assert step == (NAN if math.isnan(value) else INFINITE)
-    if scale.signed:
-        assert (scale.levels(-values, count)[steps >= 0] == count - 1 - steps[steps >= 0]).all()
+            distances = np.abs(places - value / (limit or 1))
+            assert distances[level] <= distances.min() + 1e-12
+
+
+@given(values=TWELVE, count=COUNTS)
+def test_a_signed_scale_is_symmetric_about_zero(values: np.ndarray, count: int) -> None:
+    scale = ColorScale(ColorScale.of([values]).limit)
+
+    levels = scale.levels(values, count)
+    mirrored = scale.levels(-values, count)
+
+    is_finite = np.isfinite(values)
+    assert (mirrored[is_finite] == count - 1 - levels[is_finite]).all()
 
 
 def test_colours_grow_darker_from_zero_on_and_blue_and_red_tell_the_sign() -> None:
     shades = [color.get_truecolor() for color in colors_of(console())]
-    light, half = [*map(luminance, shades)], len(shades) // 2
-    assert len({*shades}) == len(shades) == 2 * half + 1
-    assert all(one < other for one, other in pairwise(light[: half + 1]))
-    assert all(one > other for one, other in pairwise(light[half:]))
-    assert all(blue > red for red, _, blue in shades[:half])
-    assert all(red > blue for red, _, blue in shades[half + 1 :])
-    assert [color.name for color in colors_of(console(system="standard"))] == [
-        "blue",
-        "cyan",
-        "white",
-        "yellow",
-        "red",
-    ]
+    half = len(shades) // 2
+    assert len(set(shades)) == 2 * half + 1
+
+    lights = np.array([luminance(shade) for shade in shades])
+    assert (np.diff(lights[: half + 1]) > 0).all()
+    assert (np.diff(lights[half:]) < 0).all()
+    red, _, blue = np.transpose(shades)
+    assert (blue[:half] > red[:half]).all()
+    assert (red[half + 1 :] > blue[half + 1 :]).all()
 
 
-def cells_of(text: Text, drawn: Console) -> list[tuple[str, Color | None, Color | None]]:
-    """Return each cell of a strip: its character and both colours."""
-    found = []
+def test_a_scale_of_sixteen_colours_has_five_of_them() -> None:
+    names = [color.name for color in colors_of(console(system="standard"))]
+
+    assert names == ["blue", "cyan", "white", "yellow", "red"]
+
+
+Cell = str | tuple[Color | None, ...]
+
+
+def cells_of_strip(text: Text, drawn: Console) -> list[Cell]:
+    """Return what each cell of a strip shows: a mark, or the colours of its two halves."""
+    cells: list[Cell] = []
     for segment in drawn.render(text):
         style = segment.style or Style()
-        found += [(each, style.color, style.bgcolor) for each in segment.text.rstrip("\n")]
-    return found
+        for character in segment.text.rstrip("\n"):
+            if character in "?!":
+                cells.append(character)
+            elif character == " ":
+                cells.append((style.bgcolor, style.bgcolor))
+            else:
+                cells.append((style.color, style.bgcolor))
+    return cells
 
 
-@given(
-    arrays.arrays(
-        np.float32, st.tuples(st.just(2), st.integers(1, 30)), elements=st.floats(width=32)
-    )
-)
-@example(np.float32([[1, math.nan, 1], [math.inf, 1, -1]]))
+def cells_of_levels(pairs: np.ndarray, drawn: Console) -> list[Cell]:
+    """Return the cells that pairs of levels, (cells, 2), shall have."""
+    colors = colors_of(drawn)
+    cells: list[Cell] = []
+    for first, second in pairs.tolist():
+        if NAN in (first, second):
+            cells.append("?")
+        elif INFINITE in (first, second):
+            cells.append("!")
+        else:
+            cells.append((colors[first], colors[second]))
+    return cells
+
+
+TWO_ROWS = st.tuples(st.just(2), st.integers(1, 30))
+
+
 @pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
-def test_the_colours_of_strips_are_the_steps_of_their_numbers(
+@given(arrays.arrays(np.float32, TWO_ROWS, elements=st.floats(width=32)))
+@example(np.float32([[1, math.nan, 1], [math.inf, 1, -1]]))
+def test_the_colours_of_strips_are_the_levels_of_their_numbers(
     system: str, values: np.ndarray
 ) -> None:
     drawn = console(400, system)
-    colors, scale = colors_of(drawn), ColorScale.of([values])
-    zero = (
-        0 if scale.signed else len(colors) // 2
-    )  # a matrix without negative numbers has the upper half
+    scale = ColorScale.of([values])
     assert scale.signed == bool((values < 0).any())
-    steps = scale.levels(values, len(colors) - zero)
-    steps[steps >= 0] += zero
+    count = len(colors_of(drawn))
+    lowest = 0 if scale.signed else count // 2  # Without negative numbers: the upper half.
+    levels = scale.levels(values, count - lowest)
+    levels[levels >= 0] += lowest
 
-    def expected(*pair: int) -> object:
-        return (
-            "?"
-            if NAN in pair
-            else "!"
-            if INFINITE in pair
-            else tuple(colors[step] for step in pair)
-        )
+    stacked = strip(values, scale, drawn, glyph="▀")
+    assert cells_of_strip(stacked, drawn) == cells_of_levels(levels.T, drawn)
 
-    def seen(cell: tuple[str, Color | None, Color | None]) -> object:
-        return cell[0] if cell[0] in "?!" else (cell[2], cell[2]) if cell[0] == " " else cell[1:]
+    upper = strip(values[:1], scale, drawn)
+    twice = np.stack([levels[0], levels[0]], axis=1)
+    assert cells_of_strip(upper, drawn) == cells_of_levels(twice, drawn)
 
-    one, halves, rows = (strip(values, scale, drawn, 1, glyph) for glyph in ("", "▌", "▀"))
-    assert [seen(cell) for cell in cells_of(rows, drawn)] == [
-        expected(*pair) for pair in steps.T.tolist()
-    ]
-    upper = cells_of(strip(values[:1], scale, drawn), drawn)
-    assert [seen(cell) for cell in upper] == [expected(step, step) for step in steps[0].tolist()]
-    even = steps[0, : len(steps[0]) // 2 * 2].reshape(-1, 2).tolist()
-    assert [seen(cell) for cell in cells_of(halves, drawn)][: len(even)] == [
-        expected(*pair) for pair in even
-    ]
-    assert one.cell_len == values.shape[1]
+    halves = strip(values, scale, drawn, glyph="▌")
+    full_cells = values.shape[1] // 2
+    pairs = levels[0, : 2 * full_cells].reshape(-1, 2)
+    assert cells_of_strip(halves, drawn)[:full_cells] == cells_of_levels(pairs, drawn)
 
 
 @given(
-    arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 40))), st.integers(1, 12)
+    values=arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 40))),
+    size=st.integers(1, 12),
 )
 @example(np.float32([[math.inf, -math.inf, math.inf, math.nan]]), 2)
-def test_a_bin_is_the_mean_of_its_columns_and_shows_what_is_no_number(
+def test_a_bin_is_the_mean_of_its_columns_and_shows_non_finite_ones(
     values: np.ndarray, size: int
 ) -> None:
-    for row, bins in zip(values, means(values, size), strict=True):
-        parts = [row[at : at + size] for at in range(0, len(row), size)]
-        for part, mean in zip(parts, bins, strict=True):
-            if np.isfinite(part).all():
-                exact, largest = math.fsum(part.tolist()) / len(part), float(np.abs(part).max())
-                assert mean == pytest.approx(exact, rel=1e-9, abs=1e-9 * largest)
+    averages = means(values, size)
+
+    starts = range(0, values.shape[1], size)
+    assert averages.shape == (len(values), len(starts))
+    for place, start in enumerate(starts):
+        for row, mean in zip(values[:, start : start + size], averages[:, place], strict=True):
+            if np.isnan(row).any():
+                assert np.isnan(mean)
+            elif np.isinf(row).any():
+                assert np.isinf(mean)
             else:
-                assert np.isnan(mean) if np.isnan(part).any() else np.isinf(mean)
+                exact = math.fsum(row.tolist()) / len(row)
+                largest = float(np.abs(row).max())
+                assert mean == pytest.approx(exact, rel=1e-9, abs=1e-9 * largest)
 
 
-def test_means_of_kinds_of_columns_that_alternate() -> None:
-    assert means(np.array([[0.0, 10, 2, 12, 4, 14]]), 2, column_period=2).tolist() == [
-        [1.0, 11.0, 4.0, 14.0]
-    ]
+def test_kinds_of_columns_that_alternate_have_means_of_their_own() -> None:
+    averages = means(np.array([[0.0, 10, 2, 12, 4, 14]]), 2, column_period=2)
+
+    assert averages.tolist() == [[1.0, 11.0, 4.0, 14.0]]
 
 
-@given(st.integers(1, 5000), st.integers(1, 300), st.booleans())
+@given(
+    columns=st.integers(1, 5000),
+    available=st.integers(1, 300),
+    has_halves=st.booleans(),
+)
 def test_columns_are_in_bins_only_where_they_have_no_room(
-    columns: int, room: int, halves: bool
+    columns: int, available: int, has_halves: bool
 ) -> None:
-    fit = Fit.of(columns, room, halves)
-    assert fit.width <= room
-    assert fit.bins == -(-columns // fit.columns_per_bin)
-    assert (fit.columns_per_bin == 1) == (columns <= room * (1 + halves))
-    assert fit.columns_per_bin == 1 or -(-columns // (fit.columns_per_bin - 1)) > room * (
-        1 + halves
-    )  # and no more of them than need be
+    largest_count = 2 * available if has_halves else available
+
+    fit = Fit.of(columns, available, has_halves)
+
+    assert fit.width <= available
+    assert fit.bins == math.ceil(columns / fit.columns_per_bin)
+    assert (fit.columns_per_bin == 1) == (columns <= largest_count)
+    if fit.columns_per_bin > 1:
+        smaller_bins = math.ceil(columns / (fit.columns_per_bin - 1))
+        assert smaller_bins > largest_count
 
 
-def test_without_colour_heat_is_characters_and_marks_stand_for_what_is_no_number() -> None:
+def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
+    snapshot: Snapshot,
+) -> None:
     values = np.float32([[0.5, -0.25, 1.0, math.nan], [0.0, 2.0, -3.125, -math.inf]])
     page = Matrix([Label("ID", [0, 1])], [Values(values)], np.arange(4), heat=True)
-    assert export.text(page, 60) == (
-        "ID  │  0              3\n"
-        "───────────────────────\n"
-        " 0  │  ****++++****????\n"
-        " 1  │  ++++%%%%....!!!!\n"
-        "\n"
-        "-3.125 ...:::-----===+++++***#####%%%@@@ 3.125\n"
-        "?: 1 NaN; !: 1 infinite\n"
-    )
+
+    snapshot("page/heat-without-colour.txt", export.text(page, 60))
 
 
-@pytest.mark.parametrize("square", [False, True])
-@pytest.mark.parametrize("size", [5, 64, 301])
 @pytest.mark.parametrize("height", [24, 40])
+@pytest.mark.parametrize("size", [5, 64, 301])
+@pytest.mark.parametrize("square", [False, True])
 def test_a_picture_fits_a_screen_and_averages_rows_and_columns(
     square: bool, size: int, height: int
 ) -> None:
+    numbers = np.arange(size)
     values = np.arange(size * size, dtype=np.float32).reshape(size, size)
-    page = Strips(
-        [Label("pos", np.arange(size))],
-        [Values(values)],
-        np.arange(size),
-        lines=height,
-        square=square,
-    )
-    lines = ESCAPE.sub("", on_terminal(page, height=height)).splitlines()
+    labels = [Label("pos", numbers)]
+    page = Strips(labels, [Values(values)], numbers, lines=height, square=square)
+
+    printed = ESCAPE.sub("", on_terminal(page, height=height))
+
+    lines = printed.splitlines()
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
-    assert ("the mean of" in " ".join(lines)) == (size > 2 * (height - 5))
+    is_averaged = size > 2 * (height - 5)
+    assert ("the mean of" in printed.replace("\n", " ")) == is_averaged
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
-def test_a_picture_without_its_package_or_a_font_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_png_without_a_font_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resvg_py.svg_to_bytes", lambda **_: b"a picture without text")
+
+    with pytest.raises(OutputError, match="fonts-dejavu-core"):
+        export.exported(MATRIX, "png", 60, "light")
+
+
+def test_a_png_without_its_package_is_refused_and_an_svg_is_not(
+    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import resvg_py
-
-    with monkeypatch.context() as patch:
-        patch.setattr(resvg_py, "svg_to_bytes", lambda **_: b"a picture without text")
-        with pytest.raises(OutputError, match="fonts-dejavu-core"):
-            export.exported(PLAIN, "png", 60, "light")
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(OutputError, match="png needs a package that is missing"):
-        package.explain("one-hot").page("png")
-    refused = InProcess().refused("tokenize", "hi", "-f", "png")
-    assert (
-        refused == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
-    )
-    InProcess().ok("tokenize", "hi", "-f", "svg")
+
+    with pytest.raises(OutputError, match="missing"):
+        embcli.explain("one-hot").page("png")
+
+    refusal = in_process.refused("tokenize", "hi", "-f", "png")
+    assert "'embcli[pictures]'" in refusal
+    in_process.ok("tokenize", "hi", "-f", "svg")
 
 
-def test_a_png_shows_text_and_colours(tmp_path: Path) -> None:
-    svg = export.exported(PLAIN, "svg", 60, "light").decode()
-    drawn, blank = export.png(svg), export.png(re.sub("<text.*?</text>", "", svg, flags=re.DOTALL))
-    assert InProcess().ok(*PAGES["lookup --heat"], "-f", "png").out[:4] == drawn[:4] == b"\x89PNG"
-    assert len(drawn) > 2 * len(blank)
-    assert (
-        drawn
-        != export.exported(PLAIN, "png", 60, "light", color=False)
-        != export.exported(PLAIN, "png", 60, "dark")
-    )
+def test_a_png_shows_text() -> None:
+    svg = export.exported(MATRIX, "svg", 60, "light").decode()
+    without_text = re.sub("<text.*?</text>", "", svg, flags=re.DOTALL)
+
+    assert len(export.png(svg)) > 2 * len(export.png(without_text))
 
 
+def test_a_png_shows_colours_and_the_theme() -> None:
+    light = export.exported(MATRIX, "png", 60, "light")
+    grey = export.exported(MATRIX, "png", 60, "light", color=False)
+    dark = export.exported(MATRIX, "png", 60, "dark")
+
+    assert len({light, grey, dark}) == 3
+
+
+def test_a_command_gives_a_png(in_process: InProcess) -> None:
+    small = ("--ids", "2,3,5,1", "--vocab", "60", "--dim", "40")
+
+    picture = in_process.ok("lookup", *small, "--heat", "-f", "png").out
+
+    assert picture.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("is_colored", [False, True])
 @pytest.mark.parametrize("heat", [False, True])
-def test_a_picture_without_colour_has_shades_of_grey_only(heat: bool) -> None:
-    page = Matrix(PLAIN.labels, PLAIN.blocks, PLAIN.numbers, heat=heat)
-    for color in (False, True):
-        svg = export.exported(page, "svg", 60, "light", color).decode()
-        hues = {
-            each
-            for each in re.findall("#([0-9a-f]{6})", svg)
-            if int(each[4:], 16) - int(each[:2], 16) > 20
-        }
-        assert bool(hues) == color
+def test_a_picture_without_colour_has_shades_of_grey_only(heat: bool, is_colored: bool) -> None:
+    page = Matrix(MATRIX.labels, MATRIX.blocks, MATRIX.numbers, heat=heat)
+
+    svg = export.exported(page, "svg", 60, "light", is_colored).decode()
+
+    blueness = []
+    for red, blue in re.findall("#([0-9a-f]{2})[0-9a-f]{2}([0-9a-f]{2})", svg):
+        blueness.append(int(blue, 16) - int(red, 16))
+    assert (max(blueness) > 20) == is_colored
 
 
 def test_a_notebook_gets_a_fragment_without_a_background_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shell = type("ZMQInteractiveShell", (), {})
-    monkeypatch.setattr(
-        builtins, "get_ipython", shell, raising=False
-    )  # by which rich knows a notebook
-    result = package.seeded(6, 3).weights()
+    shell = type("ZMQInteractiveShell", (), {})  # rich knows a notebook by this name
+    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
+    model = embcli.seeded(6, 3)
+    written = f"{model[0][1]:.4f}"
+    result = model.weights()
+
     fragment = ET.fromstring(result._repr_html_())
+
     assert fragment.tag == "pre"
-    assert "-0.1778" in "".join(fragment.itertext())
     assert "background" not in fragment.attrib["style"]
-    assert "-0.1778" in str(result)
+    assert written in "".join(fragment.itertext())
+    assert written in str(result)
     assert capsys.readouterr().out == ""
 
 
 def test_markdown_has_a_column_for_each_number_and_says_what_the_page_says() -> None:
-    page = Group(title("*Two* rows"), PLAIN, safe_text("1. `x` | y"))
-    rendered = MarkdownIt("gfm-like", {"linkify": False}).render(export.markdown(page, 80))
-    assert rendered.count("<th ") == 5
+    page = Group(title("*Two* rows"), MATRIX, safe_text("1. `x` | y"))
+
+    markdown = export.markdown(page, 80)
+
+    rendered = MarkdownIt("gfm-like", {"linkify": False}).render(markdown)
     numbers = re.findall(r"<td[^>]*>(-?\d\.\d{4})</td>", rendered)
-    assert [float(each) for each in numbers] == VALUES.ravel().tolist()
+    assert [float(number) for number in numbers] == VALUES.ravel().tolist()
+    assert rendered.count("<th ") == 5
     assert "<strong>*Two* rows</strong>" in rendered
     assert "<p>1. `x` | y</p>" in rendered
 
 
 MARKS = "|_*$\\&#%`{}~^<>\"'![]()-+=.,:@/ a1x\u3000"
 HOSTILE = r"""
-a|b \| \\| \ \\ _a_ a_b_c **a** *a $a$ $$ `a` `` ``` ~~a~~ \$ &amp; &#36; &nbsp; <b> </td> <!-- [x](y) ![x](y) [1em]
-*[1em] <https://a.b> https://a.b/c_d www.a.b a@b.c {a} {} }{ -- --- ---- ~~~ *** === |-| [x]:\ty 1. 1.5 -0.3374 #x
+a|b \| \\| \ \\ _a_ a_b_c **a** *a $a$ $$ `a` `` ``` ~~a~~ \$ &amp; &#36; &nbsp; <b> </td> <!--
+[x](y) ![x](y) [1em] *[1em] <https://a.b> https://a.b/c_d www.a.b a@b.c {a} {} }{ -- --- ----
+~~~ *** === |-| [x]:\ty 1. 1.5 -0.3374 #x
 """
+BLOCKS = [
+    *("- x", "+ x", "> x", "# x", "1. x", "12) x", "- - -"),
+    *("    x", " a  b ", "│", "a\nb", "e\u0301", "\x1b]0;x"),
+]
 
 
-@given(
-    st.lists(
-        st.text(st.sampled_from(MARKS), max_size=12) | st.text(max_size=12), min_size=1, max_size=5
-    )
-)
-@example(HOSTILE.split())
-@example(
-    [
-        "- x",
-        "+ x",
-        "> x",
-        "# x",
-        "1. x",
-        "12) x",
-        "- - -",
-        "    x",
-        " a  b ",
-        "│",
-        "a\nb",
-        "e\u0301",
-        "\x1b]0;x",
-    ]
-)
-def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
-    page = Group(
-        ruled(
-            [Label("a", texts, "left"), Label("b", [safe_text(each, "strong") for each in texts])]
-        )
-    )
-    lines = Group(*(safe_text(each) for each in texts))
-    found: list[str] = []
-    document = export.markdown(page, 80) + "\n" + export.markdown(lines, 80)
-    assert all(len(match[1]) % 2 for match in re.finditer(r"(\\*)\$", document)), (
-        "GitHub would look for math"
-    )
-    assert not re.search(r"\w://|www\.|\w@", document), "GitHub would make a link"
+def read_markdown(document: str) -> list[str]:
+    """Return the texts of a document that has tables, paragraphs and bold texts only."""
+    found = []
     for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(document):
-        if token.type == "inline":
-            assert {each.type for each in token.children or []} <= {
-                "text",
-                "strong_open",
-                "strong_close",
-            }
-            found.append("".join(each.content for each in token.children or []))
-        else:
-            assert re.fullmatch(
-                "(paragraph|table|thead|tbody|tr|th|td)_(open|close)", token.type
-            ), token
-    expected = [safe_text(each).plain.strip(" ") for each in texts]
-    assert found == [
-        "a",
-        "b",
-        *(each for each in expected for _ in range(2)),
-        *filter(None, expected),
-    ]
+        if token.type != "inline":
+            kind = token.type.removesuffix("_open").removesuffix("_close")
+            assert kind in ("paragraph", "table", "thead", "tbody", "tr", "th", "td"), token
+            continue
+        children = token.children or []
+        assert {child.type for child in children} <= {"text", "strong_open", "strong_close"}
+        found.append("".join(child.content for child in children))
+    return found
+
+
+WORDS = st.text(st.sampled_from(MARKS), max_size=12) | st.text(max_size=12)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=5))
+@example(HOSTILE.split())
+@example(BLOCKS)
+def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
+    bold = [safe_text(text, "strong") for text in texts]
+    table = ruled([Label("a", texts, "left"), Label("b", bold)])
+    paragraphs = Group(*map(safe_text, texts))
+
+    document = export.markdown(Group(table), 80) + "\n" + export.markdown(paragraphs, 80)
+
+    expected = ["a", "b"]
+    plain = [safe_text(text).plain.strip(" ") for text in texts]
+    for text in plain:
+        expected += [text, text]
+    expected += [text for text in plain if text]
+    assert read_markdown(document) == expected
+    for match in re.finditer(r"(\\*)\$", document):
+        assert len(match[1]) % 2 == 1, "GitHub would look for math"
+    assert not re.search(r"\w://|www\.|\w@", document), "GitHub would make a link"
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "averaged"), [(512, 128, ""), (513, 128, "2 "), (512, 129, "2 rows")]
+    ("columns", "rows", "averaged"),
+    [
+        (512, 128, ""),
+        (513, 128, "the mean of 2 columns"),
+        (512, 129, "the mean of 2 rows"),
+    ],
 )
 def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
     columns: int, rows: int, averaged: str
 ) -> None:
     values = np.sin(np.arange(rows * columns, dtype=np.float32).reshape(rows, columns))
-    page = Strips([Label("pos", np.arange(rows))], [Values(values)], np.arange(columns), lines=40)
-    pre = "".join(
-        ET.fromstring(export.exported(page, "html", 100, "light", color=False))
-        .find(".//{*}pre")
-        .itertext()
-    )  # type: ignore[union-attr]
-    lines = [line for line in pre.splitlines()[2:] if "│" in line]
-    assert ("the mean of" in pre) == bool(averaged)
-    assert averaged in pre
-    if not averaged:
-        assert (len(lines), {len(line.split("│ ")[1].strip()) for line in lines}) == (
-            rows,
-            {columns},
-        )
+    labels = [Label("pos", np.arange(rows))]
+    page = Strips(labels, [Values(values)], np.arange(columns), lines=40)
+
+    document = export.exported(page, "html", 100, "light", color=False)
+
+    printed = "".join(ET.fromstring(document).find(".//{*}pre").itertext())  # type: ignore[union-attr]
+    if averaged:
+        assert averaged in printed
+    else:
+        assert "the mean of" not in printed
+        strips = re.findall(r"^ *\d+  │  (\S+)$", printed, re.MULTILINE)
+        assert [len(strip) for strip in strips] == [columns] * rows
 
 
-@pytest.mark.parametrize(
-    "verb",
-    ["tokenize", "tokenize --merges", "weights", "lookup --heat", "batch", "positions", "audit"],
-)
-def test_bare_has_titles_and_tables_or_pictures_alone(verb: str) -> None:
-    whole, bare = (InProcess().ok(*PAGES[verb], *more).text for more in ((), ("--bare",)))
-    said = re.sub("\nThe size of all numbers: .*|\nFrom token i to token j: .*", "", whole)
-    assert said.startswith(bare.removesuffix("\n"))
-    assert not re.search("Untrained|standard deviation|tokens \\(gpt2|what the model reads", bare)
-    assert re.search("Untrained|tokens \\(gpt2|characters", whole)
+def backgrounds_of_html(page: RenderableType, theme: Literal["dark", "light"]) -> np.ndarray:
+    """Return the colours of five strips' cells in a picture, (5, 3): red, green, blue."""
+    html = export.exported(page, "html", 60, theme).decode()
+    colors = re.findall(r"background-color: #(\w{6})", html)[:5]
+    return np.array([list(bytes.fromhex(color)) for color in colors], int)
 
 
-def test_zero_is_a_middle_grey_on_a_dark_ground_and_colours_grow_lighter_from_it() -> None:
-    page = Matrix(
-        [Label("ID", [0])], [Values(np.float32([[-1, -0.5, 0, 0.5, 1]]))], np.arange(5), heat=True
-    )
-    dark, light = (export.exported(page, "html", 60, theme).decode() for theme in ("dark", "light"))
-    found = [re.findall("background-color: #(\\w{6})", each)[:5] for each in (dark, light)]
-    dark_values, light_values = (
-        [sum(bytes.fromhex(each)) / 3 for each in colors] for colors in found
-    )
-    assert 80 <= dark_values[2] <= 160 < 200 <= light_values[2]
-    assert dark_values[2] == min(dark_values)
-    assert light_values[2] == max(light_values)
-    low, high = (
-        np.frombuffer(bytes.fromhex(found[0][place]), np.uint8).astype(int) for place in (0, 4)
-    )
-    assert (
-        np.abs(low - high).sum() >= 300
-    )  # the ends are as far apart as blue and orange, not two tints of white
+def test_zero_is_grey_on_a_dark_background_and_colours_grow_lighter_from_it() -> None:
+    page = of_one_row(np.float32([-1, -0.5, 0, 0.5, 1]), heat=True)
+
+    dark = backgrounds_of_html(page, "dark")
+    light = backgrounds_of_html(page, "light")
+
+    dark_values = dark.mean(axis=1)
+    light_values = light.mean(axis=1)
+    assert 80 <= dark_values[2] <= 160
+    assert dark_values[2] == dark_values.min()
+    assert light_values[2] > 200
+    assert light_values[2] == light_values.max()
+    distance_of_ends = np.abs(dark[0] - dark[4]).sum()
+    assert distance_of_ends >= 300, "the ends are blue and orange, not two tints of white"
 
 
 @pytest.mark.parametrize(("theme", "least"), [("dark", 4.5), ("light", 3.8)])
 def test_words_of_a_picture_stand_out_from_its_background(
     theme: Literal["dark", "light"], least: float
 ) -> None:
-    page = Matrix(
-        [Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1], tones=["", "dim"], column=""
-    )
-    html = export.exported(Group(page, Text("Same", STYLES["good"])), "html", 60, theme).decode()
-    assert INKS[theme]["dim"] in html
-    found = [tuple(bytes.fromhex(each)) for each in re.findall("(?:ground|color): #(\\w{6})", html)]
-    assert len({*found}) >= 6
-    assert min(contrast(each, found[0]) for each in found[1:]) >= least
-    assert contrast(tuple(bytes.fromhex(INKS[theme]["dim"][1:])), found[0]) >= 4.5
+    labels = [Label("ID", [0, 1])]
+    matrix = Matrix(labels, [Values(VALUES)], np.arange(3), [1], tones=["", "dim"], column="")
+    page = Group(matrix, Text("Same", STYLES["good"]))
+
+    html = export.exported(page, "html", 60, theme).decode()
+
+    names = re.findall(r"(?:ground|color): #(\w{6})", html)
+    background, *inks = [tuple(bytes.fromhex(name)) for name in names]
+    assert len({background, *inks}) >= 6
+    assert min(contrast(ink, background) for ink in inks) >= least
+    dim = INKS[theme]["dim"]
+    assert dim in html
+    assert contrast(tuple(bytes.fromhex(dim[1:])), background) >= 4.5
 
 
 def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the_font() -> None:
     page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1])
+    dots = '<span style="display: inline-block; width: 1ch">⋮</span>'
+
     for html in (export.exported(page, "html", 60, "light").decode(), export.fragment(page, 60)):
-        assert (
-            html.count("⋮")
-            == html.count('<span style="display: inline-block; width: 1ch">⋮</span>')
-            == 4
-        )
-
-
-# --- verbs ------------------------------------------------------------------------------------------------------------
-
-SMALL = ("--vocab", "60", "--dim", "40")
-IDS = ("--ids", "2,3,5,1", *SMALL)
-TEXT = "Every effort moves you… 👋 日本語 <b> [i]"
-PAGES = {
-    "tokenize": ("tokenize", TEXT),
-    "tokenize --merges": ("tokenize", "This is it", "--merges", "--draw"),
-    "tokenize two": ("tokenize", TEXT, "--encoding", "gpt2", "--encoding", "o200k_base"),
-    "weights": ("weights", *SMALL),
-    "lookup": ("lookup", TEXT, "--dim", "40"),
-    "lookup --draw": ("lookup", *IDS, "--trace", "0", "--draw"),
-    "lookup --heat": ("lookup", *IDS, "--heat", "--color", "never"),
-    "compare": ("compare", "--ids", "2,3,1", "--show", "shared,cost", "--trace", "--gradient"),
-    "batch": ("batch", "--ids", "1,2,3,4,5,6", *SMALL, "--batch-size", "1", "--draw"),
-    "positions": ("positions", "relative", "--context-length", "6", *SMALL),
-    "positions --similarity": ("positions", "sinusoidal", "--similarity"),
-    "neighbors": ("neighbors", "--ids", "3", *SMALL),
-    "audit": ("audit", *SMALL),
-    "info": ("info",),
-    "cache": ("cache",),
-    "explain": ("explain", "matrices"),
-}
-MEASURED = re.compile(r"^(?:time .*|  at least .*|linear: [\s\S]*?by\s+zero.*)$", re.MULTILINE)
-
-
-def said_in(text: str) -> str:
-    """Return a page without blanks, without lines, which an SVG has as paths, and without what is measured."""
-    return "".join(re.sub("[─│╭╮╰╯┬┴┼]", "", MEASURED.sub("", text.replace("\xa0", " "))).split())
-
-
-@pytest.mark.parametrize("view", PAGES)
-def test_each_page_in_each_format_says_what_the_table_says(view: str) -> None:
-    run, verb = InProcess(), [*PAGES[view], "--width", "90"]
-    table = run.ok(*verb, "-f", "table").text
-    assert max(map(cell_len, table.splitlines())) <= 90
-    for format in ("svg", "html"):
-        document = run.ok(*verb, "-f", format).out
-        root = ET.fromstring(document)
-        assert not re.search(rb"font-face|<script|https?://(?!www\.w3\.org)", document)
-        lines: dict[float, str] = {}
-        for text in root.iter("{http://www.w3.org/2000/svg}text"):
-            lines[float(text.get("y", ""))] = lines.get(float(text.get("y", "")), "") + "".join(
-                text.itertext()
-            )
-        said = "\n".join(lines[y] for y in sorted(lines)) or "".join(
-            root.find(".//{*}pre").itertext()
-        )  # type: ignore[union-attr]
-        assert said_in(said) == said_in(table)
-    markdown = run.ok(*verb, "-f", "markdown").text
-    numbers = set(re.findall(r"-?\d+\.\d{4}\b", MEASURED.sub("", table)))
-    assert numbers <= {*re.findall(r"-?\d+\.\d{4}\b", markdown)}
+        assert html.count("⋮") == 4
+        assert html.count(dots) == 4

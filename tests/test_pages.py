@@ -68,6 +68,13 @@ FURTHER = {
     "compare/many-rows.txt": (
         "compare --ids 5,999 --vocab 1000 --dim 20 --show one-hot --draw --trace --width 60"
     ),
+    "tokenize/bare.txt": "tokenize 'Every effort moves you… 👋' --bare",
+    "merges/bare.txt": "tokenize 'This is it' --merges --draw --bare",
+    "weights/bare.txt": "weights --vocab 6 --dim 3 --bare",
+    "lookup/bare-heat.txt": "lookup --ids 2,3 --vocab 6 --dim 3 --heat --bare",
+    "batch/bare.txt": "batch 'Every effort moves you forward' --batch-size 1 --bare",
+    "positions/bare.txt": "positions sinusoidal --context-length 6 --dim 4 --bare",
+    "audit/bare.txt": "audit base --bare",
     "lookup/trace.txt": "lookup 'Every effort moves you' --dim 4 --trace 0",
     "similarity/heat.txt": (
         "positions sinusoidal --context-length 16 --dim 16 --similarity --heat"
