@@ -21,6 +21,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.style import Style
 from rich.text import Text
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
@@ -151,6 +152,18 @@ def write_model(folder: Path, token: np.ndarray, position: np.ndarray) -> None:
     tokenizer = Tokenizer(models.WordLevel(ids, "word0"))
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+
+
+@pytest.fixture(autouse=True)
+def _colours_as_in_a_fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let styles forget how they were written: rich keeps the codes of the first terminal."""
+    render = Style.render
+
+    def render_anew(style: Style, text: str = "", **terminal: Any) -> str:
+        style._ansi = None
+        return render(style, text, **terminal)
+
+    monkeypatch.setattr(Style, "render", render_anew)
 
 
 @pytest.fixture(autouse=True)
