@@ -1,8 +1,9 @@
-"""Pictures in text: what is marked is what is picked, what goes where goes there, and each number is torch's."""
+"""Pictures in text: what is marked is what is picked, and each number is torch's."""
 
 from __future__ import annotations
 
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -13,122 +14,131 @@ from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from tests.oracles import live, of_ids, stub
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 
-WIDTHS = (40, 80, 200)
-CAT, IDS = "the cat saw the dog the the the", [1169, 3797, 2497, 262, 3290, 262, 262, 262]
-TOY = """\
-Each ID picks a row of the token matrix: V = 6 tokens, D = 3 columns
- ID  row  │        0        1        2  to pos
-──────────────────────────────────────────────
-       0  │   0.3374  -0.1778  -0.1690
-1 →    1  │   0.9178   1.5810   1.3010  → 3
-2 →    2  │   1.2753  -0.2010  -0.1606  → 0, 4
-3 →    3  │  -0.4015   0.9666  -1.1481  → 1
-       4  │  -1.1589   0.3255  -0.6315
-5 →    5  │  -2.8400  -0.7849  -1.4096  → 2
-Token embeddings: T = 5 tokens, D = 3 columns
-pos  ID  │        0        1        2
-─────────────────────────────────────
-  0   2  │   1.2753  -0.2010  -0.1606
-  1   3  │  -0.4015   0.9666  -1.1481
-  2   5  │  -2.8400  -0.7849  -1.4096
-  3   1  │   0.9178   1.5810   1.3010
-  4   2  │   1.2753  -0.2010  -0.1606
-Untrained: random rows of seed 123.
-"""
-run = InProcess()
+CAT = "the cat saw the dog the the the"
+CAT_IDS = [1169, 3797, 2497, 262, 3290, 262, 262, 262]
+NUMBER = re.compile(r"-?\d+\.\d{4}\b")
+NUMBER_OR_DOTS = re.compile(r"-?\d+\.\d{4}|…")
+COLUMN = re.compile(r"\d+|…")
+
+PAGES = {
+    "lookup/draw.txt": "lookup --ids 2,3,5,1,2 --vocab 6 --dim 3 --draw",
+    "lookup/draw-with-positions.txt": (
+        "lookup --ids 2,3,5,1,2 --vocab 6 --dim 3 --draw --show token,position,input"
+    ),
+    "lookup/draw-four-tokens.txt": "lookup 'Every effort moves you' --draw",
+    "lookup/draw-many-rows.txt": (
+        "lookup --ids 10,12,14,16,18,20,22,24,26,28,30,32,34,36,38 --vocab 60 --dim 2 --draw"
+    ),
+}
 
 
-def held(printed: str, width: int, expected: np.ndarray) -> list[str]:
-    """Hold a table against (rows, D) float32 values, and that it is straight; return the last label of each row."""
-    lines = [line.rstrip() for line in printed.splitlines() if "│" in line and "⋮" not in line]
-    (header, *labels), (columns, *rows) = zip(*(line.split("│") for line in lines), strict=True)
-    assert len({*map(wcswidth, [header, *labels])}) == len({*map(len, [columns, *rows])}) == 1
-    assert max(map(wcswidth, printed.splitlines())) <= width
-    for row, values in zip(rows, expected, strict=True):
-        numbers = ["…" if each == "…" else f"{values[int(each)]:.4f}" for each in columns.split()]
-        assert row.split() == numbers
-    return [label.split()[-1] for label in labels]
+@pytest.mark.parametrize("name", PAGES)
+def test_the_whole_page_of_a_picture(in_process: InProcess, snapshot: Snapshot, name: str) -> None:
+    printed = in_process.ok(*shlex.split(PAGES[name]), COLUMNS="80").text
+
+    snapshot(name, printed)
 
 
-def parted(printed: str) -> tuple[str, list[str], str]:
-    """Return the matrix of a lookup's picture, what its last column says of each row, and the rest of the page."""
-    picture, _, rest = printed.partition("Token embeddings")
-    lines = [line for line in picture.splitlines() if "│" in line]
-    cut = lines[0].index("to ")
-    goals = [line[cut:] for line in lines[1:] if "⋮" not in line]
-    return "\n".join(line[:cut].rstrip() for line in lines), goals, rest
+def test_sequences_are_named_where_there_are_several(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    command = "lookup --lines --ids - --vocab 6 --dim 2 --draw"
+    printed = in_process.ok(*command.split(), stdin="1 2\n2 5", COLUMNS="80").text
+
+    snapshot("lookup/draw-sequences.txt", printed)
 
 
-def test_the_whole_picture_of_a_lookup() -> None:
-    toy = ("--ids", "2,3,5,1,2", "--vocab", "6", "--dim", "3")
-    assert run.ok("lookup", *toy, "--draw", COLUMNS="80").text == TOY
-    rest = run.ok("lookup", *toy, COLUMNS="80").text
-    whole = run.ok("lookup", *toy, "--draw", "--show", "token,position,input", COLUMNS="80").text
-    assert whole == TOY.partition("Token emb")[0] + re.sub(
-        "(?m)^token: .*; position", "position", rest
-    )
+def assert_rows(table: str, width: int, rows: list[int], matrix: np.ndarray) -> None:
+    """Hold the numbers of a table's rows, whose last label is an ID, against a matrix."""
+    lines = []
+    for line in table.splitlines():
+        if "│" in line and "⋮" not in line:
+            lines.append(line.rstrip())
+    assert max(map(wcswidth, lines)) <= width
+
+    header, *body = [line.split("│") for line in lines]
+    assert len({wcswidth(labels) for labels, _ in body}) == 1
+    columns = COLUMN.findall(header[1])
+    for row, (labels, values) in zip(rows, body, strict=True):
+        assert labels.split()[-1] == str(row)
+        for column, value in zip(columns, NUMBER_OR_DOTS.findall(values), strict=True):
+            expected = "…" if column == "…" else f"{matrix[row, int(column)]:.4f}"
+            assert value == expected
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_picture_of_a_lookup_has_the_picked_rows_and_says_where_each_goes(width: int) -> None:
-    printed = run.ok("lookup", CAT, "--draw", COLUMNS=str(width)).text
+def assert_places(words: str, places: list[int]) -> None:
+    """Hold the words behind a picked row, such as `→ 3, 5, 2 more`, against its places."""
+    found = re.fullmatch(r"→ ([\d, ]*?)(?:(?:, )?(\d+) (?:more|in all))?", words)
+    assert found, words
+    named = [int(place) for place in re.findall(r"\d+", found[1])]
+    not_named = int(found[2] or 0)
+    assert named == places[: len(named)]
+    assert len(places) == len(named) + not_named
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_picture_has_the_picked_rows_and_says_where_each_goes(
+    in_process: InProcess, width: int
+) -> None:
     token = live(Seeded(50257, 256))["token"]
-    assert max(len(line) for line in printed.splitlines() if "│" in line) <= width
-    matrix, goals, rest = parted(printed)
-    rows = [0, *sorted({*IDS}), 50256]
-    assert held(matrix, width, token[rows]) == [*map(str, rows)]
-    held(rest, width, token[IDS])
-    arrows = re.findall(r"(\d+) → +(\d+)  │", printed)
-    assert [int(row) for _, row in arrows] == rows[1:-1]
-    assert [token_id for token_id, _ in arrows] == [row for _, row in arrows]
-    assert (goals[0], goals[-1]) == ("", "")
-    for row, goal in zip(rows[1:-1], goals[1:-1], strict=True):
-        places = [place for place, token_id in enumerate(IDS) if token_id == row]
-        found = re.fullmatch(r"→ ([\d, ]*?)(?:(?:, )?(\d+) (?:more|in all))?", goal)
-        assert found, goal
-        named = [int(place) for place in found[1].split(", ") if place]
-        assert named == places[: len(named)]
-        assert len(places) == len(named) + int(found[2] or 0)
-    assert len([line for line in printed.splitlines() if "⋮" in line]) == 6
+    picked = sorted(set(CAT_IDS))
+
+    printed = in_process.ok("lookup", CAT, "--draw", COLUMNS=str(width)).text
+
+    picture, _, embeddings = printed.partition("Token embeddings")
+    assert_rows(picture, width, [0, *picked, 50256], token)
+    assert_rows(embeddings, width, CAT_IDS, token)
+    arrows = re.findall(r"(\d+) → +(\d+)  │.*  (→ .*)$", picture, re.MULTILINE)
+    assert [int(row) for _, row, _ in arrows] == picked
+    for token_id, row, words in arrows:
+        assert token_id == row
+        places = [place for place, picked_id in enumerate(CAT_IDS) if picked_id == int(row)]
+        assert_places(words, places)
 
 
 def test_rows_that_are_not_picked_are_asked_for_as_well() -> None:
     source = stub(np.eye(20), np.eye(20))
+
     Model(source).lookup(of_ids([7, 3]), draw=True)
+
     assert source.asked["token"].tolist() == [7, 3, 0, 19]
-    arguments = ("lookup", "--ids", "7,3", "--vocab", "20", "--dim", "2", "--draw")
-    assert run.ok(*arguments, "--no-cache").text == run.ok(*arguments).text
 
 
-def test_a_picture_of_four_tokens_fits_a_screen() -> None:
-    printed = run.ok("lookup", "Every effort moves you", "--draw", COLUMNS="80").text
-    assert printed.count("\n") < 24
+def test_a_picture_without_the_cache_is_the_same(in_process: InProcess) -> None:
+    command = ("lookup", "--ids", "7,3", "--vocab", "20", "--dim", "2", "--draw")
+
+    assert in_process.ok(*command, "--no-cache").text == in_process.ok(*command).text
 
 
-def test_sequences_are_named_where_there_are_several() -> None:
-    printed = run.ok(
-        "lookup", "--lines", "--ids", "-", "--vocab", "6", "--dim", "2", "--draw", stdin="1 2\n2 5"
-    ).text
-    assert re.findall(r"(\d) →.*→ (.*)", printed) == [("1", "0:0"), ("2", "0:1, 1:0"), ("5", "1:1")]
+def test_a_picture_of_many_rows_has_torchs_numbers(in_process: InProcess) -> None:
+    ids = range(10, 50)
+    written = ",".join(map(str, ids))
+
+    printed = in_process.ok("lookup", "--ids", written, "--dim", "2", "--draw").text
+
+    picture, *_ = printed.partition("Token embeddings")
+    shown = [0, *ids[:6], *ids[-6:], 50256]
+    assert_rows(picture, 120, shown, live(Seeded(50257, 2))["token"])
+    assert "picked rows 16 to 43 (28 of 40)" in printed
 
 
-def test_more_rows_than_a_picture_has_room_for_are_said_to_be_missing() -> None:
-    printed = run.ok(
-        "lookup", "--ids", ",".join(map(str, range(10, 50))), "--dim", "2", "--draw"
-    ).text
-    assert "Left out: picked rows 16 to 43 (28 of 40).\n" in printed
-    rows = [0, *range(10, 16), *range(44, 50), 50256]
-    held(parted(printed)[0], 120, live(Seeded(50257, 2))["token"][rows])
+SMALL = ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6", "--draw")
 
 
-def test_pictures_of_all_pages_have_the_same_numbers_and_only_pages_have_them() -> None:
-    case = ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6", "--draw")
-    table, markdown = (
-        re.findall(r"-?\d+\.\d{4}\b", run.ok(*case, "-f", each).text)
-        for each in ("table", "markdown")
-    )
-    assert len(table) >= 12
-    assert table == markdown
-    for format in {*formats_for("batches")} - {*VIEWS}:
-        assert f"--draw cannot be shown in {format}" in run.refused(*case, "-f", format)
+def test_pictures_of_all_pages_have_the_same_numbers(in_process: InProcess) -> None:
+    table = in_process.ok(*SMALL, "-f", "table").text
+    markdown = in_process.ok(*SMALL, "-f", "markdown").text
+
+    numbers = NUMBER.findall(table)
+    assert len(numbers) >= 12
+    assert NUMBER.findall(markdown) == numbers
+
+
+@pytest.mark.parametrize("format", sorted({*formats_for("batches")} - {*VIEWS}))
+def test_data_has_no_picture(in_process: InProcess, format: str) -> None:
+    refusal = in_process.refused(*SMALL, "-f", format)
+
+    assert "--draw" in refusal
+    assert format in refusal
