@@ -16,8 +16,8 @@ from tests.oracles import live, of_ids, stub
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
-CAT = "the cat saw the dog the the the"
-CAT_IDS = [1169, 3797, 2497, 262, 3290, 262, 262, 262]
+CAT = "the cat saw the dog the the the the the the"
+CAT_IDS = [1169, 3797, 2497, 262, 3290, 262, 262, 262, 262, 262, 262]
 NUMBER = re.compile(r"-?\d+\.\d{4}\b")
 NUMBER_OR_DOTS = re.compile(r"-?\d+\.\d{4}|…")
 COLUMN = re.compile(r"\d+|…")
