@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pexpect
 import pytest
 import typer
+from rich.style import Style
 
 import embcli.__main__
 from embcli.cli import app
@@ -107,6 +108,7 @@ class InProcess(Runner):
             for name, stream in streams.items():
                 patch.setattr(sys, name, stream)
             patch.setattr(app, "command_line", _built_once)
+            patch.setattr(Style, "render", _rendered_anew)
             if not suggestions:
                 patch.setattr(ResultWriter, "is_suggesting", False)
             status = embcli.__main__.main()
@@ -126,6 +128,15 @@ class _Buffer(io.BytesIO):
 
 def _text_stream(buffer: io.BytesIO) -> io.TextIOWrapper:
     return io.TextIOWrapper(buffer, "utf-8", write_through=True)
+
+
+_render = Style.render
+
+
+def _rendered_anew(style: Style, text: str = "", **options: Any) -> str:
+    """Return a styled text as in a fresh process: rich keeps the codes of the first terminal."""
+    style._ansi = None
+    return _render(style, text, **options)
 
 
 _command_line = app.command_line  # `InProcess` puts `_built_once` in its place while it runs.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 PAGES = Path(__file__).parent / "pages"
@@ -26,7 +28,8 @@ class Snapshot:
 
     def hold(self, path: Path, text: str) -> None:
         """Hold a text against a file."""
-        if self.accepts:
+        is_equal = path.exists() and path.read_bytes().decode() == text
+        if self.accepts and not is_equal:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, newline="")
         assert path.exists(), f"{path} is missing: pytest --accept writes it"
@@ -34,6 +37,17 @@ class Snapshot:
 
 
 def with_styles(printed: str) -> str:
-    """Return what a terminal is sent with its styles as words in brackets: [bold]ID[/bold]."""
-    lines = [Text.from_ansi(line).markup for line in printed.split("\n")]
+    """Return what a terminal is sent with its styles as words: [bold]ID[/].
+
+    Spaces have no style that anybody sees, and are written without one.
+    """
+    lines = []
+    for line in printed.split("\n"):
+        parts = []
+        for text, style, _ in Text.from_ansi(line).render(Console()):
+            part = escape(text)
+            if style and not text.isspace():
+                part = f"[{style}]{part}[/]"
+            parts.append(part)
+        lines.append("".join(parts).rstrip("\n"))
     return "\n".join(lines)

@@ -19,15 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
-from rich.markup import escape
-from rich.style import Style
-from rich.text import Text
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
 from tests.runners import InProcess
-from tests.snapshots import PAGES, Snapshot
+from tests.snapshots import PAGES, Snapshot, with_styles
 
 TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80", "LINES": "24"}
 FORMATS = {"page.svg": "svg", "page.html": "html", "page.md": "markdown"}
@@ -155,18 +151,6 @@ def write_model(folder: Path, token: np.ndarray, position: np.ndarray) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _colours_as_in_a_fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let styles forget how they were written: rich keeps the codes of the first terminal."""
-    render = Style.render
-
-    def render_anew(style: Style, text: str = "", **terminal: Any) -> str:
-        style._ansi = None
-        return render(style, text, **terminal)
-
-    monkeypatch.setattr(Style, "render", render_anew)
-
-
-@pytest.fixture(autouse=True)
 def _nothing_of_this_machine(
     folder: Path, in_process: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,30 +175,15 @@ def page(in_process: InProcess, command: str, *options: str, **settings: Any) ->
     return ran.text
 
 
-def styled(printed: str) -> str:
-    """Return what a terminal is sent with its styles as words: [bold]ID[/].
-
-    Spaces have no style that anybody sees, and are written without one.
-    """
-    lines = []
-    for line in printed.split("\n"):
-        parts = []
-        for text, style, _ in Text.from_ansi(line).render(Console()):
-            part = escape(text)
-            if style and not text.isspace():
-                part = f"[{style}]{part}[/]"
-            parts.append(part)
-        lines.append("".join(parts).rstrip("\n"))
-    return "\n".join(lines)
-
-
 @pytest.mark.parametrize(("kind", "view"), CASES)
 def test_the_usual_page_of_a_command_is_the_kept_one(
     in_process: InProcess, snapshot: Snapshot, kind: str, view: str
 ) -> None:
     command = COMMANDS[kind]
     if view == "terminal.txt":
-        printed = styled(page(in_process, command, suggestions=True, terminal=True, **TERMINAL))
+        printed = with_styles(
+            page(in_process, command, suggestions=True, terminal=True, **TERMINAL)
+        )
     elif view == "pipe.txt":
         printed = page(in_process, command, suggestions=True, COLUMNS="120")
     else:
