@@ -34,9 +34,9 @@ from tests.test_vocabularies import (
     WORDS,
     assert_ids,
     bytes_level,
+    character_map,
     merged_by_score,
     texts,
-    trie,
 )
 
 BYTES = [bytes([byte]) for byte in range(256)]
@@ -47,16 +47,15 @@ TEXTS = texts(200)
 # --- tiktoken's ranks -----------------------------------------------------------------------------
 
 
-def assert_same_as(oracle: tiktoken.Encoding, path: Path, special: bool) -> None:
-    """Hold the encoding of a file against tiktoken's."""
+def assert_same_as(oracle: tiktoken.Encoding, path: Path) -> None:
+    """Hold the encoding of a file against tiktoken's, without and with special tokens."""
     encoding = encodings.get(str(path))
-    allowed = oracle.special_tokens_set if special else set()
-
-    for text in TEXTS:
-        ids = encoding.encode(text, special)
-        expected = oracle.encode(text, allowed_special=allowed, disallowed_special=())
-        assert ids.tolist() == expected, text
-        assert encoding.decode(ids) == text.encode()
+    for text in [*TEXTS, "a<s>b", "a<|endoftext|>"]:
+        for allowed in (set(), oracle.special_tokens_set):
+            ids = encoding.encode(text, allowed != set())
+            expected = oracle.encode(text, allowed_special=allowed, disallowed_special=())
+            assert ids.tolist() == expected, text
+            assert encoding.decode(ids) == text.encode()
 
     assert encoding.vocabulary_size == oracle.n_vocab
     for token_id in range(5):
@@ -75,21 +74,24 @@ def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(tmp_path: Path) -> No
         special_tokens=known.special_tokens,
     )
 
-    assert_same_as(oracle, path, special=False)
-    assert_same_as(oracle, path, special=True)
-    assert encodings.get(str(path)).encode("<|endoftext|>", True).tolist() == [100257]
+    assert_same_as(oracle, path)
 
 
 # --- tekken.json ----------------------------------------------------------------------------------
 
 
-def tekken(path: Path, tokens: list[bytes], **changed: object) -> str:
-    """Write a tekken.json of these tokens with 2 special ones; `changed` are keys of its config."""
+MANY = 4_000_000
+SPECIAL = [{"rank": 1, "token_str": "<s>", "is_control": True}]
+
+
+def tekken(
+    path: Path, tokens: list[bytes], special: list[dict[str, object]] = SPECIAL, **changed: object
+) -> str:
+    """Write a tekken.json with room for 2 special tokens; `changed` are keys of its config."""
     config = {"pattern": ".", "default_vocab_size": 258, "default_num_special_tokens": 2} | changed
     vocab = []
     for rank, token in enumerate(tokens):
         vocab.append({"rank": rank, "token_bytes": b64encode(token).decode()})
-    special = [{"rank": 1, "token_str": "<s>", "is_control": True}]
     document = json.dumps({"config": config, "vocab": vocab, "special_tokens": special})
     path.write_text(document.replace("Infinity", "1e999"))
     return str(path)
@@ -105,13 +107,9 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
         special_tokens={"<SPECIAL_0>": 0, "<s>": 1, "<SPECIAL_2>": 2},
     )
 
-    assert_same_as(oracle, path, special=False)
-    assert_same_as(oracle, path, special=True)
-    ids = encodings.get(str(path)).encode("a<s>b", True)
-    assert ids.tolist() == [ord("a") + 3, 1, ord("b") + 3]
+    assert_same_as(oracle, path)
 
 
-@pytest.mark.parametrize("options", [(), ("--merges",)])
 @pytest.mark.parametrize(
     ("changed", "word"),
     [
@@ -119,19 +117,17 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
         ({"pattern": "(a|aa|a)+$(?!b)"}, "backtracking"),
         ({"default_vocab_size": float("inf")}, "not a tekken.json"),
         ({"default_num_special_tokens": -1}, "rank"),
+        ({"default_vocab_size": MANY, "default_num_special_tokens": MANY}, "4,000,000 special"),
     ],
 )
 def test_a_hostile_tekken_is_refused_in_a_sentence(
-    in_process: InProcess,
-    tmp_path: Path,
-    changed: dict[str, object],
-    word: str,
-    options: tuple[str, ...],
+    in_process: InProcess, tmp_path: Path, changed: dict[str, object], word: str
 ) -> None:
     path = tekken(tmp_path / "tekken.json", BYTES, **changed)
 
-    text = "a" * 40 + "!"
-    assert word in in_process.refused("tokenize", text, *options, "--encoding", path)
+    words = ("tokenize", "a" * 40 + "!", "--encoding", path)
+    assert word in in_process.refused(*words)
+    assert word in in_process.refused(*words, "--merges")
 
 
 def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(
@@ -145,26 +141,14 @@ def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(
     assert "cannot split" in error
 
 
-def odd_tekken(path: Path, count: int) -> encodings.Encoding:
-    """Return the encoding of a tekken.json with this number of special tokens, two of them odd."""
-    config = {"pattern": CUTS, "default_vocab_size": count, "default_num_special_tokens": count}
+def test_odd_special_tokens_of_a_tekken_get_names(tmp_path: Path) -> None:
     nameless = {"rank": 0, "token_str": ""}
     surrogate = {"rank": 1, "token_str": "\ud800", "is_control": True}
-    document = {"config": config, "vocab": [], "special_tokens": [nameless, surrogate]}
-    path.write_text(json.dumps(document))
-    return encodings.get(str(path))
-
-
-def test_odd_special_tokens_of_a_tekken_get_names(tmp_path: Path) -> None:
-    encoding = odd_tekken(tmp_path / "tekken.json", 2)
+    path = tekken(tmp_path / "tekken.json", [], [nameless, surrogate], default_vocab_size=2)
+    encoding = encodings.get(path)
 
     assert encoding.definition.special_tokens == {"<SPECIAL_0>": 0, "<SPECIAL_1>": 1}
     assert encoding.vocabulary_size == 2
-
-
-def test_a_tekken_that_promises_millions_of_special_tokens_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="4,000,000 special tokens"):
-        odd_tekken(tmp_path / "tekken.json", 4_000_000).encode("a")
 
 
 # --- vocab.json with merges.txt, vocab.txt --------------------------------------------------------
@@ -292,7 +276,7 @@ def spelled(text: str, joins: bool) -> str:
 def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(
     tmp_path: Path, joins: bool
 ) -> None:
-    normalizer = ((4, int(joins)), (2, trie({"A": "a", "e\u0301": "é"})))
+    normalizer = ((4, int(joins)), (2, character_map({"A": "a", "e\u0301": "é"})))
     encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED, *normalizer))
 
     for text in texts(200, "aaAbb!! e\u0301éx\n"):
@@ -314,52 +298,40 @@ def test_spans_begin_after_the_spaces_that_a_sentencepiece_model_joins(tmp_path:
     assert spans.tolist() == [[0, 1], [4, 6], [8, 8], [8, 9]]
 
 
-def test_a_sentencepiece_model_finds_named_tokens_and_decodes(tmp_path: Path) -> None:
+def test_a_sentencepiece_model_finds_named_tokens(tmp_path: Path) -> None:
     encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED))
 
     ids = encoding.encode("a<tool>b", True)
     assert [PIECES[token_id] for token_id in ids] == ["▁a", "<tool>", "b"]
-    assert encoding.decode(encoding.encode("ab a")) == b"ab a"
     assert encoding.token_bytes(len(PIECES)) is None
     assert encoding.token_bytes(-1) is None
 
 
+BOTH = {"add_bos_token": True, "add_eos_token": True}
+
+
 @pytest.mark.parametrize(
-    ("kind", "config", "before", "after"),
+    ("kind", "first", "config", "around"),
     [
-        (PAIR_MODEL, {}, [1], []),  # as transformers' LlamaTokenizer, unless told otherwise
-        (PAIR_MODEL, {"add_bos_token": False, "add_eos_token": True}, [], [2]),
-        (UNIGRAM_MODEL, {}, [], []),
-        (UNIGRAM_MODEL, {"tokenizer_class": "T5TokenizerFast"}, [], [2]),
+        # As transformers' LlamaTokenizer does, unless it is told otherwise.
+        (PAIR_MODEL, "<unk>", {}, ((1,), ())),
+        (PAIR_MODEL, "<unk>", {"add_bos_token": False, "add_eos_token": True}, ((), (2,))),
+        (PAIR_MODEL, "<s>", BOTH, ((0,), (2,))),
+        (PAIR_MODEL, "</s>", BOTH, ((2,), (0,))),
+        (UNIGRAM_MODEL, "<unk>", {}, ((), ())),
+        (UNIGRAM_MODEL, "<unk>", {"tokenizer_class": "T5TokenizerFast"}, ((), (2,))),
     ],
 )
-def test_a_sentencepiece_model_gets_bos_and_eos_as_its_config_says(
-    in_process: InProcess,
+def test_a_sentencepiece_model_has_bos_and_eos_as_its_config_says(
     tmp_path: Path,
     kind: int,
+    first: str,
     config: dict[str, object],
-    before: list[int],
-    after: list[int],
+    around: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> None:
-    path = sentencepiece(tmp_path, kind, SCORED)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-
-    words = ("tokenize", "ab a", "--encoding", path, "-f", "ids")
-    plain = in_process(*words)
-    special = in_process.ok(*words, "--special")
-    plain_ids = [int(word) for word in plain.text.split()]
-    assert [int(word) for word in special.text.split()] == [*before, *plain_ids, *after]
-    assert ("--special adds" in plain.err) == (before + after != [])
-
-
-@pytest.mark.parametrize(("first", "around"), [("<s>", ((0,), (2,))), ("</s>", ((2,), (0,)))])
-def test_bos_and_eos_of_a_sentencepiece_model_can_have_the_id_0(
-    tmp_path: Path, first: str, around: tuple[tuple[int], tuple[int]]
-) -> None:
-    config = {"add_bos_token": True, "add_eos_token": True}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     ordered = sorted(SCORED, key=lambda piece: piece[0] != first)
-    path = sentencepiece(tmp_path, PAIR_MODEL, ordered)
+    path = sentencepiece(tmp_path, kind, ordered)
 
     assert encodings.get(path).bos_eos == around
 

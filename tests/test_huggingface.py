@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +28,6 @@ from tokenizers import (
 )
 
 from embcli import encodings, names, seeded
-from embcli.encodings import tiktoken as packaged
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.merging import bytes_of
 from embcli.errors import InputError
@@ -130,16 +127,16 @@ def ids_of(words: list[str]) -> dict[str, int]:
 
 @cache
 def gpt2() -> Tokenizer:
-    """Return GPT-2's vocabulary as a tokenizer.json has it: each token but bytes is a merge."""
-    ours = packaged.TiktokenEncoding("gpt2")
-    ranks = {ours.token_bytes(rank) or b"": rank for rank in range(50256)}
+    """Return GPT-2's vocabulary as a tokenizer.json has it: two tokens that make one are a merge."""
+    ranks = encodings.get("gpt2").tiktoken._mergeable_ranks
     vocabulary = {}
     merges = []
     for token, rank in ranks.items():
         vocabulary[spelled(token)] = rank
-        if len(token) > 1:
-            first, second = merged_parts(token, ranks)
-            merges.append((spelled(first), spelled(second)))
+        for place in range(1, len(token)):
+            parts = (token[:place], token[place:])
+            if ranks.keys() >= {*parts}:
+                merges.append(tuple(map(spelled, parts)))
     made = Tokenizer(models.BPE(vocabulary, merges))
     pattern = Regex(r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
     made.pre_tokenizer = pre_tokenizers.Sequence(
@@ -153,30 +150,16 @@ def gpt2() -> Tokenizer:
     return made
 
 
-def merged_parts(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
-    """Join the bytes of a token by lower ranks, lowest first, until two parts are left."""
-    parts = [bytes([byte]) for byte in token]
-    while len(parts) > 2:
-        joined = [ranks.get(one + other, ranks[token]) for one, other in pairwise(parts)]
-        place = joined.index(min(joined))
-        parts[place : place + 2] = [parts[place] + parts[place + 1]]
-    return parts[0], parts[1]
-
-
 def spelled(token: bytes) -> str:
     """Spell bytes as a tokenizer.json does, a character for each."""
-    return "".join(map(characters().__getitem__, token))
+    return token.decode("latin-1").translate(CHARACTERS)
 
 
-@cache
-def characters() -> dict[int, str]:
-    """Return the character that spells each byte."""
-    spelling = {}
-    for character in pre_tokenizers.ByteLevel.alphabet():
-        for byte in bytes_of(character.encode()) or ():
-            spelling[byte] = character
-    return spelling
-
+# The character that spells each byte.
+CHARACTERS = {}
+for _character in pre_tokenizers.ByteLevel.alphabet():
+    for _byte in bytes_of(_character.encode()) or ():
+        CHARACTERS[_byte] = _character
 
 MADE: dict[str, Callable[[], Tokenizer]] = {
     "byte_level": byte_level,
@@ -578,22 +561,6 @@ def test_without_the_package_a_tokenizer_beside_weights_is_left_and_this_is_said
     assert shown.status == 0
     assert shown.out.count(b"\n") == 3
     assert "pip install 'embcli[models]'" in shown.err
-
-
-@pytest.mark.parametrize(("name", "imported"), [("gpt2", 0), ("byte_level", 1)])
-def test_tokenizers_is_imported_for_such_an_encoding_alone(
-    name: str, imported: int, saved: Saved
-) -> None:
-    encoding = "gpt2" if name == "gpt2" else str(saved(name))
-    program = (
-        "import sys\n"
-        "from embcli.__main__ import main\n"
-        "main()\n"
-        "sys.exit('tokenizers' in sys.modules)\n"
-    )
-    command = [sys.executable, "-c", program, "tokenize", "hi", "--encoding", encoding]
-    done = subprocess.run(command, input=b"", capture_output=True, timeout=60, check=False)
-    assert done.returncode == imported
 
 
 def test_threads_share_a_tokenizer(saved: Saved) -> None:

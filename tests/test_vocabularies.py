@@ -643,7 +643,6 @@ UNUSABLE: list[tuple[str, dict[str, object]]] = [
     ("plamo2", {}),
     ("llama", {"scores": [math.nan] * 3}),
     ("llama", {"scores": [1.0]}),
-    ("t5", {"precompiled_charsmap": b"\1\2\3"}),
 ]
 
 
@@ -661,3 +660,10 @@ def test_what_cannot_split_a_text_is_refused_by_its_name_and_has_rows(
         assert [row["token"] for row in rows] == [*"abc"]
 
     snapshot("tokenize/errors-of-a-gguf.txt", errors)
+
+
+def test_a_damaged_map_of_characters_is_refused(tmp_path: Path) -> None:
+    encoding = encoding_of(tmp_path, "t5", [*"abc"], precompiled_charsmap=b"\1\2\3")
+
+    with pytest.raises(InputError, match="map of characters"):
+        encoding.encode("a")
