@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -313,52 +314,35 @@ def test_parts_of_a_word_are_spelled_without_the_marks_that_join_them(
 # --- special tokens -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def templated(tmp_path: Path, saved: Saved) -> Callable[[str], Tokenizer]:
-    """Return a function that saves a tokenizer whose template puts special tokens around a text."""
-
-    def save(template: str) -> Tokenizer:
-        made = loaded(saved("word_pieces"))
-        made.add_special_tokens(["[SEP]"])
-        special = [(name, made.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-        made.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
-        made.save(str(tmp_path / "tokenizer.json"))
-        return made
-
-    return save
-
-
 @pytest.mark.parametrize(
-    ("template", "first", "told"),
+    ("template", "told"),
     [
-        ("[CLS] $A [SEP] [SEP]", "[CLS]", "[SEP] [SEP] after a text; --special adds them"),
-        ("$A [SEP]", "every", "[SEP] after a text; --special adds them"),
-        ("[CLS] $A", "[CLS]", "the model reads"),
-        ("$A", "every", ""),
+        ("[CLS] $A [SEP] [SEP]", "[SEP] [SEP] after a text; --special adds them\n"),
+        ("$A [SEP]", "[SEP] after a text; --special adds them\n"),
+        ("[CLS] $A", "[CLS] before a text; --special adds them\n"),
+        ("$A", ""),
     ],
 )
 def test_special_adds_what_the_tokenizer_adds(
-    in_process: InProcess,
-    tmp_path: Path,
-    templated: Callable[[str], Tokenizer],
-    template: str,
-    first: str,
-    told: str,
+    in_process: InProcess, tmp_path: Path, saved: Saved, template: str, told: str
 ) -> None:
-    theirs = templated(template)
-    words = ("--encoding", str(tmp_path / "tokenizer.json"), "-f", "json")
+    theirs = loaded(saved("word_pieces"))
+    theirs.add_special_tokens(["[SEP]"])
+    around = [(name, theirs.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    theirs.post_processor = processors.TemplateProcessing(single=template, special_tokens=around)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    words = ("--encoding", str(tmp_path), "-f")
 
-    special = in_process.ok("tokenize", "Every [SEP] effort", "--special", *words)
-    rows = json.loads(special.out)["tokens"]
-    assert [row["id"] for row in rows] == theirs.encode("Every [SEP] effort").ids
-    assert [row["position"] for row in rows] == [*range(len(rows))]
-    assert rows[0]["token"] == first
-    assert rows[0]["end"] == (0 if first == "[CLS]" else 5)
+    special = in_process.ok("tokenize", "Every [SEP] effort", "--special", *words, "ndjson")
+    rows = from_ndjson(special.out)
+    expected = theirs.encode("Every [SEP] effort")
+    assert [row["id"] for row in rows] == expected.ids
+    assert rows[0]["end"] == expected.offsets[0][1]
 
-    plain = in_process("tokenize", "Every effort", *words)
-    ids = [row["id"] for row in json.loads(plain.out)["tokens"]]
-    assert ids == theirs.encode("Every effort", add_special_tokens=False).ids
-    assert told in plain.err
+    plain = in_process("tokenize", "Every effort", *words, "ids")
+    ids = theirs.encode("Every effort", add_special_tokens=False).ids
+    assert plain.text.split() == [*map(str, ids)]
+    assert plain.err.endswith(told)
     assert bool(told) == bool(plain.err)
 
 
@@ -407,7 +391,7 @@ def test_it_is_named_by_its_path_its_folder_or_its_model(
     (snapshot / "tokenizer.json").symlink_to(path)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     ids = opened(path).encode(PLAIN).tolist()
-    for name in (str(path), str(path.parent), "org/name@0123456", "name@0123456"):
+    for name in (str(path), str(path.parent), "name@0123456"):
         assert encodings.get(name).encode(PLAIN).tolist() == ids
     with pytest.raises(InputError, match=r"has no tokenizer\.json"):
         encodings.get(str(tmp_path))
@@ -465,10 +449,12 @@ def test_a_pattern_that_never_ends_is_an_error_of_one_line(
     assert "cannot split this text of 37 characters (Onig: Regex search error" in refused
 
 
-def test_a_file_longer_than_any_is_not_read(in_process: InProcess, tmp_path: Path) -> None:
-    with open(tmp_path / "tokenizer.json", "wb") as file:
-        file.truncate(1 << 40)
-    assert "it is too long" in in_process.refused("tokenize", "hi", "--encoding", str(tmp_path))
+def test_a_file_longer_than_any_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(InputError, match="it is too long"):
+        opened(path).encode("hi")
 
 
 # --- beside weights -------------------------------------------------------------------------------
@@ -504,15 +490,13 @@ def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(
     assert [row["token"] for row in shown] == words
 
 
-GPT2_IDS = 50257
 PADDED = 50259  # two rows of padding follow those of GPT-2
 
 
 @pytest.fixture
 def model(tmp_path: Path, saved: Saved) -> str:
     """Return the folder of a model with a tokenizer of its own, whose size suggests GPT-2."""
-    token = np.random.default_rng(5).standard_normal((PADDED, 3), np.float32)
-    save_file({"wte.weight": token}, tmp_path / "model.safetensors")
+    save_file({"wte.weight": np.ones((PADDED, 3), np.float32)}, tmp_path / "model.safetensors")
     (tmp_path / "tokenizer.json").symlink_to(saved("gpt2"))
     return str(tmp_path)
 
@@ -520,47 +504,46 @@ def model(tmp_path: Path, saved: Saved) -> str:
 def test_the_tokenizer_beside_the_weights_is_theirs_and_no_guess(
     in_process: InProcess, model: str
 ) -> None:
-    words = ("--from", model, "--show", "token", "-f", "json")
-    document = json.loads(in_process("lookup", PLAIN, *words).out)
+    document = json.loads(in_process("lookup", PLAIN, "--from", model, "-f", "json").out)
     assert document["run"]["encoding"] == f"{model}/tokenizer.json"
     assert "encoding" not in document["run"]["guesses"]
 
     ids = [row["id"] for row in document["tokens"]]
     assert ids == encodings.get("gpt2").encode(PLAIN).tolist()
-    stored = np.random.default_rng(5).standard_normal((PADDED, 3), np.float32)
-    assert np.array_equal(np.array(document["matrices"]["token"], np.float32), stored[ids])
 
 
 def test_rows_behind_the_vocabulary_have_no_tokens(in_process: InProcess, model: str) -> None:
-    words = ("weights", "--from", model, "--rows", f"{GPT2_IDS - 1}:", "-f", "json")
-    rows = json.loads(in_process.ok(*words).out)["rows"]
-    assert [row["token"] for row in rows] == ["<|endoftext|>", None, None]
-    named = json.loads(in_process.ok(*words, "--encoding", "gpt2").out)
-    assert named["run"]["encoding"] == "gpt2"
+    ran = in_process.ok("weights", "--from", model, "--rows", "50256:", "-f", "ndjson")
+    tokens = [row["token"] for row in from_ndjson(ran.out)]
+    assert tokens == ["<|endoftext|>", None, None]
 
 
 # --- the package ----------------------------------------------------------------------------------
 
 
-def test_without_the_package_the_cure_is_told(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_the_package_the_cure_is_told_and_a_tokenizer_beside_weights_is_left(
+    in_process: InProcess, tmp_path: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    byte_level().save(str(tmp_path / "tokenizer.json"))
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    refused = in_process.refused("tokenize", "hi", "--encoding", str(tmp_path))
-    assert refused.endswith("pip install 'embcli[models]'\n")
-
-
-def test_without_the_package_a_tokenizer_beside_weights_is_left_and_this_is_said(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    byte_level().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer.json").symlink_to(saved("byte_level"))
     save_file({"wte.weight": np.ones((9, 3), np.float32)}, tmp_path / "model.safetensors")
     monkeypatch.setitem(sys.modules, "tokenizers", None)
+    cure = "pip install 'embcli[models]'"
+
+    assert cure in in_process.refused("tokenize", "hi", "--encoding", str(tmp_path))
     shown = in_process("weights", "--from", str(tmp_path), "--rows", "0:2", "-f", "csv")
     assert shown.status == 0
     assert shown.out.count(b"\n") == 3
-    assert "pip install 'embcli[models]'" in shown.err
+    assert cure in shown.err
+
+
+def test_an_encoding_of_tiktoken_does_not_import_tokenizers() -> None:
+    program = (
+        "import sys\n"
+        "from embcli.__main__ import main\n"
+        "main()\n"
+        "sys.exit('tokenizers' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, "tokenize", "hi"], timeout=60, check=True)
 
 
 def test_threads_share_a_tokenizer(saved: Saved) -> None:
