@@ -10,14 +10,20 @@ import pytest
 from safetensors.numpy import save_file
 
 from embcli.errors import InputError
-from embcli.hub import cache_folder, located, model_file
+from embcli.hub import cache_folder, located
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 from tests.test_vocabularies import pieces
 
 MAIN = "0" * 39 + "a"
 OTHER = "1" * 39 + "b"
-VARIABLES = ("HF_HUB_CACHE", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME")
+VARIABLES = (
+    "HF_HUB_CACHE",
+    "HF_HOME",
+    "HUGGINGFACE_HUB_CACHE",
+    "XDG_CACHE_HOME",
+    "OLLAMA_MODELS",
+)
 
 # --- the cache of Hugging Face --------------------------------------------------------------------
 
@@ -25,8 +31,6 @@ VARIABLES = ("HF_HUB_CACHE", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a Hugging Face cache of models with two revisions, two of them of one name."""
-    for variable in VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
     cache = tmp_path / "hub"
     monkeypatch.setenv("HF_HUB_CACHE", str(cache))
     for name in ("org--name", "gpt2", "one--same", "two--same", "org--lonely"):
@@ -110,6 +114,7 @@ def test_an_existing_path_comes_first(tmp_path: Path) -> None:
     assert located("org/name") == Path("org/name")
 
 
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("variables", "folder"),
     [
@@ -126,8 +131,6 @@ def test_an_existing_path_comes_first(tmp_path: Path) -> None:
 def test_the_folder_of_the_cache_is_that_of_its_own_variables(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], folder: str
 ) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
     for name, value in {"HOME": "/home/me", **variables}.items():
         monkeypatch.setenv(name, value)
     assert cache_folder() == Path(folder)
@@ -149,23 +152,22 @@ def test_the_folder_of_the_cache_is_that_of_its_own_variables(
     ],
 )
 def test_the_file_of_a_folder_is_the_model(tmp_path: Path, files: str) -> None:
-    chosen, *others = files.split()
-    for name in (chosen, *others):
+    names = files.split()
+    for name in names:
         (tmp_path / name).touch()
-    assert model_file(tmp_path) == tmp_path / chosen
-    assert located(str(tmp_path)) == tmp_path / chosen
+    assert located(str(tmp_path)) == tmp_path / names[0]
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file of weights"):
-        model_file(tmp_path)
+        located(str(tmp_path))
 
 
 def test_a_folder_with_several_models_is_refused(tmp_path: Path) -> None:
     for number in range(8):
         (tmp_path / f"{number}\x1b.gguf").touch()
     with pytest.raises(InputError, match=r"8 candidate files: '0\\x1b.gguf', .*, \.\.\.; choose"):
-        model_file(tmp_path)
+        located(str(tmp_path))
 
 
 # --- models of Ollama -----------------------------------------------------------------------------
@@ -178,7 +180,7 @@ LAYER = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a home without any models."""
-    for name in ("OLLAMA_MODELS", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"):
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
@@ -256,8 +258,8 @@ def test_a_host_with_a_port_is_found_and_listed_in_either_spelling(
 ) -> None:
     blob = of_ollama(home, f"{folder}/org/name/latest")
     assert located("ollama:localhost:5000/org/name") == blob
-    (listed,) = json.loads(in_process.ok("info", "--models", "-f", "json").out)["models"]
-    assert located(listed["model"]) == blob
+    listed = in_process.ok("info", "--models", "-f", "ndjson")
+    assert located(json.loads(listed.out)["model"]) == blob
 
 
 TENSOR_LAYER = {"mediaType": "application/vnd.ollama.image.tensor"}
@@ -278,9 +280,9 @@ def test_a_manifest_that_lies_is_refused_and_not_listed(
 ) -> None:
     of_ollama(home, **manifest)
     assert told in in_process.refused("lookup", "a", "--from", "ollama:llama3.2")
-    listed = in_process("info", "--models", "-f", "json")
+    listed = in_process("info", "--models", "-f", "ndjson")
     assert told in listed.err
-    assert json.loads(listed.out)["models"] == []
+    assert listed.out == b""
 
 
 @pytest.mark.parametrize(
@@ -307,8 +309,8 @@ def test_a_name_that_ollama_has_is_suggested(in_process: InProcess, home: Path) 
 
 def test_a_model_of_ollama_is_a_model_and_an_encoding(in_process: InProcess, home: Path) -> None:
     of_ollama(home)
-    ran = in_process("lookup", "a", "--from", "ollama:llama3.2", "-f", "json")
-    assert [row["token"] for row in json.loads(ran.out)["tokens"]] == [" a"]
+    ran = in_process("lookup", "a", "--from", "ollama:llama3.2", "-f", "ndjson")
+    assert json.loads(ran.out)["token"] == " a"
     ran = in_process("tokenize", "a", "--encoding", "ollama:llama3.2", "-f", "ids")
     assert ran.out == b"265\n"
 
@@ -317,30 +319,18 @@ def test_a_model_of_ollama_is_a_model_and_an_encoding(in_process: InProcess, hom
 
 
 @pytest.fixture
-def two_models(home: Path) -> tuple[Path, Path]:
-    """Return a model of Hugging Face's cache, and one of Ollama's folder."""
-    blob = of_ollama(home)
-    snapshot = home / f".cache/huggingface/hub/models--org--name/snapshots/{'0' * 40}"
-    snapshot.mkdir(parents=True)
-    refs = snapshot.parents[1] / "refs"
-    refs.mkdir()
-    (refs / "main").write_text("0" * 40)
-    path = snapshot / "model.safetensors"
-    save_file({"wte.weight": np.ones((5, 3), np.float32)}, path)
-    return path, blob
+def _two_models(home: Path) -> None:
+    """Put a model into Hugging Face's cache, and one into Ollama's folder."""
+    of_ollama(home)
+    folder = home / ".cache/huggingface/hub/models--org--name"
+    weights = folder / f"snapshots/{MAIN}/model.safetensors"
+    weights.parent.mkdir(parents=True)
+    save_file({"wte.weight": np.ones((5, 3), np.float32)}, weights)
+    (folder / "refs").mkdir()
+    (folder / "refs/main").write_text(MAIN)
 
 
-def test_the_models_that_a_machine_holds_are_listed(
-    in_process: InProcess, two_models: tuple[Path, Path]
-) -> None:
-    listed = in_process.ok("info", "--models", "-f", "json")
-    of_hugging_face, of_ollama = json.loads(listed.out)["models"]
-    size, blob_size = (path.stat().st_size for path in two_models)
-    assert [*of_hugging_face.values()] == ["org/name", "safetensors", 5, 3, size]
-    assert [*of_ollama.values()] == ["ollama:llama3.2:latest", "GGUF", 274, 2, blob_size]
-
-
-@pytest.mark.usefixtures("two_models")
+@pytest.mark.usefixtures("_two_models")
 def test_the_page_of_models_says_where_they_were_looked_for(
     in_process: InProcess, home: Path, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,16 +340,16 @@ def test_the_page_of_models_says_where_they_were_looked_for(
     snapshot("info/models-of-a-machine.txt", in_process.ok("info", "--models").text)
 
 
-@pytest.mark.usefixtures("two_models")
+@pytest.mark.usefixtures("_two_models")
 def test_a_manifest_that_cannot_be_read_is_noted_and_a_hidden_one_is_no_model(
     in_process: InProcess, home: Path
 ) -> None:
     of_ollama(home, "registry.ollama.ai/library/.hidden/x y")
     library = home / ".ollama/models/manifests/registry.ollama.ai/library"
     (library / "llama3.2/gone").symlink_to("nowhere")
-    listed = in_process("info", "--models", "-f", "json")
+    listed = in_process("info", "--models", "-f", "ndjson")
     assert "llama3.2/gone': No such file" in listed.err
-    assert len(json.loads(listed.out)["models"]) == 2
+    assert listed.out.count(b"\n") == 2
 
 
 def test_the_list_of_models_is_of_no_model(in_process: InProcess) -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from embcli import encodings
 from embcli.encodings.encoding import OwnWords
 from embcli.files import open_tensors
 from tests.oracles import assert_same_bits
+from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 from tests.test_vocabularies import ADDED, CONTROL, NORMAL, written
@@ -34,8 +37,8 @@ def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def tokens(in_process: InProcess, path: str, *options: str) -> list[str | None]:
     """Return the tokens that `weights` shows beside rows."""
-    ran = in_process.ok("weights", "--from", path, "-f", "json", *options)
-    return [row["token"] for row in json.loads(ran.out)["rows"]]
+    ran = in_process.ok("weights", "--from", path, "-f", "ndjson", *options)
+    return [row["token"] for row in from_ndjson(ran.out)]
 
 
 # --- word vectors ---------------------------------------------------------------------------------
@@ -44,17 +47,17 @@ def tokens(in_process: InProcess, path: str, *options: str) -> list[str | None]:
 def test_a_text_is_the_words_of_the_file_between_blanks(in_process: InProcess, glove: str) -> None:
     words = ("--from", glove, "--show", "token", "-f", "json")
     document = json.loads(in_process("lookup", " queen the\tking\nnaïve", *words).out)
-    ids = [row["id"] for row in document["tokens"]]
-    assert ids == [2, 0, 1, 4]
-    assert [row["token"] for row in document["tokens"]] == ["queen", "the", "king", "naïve"]
-    assert_same_bits(np.array(document["matrices"]["token"], np.float32), VALUES[ids])
+    found = [row["token"] for row in document["tokens"]]
+    assert found == ["queen", "the", "king", "naïve"]
+    vectors = np.array(document["matrices"]["token"], np.float32)
+    assert_same_bits(vectors, VALUES[[2, 0, 1, 4]])
     assert document["run"]["encoding"] == glove
     assert document["run"]["guesses"] == {}
 
 
 def test_a_text_that_is_compared_is_a_word_of_the_file(in_process: InProcess, glove: str) -> None:
-    document = json.loads(in_process.ok("compare", "king", "--from", glove, "-f", "json").out)
-    assert document["tokens"][0]["token"] == "king"
+    ran = in_process.ok("compare", "king", "--from", glove, "-f", "json")
+    assert json.loads(ran.out)["tokens"][0]["token"] == "king"
 
 
 def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(
@@ -70,7 +73,6 @@ def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(
 def test_the_words_of_the_rows_are_shown(
     in_process: InProcess, glove: str, snapshot: Snapshot
 ) -> None:
-    assert tokens(in_process, glove) == WORDS
     page = in_process.ok("weights", "--from", glove).text
     snapshot("weights/words-of-the-file.txt", page)
 
@@ -82,18 +84,17 @@ def test_word_vectors_have_no_positions(in_process: InProcess, glove: str) -> No
 def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(
     in_process: InProcess, glove: str
 ) -> None:
-    vocabulary = {f"other {token_id}": token_id for token_id in range(8)}
-    Tokenizer(models.WordLevel(vocabulary, "other 0")).save("tokenizer.json")
+    others = dict(zip("abcdefgh", range(8), strict=True))
+    Tokenizer(models.WordLevel(others, "a")).save("tokenizer.json")
     assert tokens(in_process, glove) == WORDS
-    assert tokens(in_process, glove, "--encoding", "tokenizer.json") == [*vocabulary]
+    assert tokens(in_process, glove, "--encoding", "tokenizer.json") == [*"abcdefgh"]
 
 
-def test_words_are_found_by_their_first_ids(tmp_path: Path) -> None:
+@given(st.lists(st.text("ab", max_size=4), max_size=200))
+@example(["ab", "", "bb", "ab", "aab", "abb", "b"])
+def test_words_are_found_by_their_first_ids(words: list[str]) -> None:
     """Many have one length, equal first and last letters, or no letters at all."""
-    chance = np.random.default_rng(3)
-    lengths = chance.integers(0, 5, 200)
-    words = ["".join(chance.choice(["a", "b"], length)) for length in lengths]
-    own = OwnWords(tmp_path, [word.encode() for word in words])
+    own = OwnWords(Path("a file"), [word.encode() for word in words])
     for word in {*words} - {""}:
         assert own.encode(word).tolist() == [words.index(word)]
     assert own.encode("").tolist() == []
@@ -101,11 +102,8 @@ def test_words_are_found_by_their_first_ids(tmp_path: Path) -> None:
 
 def test_words_stand_where_they_stand_in_the_text(glove: str) -> None:
     own = open_tensors(Path(glove)).own_words()
-    assert own is not None
     text = "  queen\u2003the\n"
-    queen, the = own.spans(text).tolist()
-    assert text[slice(*queen)] == "queen"
-    assert text[slice(*the)] == "the"
+    assert own.spans(text).tolist() == [[2, 7], [8, 11]]
     assert own.spans("").shape == (0, 2)
     assert own.decode(own.encode(text)) == b"queen the"
     assert own.vocabulary_size == 8
@@ -126,7 +124,6 @@ def padded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_the_tokens_of_a_gguf_stand_beside_its_rows(
     in_process: InProcess, padded: str, snapshot: Snapshot
 ) -> None:
-    assert tokens(in_process, padded) == ["<s>", " the", " cat", "\n", None, None]
     page = in_process.ok("weights", "--from", padded).text
     snapshot("weights/tokens-of-a-gguf-and-padding.txt", page)
 
@@ -134,31 +131,28 @@ def test_the_tokens_of_a_gguf_stand_beside_its_rows(
 def test_the_tokens_of_a_gguf_stand_beside_rows_that_are_looked_up(
     in_process: InProcess, padded: str
 ) -> None:
-    ran = in_process("lookup", "--ids", "1,5", "--from", padded, "-f", "json")
-    document = json.loads(ran.out)
-    assert [row["token"] for row in document["tokens"]] == [" the", None]
-    assert document["run"]["encoding"] == padded
+    ran = in_process("lookup", "--ids", "1,5", "--from", padded, "-f", "ndjson")
+    assert [row["token"] for row in from_ndjson(ran.out)] == [" the", None]
 
 
-def test_pieces_and_bytes_of_a_gguf_are_spelled_as_text(
-    in_process: InProcess, tmp_path: Path
-) -> None:
-    pieces = written(tmp_path / "p.gguf", "llama", ["<s>", "▁the", "<0x0A>"])
-    assert tokens(in_process, pieces) == ["<s>", " the", "\n"]
+def test_pieces_and_bytes_of_a_gguf_are_spelled_as_text(tmp_path: Path) -> None:
+    own = encodings.get(written(tmp_path / "p.gguf", "llama", ["▁the", "<0x0A>"]))
+    assert own.token_bytes(0) == b" the"
+    assert own.token_bytes(1) == b"\n"
 
 
+@pytest.mark.parametrize(
+    ("model", "word", "normal", "added"),
+    [("gpt2", "éĠ", b"\xe9 ", "éĠ"), ("llama", "▁▁", b"  ", "  ")],
+)
 def test_control_tokens_and_those_that_were_added_stand_for_themselves(
-    in_process: InProcess, tmp_path: Path
+    tmp_path: Path, model: str, word: str, normal: bytes, added: str
 ) -> None:
-    words = ["éĠ", "éĠ", "éĠ", "<|end|>"]
-    kinds = [NORMAL, CONTROL, ADDED, CONTROL]
-    own = encodings.get(written(tmp_path / "m.gguf", "gpt2", words, kinds=kinds))
-    assert own.token_bytes(0) == b"\xe9 "
-    assert own.token_bytes(1) == "éĠ".encode()
-    assert own.token_bytes(2) == "éĠ".encode()
-    assert own.token_bytes(3) == b"<|end|>"
-    pieces = written(tmp_path / "p.gguf", "llama", ["▁▁"] * 3, kinds=kinds[:3])
-    assert tokens(in_process, pieces) == ["  ", "▁▁", "  "]
+    kinds = [NORMAL, CONTROL, ADDED]
+    own = encodings.get(written(tmp_path / "m.gguf", model, [word] * 3, kinds=kinds))
+    assert own.token_bytes(0) == normal
+    assert own.token_bytes(1) == word.encode()
+    assert own.token_bytes(2) == added.encode()
 
 
 def test_kinds_of_fewer_tokens_than_there_are_tell_nothing(tmp_path: Path) -> None:
