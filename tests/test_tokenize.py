@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,23 +12,23 @@ from hypothesis import strategies as st
 from wcwidth import wcswidth
 
 import embcli
-from embcli import encodings
 from embcli.errors import InputError
 from embcli.page import export
-from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
 from tests.readers import from_ndjson, written
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
-from tests.test_huggingface import MADE
+from tests.test_huggingface import Saved, saved
 from tests.test_tokens import GPT2, HARMONY, id_sequences, of_lines, of_text, texts
+
+__all__ = ["saved"]  # a fixture
 
 
 def gpt2_tokens(text: str) -> list[bytes]:
     """Return tiktoken's tokens of a text."""
     ids = GPT2.tiktoken.encode_ordinary(text)
-    return [GPT2.tiktoken.decode_single_token_bytes(token_id) for token_id in ids]
+    return GPT2.tiktoken.decode_tokens_bytes(ids)
 
 
 # --- spans ----------------------------------------------------------------------------------------
@@ -88,8 +87,7 @@ def test_spans_start_anew_in_each_line(lines: list[str]) -> None:
 def test_spans_of_ids_that_begin_or_end_within_a_character(lists: list[list[int]]) -> None:
     expected = []
     for ids in lists:
-        tokens = [GPT2.tiktoken.decode_single_token_bytes(token_id) for token_id in ids]
-        expected += slow_spans(tokens)
+        expected += slow_spans(GPT2.tiktoken.decode_tokens_bytes(ids))
 
     assert spans(tokenize(id_sequences(lists), GPT2)) == expected
 
@@ -97,28 +95,9 @@ def test_spans_of_ids_that_begin_or_end_within_a_character(lists: list[list[int]
 # --- rows -----------------------------------------------------------------------------------------
 
 
-ROWS = {
-    "sequence": [0, 0, 0, 0, 2],
-    "position": [0, 1, 2, 3, 0],
-    "id": [64, 10545, 245, 98, 65],
-    "token": ["a", r"\x20\xe6", r"\x97", r"\xa5", "b"],
-    "bytes": ["61", "20e6", "97", "a5", "62"],
-    "start": [0, 1, 2, 2, 0],
-    "end": [1, 3, 3, 3, 1],
-}
-
-
-def test_rows_say_what_the_tokens_are() -> None:
-    records = Tokenization(of_lines(["a 日", "", "b"])).records()
-
-    assert records.run == {"embcli": embcli.__version__, "encoding": "gpt2", "sequences": 3}
-    assert records.rows == 5
-    assert records.sequences == 3
-    assert [*records.fields] == [*ROWS]
-    (piece,) = records.pieces(records.fields, ())
-    assert piece.rows == 5
-    found = {name: np.asarray(values).tolist() for name, values in piece.fields.items()}
-    assert found == ROWS
+def test_rows_say_what_the_tokens_are(in_process: InProcess, snapshot: Snapshot) -> None:
+    ran = in_process.ok("tokenize", "--lines", "-f", "ndjson", stdin="a 日\n\nb\n")
+    snapshot("tokenize/rows-of-lines.ndjson", ran.text)
 
 
 NASTY = [
@@ -167,12 +146,9 @@ def test_rows_have_the_bytes_and_the_place_of_any_text(text: str) -> None:
 )
 def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> None:
     ids = np.array([1, 2, wrong, wrong])
-    error = f"{wrong} at position 2 .* {why}"
 
-    with pytest.raises(InputError, match=error):
+    with pytest.raises(InputError, match=f"{wrong} at position 2 .* {why}"):
         embcli.seeded(encoding=name).decode_bytes(ids)
-    with pytest.raises(InputError, match=error):
-        Tokenization(tokenize(Sequences(ids=(ids,)), encodings.get(name)))
 
 
 def test_a_special_token_that_is_read_as_text_is_named(
@@ -248,11 +224,8 @@ def test_a_pipe_has_the_rows_and_not_the_text() -> None:
     assert "␣effort" not in str(result).splitlines()[-1]
 
 
-def test_the_last_line_counts_the_text_and_not_the_tokens(tmp_path: Path) -> None:
+def test_the_last_line_counts_the_text_and_not_the_tokens(saved: Saved) -> None:
     """A tokenizer of word pieces drops spaces."""
-    path = str(tmp_path / "tokenizer.json")
-    MADE["word_pieces"]().save(path)
-    text = "Évery effort  moves"
+    model = embcli.seeded(encoding=str(saved("word_pieces")))
 
-    result = embcli.seeded(encoding=path).tokenize(text)
-    assert f"{len(text)} characters, {len(text.encode())} bytes" in str(result)
+    assert "19 characters, 20 bytes" in str(model.tokenize("Évery effort  moves"))
