@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from base64 import b64encode
 from collections.abc import Callable

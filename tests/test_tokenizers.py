@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable
@@ -20,6 +18,7 @@ import embcli
 from embcli import encodings
 from embcli.errors import InputError
 from embcli.verbs.tokenizers import Tokenizers
+from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 from tests.test_huggingface import SENTENCES, saved
@@ -111,18 +110,14 @@ def test_a_long_text_of_many_kinds_is_cut_as_by_sets() -> None:
     assert_segments(result)
 
 
-def test_special_tokens_are_found_where_they_are_asked_for() -> None:
-    text = "a<|endoftext|>b"
-
-    assert embcli.tokenizers(text, NAMES[2:], special=True).counts == [3, 3]
-    assert min(embcli.tokenizers(text, NAMES[2:]).counts) > 3
-
-
-def test_tokens_of_one_id_with_two_names_end_where_their_names_end() -> None:
+def test_special_tokens_are_found_where_they_are_asked_for_and_end_where_their_names_end() -> None:
     text = "<|reserved_200018|>a<|endofprompt|>"
-    result = embcli.tokenizers(text, ["o200k_harmony", "o200k_base"], special=True)
+    names = ["o200k_harmony", "o200k_base"]  # One of them has two names for one ID.
+    result = embcli.tokenizers(text, names, special=True)
 
+    assert result.counts[0] == 3
     assert [ends[-1] for ends in result.ends] == [len(text), len(text)]
+    assert min(embcli.tokenizers(text, names).counts) > 3
 
 
 @pytest.mark.parametrize("text", [SENTENCES[0], "É effort  moves ", "日本\n\nx"])
@@ -153,13 +148,12 @@ def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) 
     texts = ["moves  ", "日", "", "you"]
     result = embcli.tokenizers(texts, names)
 
-    for segment in result.segments():
-        counts = [len(tokens) for tokens in segment.tokens]
-        assert segment.is_same == (counts == [1, 1])
     for number, tokens in enumerate(result.tokens):
         found: list[list[bytes]] = [[] for _ in texts]
         for segment in result.segments():
             found[segment.sequence] += segment.tokens[number]
+            counts = [len(own) for own in segment.tokens]
+            assert segment.is_same == (counts == [1, 1])
         bounds = pairwise(tokens.starts.tolist())
         assert found == [tokens.bytes_of(tokens.ids[first:last]) for first, last in bounds]
 
@@ -246,39 +240,26 @@ def test_hostile_text_stays_in_its_cells(in_process: InProcess) -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def test_totals_stand_beside_the_rows(in_process: InProcess) -> None:
-    ran = in_process.ok("tokenize", "a é", "--encoding", PAIR, "-f", "json")
-
-    assert json.loads(ran.text)["encodings"][1] == {
-        "encoding": "o200k_base",
-        "vocabulary_size": 200019,
-        "tokens": 2,
-        "characters_per_token": 1.5,
-    }
-
-
-def csv_rows(in_process: InProcess, text: str) -> list[dict[str, str]]:
-    """Return the rows of a text under both encodings."""
-    ran = in_process.ok("tokenize", "--encoding", PAIR, "-f", "csv", stdin=text)
-    return [*csv.DictReader(io.StringIO(ran.text))]
-
-
-def test_a_row_is_a_token_of_an_encoding(in_process: InProcess) -> None:
-    rows = csv_rows(in_process, "a é")
-
-    assert [row["encoding"] for row in rows] == ["gpt2", "gpt2", "o200k_base", "o200k_base"]
-    assert [row["token"] for row in rows] == ["a", " é", "a", " é"]
-    assert [row["start"] for row in rows] == ["0", "1", "0", "1"]
-    assert [row["end"] for row in rows] == ["1", "3", "1", "3"]
-    assert [row["common"] for row in rows] == ["true", "true", "true", "true"]
+def test_a_row_is_a_token_of_an_encoding(in_process: InProcess, snapshot: Snapshot) -> None:
+    ran = in_process.ok("tokenize", "a é日", "--encoding", PAIR, "-f", "ndjson")
+    snapshot("tokenizers/rows.ndjson", ran.text)
 
 
 def test_rows_of_a_long_text_say_what_is_in_common(in_process: InProcess) -> None:
-    rows = csv_rows(in_process, " Unbelievable" * 20_000)
+    text = " Unbelievable" * 20_000
+    ran = in_process.ok("tokenize", "--encoding", PAIR, "-f", "ndjson", stdin=text)
 
+    rows = from_ndjson(ran.out)
     common = [row["common"] for row in rows if row["encoding"] == "gpt2"]
-    assert {*common} == {"true", "false"}
+    assert {*common} == {True, False}
     assert common == common[: len(common) // 20_000] * 20_000
+
+
+def test_totals_stand_beside_the_rows(in_process: InProcess) -> None:
+    ran = in_process.ok("tokenize", "a é", "--encoding", PAIR, "-f", "json")
+
+    totals = json.loads(ran.text)["encodings"]
+    assert [*totals[1].values()] == ["o200k_base", 200019, 2, 1.5]
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -299,11 +280,11 @@ def test_the_library_takes_one_name_and_notes_an_empty_text() -> None:
 
 
 def test_a_path_with_a_comma_is_one_name(in_process: InProcess, tmp_path: Path) -> None:
-    path = str(tmp_path / "a,b.json")
-    save_words(Path(path), models.WordPiece({"[UNK]": 0, "effort": 1}, unk_token="[UNK]"))
+    path = tmp_path / "a,b.json"
+    save_words(path, models.WordPiece({"[UNK]": 0, "effort": 1}, unk_token="[UNK]"))
+    words = ("tokenize", "effort", "-f", "ndjson", "--encoding", str(path))
 
-    words = ("tokenize", "effort", "-f", "json", "--encoding", path)
-    document = json.loads(in_process.ok(*words).text)
-    assert document["run"]["encoding"] == path
-    document = json.loads(in_process.ok(*words, "--encoding", "gpt2").text)
-    assert [total["encoding"] for total in document["encodings"]] == [path, "gpt2"]
+    (row,) = from_ndjson(in_process.ok(*words).out)
+    assert row["token"] == "effort"
+    rows = from_ndjson(in_process.ok(*words, "--encoding", "gpt2").out)
+    assert {row["encoding"] for row in rows} == {str(path), "gpt2"}
