@@ -87,14 +87,11 @@ def test_a_definition_is_that_of_tiktoken(
     name: str, theirs: dict[str, Definition], built: dict[str, tiktoken.Encoding]
 ) -> None:
     ours = encodings.get(name)
-    their = theirs[name]
-    size = ours.vocabulary_size
 
-    assert ours.definition.pattern == their["pat_str"]
-    assert ours.definition.special_tokens == their["special_tokens"]
-    assert built[name].n_vocab == size
-    assert built[name].max_token_value == size - 1
-    assert their.get("explicit_n_vocab", size) == size
+    assert ours.definition.pattern == theirs[name]["pat_str"]
+    assert ours.definition.special_tokens == theirs[name]["special_tokens"]
+    assert ours.vocabulary_size == built[name].n_vocab
+    assert ours.vocabulary_size == built[name].max_token_value + 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -112,11 +109,12 @@ def test_each_id_has_the_bytes_of_its_token(name: str, theirs: dict[str, Definit
 @pytest.mark.parametrize("name", NAMES)
 def test_texts_become_the_same_ids(name: str, built: dict[str, tiktoken.Encoding]) -> None:
     ours = encodings.get(name)
+    theirs = built[name]
 
     for text in TEXTS:
-        assert ours.encode(text).tolist() == built[name].encode_ordinary(text)
-        expected = built[name].encode(text, allowed_special="all")
-        assert ours.encode(text, special=True).tolist() == expected
+        assert ours.encode(text).tolist() == theirs.encode_ordinary(text)
+        special = ours.encode(text, special=True)
+        assert special.tolist() == theirs.encode(text, allowed_special="all")
 
 
 @given(text=st.text(max_size=80), name=st.sampled_from(NAMES))
@@ -125,12 +123,6 @@ def test_any_text_becomes_the_same_ids(
     text: str, name: str, built: dict[str, tiktoken.Encoding]
 ) -> None:
     assert encodings.get(name).encode(text).tolist() == built[name].encode_ordinary(text)
-
-
-def test_a_token_with_two_names_spans_the_one_in_the_text() -> None:
-    spans = encodings.get("o200k_harmony").spans("é<|reserved_200018|><|endofprompt|>", True)
-
-    assert spans.tolist() == [[0, 1], [1, 20], [20, 35]]
 
 
 @pytest.mark.parametrize(("size", "text"), [(50257, False), (50257, True), (50304, True)])
@@ -163,12 +155,9 @@ def test_a_damaged_rank_file_is_named_with_the_cure(
     if damage != "missing":
         path.write_bytes(DAMAGED[damage])
     monkeypatch.setattr(packaged, "rank_file", lambda ranks: path)
-    damaged = packaged.TiktokenEncoding("gpt2")
 
     with pytest.raises(InputError, match=f"'{path}': .*; reinstall"):
-        damaged.encode("a")
-    with pytest.raises(InputError, match=f"'{path}': .*; reinstall"):
-        damaged.token_bytes(1)
+        packaged.TiktokenEncoding("gpt2").encode("a")
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -46,29 +46,25 @@ def spans_of(ends: Ends) -> list[tuple[int, int]]:
 
 def assert_like_sets(result: Tokenizers, names: list[str]) -> None:
     """Hold what encodings have in common against sets of the spans of tiktoken's tokens."""
-    ends = {name: [ends_of(name, text) for text in result.texts] for name in names}
+    expected: dict[str, list[bool]] = {name: [] for name in names}
     same = 0
     different = 0
-    common_by_text = []
-    for number in range(len(result.texts)):
-        ends_of_text = [ends[name][number] for name in names]
-        spans = [set(spans_of(each)) for each in ends_of_text]
-        common = set.intersection(*spans)
-        cuts = set.intersection(*map(set, ends_of_text))
+    for text in result.texts:
+        ends = [ends_of(name, text) for name in names]
+        spans = [spans_of(own) for own in ends]
+        common = set.intersection(*map(set, spans))
+        cuts = set.intersection(*map(set, ends))
         same += len(common)
         different += len({*spans_of(sorted(cuts))} - common)
-        common_by_text.append(common)
+        for flags, own in zip(expected.values(), spans, strict=True):
+            flags += [span in common for span in own]
+
     assert result.same == same
     assert result.different == different
-
-    expected = []
-    for name in names:
-        for ends_of_text, common in zip(ends[name], common_by_text, strict=True):
-            expected += [span in common for span in spans_of(ends_of_text)]
-    flags = []
+    found = []
     for piece in result.records().pieces(("common",), ()):
-        flags += [*piece.fields["common"]]
-    assert flags == expected
+        found += [*piece.fields["common"]]
+    assert found == [*chain.from_iterable(expected.values())]
 
 
 def assert_segments(result: Tokenizers) -> None:
