@@ -148,7 +148,6 @@ def test_odd_special_tokens_of_a_tekken_get_names(tmp_path: Path) -> None:
     encoding = encodings.get(path)
 
     assert encoding.definition.special_tokens == {"<SPECIAL_0>": 0, "<SPECIAL_1>": 1}
-    assert encoding.vocabulary_size == 2
 
 
 # --- vocab.json with merges.txt, vocab.txt --------------------------------------------------------

@@ -79,7 +79,6 @@ def built(theirs: dict[str, Definition]) -> dict[str, tiktoken.Encoding]:
 def test_every_encoding_of_tiktoken_is_there() -> None:
     assert [*packaged.DEFINITIONS] == NAMES
     assert [*names.ENCODINGS] == NAMES
-    assert names.DEFAULT_ENCODING in NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 
 from embcli.errors import InputError
 from embcli.hub import cache_folder, located
+from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 from tests.test_vocabularies import pieces
@@ -331,13 +332,16 @@ def _two_models(home: Path) -> None:
 
 
 @pytest.mark.usefixtures("_two_models")
-def test_the_page_of_models_says_where_they_were_looked_for(
+def test_the_models_of_a_machine_are_listed_with_where_they_were_looked_for(
     in_process: InProcess, home: Path, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
     monkeypatch.setenv("HF_HUB_CACHE", ".cache/huggingface/hub")
     monkeypatch.setenv("OLLAMA_MODELS", ".ollama/models")
     snapshot("info/models-of-a-machine.txt", in_process.ok("info", "--models").text)
+
+    first, _ = from_ndjson(in_process.ok("info", "--models", "-f", "ndjson").out)
+    assert [*first.values()] == ["org/name", "safetensors", 5, 3, 140]
 
 
 @pytest.mark.usefixtures("_two_models")

@@ -317,9 +317,9 @@ def test_parts_of_a_word_are_spelled_without_the_marks_that_join_them(
 @pytest.mark.parametrize(
     ("template", "told"),
     [
-        ("[CLS] $A [SEP] [SEP]", "[SEP] [SEP] after a text; --special adds them\n"),
-        ("$A [SEP]", "[SEP] after a text; --special adds them\n"),
-        ("[CLS] $A", "[CLS] before a text; --special adds them\n"),
+        ("[CLS] $A [SEP] [SEP]", "[CLS] before and [SEP] [SEP] after a text; --special adds them"),
+        ("$A [SEP]", "[SEP] after a text; --special adds them"),
+        ("[CLS] $A", "[CLS] before a text; --special adds them"),
         ("$A", ""),
     ],
 )
@@ -342,8 +342,7 @@ def test_special_adds_what_the_tokenizer_adds(
     plain = in_process("tokenize", "Every effort", *words, "ids")
     ids = theirs.encode("Every effort", add_special_tokens=False).ids
     assert plain.text.split() == [*map(str, ids)]
-    assert plain.err.endswith(told)
-    assert bool(told) == bool(plain.err)
+    assert plain.err.removeprefix("embcli: the model reads ").rstrip() == told
 
 
 def test_a_vocabulary_without_cls_and_sep_adds_nothing_around_a_text(tmp_path: Path) -> None:

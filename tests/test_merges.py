@@ -226,6 +226,12 @@ def test_the_steps_of_a_vocabulary_lead_to_its_tokens(
     assert {*found} == {"piece", "step", "id", "token"} | fields
 
 
+def test_an_unknown_token_scores_10_less_than_the_worst(tmp_path: Path) -> None:
+    (piece,) = vocabulary("t5", tmp_path).merges("日").pieces
+
+    assert piece.steps[-1].score == pytest.approx(min(SCORES) - 10)
+
+
 @pytest.mark.parametrize("by_bytes", [True, False])
 def test_scores_add_up_to_those_of_sentencepiece(tmp_path: Path, by_bytes: bool) -> None:
     scored = SCORED

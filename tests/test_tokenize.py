@@ -135,20 +135,9 @@ def test_rows_have_the_bytes_and_the_place_of_any_text(text: str) -> None:
 # --- errors and notes -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong", "why"),
-    [
-        ("gpt2", 50257, "to 50256"),
-        ("gpt2", -1, "to 50256"),
-        ("cl100k_base", 100256, "not used"),
-        ("o200k_base", 200019, "to 200018"),
-    ],
-)
-def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> None:
-    ids = np.array([1, 2, wrong, wrong])
-
-    with pytest.raises(InputError, match=f"{wrong} at position 2 .* {why}"):
-        embcli.seeded(encoding=name).decode_bytes(ids)
+def test_an_id_without_a_token_is_refused() -> None:
+    with pytest.raises(InputError, match=r"-1 at position 2 .* to 50256"):
+        embcli.seeded().decode_bytes(np.array([1, 2, -1, -1]))
 
 
 def test_a_special_token_that_is_read_as_text_is_named(

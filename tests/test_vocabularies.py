@@ -371,7 +371,6 @@ def test_a_note_names_what_special_adds_where_a_text_is_split(
     ran = in_process("tokenize", "a", *encoding)
     snapshot("tokenize/note-on-what-special-adds.txt", ran.err)
 
-    in_process.ok("tokenize", "a", *encoding, "--special")
     near = in_process("neighbors", "a", *encoding, "--vocab", str(len(PIECES)))
     assert "the model reads" not in near.err
     near = in_process("neighbors", "a", "--special", "--from", with_bos_and_eos, "--top", "1")
