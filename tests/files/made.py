@@ -18,6 +18,7 @@ from gguf import GGUFWriter
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.safetensors import header
+from embcli.files.tensors import Tensors
 from embcli.layer import Layer
 
 TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", b"", b"\xff\xfe"]
@@ -39,7 +40,12 @@ def safetensors_bytes(tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) ->
         offsets = [len(data), len(data) + len(values)]
         entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
         data += values
-    text = json.dumps(entries).encode()
+    return packed(entries, data)
+
+
+def packed(entries: object, data: bytes = b"") -> bytes:
+    """Return a safetensors file with a header of its own."""
+    text = entries if isinstance(entries, bytes) else json.dumps(entries).encode()
     return struct.pack("<Q", len(text)) + text + data
 
 
@@ -79,7 +85,7 @@ def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> 
     return file.getvalue()
 
 
-def written(path: Path, tensors: dict[str, Any], **kept: Any) -> Path:
+def written(path: str | Path, tensors: dict[str, Any], **kept: Any) -> Path:
     """Write arrays, or (bytes of blocks, type) pairs, with the gguf package."""
     writer = GGUFWriter(path, "llama", **kept)
     writer.add_context_length(77)
@@ -92,23 +98,28 @@ def written(path: Path, tensors: dict[str, Any], **kept: Any) -> Path:
             writer.add_tensor(name, blocks, raw_dtype=kind)
         else:
             writer.add_tensor(name, value)
-    return closed(writer, path if kept.get("split_max_tensors") else None)
+    return closed(writer)
 
 
-def closed(writer: GGUFWriter, path: Path | None = None) -> Path:
+def closed(writer: GGUFWriter) -> Path:
     """Write all that a writer was given; return the file, or the path that its parts come from."""
+    path = Path(writer.path)
     writer.write_header_to_file(path)
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path or Path(writer.path)
+    return path
 
 
 # --- what must hold -------------------------------------------------------------------------------
 
 
-def layer(path: Path, name: str) -> Layer:
-    return open_tensors(path).layer(name)
+def tensors_of(path: str | Path) -> Tensors:
+    return open_tensors(Path(path))
+
+
+def layer(path: str | Path, name: str) -> Layer:
+    return tensors_of(path).layer(name)
 
 
 def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
@@ -122,34 +133,39 @@ def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
     some = np.array([count - 1, 0, count // 2, 0, count - 1])
     drawn = np.random.default_rng(0).integers(0, count, 2 * count)
     for ids in (in_order, in_order[::-1], in_order[:0], some, drawn):
-        rows = layer.rows(ids)
-        assert rows.dtype == np.float32
-        assert_equal(rows, wanted[ids])
+        assert_equal(layer.rows(ids), wanted[ids])
     blocks = [block.copy() for block in layer.blocks()]
     assert_equal(np.concatenate(blocks), wanted)
 
 
 def assert_equal(found: np.ndarray, wanted: np.ndarray) -> None:
     """Hold float32 values against others: shape, and every bit except those of NaN."""
+    assert found.dtype == np.float32
     assert found.shape == wanted.shape
     both_nan = np.isnan(found) & np.isnan(wanted)
     same_bits = found.view(np.uint32) == wanted.view(np.uint32)
     assert np.all(both_nan | same_bits)
 
 
-def refusal(path: Path, name: str | None = None) -> str:
+def refused(file: str, data: bytes) -> str:
+    """Write a file and expect that it is refused; return the error."""
+    Path(file).write_bytes(data)
+    return refusal(file)
+
+
+def refusal(path: str | Path, name: str | None = None) -> str:
     """Expect that a file, or a tensor of it, is refused; return the error, which names it."""
     with pytest.raises(InputError) as caught:
         read_tensors(path, name)
     message = str(caught.value)
-    assert path.name in message
+    assert Path(path).name in message
     assert message.count("\n") < 2
     assert message.isprintable() or "\n" in message
     return message
 
 
-def read_tensors(path: Path, name: str | None) -> None:
+def read_tensors(path: str | Path, name: str | None) -> None:
     """Read a row of one tensor, or of all."""
-    tensors = open_tensors(path)
+    tensors = tensors_of(path)
     for each in [name] if name else tensors:
         tensors.layer(each).rows(np.arange(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,20 +23,18 @@ from tests.files.made import TOKENS, assert_rows, closed, matrix, written
 
 Shape = tuple[int, ...]
 
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
 # What families call the token and the position matrix, and a tensor that could pass for them.
 FAMILIES: dict[str, tuple[str, str | None, str | None, Shape]] = {
     "gpt2": ("wte.weight", "wpe.weight", "h.0.attn.c_attn.weight", (7, 21)),
-    "gpt2-lm": (
-        "transformer.wte.weight",
-        "transformer.wpe.weight",
-        "transformer.h.0.mlp.c_fc.weight",
-        (7, 28),
-    ),
     "nanogpt": ("_orig_mod.transformer.wte.weight", "_orig_mod.transformer.wpe.weight", None, ()),
     "book": ("tok_emb.weight", "pos_emb.weight", "trf_blocks.0.att.W_query.weight", (7, 7)),
     "tensorflow": ("model/wte", "model/wpe", "model/h0/attn/c_attn/w", (1, 7, 21)),
     "flax": ("transformer/wte/embedding", "transformer/wpe/embedding", None, ()),
-    "llama": ("model.embed_tokens.weight", None, "model.layers.0.self_attn.q_proj.weight", (7, 7)),
     "llama-meta": ("tok_embeddings.weight", None, "layers.0.attention.wq.weight", (7, 7)),
     "llama-rope": ("tok_embeddings.weight", None, "rope.freqs", (4,)),
     "multimodal": (
@@ -43,12 +42,6 @@ FAMILIES: dict[str, tuple[str, str | None, str | None, Shape]] = {
         None,
         "vision.patch_embedding.weight",
         (7, 3, 2, 2),
-    ),
-    "bert": (
-        "bert.word_embeddings.weight",
-        "bert.position_embeddings.weight",
-        "bert.pooler.dense.weight",
-        (7, 7),
     ),
     "xlnet": ("transformer.word_embedding.weight", None, None, ()),
     "gpt-neox": (
@@ -85,21 +78,15 @@ FAMILIES: dict[str, tuple[str, str | None, str | None, Shape]] = {
 
 
 def opened(
-    tmp_path: Path,
     tensors: dict[str, np.ndarray],
     config: dict[str, Any] | None = None,
     **given: Any,
 ) -> Checkpoint:
     """Save tensors and a config.json beside them, and open them."""
-    path = tmp_path / "model.safetensors"
-    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, path)
+    save_file(tensors, "model.safetensors")
     if config is not None:
-        (tmp_path / "config.json").write_text(json.dumps(config))
-    return Checkpoint(str(path), **given)
-
-
-def zeros(*shape: int) -> np.ndarray:
-    return np.zeros(shape, np.float32)
+        Path("config.json").write_text(json.dumps(config))
+    return Checkpoint("model.safetensors", **given)
 
 
 def tensor_name(source: Checkpoint, role: str) -> str | None:
@@ -111,7 +98,7 @@ def tensor_name(source: Checkpoint, role: str) -> str | None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_matrices_of_each_family_are_found(tmp_path: Path, family: str) -> None:
+def test_the_matrices_of_each_family_are_found(family: str) -> None:
     token, position, other, shape = FAMILIES[family]
     tensors = {token: matrix(50, 7)}
     if position:
@@ -119,28 +106,21 @@ def test_the_matrices_of_each_family_are_found(tmp_path: Path, family: str) -> N
     if other:
         tensors[other] = zeros(*shape)
 
-    source = opened(tmp_path, tensors)
+    source = opened(tensors)
 
-    assert source.shape("token") == (50, 7)
-    layers = source.open({"token": None})
-    assert layers.origin.tensors == {"token": token}
-    assert_rows(layers["token"], matrix(50, 7))
+    assert_rows(source.open({"token": None})["token"], matrix(50, 7))
+    assert tensor_name(source, "position") == position
     if position:
-        assert source.shape("position") == (12, 7)
-        layers = source.open({"position": None})
-        assert layers.origin.tensors == {"position": position}
-        assert_rows(layers["position"], matrix(12, 7, seed=2))
-    else:
-        assert source.shape("position") is None
+        assert_rows(source.open({"position": None})["position"], matrix(12, 7, seed=2))
 
 
-def test_a_name_is_matched_as_a_whole(tmp_path: Path) -> None:
+def test_a_name_is_matched_as_a_whole() -> None:
     names = ["xwte.weight", "wte.bias", "wte.weight.scale", "wte2", "a.wte.weight"]
-    source = opened(tmp_path, dict.fromkeys(names, zeros(9, 7)))
+    source = opened(dict.fromkeys(names, zeros(9, 7)))
     assert tensor_name(source, "token") == "a.wte.weight"
 
 
-def test_what_does_not_fit_in_shape_is_passed_over(tmp_path: Path) -> None:
+def test_what_does_not_fit_in_shape_is_passed_over() -> None:
     tensors = {
         "wte.weight": zeros(5, 7, 1),
         "model.embed_tokens.weight": zeros(5, 7),
@@ -148,31 +128,26 @@ def test_what_does_not_fit_in_shape_is_passed_over(tmp_path: Path) -> None:
         "position_embeddings": zeros(9, 7),
         "head.weight": zeros(2, 7),
     }
-    source = opened(tmp_path, tensors)
+    source = opened(tensors)
     assert tensor_name(source, "token") == "model.embed_tokens.weight"
     assert tensor_name(source, "position") == "position_embeddings"
     assert tensor_name(source, "head") is None
 
 
-def test_the_origin_is_the_file_and_of_open_layers_tensor_dtype_and_shape(tmp_path: Path) -> None:
-    source = opened(tmp_path, {"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
-    path = str(tmp_path / "model.safetensors")
+def test_the_origin_is_the_file_and_of_open_layers_tensor_dtype_and_shape() -> None:
+    source = opened({"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
     of_layers = ("tensors", "dtypes", "bytes", "shapes", "guesses")
-    assert source.origin.document() == {"from": path, **{key: {} for key in of_layers}}
-
+    of_file = {"from": "model.safetensors", **{key: {} for key in of_layers}}
+    assert source.origin.document() == of_file
     origin = source.open({"token": None, "position": None}).origin.document()
-    assert origin.keys() == {"from", *of_layers}
-    assert origin["from"] == path
     assert origin["tensors"] == {"token": "wte", "position": "wpe"}
     assert origin["dtypes"] == {"token": "float16", "position": "float32"}
     assert origin["bytes"] == {"token": 70, "position": 112}
     assert origin["shapes"] == {"token": [5, 7], "position": [4, 7]}
-    assert origin["guesses"] == {}
-    assert source.encoding is None
 
 
-def test_values_that_float32_cannot_hold_are_counted_over_all_layers(tmp_path: Path) -> None:
-    source = opened(tmp_path, {"wte": np.full((5, 7), 0.1), "roberta.wpe": np.full((6, 7), 0.1)})
+def test_values_that_float32_cannot_hold_are_counted_over_all_layers() -> None:
+    source = opened({"wte": np.full((5, 7), 0.1), "roberta.wpe": np.full((6, 7), 0.1)})
     notes = Notes()
     layers = source.open({"token": None, "position": None}, notes)
     layers["token"].rows(np.array([1]))
@@ -184,56 +159,59 @@ def test_values_that_float32_cannot_hold_are_counted_over_all_layers(tmp_path: P
 # --- guesses and flags ----------------------------------------------------------------------------
 
 
-def test_the_only_matrix_is_the_token_matrix_whatever_its_name_and_that_is_said(
-    tmp_path: Path,
-) -> None:
-    source = opened(tmp_path, {"\x1b[2Jodd": matrix(5, 7), "bias": zeros(7)})
+def test_the_only_matrix_is_the_token_matrix_whatever_its_name_and_that_is_said() -> None:
+    source = opened({"\x1b[2Jodd": matrix(5, 7), "bias": zeros(7)})
     assert tensor_name(source, "token") == "\x1b[2Jodd"
     assert source.reasons["token"] == r"'\x1b[2Jodd' is the only two-dimensional tensor"
 
 
-def test_without_a_known_name_the_candidates_are_listed(tmp_path: Path) -> None:
+def test_without_a_known_name_the_candidates_are_listed() -> None:
     tensors = {f"{number}.w": zeros(number + 2, 7) for number in range(11)}
     tensors |= {"b": zeros(7), "\x1b[2J": zeros(40, 7)}
     with pytest.raises(InputError, match="no tensor has the name of a token matrix") as caught:
-        opened(tmp_path, tensors)
-    first, second, *others = str(caught.value.hint).split("; ")
+        opened(tensors)
+    first, *others = str(caught.value.hint).split("; ")
     assert first == r"'\x1b[2J' (40, 7) float32"
-    assert second == "'10.w' (12, 7) float32"
-    assert len(others) == 7
+    assert len(others) == 8
     assert others[-1] == "and 4 more"
-
-
-def test_a_file_without_a_matrix_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no two-dimensional tensor"):
-        opened(tmp_path, {"wte": zeros(7), "b": zeros(0, 7)})
 
 
 ENCODER_S = "encoder.embed_tokens.weight"
 DECODER_S = "model.decoder.embed_tokens.weight"
 
 
-def test_several_that_disagree_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="several tensors could be the token matrix"):
-        opened(tmp_path, {ENCODER_S: matrix(seed=1), DECODER_S: matrix(seed=2)})
+@pytest.mark.parametrize(
+    ("tensors", "token", "reason"),
+    [
+        ({"wte": zeros(7), "b": zeros(0, 7)}, None, "no two-dimensional tensor"),
+        ({ENCODER_S: matrix(), DECODER_S: matrix(seed=2)}, None, "several tensors could be"),
+        ({"wte": matrix()}, "none", "no tensor 'none'"),
+        ({"wte": matrix(), "c": zeros(3)}, "c", "'c' .* is not a matrix"),
+    ],
+)
+def test_without_one_token_matrix_a_file_is_refused(
+    tensors: dict[str, np.ndarray], token: str | None, reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        opened(tensors, token=token)
 
 
-def test_several_that_are_equal_are_one(tmp_path: Path) -> None:
+def test_several_that_are_equal_are_one() -> None:
     equal = {ENCODER_S: matrix(), DECODER_S: matrix()}
-    source = opened(tmp_path, equal)
+    source = opened(equal)
     assert tensor_name(source, "token") == ENCODER_S
     assert "one of 2 equal tensors" in source.reasons["token"]
-    source = opened(tmp_path, {**equal, "shared.weight": matrix()})
+    source = opened({**equal, "shared.weight": matrix()})
     assert tensor_name(source, "token") == "shared.weight"
 
 
-def test_several_position_matrices_are_an_error_only_where_one_is_asked_for(tmp_path: Path) -> None:
+def test_several_position_matrices_are_an_error_only_where_one_is_asked_for() -> None:
     tensors = {
         "model.shared.weight": matrix(),
         "model.a.embed_positions.weight": matrix(seed=2),
         "model.b.embed_positions.weight": matrix(seed=3),
     }
-    source = opened(tmp_path, tensors)
+    source = opened(tensors)
     assert_rows(source.open({"token": None})["token"], matrix())
     with pytest.raises(InputError, match="several tensors could be the position matrix"):
         source.shape("position")
@@ -243,29 +221,25 @@ def test_several_position_matrices_are_an_error_only_where_one_is_asked_for(tmp_
     ("config", "part"), [(None, None), ({"model_type": "blenderbot"}, "encoder")]
 )
 def test_of_an_encoder_s_and_a_decoder_s_matrix_the_encoder_s_counts(
-    tmp_path: Path, config: dict[str, Any] | None, part: str | None
+    config: dict[str, Any] | None, part: str | None
 ) -> None:
     tensors = {
         "model.shared.weight": matrix(),
         "model.encoder.embed_positions.weight": matrix(seed=2),
         "model.decoder.embed_positions.weight": matrix(seed=3),
     }
-    source = opened(tmp_path, tensors, config)
+    source = opened(tensors, config)
     assert_rows(source.open({"position": None})["position"], matrix(seed=2))
     assert source.roles.part == part
 
 
-def test_tensors_can_be_named(tmp_path: Path) -> None:
-    tensors = {"wte": matrix(), "a": matrix(20, 5), "c": zeros(3)}
-    assert opened(tmp_path, tensors, token="a").shape("token") == (20, 5)
-    for name, reason in (("none", "no tensor 'none'"), ("c", "'c' .* is not a matrix")):
-        with pytest.raises(InputError, match=reason):
-            opened(tmp_path, tensors, token=name)
+def test_tensors_can_be_named() -> None:
+    assert opened({"wte": matrix(), "a": zeros(20, 5)}, token="a").shape("token") == (20, 5)
 
 
 @pytest.mark.parametrize("role", ["position", "token_type", "head"])
-def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(tmp_path: Path, role: str) -> None:
-    source = opened(tmp_path, {"wte": matrix()})
+def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(role: str) -> None:
+    source = opened({"wte": matrix()})
     assert source.shape(role) is None
     with pytest.raises(InputError, match="it has no"):
         source.open({role: None})
@@ -295,10 +269,9 @@ OF_OPT = "model.decoder.embed_positions.weight"
     ],
 )
 def test_position_0_is_the_row_that_the_model_picks_for_it(
-    tmp_path: Path, name: str, rows: int, config: dict[str, Any] | None, first: int
+    name: str, rows: int, config: dict[str, Any] | None, first: int
 ) -> None:
-    source = opened(tmp_path, {"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)}, config)
-    assert source.shape("position") == (rows - first, 7)
+    source = opened({"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)}, config)
     layers = source.open({"position": None})
     assert_rows(layers["position"], matrix(rows, 7, seed=2)[first:])
     assert layers.origin.first_position == first
@@ -310,12 +283,11 @@ def test_position_0_is_the_row_that_the_model_picks_for_it(
     [(OF_ROBERTA, 514, "named as RoBERTa's"), (OF_OPT, 2050, "2,050 rows, as OPT's")],
 )
 def test_position_0_is_guessed_by_a_name_or_a_size_and_that_is_said(
-    tmp_path: Path, name: str, rows: int, reason: str
+    name: str, rows: int, reason: str
 ) -> None:
-    source = opened(tmp_path, {"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)})
+    source = opened({"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)})
     layers = source.open({"position": None})
     assert_rows(layers["position"], matrix(rows, 7, seed=2)[2:])
-    assert layers.origin.first_position == 2
     assert reason in source.reasons["first_position"]
 
 
@@ -338,32 +310,29 @@ GEMMA3 = {"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 5.0}}
     ],
 )
 def test_what_config_json_says_of_positions_is_told(
-    tmp_path: Path, config: dict[str, Any] | None, told: dict[str, Any]
+    config: dict[str, Any] | None, told: dict[str, Any]
 ) -> None:
-    assert opened(tmp_path, {"embed_tokens": matrix()}, config).positions == told
+    assert opened({"embed_tokens": matrix()}, config).positions == told
 
 
-def test_what_a_gguf_file_says_of_positions_is_told(tmp_path: Path) -> None:
-    source = Checkpoint(str(written(tmp_path / "m.gguf", {"token_embd.weight": matrix()})))
+def test_what_a_gguf_file_says_of_positions_is_told() -> None:
+    source = Checkpoint(str(written("m.gguf", {"token_embd.weight": matrix()})))
     assert source.positions == {"model_type": "llama", "max_position_embeddings": 77}
     assert source.tensors.own_words().vocabulary_size == len(TOKENS)
 
 
 @pytest.mark.parametrize("text", ['{"a": 1', "[1]", '{"a": 1, "a": 2}', '{"a":' * 100_000])
-def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(
-    tmp_path: Path, text: str
-) -> None:
-    opened(tmp_path, {"wte": matrix(), "wpe": matrix()})
-    (tmp_path / "config.json").write_text(text)
-    model = embcli.open(tmp_path)
+def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(text: str) -> None:
+    opened({"wte": matrix(), "wpe": matrix()})
+    Path("config.json").write_text(text)
+    model = embcli.open(".")
 
     model.diff(model)
     model.neighbors([3])
     model.weights()
     assert "config.json" in str(model.info().recipe)
     (note,) = model.audit().notes
-    assert "config.json" in str(note)
-    assert str(note).endswith("; it is ignored")
+    assert re.search(r"config\.json.*; it is ignored$", str(note))
 
     with pytest.raises(InputError, match=r"config\.json"):
         model.lookup([3])
@@ -379,39 +348,43 @@ def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(
 @pytest.mark.parametrize(
     "name", ["lm_head.weight", "out_head.weight", "output.weight", "cls.predictions.decoder.weight"]
 )
-def test_a_head_of_equal_rows_is_equal_to_the_token_matrix(tmp_path: Path, name: str) -> None:
-    head = opened(tmp_path, {"embed_tokens": matrix(), name: matrix()}).head
+def test_a_head_of_equal_rows_is_equal_to_the_token_matrix(name: str) -> None:
+    head = opened({"embed_tokens": matrix(), name: matrix()}).head
     assert head.relation == "equal"
     assert head.rows == 50
-    assert head.tensor is not None
     assert head.tensor.name == name
 
 
-def test_a_head_of_other_rows_is_another(tmp_path: Path) -> None:
-    last_value = matrix()
-    last_value[49, 6] += 1
-    for rows in (last_value, matrix(51, 7)):
-        head = opened(tmp_path, {"embed_tokens": matrix(), "lm_head.weight": rows}).head
-        assert head.relation == "other"
+WIDE = matrix().astype(np.float64)
+OTHER_AT_THE_END = matrix()
+OTHER_AT_THE_END[49, 6] += 1
 
 
-def test_a_head_that_differs_behind_the_digits_of_float32_is_another(tmp_path: Path) -> None:
-    wide = matrix().astype(np.float64)
-    tensors = {"embed_tokens": wide, "lm_head.weight": np.nextafter(wide, 9)}
-    assert opened(tmp_path, tensors).head.relation == "other"
+@pytest.mark.parametrize(
+    ("token", "rows"),
+    [
+        (matrix(), OTHER_AT_THE_END),
+        (matrix(), matrix(51, 7)),
+        (WIDE, np.nextafter(WIDE, 9)),
+    ],
+    ids=["at its end", "one row more", "behind the digits of float32"],
+)
+def test_a_head_of_other_rows_is_another(token: np.ndarray, rows: np.ndarray) -> None:
+    head = opened({"embed_tokens": token, "lm_head.weight": rows}).head
+    assert head.relation == "other"
 
 
 def test_of_large_matrices_some_rows_are_compared_and_how_many_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(roles, "COMPARED", 8 * 7 * 10)
-    assert opened(tmp_path, {"embed_tokens": matrix(), "lm_head": matrix()}).head.rows == 10
+    assert opened({"embed_tokens": matrix(), "lm_head": matrix()}).head.rows == 10
 
 
-def test_a_head_that_is_the_same_tensor_is_told(tmp_path: Path) -> None:
+def test_a_head_that_is_the_same_tensor_is_told() -> None:
     weight = torch.from_numpy(matrix())
-    torch.save({"wte.weight": weight, "lm_head.weight": weight}, tmp_path / "m.pt")
-    assert Checkpoint(str(tmp_path / "m.pt")).head.relation == "same"
+    torch.save({"wte.weight": weight, "lm_head.weight": weight}, "m.pt")
+    assert Checkpoint("m.pt").head.relation == "same"
 
 
 @pytest.mark.parametrize(
@@ -426,35 +399,20 @@ def test_a_head_that_is_the_same_tensor_is_told(tmp_path: Path) -> None:
         (["MarianMTModel"], True, "same", "config.json says so"),
         (None, True, "same", "config.json says so"),
         (None, False, "none", "separate matrix"),
+        (["VisionEncoderDecoderModel"], None, "none", "^$"),
+        ("GPT2LMHeadModel", None, "none", "^$"),
+        ([None], None, "none", "^$"),
+        (None, None, "none", "^$"),
     ],
 )
 def test_a_model_with_a_head_that_is_in_no_file_is_taken_as_tied(
-    tmp_path: Path, architectures: object, tie: bool | None, relation: str, reason: str
+    architectures: object, tie: bool | None, relation: str, reason: str
 ) -> None:
     config = {"architectures": architectures, "tie_word_embeddings": tie}
-    given = {key: value for key, value in config.items() if value is not None}
-    head = opened(tmp_path, {"wte": matrix()}, given).head
+    head = opened({"wte": matrix()}, config).head
     assert head.tensor is None
     assert head.relation == relation
-    assert reason in head.reason
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"architectures": ["VisionEncoderDecoderModel"]},
-        {"architectures": "GPT2LMHeadModel"},
-        {"architectures": [None]},
-        {"tie_word_embeddings": None},
-    ],
-)
-def test_a_config_that_tells_nothing_of_a_head_ties_none(
-    tmp_path: Path, config: dict[str, Any]
-) -> None:
-    head = opened(tmp_path, {"wte": matrix()}, config).head
-    assert head.tensor is None
-    assert head.relation == "none"
-    assert head.reason == ""
+    assert re.search(reason, head.reason)
 
 
 @pytest.mark.parametrize(
@@ -468,9 +426,9 @@ def test_a_config_that_tells_nothing_of_a_head_ties_none(
     ],
 )
 def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
-    tmp_path: Path, architecture: str, causal: bool | None, relation: str, reason: str
+    architecture: str, causal: bool | None, relation: str, reason: str
 ) -> None:
-    writer = GGUFWriter(tmp_path / "m.gguf", architecture)
+    writer = GGUFWriter("m.gguf", architecture)
     if causal is not None:
         writer.add_causal_attention(causal)
     writer.add_tensor("token_embd.weight", matrix())
@@ -479,16 +437,15 @@ def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
     assert head.reason == reason
 
 
-def test_the_head_of_rembert_has_columns_of_its_own(tmp_path: Path) -> None:
+def test_the_head_of_rembert_has_columns_of_its_own() -> None:
     tensors = {
         "rembert.embeddings.word_embeddings.weight": matrix(50, 3),
         "cls.predictions.decoder.weight": matrix(),
     }
-    head = opened(tmp_path, tensors, {"model_type": "rembert", "tie_word_embeddings": False}).head
+    head = opened(tensors, {"model_type": "rembert", "tie_word_embeddings": False}).head
     assert head.relation == "other"
-    assert head.tensor is not None
     assert head.tensor.shape == (50, 7)
-    assert opened(tmp_path, tensors, {"model_type": "albert"}).head.tensor is None
+    assert opened(tensors, {"model_type": "albert"}).head.tensor is None
 
 
 # --- imports --------------------------------------------------------------------------------------
@@ -503,12 +460,10 @@ print([name for name in heavy if name in sys.modules])
 """
 
 
-def test_no_heavy_module_is_loaded_on_the_way_to_rows(tmp_path: Path) -> None:
-    opened(tmp_path, {"wte": matrix()}, {"model_type": "gpt2"})
-    np.save(tmp_path / "wte.npy", matrix())
-    written(tmp_path / "m.gguf", {"token_embd.weight": matrix().astype(np.float16)})
-    paths = [tmp_path, tmp_path / "wte.npy", tmp_path / "m.gguf"]
-    command = [sys.executable, "-c", READING, *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_no_heavy_module_is_loaded_on_the_way_to_rows() -> None:
+    opened({"wte": matrix()}, {"model_type": "gpt2"})
+    np.save("wte.npy", matrix())
+    written("m.gguf", {"token_embd.weight": matrix().astype(np.float16)})
+    command = [sys.executable, "-c", READING, ".", "wte.npy", "m.gguf"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "['zipfile']\n"
-    assert done.stderr == ""
