@@ -11,9 +11,19 @@ import numpy as np
 import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter
 
-from embcli.files import gguf, open_tensors
+from embcli.files import gguf
 from embcli.files.numbers import STORED_DTYPES
-from tests.files.made import TOKENS, assert_rows, closed, matrix, refusal, written
+from tests.files.made import (
+    TOKENS,
+    assert_rows,
+    closed,
+    layer,
+    matrix,
+    refusal,
+    refused,
+    tensors_of,
+    written,
+)
 
 # --- what the package writes ----------------------------------------------------------------------
 
@@ -34,11 +44,11 @@ def test_the_sizes_of_types_are_those_of_the_package() -> None:
     assert theirs.items() <= ours.items()
 
 
-def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:
+def test_the_header_is_what_the_package_reads() -> None:
     tensors = {"a": matrix(), "b": matrix(3, 4), "c": np.zeros(5, np.float32)}
-    path = written(tmp_path / "m.gguf", tensors)
+    path = written("m.gguf", tensors)
     reader = GGUFReader(path)
-    found = open_tensors(path)
+    found = tensors_of(path)
     for tensor in reader.tensors:
         ours = found[tensor.name]
         assert ours.start == tensor.data_offset
@@ -53,28 +63,25 @@ def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alignment", [1, 4096])
-def test_alignment_is_honoured(tmp_path: Path, alignment: int) -> None:
-    writer = GGUFWriter(tmp_path / "m.gguf", "llama")
+def test_alignment_is_honoured(alignment: int) -> None:
+    writer = GGUFWriter("m.gguf", "llama")
     writer.add_custom_alignment(alignment)
     writer.add_tensor("a", matrix(seed=1))
     writer.add_tensor("b", matrix(seed=2))
-    tensors = open_tensors(closed(writer))
-    assert tensors["a"].start % alignment == 0
+    tensors = tensors_of(closed(writer))
     assert tensors["b"].start % alignment == 0
     assert_rows(tensors.layer("a"), matrix(seed=1))
     assert_rows(tensors.layer("b"), matrix(seed=2))
 
 
-def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_the_file(
-    tmp_path: Path,
-) -> None:
+def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_the_file() -> None:
     count = 1 << 17
-    writer = GGUFWriter(tmp_path / "m.gguf", "gemma3")
+    writer = GGUFWriter("m.gguf", "gemma3")
     writer.add_tokenizer_model("llama")
     writer.add_token_list([f"▁word{number}".encode() for number in range(count)])
     writer.add_token_merges([f"wo rd{number}" for number in range(2 * count)])
     writer.add_tensor("token_embd.weight", matrix(64, 16).astype(np.float16))
-    words = open_tensors(closed(writer)).own_words()
+    words = tensors_of(closed(writer)).own_words()
     assert words.vocabulary_size == count
     assert words.token_bytes(count - 1) == b" word131071"
 
@@ -83,18 +90,16 @@ def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_th
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> list[Path]:
+def parts() -> list[Path]:
     """Return the three files of a model of five tensors."""
     tensors = {name: matrix(seed=ord(name)) for name in "abcde"}
-    written(tmp_path / "m.gguf", tensors, split_max_tensors=2)
-    files = sorted(tmp_path.glob("m-*.gguf"))
-    assert len(files) == 3
-    return files
+    written("m.gguf", tensors, split_max_tensors=2)
+    return sorted(Path().glob("m-*.gguf"))
 
 
 def test_parts_are_one_checkpoint_whichever_is_named(parts: list[Path]) -> None:
     for path in parts:
-        tensors = open_tensors(path)
+        tensors = tensors_of(path)
         assert sorted(tensors) == [*"abcde"]
         assert list(tensors.files) == parts
         for name in "abcde":
@@ -166,9 +171,8 @@ TWICE = 2 * (text(b"a") + struct.pack("<II", UINT32, 1))
         (of_key(b"split.count", "II", UINT32, 0), "not a number of parts"),
     ],
 )
-def test_headers_whose_keys_lie_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
-    (tmp_path / "m.gguf").write_bytes(data)
-    assert reason in refusal(tmp_path / "m.gguf")
+def test_headers_whose_keys_lie_are_refused(data: bytes, reason: str) -> None:
+    assert reason in refused("m.gguf", data)
 
 
 @pytest.mark.parametrize(
@@ -188,36 +192,32 @@ def test_headers_whose_keys_lie_are_refused(tmp_path: Path, data: bytes, reason:
     ],
 )
 def test_headers_whose_tensors_lie_are_refused(
-    tmp_path: Path, tensors: list[bytes], size: int, reason: str
+    tensors: list[bytes], size: int, reason: str
 ) -> None:
     data = header(b"".join(tensors), count=len(tensors)) + bytes(size)
-    (tmp_path / "m.gguf").write_bytes(data)
-    assert reason in refusal(tmp_path / "m.gguf")
+    assert reason in refused("m.gguf", data)
 
 
-def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_it(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "m.gguf"
-    path.write_bytes(of_key(b"a", "IIQ", ARRAY, 0, 1 << 28))
-    os.truncate(path, 1 << 29)  # Zeros take no room on a disk.
-    assert "cut off" in refusal(path)
+def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_it() -> None:
+    Path("m.gguf").write_bytes(of_key(b"a", "IIQ", ARRAY, 0, 1 << 28))
+    os.truncate("m.gguf", 1 << 29)  # Zeros take no room on a disk.
+    assert "cut off" in refusal("m.gguf")
 
 
-def test_a_tensor_of_an_unknown_type_leaves_the_others_readable(tmp_path: Path) -> None:
+def test_a_tensor_of_an_unknown_type_leaves_the_others_readable() -> None:
     both = described(b"new", kind=99) + described(b"old", offset=32)
-    (tmp_path / "m.gguf").write_bytes(header(both, count=2) + bytes(64))
-    tensors = open_tensors(tmp_path / "m.gguf")
-    assert tensors["new"].dtype == "type 99"
-    assert tensors["new"].size == 32
-    assert_rows(tensors.layer("old"), np.zeros((2, 4), np.float32))
+    Path("m.gguf").write_bytes(header(both, count=2) + bytes(64))
+    new = tensors_of("m.gguf")["new"]
+    assert new.dtype == "type 99"
+    assert new.size == 32
+    assert_rows(layer("m.gguf", "old"), np.zeros((2, 4), np.float32))
 
 
 def test_without_the_package_the_command_to_install_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     blocks = (np.zeros((4, 34), np.uint8), GGMLQuantizationType.Q8_0)
-    path = written(tmp_path / "m.gguf", {"a": blocks})
+    path = written("m.gguf", {"a": blocks})
     for name in ("gguf", "gguf.constants", "gguf.quants"):
         monkeypatch.setitem(sys.modules, name, None)
     assert "pip install 'embcli[models]'" in refusal(path)
