@@ -130,15 +130,10 @@ def test_a_damaged_archive_is_refused(start: int, damage: bytes, reason: str) ->
     assert len(message) < 500
 
 
-def test_an_archive_that_is_cut_is_refused() -> None:
-    np.savez_compressed("m.npz", a=matrix(100, 100))
-    whole = Path("m.npz").read_bytes()
-    assert "damaged archive" in refused("m.npz", whole[:-40])
-
-
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compressions_are_read_as_numpy_reads_them(compression: int) -> None:
-    Path("m.npz").write_bytes(zipped({"a.npy": saved(matrix()), "read.me": b"a"}, compression))
+    archive = zipped({"a.npy": saved(matrix()), "read.me": b"a"}, compression)
+    Path("m.npz").write_bytes(archive)
     assert_rows(layer("m.npz", "a"), np.load("m.npz")["a"])
 
 
@@ -153,24 +148,23 @@ def test_an_array_that_is_there_twice_is_refused() -> None:
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_member_that_claims_less_than_it_has_is_refused(compression: int) -> None:
     short = npy_bytes(header("(9, 99)"), bytes(24))
-    assert "'a' ends at byte" in refused(
-        "m.npz", zipped({"a.npy": short, "b": bytes(10_000)}, compression)
-    )
+    archive = zipped({"a.npy": short, "b": bytes(10_000)}, compression)
+    assert "'a' ends at byte" in refused("m.npz", archive)
 
 
 def test_a_member_that_claims_more_than_the_file_has_is_refused() -> None:
     data = npy_bytes(header("(90, 99)"), bytes(20_000))
     both_sizes = 2 * len(data).to_bytes(4, "little")
     lie = 2 * (90_000).to_bytes(4, "little")
-    message = refused("m.npz", zipped({"a.npy": data}).replace(both_sizes, lie))
+    archive = zipped({"a.npy": data}).replace(both_sizes, lie)
+    message = refused("m.npz", archive)
     # zipfile of Python 3.13 sees it first.
     assert re.search(r"'a' ends at byte 35,\d+ of 20,\d+$|Overlapped entries", message)
 
 
 def test_an_archive_whose_first_member_is_no_array() -> None:
-    Path("m.npz").write_bytes(
-        zipped({"README.txt": b"of one array", "weight.npy": saved(matrix())})
-    )
+    archive = zipped({"README.txt": b"of one array", "weight.npy": saved(matrix())})
+    Path("m.npz").write_bytes(archive)
     assert_rows(layer("m.npz", "weight"), matrix())
 
 
