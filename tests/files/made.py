@@ -165,7 +165,8 @@ def refusal(path: str | Path, name: str | None = None) -> str:
 
 
 def read_tensors(path: str | Path, name: str | None) -> None:
-    """Read a row of one tensor, or of all."""
+    """Read the first and the last row of one tensor, or of all."""
     tensors = tensors_of(path)
     for each in [name] if name else tensors:
-        tensors.layer(each).rows(np.arange(1))
+        layer = tensors.layer(each)
+        layer.rows(np.array([0, layer.shape[0] - 1]))

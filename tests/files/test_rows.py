@@ -50,7 +50,8 @@ def test_long_doubles_are_those_of_numpy() -> None:
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_an_array_of_several_is_that_of_numpy(save: Callable[..., None], order: Any) -> None:
     weight = np.asarray(matrix(300, 20), order=order)
-    save("m.npz", weight=weight, scale=np.float32(2), words=np.array(["a", "b"]))
+    words = np.array(["a", "b"])
+    save("m.npz", weight=weight, scale=np.float32(2), words=words)
     hold("m.npz", np.load("m.npz")["weight"])
 
 
