@@ -46,6 +46,10 @@ SIZES = {
 }
 _random = torch.Generator().manual_seed(4)
 WEIGHTS = {name: torch.randn(size, generator=_random) for name, size in SIZES.items()}
+TYPE_0 = WEIGHTS["types"][0]
+POSITIONS = WEIGHTS["positions"]
+GAIN = WEIGHTS["gain"]
+BIAS = WEIGHTS["bias"]
 
 # What models call their weights: a name with a dot has its own suffix, one with a slash no prefix.
 Names = dict[str, str]
@@ -78,64 +82,48 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
-def model(
-    config: dict[str, Any] | None,
-    names: Names,
-    prefix: str = "bert.embeddings.",
-    folder: str = "model",
-) -> str:
+def model(config: dict[str, Any] | None, names: Names, prefix: str = "bert.embeddings.") -> str:
     """Save the weights under these names, with a config.json or without one; return the folder."""
     tensors = {}
     for weight, name in names.items():
         full = name if name.startswith("/") else prefix + name
         suffix = "" if "." in name else ".weight"
         tensors[full.removeprefix("/") + suffix] = WEIGHTS[weight].clone()
-    Path(folder).mkdir(exist_ok=True)
-    save_file(tensors, f"{folder}/model.safetensors")
-    Path(folder, "config.json").unlink(missing_ok=True)
+    Path("model").mkdir(exist_ok=True)
+    save_file(tensors, "model/model.safetensors")
+    Path("model/config.json").unlink(missing_ok=True)
     if config is not None:
-        Path(folder, "config.json").write_text(json.dumps(config))
-    return folder
-
-
-def lookup_run(in_process: InProcess, folder: str, *options: str) -> dict[str, Any]:
-    """Return what the JSON of `lookup` says of the run."""
-    words = ("lookup", "--ids", "1,2", "--from", folder, "-f", "json", *options)
-    run = json.loads(in_process(*words).out)["run"]
-    assert isinstance(run, dict)
-    return run
-
-
-def info_run(in_process: InProcess, folder: str) -> dict[str, Any]:
-    """Return what the JSON of `info` says of the run."""
-    run = json.loads(in_process.ok("info", "--from", folder, "-f", "json").out)["run"]
-    assert isinstance(run, dict)
-    return run
+        Path("model/config.json").write_text(json.dumps(config))
+    return "model"
 
 
 # --- formulas: what the first block reads, made of the token rows ---------------------------------
 
 
 def norm(rows: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
-    return torch.nn.functional.layer_norm(rows, (D,), WEIGHTS["gain"], WEIGHTS["bias"], epsilon)
+    return torch.nn.functional.layer_norm(rows, (D,), GAIN, BIAS, epsilon)
 
 
 def spelled_norm(rows: torch.Tensor, epsilon: float) -> torch.Tensor:
     """Return the norm of DeBERTa, which torch has no function for."""
     centred = rows - rows.mean(-1, keepdim=True)
     variance = centred.pow(2).mean(-1, keepdim=True)
-    return WEIGHTS["gain"] * (centred / torch.sqrt(variance + epsilon)) + WEIGHTS["bias"]
+    normed = centred / torch.sqrt(variance + epsilon)
+    return GAIN * normed + BIAS
 
 
 def projected(rows: torch.Tensor, offset: torch.Tensor | None = None) -> torch.Tensor:
     """Project rows as a batch of one text, as models do: a batch may be added up otherwise."""
-    return torch.nn.functional.linear(rows[None], WEIGHTS["matrix"], offset)[0]
+    texts = torch.nn.functional.linear(rows[None], WEIGHTS["matrix"], offset)
+    return texts[0]
 
 
 def sinusoids_of_tensor2tensor(first: int) -> torch.Tensor:
     """Return the rows of T positions from this one on."""
-    rates = torch.exp(torch.arange(D // 2).float() * -(math.log(10000) / (D // 2 - 1)))
-    angles = torch.arange(first, first + T).float()[:, None] * rates
+    step = math.log(10000) / (D // 2 - 1)
+    rates = torch.exp(torch.arange(D // 2).float() * -step)
+    positions = torch.arange(first, first + T).float()
+    angles = torch.outer(positions, rates)
     return torch.cat([angles.sin(), angles.cos()], 1)
 
 
@@ -144,8 +132,10 @@ def sinusoids_of_marian() -> torch.Tensor:
     rows = []
     for position in range(T):
         angles = [position / 10000 ** (2 * pair / D) for pair in range(D // 2)]
-        rows.append([*map(math.sin, angles), *map(math.cos, angles)])
-    return torch.tensor(rows).float()
+        sines = map(math.sin, angles)
+        cosines = map(math.cos, angles)
+        rows.append([*sines, *cosines])
+    return torch.tensor(rows)
 
 
 def scaled(token: torch.Tensor) -> torch.Tensor:
@@ -153,20 +143,20 @@ def scaled(token: torch.Tensor) -> torch.Tensor:
 
 
 def bert(token: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
-    return norm(token + WEIGHTS["types"][0] + WEIGHTS["positions"][:T], epsilon)
+    return norm(token + TYPE_0 + POSITIONS[:T], epsilon)
 
 
 def roberta(token: torch.Tensor) -> torch.Tensor:
-    return norm(token + WEIGHTS["types"][0] + WEIGHTS["positions"][2 : T + 2])
+    return norm(token + TYPE_0 + POSITIONS[2 : T + 2])
 
 
 def luke(token: torch.Tensor) -> torch.Tensor:
     """Give ID 0, which is padding, position 0, and count the other tokens from 1."""
-    return norm(token + WEIGHTS["positions"][[1, 2, 3, 0, 4]] + WEIGHTS["types"][0])
+    return norm(token + POSITIONS[[1, 2, 3, 0, 4]] + TYPE_0)
 
 
 def deberta(token: torch.Tensor) -> torch.Tensor:
-    return spelled_norm(token + WEIGHTS["types"][0], 1e-7)
+    return spelled_norm(token + TYPE_0, 1e-7)
 
 
 def albert(token: torch.Tensor) -> torch.Tensor:
@@ -209,7 +199,8 @@ CASES = {
 @pytest.mark.parametrize("model_type", CASES)
 def test_hidden_is_what_the_family_makes_of_the_token_rows(model_type: str) -> None:
     case = CASES[model_type]
-    opened = embcli.open(model({"model_type": model_type, **case.config}, case.names))
+    path = model({"model_type": model_type, **case.config}, case.names)
+    opened = embcli.open(path)
     expected = case.formula(WEIGHTS["token"][IDS]).numpy()
 
     result = opened.lookup(IDS)
@@ -218,7 +209,8 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(model_type: str) -> N
     assert_same_bits(result.matrix(last), expected)
     assert (last == "hidden") == bool(result.recipe.rest)
 
-    two_texts = Sequences(ids=(np.array(IDS), np.array(IDS[:2])), many=True)
+    ids = np.array(IDS)
+    two_texts = Sequences(ids=(ids, ids[:2]), many=True)
     together = opened.lookup(two_texts, show="hidden")
     assert_same_bits(together.hidden[:T], expected)
 
@@ -272,7 +264,7 @@ def test_a_gguf_file_and_its_safetensors_give_equal_rows(
 
     tensors = {OF_GGUF[weight]: WEIGHTS[weight] for weight in names}
     # The converter of Gemma adds 1 to the gains of its norms, and leaves token rows as they are.
-    tensors["blk.0.attn_norm.weight"] = WEIGHTS["gain"] + 1
+    tensors["blk.0.attn_norm.weight"] = GAIN + 1
     keys = {"embedding_length": D, "attention__layer_norm_epsilon": 0.1}
     found = embcli.open(gguf(architecture, tensors, **keys)).lookup(IDS)
 
@@ -333,10 +325,11 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(
     page = in_process.ok(*words, "--trace", "1").text
     snapshot("lookup/all-terms-and-a-norm-traced.txt", page)
 
-    row = (WEIGHTS["token"][7] + WEIGHTS["types"][0] + WEIGHTS["positions"][1]).double()
-    mean = float(row.mean())
-    variance = float(row.var(unbiased=False))
-    normed = float(row[0] - mean) / math.sqrt(variance + 0.01)
+    sums = WEIGHTS["token"][7] + TYPE_0 + POSITIONS[1]
+    row = sums.double().numpy()
+    mean = row.mean()
+    variance = row.var()
+    normed = (row[0] - mean) / math.sqrt(variance + 0.01)
     assert f"mean {mean:.4f}, variance {variance:.4f}, over all 6 columns" in page
     assert f" → {normed:8.4f} x " in page
 
@@ -350,113 +343,98 @@ def test_data_formats_have_hidden_and_the_recipe(in_process: InProcess, snapshot
     assert [*document["matrices"]] == ["token", "position", "input", "hidden"]
     assert document["run"]["recipe"] == "token x 2.44949 + position, then LayerNorm"
     assert document["run"]["part"] == "encoder"
-
-    info = info_run(in_process, path)
-    assert info["recipe"] == document["run"]["recipe"]
-    assert info["part"] == "encoder"
-
     snapshot("lookup/hidden-of-an-encoder.txt", in_process.ok(*words).text)
     snapshot("info/hidden-of-an-encoder.txt", in_process.ok("info", "--from", path).text)
 
 
-# --- models of two models -------------------------------------------------------------------------
+# --- which recipe a model follows, and which part of it reads the text ----------------------------
+
+SEEING: Names = {
+    "token": "/decoder.model.decoder.embed_tokens",
+    "positions": "/decoder.model.decoder.embed_positions",
+    "gain": "/decoder.layernorm_embedding.weight",
+    "types": "/encoder.embed_tokens",
+}
+TWO_FAMILIES: Names = {
+    "token": "/encoder.word_embeddings",
+    "positions": "/encoder.position_embeddings",
+    "gain": "/encoder.LayerNorm.gamma",
+    "bias": "/encoder.LayerNorm.beta",
+    "late": "/decoder.wpe",
+    "matrix": "/decoder.wte",
+}
+NAMED_ALIKE: Names = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
+BARK: Names = {
+    "token": "/semantic.input_embeds_layer",
+    "positions": "/semantic.position_embeds_layer",
+    "types": "/fine_acoustics.input_embeds_layer",
+}
+BESIDE_AN_ENCODER: Names = {**DECODER, "wide": "/model.encoder.layers.0.fc1"}
+ALONE = {"is_decoder": True, "is_encoder_decoder": False}
+BART = {"model_type": "bart", "scale_embedding": True}
+SMALL = {"model_type": "blenderbot-small", "scale_embedding": True}
+FOLLOWED: dict[str, tuple[dict[str, Any], Names, str]] = {
+    "a model that sees: its decoder": (
+        {
+            "model_type": "vision-encoder-decoder",
+            "encoder": {"model_type": "vit"},
+            "decoder": {"model_type": "mbart", "scale_embedding": True},
+        },
+        SEEING,
+        "",
+    ),
+    "an encoder and a decoder of other families: the encoder": (
+        {
+            "model_type": "encoder-decoder",
+            "encoder": {"model_type": "bert"},
+            "decoder": {"model_type": "gpt2"},
+        },
+        TWO_FAMILIES,
+        "",
+    ),
+    "an encoder and a decoder that name alike: the encoder": (
+        {
+            "model_type": "encoder-decoder",
+            "encoder": {"model_type": "gemma"},
+            "decoder": {"model_type": "llama"},
+        },
+        NAMED_ALIKE,
+        "",
+    ),
+    "the models of Bark: the semantic one": (
+        {
+            "model_type": "bark",
+            "semantic_config": {"model_type": "semantic"},
+            "fine_acoustics_config": {},
+        },
+        BARK,
+        "",
+    ),
+    "a decoder alone by its config": (BART | ALONE, DECODER, "model."),
+    "another decoder alone by its config": (SMALL | ALONE, DECODER, "model."),
+    "a decoder alone by its names": (BART, DECODER, "model.decoder."),
+    "another decoder alone by its names": (SMALL, DECODER, "model.decoder."),
+    "a decoder beside an encoder: the encoder": (BART, BESIDE_AN_ENCODER, "model.decoder."),
+    "another decoder beside an encoder": (SMALL, BESIDE_AN_ENCODER, "model.decoder."),
+    "a model type that is not known": ({"model_type": "nobody's"}, TOKEN, ""),
+    "a model that reads places in HTML": ({"model_type": "markuplm"}, BERT, ""),
+    "a BERT without a norm": ({"model_type": "bert"}, BERT, ""),
+}
 
 
-def test_a_model_that_sees_follows_its_decoder(in_process: InProcess) -> None:
-    config = {
-        "model_type": "vision-encoder-decoder",
-        "encoder": {"model_type": "vit"},
-        "decoder": {"model_type": "mbart", "scale_embedding": True},
-    }
-    names = {
-        "token": "/decoder.model.decoder.embed_tokens",
-        "positions": "/decoder.model.decoder.embed_positions",
-        "gain": "/decoder.layernorm_embedding.weight",
-        "types": "/encoder.embed_tokens",
-    }
-    run = lookup_run(in_process, model(config, names))
-    assert run["recipe"] == "token x 2.44949 + position, then LayerNorm"
-    assert run["first_position"] == 2
-    assert "part" not in run
-
-
-def test_of_an_encoder_and_a_decoder_of_other_families_the_encoder_reads_the_text() -> None:
-    config = {
-        "model_type": "encoder-decoder",
-        "encoder": {"model_type": "bert"},
-        "decoder": {"model_type": "gpt2"},
-    }
-    names = {
-        "token": "/encoder.word_embeddings",
-        "positions": "/encoder.position_embeddings",
-        "gain": "/encoder.LayerNorm.gamma",
-        "bias": "/encoder.LayerNorm.beta",
-        "late": "/decoder.wpe",
-        "matrix": "/decoder.wte",
-    }
-    result = embcli.open(model(config, names)).lookup(IDS)
-    assert result.recipe.words == "token + position, then LayerNorm"
-    assert_same_bits(result.position, WEIGHTS["positions"][:T].numpy())
-
-
-def test_of_an_encoder_and_a_decoder_that_name_alike_the_encoder_reads_the_text() -> None:
-    config = {
-        "model_type": "encoder-decoder",
-        "encoder": {"model_type": "gemma"},
-        "decoder": {"model_type": "llama"},
-    }
-    names = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
-    result = embcli.open(model(config, names)).lookup([1])
-    assert result.recipe.words == "token x 2.44949"
-    assert result.recipe.part == "encoder"
-    assert result.layer.shape[0] == V
-
-
-def test_of_the_models_of_bark_the_semantic_one_reads_the_text() -> None:
-    config = {
-        "model_type": "bark",
-        "semantic_config": {"model_type": "semantic"},
-        "fine_acoustics_config": {},
-    }
-    names = {
-        "token": "/semantic.input_embeds_layer",
-        "positions": "/semantic.position_embeds_layer",
-        "types": "/fine_acoustics.input_embeds_layer",
-    }
-    assert embcli.open(model(config, names)).lookup(IDS).recipe.words == "token + position"
-
-
-@pytest.mark.parametrize(
-    ("model_type", "recipe"),
-    [
-        ("bart", "token x 2.44949 + position, then LayerNorm"),
-        ("blenderbot-small", "token, then LayerNorm, + position"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("config", "prefix"),
-    [
-        ({"is_decoder": True, "is_encoder_decoder": False}, "model."),
-        ({}, "model.decoder."),
-    ],
-)
-def test_a_decoder_alone_follows_the_decoder(
-    model_type: str, recipe: str, config: dict[str, Any], prefix: str, in_process: InProcess
+def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(
+    in_process: InProcess, snapshot: Snapshot
 ) -> None:
-    config = {"model_type": model_type, "scale_embedding": True, **config}
-    path = model(config, DECODER, prefix)
-    info = info_run(in_process, path)
-    assert info["recipe"] == recipe
-    assert info["part"] == "decoder"
+    told = []
+    for case, (config, names, prefix) in FOLLOWED.items():
+        page = in_process.ok("info", "--from", model(config, names, prefix)).text
+        told.append(f"{case}\n\n{page}")
+    snapshot("info/recipes-of-models.txt", "\n".join(told))
+
+
+def test_a_decoder_alone_is_no_part_of_what_is_looked_up() -> None:
+    path = model(BART, DECODER, "model.decoder.")
     assert embcli.open(path).lookup(IDS).recipe.part is None
-
-
-@pytest.mark.parametrize("model_type", ["bart", "blenderbot-small"])
-def test_a_decoder_beside_an_encoder_follows_the_encoder(model_type: str) -> None:
-    names = {**DECODER, "wide": "/model.encoder.layers.0.fc1"}
-    config = {"model_type": model_type, "scale_embedding": True}
-    opened = embcli.open(model(config, names, "model.decoder."))
-    assert opened.info().records().run["part"] == "encoder"
 
 
 def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -> None:
@@ -471,6 +449,12 @@ def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -
 
 # --- what is not known, and what is said of positions ---------------------------------------------
 
+ESM = {
+    "model_type": "esm",
+    "token_dropout": True,
+    "position_embedding_type": "rotary",
+    "emb_layer_norm_before": False,
+}
 SAYING: dict[str, tuple[dict[str, Any] | None, Names]] = {
     "llama, whose blocks rotate": ({"model_type": "llama"}, TOKEN),
     "gemma, which scales too": ({"model_type": "gemma"}, TOKEN),
@@ -481,6 +465,8 @@ SAYING: dict[str, tuple[dict[str, Any] | None, Names]] = {
         {"model_type": "markuplm"},
         {"token": "word_embeddings", "positions": "position_embeddings"},
     ),
+    "esm, which empties a mask": ({**ESM, "mask_token_id": 1}, BERT),
+    "esm without a mask in the text": ({**ESM, "mask_token_id": 7}, BERT),
     "no config, and a norm": (None, BERT_LIKE),
     "no config, and a norm of the first BERTs": (None, FIRST_BERT),
     "no config and no norm": (None, BERT),
@@ -510,13 +496,10 @@ def test_a_model_that_adds_no_positions_has_none_to_show(
     assert "--position none has no rows" in refused
 
 
-def test_hidden_of_a_model_type_that_is_not_known_is_not_known(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_hidden_of_a_model_type_that_is_not_known_is_not_known(in_process: InProcess) -> None:
     path = model({"model_type": "nobody's"}, TOKEN)
     words = ("lookup", "--ids", "1", "--from", path, "--show", "hidden")
     assert "not known for this model" in in_process.refused(*words)
-    snapshot("info/a-model-type-that-is-not-known.txt", in_process.ok("info", "--from", path).text)
 
 
 def test_positions_after_a_projection_are_the_model_s_own(in_process: InProcess) -> None:
@@ -524,15 +507,6 @@ def test_positions_after_a_projection_are_the_model_s_own(in_process: InProcess)
     words = ("lookup", "--ids", "1", "--from", path, "-f", "json")
     own = in_process.ok(*words).out
     assert in_process.ok(*words, "--position", "learned").out == own
-
-
-def test_why_hidden_is_not_known_is_on_the_page_of_info(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
-    path = model({"model_type": "markuplm"}, BERT)
-    snapshot("info/hidden-that-no-text-tells.txt", in_process.ok("info", "--from", path).text)
-    path = model({"model_type": "bert"}, BERT)
-    snapshot("info/hidden-that-cannot-be-read.txt", in_process.ok("info", "--from", path).text)
 
 
 def test_a_model_of_several_token_matrices_has_no_token_matrix(in_process: InProcess) -> None:
@@ -573,6 +547,8 @@ def test_positions_says_which_the_blocks_of_a_model_compute(
     keys = {"embedding_length": D, "rope__freq_base": 5e5, "rope__scaling__type": "yarn"}
     path = gguf("llama", {"token_embd": WEIGHTS["token"]}, **keys)
     told.append(f"a GGUF file\n{in_process.refused('positions', '--from', path)}")
+    message = in_process.refused("positions", "relative", "--from", path)
+    told.append(f"a kind that is computed\n{message}")
     snapshot("positions/models-that-add-none.txt", "\n".join(told))
 
 
@@ -595,15 +571,6 @@ def test_positions_shows_those_that_a_model_adds(
     ran = in_process("positions", "--from", model(config, names), "--rows", "0:3")
     assert ran.status == 0
     snapshot(f"positions/{page}.txt", ran.text + ran.err)
-
-
-@pytest.mark.parametrize("kind", ["rotary", "relative", "sinusoidal"])
-@pytest.mark.parametrize("names", [TOKEN, BERT])
-def test_a_kind_that_is_computed_is_not_read_from_a_file(
-    kind: str, names: Names, in_process: InProcess
-) -> None:
-    refused = in_process.refused("positions", kind, "--from", model(None, names))
-    assert f"--kind {kind} is computed" in refused
 
 
 def test_sinusoids_of_a_model_are_those_that_lookup_adds() -> None:
@@ -645,19 +612,6 @@ def test_where_one_of_two_models_scales_it_is_told_once(in_process: InProcess) -
     for base in (scaling, plain):
         told = in_process("diff", base, scaling).err
         assert told.count("the model multiplies them by 55.4256") == 1
-
-
-def test_a_mask_that_the_model_empties_is_told(in_process: InProcess) -> None:
-    config = {
-        "model_type": "esm",
-        "token_dropout": True,
-        "mask_token_id": 7,
-        "position_embedding_type": "rotary",
-        "emb_layer_norm_before": False,
-    }
-    path = model(config, BERT)
-    assert "ID 7: the model" in in_process("lookup", "--ids", "3,7", "--from", path).err
-    assert "ID" not in in_process("lookup", "--ids", "3,6", "--from", path).err
 
 
 @pytest.mark.parametrize("model_type", ["gemma", "marian"])
