@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +99,8 @@ def model(config: dict[str, Any] | None, names: Names, prefix: str = "bert.embed
 
 # --- formulas: what the first block reads, made of the token rows ---------------------------------
 
+Formula = Callable[[torch.Tensor], torch.Tensor]
+
 
 def norm(rows: torch.Tensor, epsilon: float = 1e-12) -> torch.Tensor:
     return torch.nn.functional.layer_norm(rows, (D,), GAIN, BIAS, epsilon)
@@ -167,41 +169,33 @@ def opt(token: torch.Tensor) -> torch.Tensor:
     return projected(token) + WEIGHTS["late"][2 : T + 2]
 
 
-class Case(NamedTuple):
-    """Holds a model: its config.json, the names of its weights, and what its first block reads."""
-
-    config: dict[str, Any]
-    names: Names
-    formula: Callable[[torch.Tensor], torch.Tensor]
-
-
-CASES = {
-    "gemma": Case({}, TOKEN, scaled),
-    "granite": Case({"embedding_multiplier": 12}, TOKEN, lambda token: token * 12.0),
-    "llama": Case({}, TOKEN, lambda token: token),
-    "bert": Case({"layer_norm_eps": 0.1}, FIRST_BERT, lambda token: bert(token, 0.1)),
-    "roberta": Case({}, BERT_LIKE, roberta),
-    "luke": Case({"pad_token_id": 0}, BERT_LIKE, luke),
-    "deberta": Case({"position_biased_input": False}, BERT_LIKE, deberta),
-    "albert": Case({}, ALBERT, albert),
-    "opt": Case({"word_embed_proj_dim": D, "hidden_size": H}, OPT, opt),
-    "nomic_bert": Case({}, NOMIC, norm),
-    "xglm": Case({}, TOKEN, lambda token: scaled(token) + sinusoids_of_tensor2tensor(2)),
-    "m2m_100": Case(
+CASES: dict[str, tuple[dict[str, Any], Names, Formula]] = {
+    "gemma": ({}, TOKEN, scaled),
+    "granite": ({"embedding_multiplier": 12}, TOKEN, lambda token: token * 12.0),
+    "llama": ({}, TOKEN, lambda token: token),
+    "bert": ({"layer_norm_eps": 0.1}, FIRST_BERT, lambda token: bert(token, 0.1)),
+    "roberta": ({}, BERT_LIKE, roberta),
+    "luke": ({"pad_token_id": 0}, BERT_LIKE, luke),
+    "deberta": ({"position_biased_input": False}, BERT_LIKE, deberta),
+    "albert": ({}, ALBERT, albert),
+    "opt": ({"word_embed_proj_dim": D, "hidden_size": H}, OPT, opt),
+    "nomic_bert": ({}, NOMIC, norm),
+    "xglm": ({}, TOKEN, lambda token: scaled(token) + sinusoids_of_tensor2tensor(2)),
+    "m2m_100": (
         {"scale_embedding": False, "pad_token_id": 4},
         SHARED,
         lambda token: token + sinusoids_of_tensor2tensor(5),
     ),
-    "marian": Case({}, SHARED, lambda token: token + sinusoids_of_marian()),
+    "marian": ({}, SHARED, lambda token: token + sinusoids_of_marian()),
 }
 
 
 @pytest.mark.parametrize("model_type", CASES)
 def test_hidden_is_what_the_family_makes_of_the_token_rows(model_type: str) -> None:
-    case = CASES[model_type]
-    path = model({"model_type": model_type, **case.config}, case.names)
+    config, names, formula = CASES[model_type]
+    path = model({"model_type": model_type, **config}, names)
     opened = embcli.open(path)
-    expected = case.formula(WEIGHTS["token"][IDS]).numpy()
+    expected = formula(WEIGHTS["token"][IDS]).numpy()
 
     result = opened.lookup(IDS)
 
@@ -618,7 +612,7 @@ def test_where_one_of_two_models_scales_it_is_told_once(in_process: InProcess) -
 def test_torch_is_not_imported_to_scale_and_to_add(
     model_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = CASES[model_type]
-    path = model({"model_type": model_type, **case.config}, case.names)
+    config, names, _ = CASES[model_type]
+    path = model({"model_type": model_type, **config}, names)
     monkeypatch.setattr("embcli.numerics.steps.loading_torch", None)
     assert str(embcli.open(path).lookup([1, 2]))

@@ -12,32 +12,31 @@ import numpy as np
 import torch
 import transformers
 
-# The sizes of a tiny model, by the names that configurations have for them.
-SMALL: dict[str, int] = {
-    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "emb_dim"), 16),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 2),
-    **dict.fromkeys(("encoder_layers", "decoder_layers", "num_decoder_layers"), 2),
-    **dict.fromkeys(
-        ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_key_value_heads"), 2
-    ),
-    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "attention_heads"), 2),
-    **dict.fromkeys(
-        ("intermediate_size", "ffn_dim", "d_ff", "hidden_dim", "n_inner", "d_inner", "dff"), 32
-    ),
-    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 32),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx"), 64),
-    **dict.fromkeys(("max_source_positions", "max_target_positions"), 64),
-    **dict.fromkeys(("head_dim", "d_kv", "d_head"), 8),
-    **dict.fromkeys(("num_experts", "num_local_experts"), 4),
-    "state_size": 4,
-    "d_state": 4,
-    "rotary_dim": 4,
-    "num_mel_bins": 16,
-    "vocab_size": 96,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
+# The sizes of a tiny model, each with the names that configurations have for it.
+_SIZES = {
+    0: "bos_token_id",
+    1: "pad_token_id",
+    2: """
+        num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers
+        num_decoder_layers num_attention_heads n_head n_heads num_heads num_key_value_heads
+        encoder_attention_heads decoder_attention_heads attention_heads eos_token_id
+    """,
+    4: "num_experts num_local_experts state_size d_state rotary_dim",
+    8: "head_dim d_kv d_head",
+    16: "hidden_size d_model n_embd dim emb_dim num_mel_bins",
+    32: """
+        intermediate_size ffn_dim d_ff hidden_dim n_inner d_inner dff encoder_ffn_dim
+        decoder_ffn_dim
+    """,
+    64: """
+        max_position_embeddings n_positions n_ctx max_source_positions max_target_positions
+    """,
+    96: "vocab_size",
 }
+SMALL: dict[str, int] = {}
+for _size, _names in _SIZES.items():
+    SMALL |= dict.fromkeys(_names.split(), _size)
+
 _VISION = {
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
@@ -180,7 +179,7 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
     else:
         class_name, given = MODELS[name]
         made = getattr(transformers, class_name)
-        model = made(_small(made.config_class, given | more))
+        model = made(small(made.config_class, given | more))
     random = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for weight in model.parameters():
@@ -195,12 +194,12 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
 def _model_that_sees(name: str, more: dict[str, Any]) -> Any:
     encoder_name, decoder_name, given = SEEING[name]
     encoder = getattr(transformers, f"{encoder_name}Config")(**_SEES[encoder_name])
-    decoder = _small(getattr(transformers, f"{decoder_name}Config"), given | more)
+    decoder = small(getattr(transformers, f"{decoder_name}Config"), given | more)
     both = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     return transformers.VisionEncoderDecoderModel(config=both)
 
 
-def _small(kind: Any, given: dict[str, Any]) -> Any:
+def small(kind: Any, given: dict[str, Any]) -> Any:
     """Return the configuration of a tiny model."""
     known = kind()
     sizes = {key: size for key, size in SMALL.items() if hasattr(known, key)} | given

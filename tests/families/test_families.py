@@ -16,7 +16,7 @@ from tests.oracles import assert_same_bits
 
 pytest.importorskip("transformers")
 
-from tests.families.models import MODELS, SEEING, read_by_first_blocks, saved
+from tests.families.models import MODELS, SEEING, read_by_first_blocks, saved, small
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -102,15 +102,11 @@ def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None
 def test_musicgen_reads_texts_with_its_text_encoder(tmp_path: Path) -> None:
     import transformers
 
-    text = transformers.T5Config(
-        vocab_size=96, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2
-    )
+    text = small(transformers.T5Config, {})
     sound = transformers.EncodecConfig(
         hidden_size=16, num_filters=4, codebook_size=32, codebook_dim=16
     )
-    codes = transformers.MusicgenDecoderConfig(
-        vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2
-    )
+    codes = small(transformers.MusicgenDecoderConfig, {"vocab_size": 32})
     config = transformers.MusicgenConfig(
         text_encoder=text.to_dict(), audio_encoder=sound.to_dict(), decoder=codes.to_dict()
     )

@@ -28,17 +28,12 @@ from tests.files.made import (
 # --- what the package writes ----------------------------------------------------------------------
 
 
-def package_name(name: str) -> str:
-    """Return the package's name of a plain type."""
-    return name.replace("bfloat", "BF").replace("float", "F").replace("int", "I")
-
-
 def test_the_sizes_of_types_are_those_of_the_package() -> None:
     ours = {}
     for number, (name, values, size) in gguf.TYPES.items():
         if values == 1:
             assert STORED_DTYPES[name].stored.itemsize == size
-            name = package_name(name)
+            name = name.replace("bfloat", "BF").replace("float", "F").replace("int", "I")
         ours[number] = (name, values, size)
     theirs = {kind.value: (kind.name, *sizes) for kind, sizes in GGML_QUANT_SIZES.items()}
     assert theirs.items() <= ours.items()

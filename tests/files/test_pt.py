@@ -125,11 +125,8 @@ def test_other_values_beside_a_tensor_are_passed_over(value: object) -> None:
 class Evil:
     """Makes a folder when it is unpickled."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
     def __reduce__(self) -> tuple[object, ...]:
-        return os.mkdir, (str(self.path),)
+        return os.mkdir, ("made",)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ class Evil:
 def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(
     is_zip: bool, reason: str
 ) -> None:
-    saved = {"weight": torch.zeros(2, 3), "evil": Evil("made")}
+    saved = {"weight": torch.zeros(2, 3), "evil": Evil()}
     torch.save(saved, "m.pt", _use_new_zipfile_serialization=is_zip)
     assert reason in refusal("m.pt")
     assert not Path("made").exists()
