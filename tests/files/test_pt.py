@@ -312,7 +312,6 @@ def test_an_archive_without_a_member_is_refused(
 
 
 def test_big_endian_numbers_are_refused(members: dict[str, bytes]) -> None:
-    assert members["m/byteorder"] == b"little"
     members["m/byteorder"] = b"big"
     assert "big-endian" in refused("m.pt", zipped(members))
 
