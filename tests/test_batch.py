@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
 from torch.utils.data import DataLoader
 
 import embcli
@@ -22,6 +19,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.batch import Batches
 from tests.oracles import gathered, of_ids
+from tests.readers import from_json, from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -122,7 +120,8 @@ def test_batches_are_those_of_a_plain_script(
     data: st.DataObject, split: dict[str, Any], size: int, dim: int, seed: int
 ) -> None:
     least = fewest_tokens(split)
-    ids = data.draw(st.lists(st.integers(0, size - 1), min_size=least, max_size=least + 60))
+    token_ids = st.integers(0, size - 1)
+    ids = data.draw(st.lists(token_ids, min_size=least, max_size=least + 60))
     unused_positions = data.draw(st.integers(0, 3))
     seeded = Seeded(size, dim, split["max_length"] + unused_positions, seed)
     expected = plain(ids, seeded, split)
@@ -135,183 +134,89 @@ def test_batches_are_those_of_a_plain_script(
     assert torch.equal(torch.get_rng_state(), state)
     assert every.count == len(expected)
     assert_equal(every, expected)
-    index = data.draw(st.integers(0, len(expected) - 1))
-    one = model.batch(of_ids(ids), **options, index=index)
-    assert_equal(one, [expected[index]])
+
+    numbers = st.integers(0, len(expected) - 1)
+    index = data.draw(numbers)
+    some_columns = st.lists(st.integers(0, dim - 1), min_size=1, max_size=4)
+    columns = data.draw(some_columns)
+    columns_in_words = ",".join(map(str, columns))
+    one = model.batch(of_ids(ids), **options, index=index, columns=columns_in_words)
+    rows = expected[index].input[..., columns]
+    assert_equal(one, [expected[index]._replace(input=rows)])
 
 
 def test_threads_take_turns_with_torchs_generator() -> None:
     """Batches and comparisons draw from the one global generator, and leave it as it was."""
     model = embcli.seeded(50, 4, encoding="gpt2")
-    text = list(range(40))
 
-    def batched(number: int) -> np.ndarray:
-        return model.batch(text, batch_size=2, shuffle=True, index=number).input
-
-    def compared(number: int) -> np.ndarray:
-        return model.compare([1, 2], seed=number).first
+    def drawn(number: int) -> tuple[bytes, bytes]:
+        batch = model.batch([*range(40)], batch_size=2, shuffle=True, index=number)
+        comparison = model.compare([1, 2], seed=number)
+        return batch.input.tobytes(), comparison.first.tobytes()
 
     numbers = [0, 1, 2, 3]
-    batches_alone = [batched(number) for number in numbers]
-    comparisons_alone = [compared(number) for number in numbers]
+    alone = [drawn(number) for number in numbers]
     state = torch.get_rng_state()
 
-    batches = []
-    comparisons = []
     with ThreadPoolExecutor(8) as threads:
-        for number in numbers * 6:
-            batches.append(threads.submit(batched, number))
-            comparisons.append(threads.submit(compared, number))
+        together = [*threads.map(drawn, numbers * 6)]
 
-    for found, expected in zip(batches, batches_alone * 6, strict=True):
-        assert np.array_equal(found.result(), expected)
-    for found, expected in zip(comparisons, comparisons_alone * 6, strict=True):
-        assert np.array_equal(found.result(), expected)
+    assert together == alone * 6
     assert torch.equal(torch.get_rng_state(), state)
+
+
+LOADER = {
+    "batches": 2,
+    "batch_size": 8,
+    "max_length": 4,
+    "stride": 4,
+    "shuffle": False,
+    "keep_last": False,
+    "shapes": {"token": [50257, 2], "position": [4, 2]},
+}
 
 
 def test_the_first_batch_of_the_verdict_is_the_books(in_process: InProcess) -> None:
     ran = in_process.ok("batch", "-", "--dim", "2", "-f", "json", stdin=OPENING)
-    found = json.loads(ran.out)
+    found = from_json(ran.out)
 
     first_ids = np.ravel(BOOKS_FIRST_INPUTS).tolist()
     matrices = found["matrices"]
     assert matrices["inputs"] == BOOKS_FIRST_INPUTS
     assert np.ravel(matrices["targets"]).tolist() == [*first_ids[1:], 287]
-    assert np.shape(matrices["input"]) == (8, 4, 2)
     assert found["samples"] == [{"batch": 0, "sample": sample} for sample in range(8)]
     assert found["columns"] == [0, 1]
+    assert found["run"] == found["run"] | LOADER
 
 
-def test_a_document_has_the_options_of_the_loader(in_process: InProcess) -> None:
-    ran = in_process.ok("batch", "-", "--dim", "2", "-f", "json", stdin=OPENING)
-    run = json.loads(ran.out)["run"]
+def test_a_line_of_ndjson_is_a_batch(in_process: InProcess) -> None:
+    words = ("batch", "-", "--dim", "3", "--all", "--keep-last", "--batch-size", "7")
+    document = from_json(in_process.ok(*words, "-f", "json", stdin=OPENING).out)
 
-    assert run["batches"] == 2
-    assert run["batch_size"] == 8
-    assert run["max_length"] == 4
-    assert run["stride"] == 4
-    assert run["shuffle"] is False
-    assert run["keep_last"] is False
-    assert run["shapes"] == {"token": [50257, 2], "position": [4, 2]}
+    ran = in_process.ok(*words, "-f", "ndjson", stdin=OPENING)
 
-
-# --- as data --------------------------------------------------------------------------------------
-
-UNEVEN = ("batch", "-", "--dim", "3", "--all", "--keep-last", "--batch-size", "7", "--stride", "3")
-
-
-@pytest.fixture(scope="module")
-def document(in_process: InProcess) -> dict[str, Any]:
-    """Return batches of which the last is incomplete, as JSON has them."""
-    return json.loads(in_process.ok(*UNEVEN, "-f", "json", stdin=OPENING).out)
-
-
-def test_a_line_of_ndjson_is_a_batch(in_process: InProcess, document: dict[str, Any]) -> None:
-    ran = in_process.ok(*UNEVEN, "-f", "ndjson", stdin=OPENING)
-    batches = [json.loads(line) for line in ran.text.splitlines()]
-
-    assert [batch["batch"] for batch in batches] == [*range(len(batches))]
-    sizes = [len(batch["inputs"]) for batch in batches]
-    assert set(sizes[:-1]) == {7}
-    assert 0 < sizes[-1] < 7
-
+    batches = from_ndjson(ran.out)
+    assert len(batches) == 3
     inputs = []
     targets = []
     vectors = []
-    for batch in batches:
+    for number, batch in enumerate(batches):
+        assert batch["batch"] == number
         inputs += batch["inputs"]
         targets += batch["targets"]
         vectors += batch["vectors"]["input"]
     assert document["matrices"] == {"inputs": inputs, "targets": targets, "input": vectors}
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("inputs", np.int64), ("targets", np.int64), ("input", np.float32)]
-)
-def test_a_safetensors_file_has_the_numbers_of_the_document(
-    in_process: InProcess, document: dict[str, Any], tmp_path: Path, name: str, dtype: type
-) -> None:
-    file = tmp_path / "all.safetensors"
-
-    in_process.ok(*UNEVEN, "-o", str(file), stdin=OPENING)
-
-    tensor = load_file(file)[name]
-    expected = np.array(document["matrices"][name], dtype)
-    assert tensor.dtype == dtype
-    assert np.array_equal(tensor, expected)
-
-
-def test_npy_has_the_input_embeddings(in_process: InProcess, document: dict[str, Any]) -> None:
-    ran = in_process.ok(*UNEVEN, "-f", "npy", stdin=OPENING)
-
-    expected = np.array(document["matrices"]["input"], np.float32)
-    assert ran.out.endswith(expected.tobytes())
-
-
 # --- options --------------------------------------------------------------------------------------
-
-
-def test_chosen_columns_are_those_of_the_whole() -> None:
-    model = Model(SeededSource(Seeded(9, 6, 4)))
-    ids = of_ids([1, 2, 3, 4, 5, 6, 7, 8, 0])
-
-    whole = model.batch(ids, batch_size=2)
-    chosen = model.batch(ids, batch_size=2, columns="5,0")
-
-    values = gathered(chosen.records())["input"]
-    assert np.array_equal(values, whole.input[..., [5, 0]])
-    assert np.array_equal(values, chosen.input)
 
 
 def test_samples_follow_one_another_unless_a_stride_is_given() -> None:
     model = embcli.seeded(vocab=50, dim=2)
-    ids = [*range(40)]
 
-    by_default = model.batch(ids, max_length=6, batch_size=3).inputs
-    of_length = model.batch(ids, max_length=6, batch_size=3, stride=6).inputs
-    overlapping = model.batch(ids, max_length=6, batch_size=3, stride=4).inputs
+    inputs = model.batch([*range(40)], max_length=6, batch_size=3).inputs
 
-    assert by_default[:, 0].tolist() == [0, 6, 12]
-    assert of_length[:, 0].tolist() == [0, 6, 12]
-    assert overlapping[:, 0].tolist() == [0, 4, 8]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("batch", "--ids", "1,2,3,4"), "at least 5 tokens"),
-        (("batch", "Every effort moves you"), "at least 5 tokens"),
-        (FIVE_IDS, "--keep-last"),
-        ((*FIVE_IDS, "--stride", "0"), "--stride must be at least 1"),
-        ((*FIVE_IDS, "--batch-size", "0"), "--batch-size must be at least 1"),
-        ((*FIVE_IDS, "--max-length", "-1"), "--max-length must be at least 1"),
-        ((*FIVE_IDS, "--batch-size", "1", "--index", "1"), "--index 1 is not a batch"),
-        ((*FIVE_IDS, "--batch-size", "1", "--index", "-1"), "--index -1"),
-        ((*FIVE_IDS, "--batch-size", "1", "--context-length", "3"), "--context-length 3"),
-        (("batch", "--ids", "1,2,3,4,50257", "--batch-size", "1"), "ID 50257"),
-        (("batch", "--all", "--index", "1", "--ids", "1"), "--all and --index"),
-        ((*FIVE_IDS, "--batch-size", "1", "-f", "csv"), "as csv"),
-    ],
-)
-def test_what_makes_no_batch_is_refused(
-    in_process: InProcess, arguments: tuple[str, ...], words: str
-) -> None:
-    assert words in in_process.refused(*arguments)
-
-
-def test_the_name_of_a_file_is_no_text(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("my book.txt").write_text("Every effort moves you, and so on. " * 9)
-
-    ran = in_process("batch", "my book.txt")
-
-    assert ran.status == 2
-    note, error = ran.err.splitlines()
-    assert "embcli batch --file 'my book.txt'" in note
-    assert "at least 5 tokens" in error
+    assert inputs[:, 0].tolist() == [0, 6, 12]
 
 
 # --- on a page ------------------------------------------------------------------------------------
