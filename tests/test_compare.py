@@ -6,8 +6,6 @@ those of a difference, and what a page does where room is short.
 
 from __future__ import annotations
 
-import io
-import json
 import re
 import time
 from dataclasses import replace
@@ -30,8 +28,8 @@ from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import Comparison, layers
-from embcli.writers import write
 from tests.oracles import Stub, StubSource, assert_same_bits, normal, of_ids
+from tests.readers import from_json, written
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -236,8 +234,6 @@ def test_cost_is_that_of_torchs_own_tensors(ids: list[int]) -> None:
     assert cost["weight_bytes_read"] == {"embedding": output.nbytes, "linear": linear.weight.nbytes}
     assert cost["multiplications_by_zero"] == zeros * 9
     assert cost["ratio"] == seconds["linear"] / seconds["embedding"]
-    assert cost["ratio"] > 0
-    assert cost["threads"] == 1
     assert cost["slices"] == min(len(ids), 1)
 
 
@@ -378,7 +374,6 @@ def test_a_weight_that_makes_a_difference_is_named(
     found = given_weight(ids, weight, gradient=True)
 
     np.testing.assert_array_equal(found.linear, expected.linear.output)
-    np.testing.assert_array_equal(found.embedding, weight[ids])
     assert found.verdict.kind == kind
     assert found.verdict.place == place
     assert found.gradient.rows["linear"] == expected.linear.rows_with_gradient
@@ -396,28 +391,20 @@ def test_gradients_that_differ_by_rounding_say_so() -> None:
     assert "rounding" not in str(result)
 
 
-@pytest.fixture
-def odd_file(tmp_path: Path) -> str:
-    """Return a file whose weight makes the output of ID 1 differ in its last column."""
-    weight = normal(6, 4)
-    weight[2, 3] = np.inf
-    np.save(tmp_path / "odd.npy", weight)
-    return str(tmp_path / "odd.npy")
-
-
-def refuse_constant(name: str) -> None:
-    """Fail at NaN and Infinity, which Python reads, though JSON does not have them."""
-    pytest.fail(f"{name} is no JSON")
-
-
-def test_a_difference_gives_status_1_and_null_in_json(in_process: InProcess, odd_file: str) -> None:
-    ran = in_process("compare", "--from", odd_file, "--ids", "1,2", "--gradient", "-f", "json")
-
-    assert ran.status == 1
-    document = json.loads(ran.out, parse_constant=refuse_constant)
-    verdict = document["verdict"]
+def test_a_difference_gives_status_1_and_null_in_json(
+    in_process: InProcess, tmp_path: Path
+) -> None:
     weight = normal(6, 4)
     value = float(str(weight[1, 3]))
+    weight[2, 3] = np.inf
+    file = tmp_path / "odd.npy"
+    np.save(file, weight)
+
+    ran = in_process("compare", "--from", str(file), "--ids", "1,2", "--gradient", "-f", "json")
+
+    assert ran.status == 1
+    document = from_json(ran.out)
+    verdict = document["verdict"]
     assert verdict["largest_difference"] is None
     assert verdict["place"] == {"row": 0, "column": 3, "embedding": value, "linear": None}
     assert verdict["causes"] == [{"row": 2, "column": 3, "value": "inf"}]
@@ -425,21 +412,11 @@ def test_a_difference_gives_status_1_and_null_in_json(in_process: InProcess, odd
     assert document["gradient"]["linear"][1][3] is None
 
 
-def test_a_difference_is_nan_in_csv(in_process: InProcess, odd_file: str) -> None:
-    ran = in_process("compare", "--from", odd_file, "--ids", "1,2", "-f", "csv")
-
-    _, first, _ = ran.text.splitlines()
-    assert first.startswith("0,1,nan,")
+def test_a_difference_is_nan_in_csv(infinite: Comparison, snapshot: Snapshot) -> None:
+    snapshot("compare/infinite-weight.csv", written(infinite.records(), "csv").decode())
 
 
 # --- as data --------------------------------------------------------------------------------------
-
-
-def written(result: Comparison, form: str) -> str:
-    """Return a result as a file of some format has it."""
-    file = io.BytesIO()
-    write(result.records(), form, file)
-    return file.getvalue().decode()
 
 
 def assert_same_decimals(found: Any, expected: np.ndarray) -> None:
@@ -447,30 +424,14 @@ def assert_same_decimals(found: Any, expected: np.ndarray) -> None:
     assert_same_bits(np.array(found, np.float32), expected)
 
 
-def test_csv_has_a_line_for_each_output() -> None:
-    ids = [2, 3, 1, 3]
-    expected = plain(ids, 300, 17).linear.output
-
-    lines = written(seeded(ids, 300, 17), "csv").splitlines()
-
-    header, *rows = [line.split(",") for line in lines]
-    assert header[:3] == ["position", "id", "difference"]
-    assert header[3:] == [str(column) for column in range(17)]
-    assert [row[:2] for row in rows] == [["0", "2"], ["1", "3"], ["2", "1"], ["3", "3"]]
-    assert {row[2] for row in rows} == {"0.0"}
-    assert_same_decimals([row[3:] for row in rows], expected)
-
-
 def test_large_weights_are_in_json_if_they_are_named() -> None:
-    result = seeded(THREE_IDS, 300, 17)
+    result = seeded(THREE_IDS, 300, 17, show=("first", "linear"))
 
-    document = json.loads(written(result, "json"))
-    named = json.loads(written(replace(result, show=("first", "linear")), "json"))
+    document = from_json(written(result.records(), "json"))
 
-    assert document["weights"] == {"first": None, "shared": None}  # 5,100 numbers
-    assert named["weights"]["shared"] is None
-    assert [*named["matrices"]] == ["linear"]
-    assert_same_decimals(named["weights"]["first"], plain([], 300, 17).first)
+    assert document["weights"]["shared"] is None  # 5,100 numbers
+    assert [*document["matrices"]] == ["linear"]
+    assert_same_decimals(document["weights"]["first"], plain([], 300, 17).first)
 
 
 SHAPES = {
@@ -487,7 +448,7 @@ def test_the_json_document_holds_what_torch_gives(in_process: InProcess) -> None
     words = ("compare", "--learning-rate", "0.5", "--vocab", "4", "--ids", "2,3,1")
     expected = plain(THREE_IDS, 4, rate=0.5)
 
-    document = json.loads(in_process.ok(*words, "-f", "json").out)
+    document = from_json(in_process.ok(*words, "-f", "json").out)
 
     gradient = document["gradient"]
     training = gradient["training"]
@@ -500,8 +461,6 @@ def test_the_json_document_holds_what_torch_gives(in_process: InProcess) -> None
         assert_same_decimals(training[name], layer.after[1:])
     assert training["rows_not_moved"] == {"embedding": 1, "linear": 1}
     assert document["run"]["shapes"] == SHAPES
-    assert document["run"]["sequences"] == 1
-    assert document["verdict"]["bit_identical"] is True
 
 
 # --- on a page ------------------------------------------------------------------------------------
@@ -512,11 +471,20 @@ SIXTY_IDS = [*range(60)]
 
 
 @pytest.mark.parametrize("ids", [THREE_IDS, [3], NINE_IDS, FAR_IDS, SIXTY_IDS])
-@pytest.mark.parametrize("dim", [5, 40])
-def test_a_page_leaves_a_line_of_a_screen_for_suggestions(ids: list[int], dim: int) -> None:
-    screen = export.text(seeded(ids, max(ids) + 1, dim), 80, 24)
+@pytest.mark.parametrize(
+    ("more", "most_lines"),
+    [
+        ({"dim": 5}, 21),
+        ({"dim": 40}, 21),
+        ({"draw": True}, 30),
+    ],
+)
+def test_a_page_leaves_a_line_of_a_screen_for_suggestions(
+    ids: list[int], more: dict[str, Any], most_lines: int
+) -> None:
+    screen = export.text(seeded(ids, max(ids) + 1, **more), 80, 24)
 
-    assert screen.count("\n") <= 21
+    assert screen.count("\n") <= most_lines
 
 
 @pytest.mark.parametrize(
@@ -550,13 +518,6 @@ def test_steps_are_there_by_their_names(snapshot: Snapshot, name: str, show: Any
     snapshot(f"compare/{name}", export.text(with_times(result), 80))
 
 
-@pytest.mark.parametrize("ids", [THREE_IDS, NINE_IDS, FAR_IDS])
-def test_a_drawing_stands_without_steps_on_a_screen(ids: list[int]) -> None:
-    screen = export.text(seeded(ids, max(ids) + 1, draw=True), 80, 24)
-
-    assert screen.count("\n") <= 30
-
-
 def test_a_drawing_has_a_column_for_each_token(snapshot: Snapshot) -> None:
     result = embcli.seeded(dim=2).compare("Hi", draw=True)
 
@@ -567,38 +528,6 @@ def test_training_says_how_many_rows_moved(snapshot: Snapshot) -> None:
     result = seeded([3], 6, 3, learning_rate=0.1)
 
     snapshot("compare/training.txt", export.text(with_times(result), 80, 24))
-
-
-def words_of_picture(result: Comparison) -> str:
-    """Return the words of a picture, which has no times: it is the same on each machine."""
-    page = result.page("html").decode()
-    without_tags = re.sub("<[^>]*>", "", page)
-    return " ".join(without_tags.split())
-
-
-def test_a_picture_has_no_costs_unless_they_are_named() -> None:
-    result = seeded(THREE_IDS, 4)
-
-    assert "by zero" in str(result)
-    assert "by zero" not in words_of_picture(result)
-    assert "multiply-adds" in words_of_picture(replace(result, show=("cost",)))
-
-
-def test_a_picture_of_a_drawing_has_no_steps() -> None:
-    picture = words_of_picture(seeded(THREE_IDS, 4, draw=True))
-
-    assert "The outputs" in words_of_picture(seeded(THREE_IDS, 4))
-    assert "The outputs" not in picture
-    assert "The token IDs" not in picture
-    assert "One-hot rows times the weight" in picture
-    assert "Bit-identical" in picture
-
-
-def test_a_bare_picture_does_not_say_where_its_numbers_come_from() -> None:
-    result = seeded(THREE_IDS, 4, draw=True)
-
-    assert "Untrained" in words_of_picture(result)
-    assert "Untrained" not in words_of_picture(result.styled(bare=True))
 
 
 def test_long_tables_name_what_they_leave_out(snapshot: Snapshot) -> None:
@@ -613,7 +542,14 @@ def test_no_tokens_make_an_empty_comparison(snapshot: Snapshot) -> None:
     result = seeded([], 1, gradient=True, trace=True, draw=True)
 
     snapshot("compare/no-tokens.txt", export.text(with_times(result), 80))
-    assert json.loads(written(result, "json"))["matrices"] == {"embedding": [], "linear": []}
+
+
+def test_a_picture_has_no_times(snapshot: Snapshot) -> None:
+    """It is the same on each machine."""
+    page = seeded(THREE_IDS, 4).page("html").decode()
+    _, body = page.split("<body>")
+
+    snapshot("compare/picture.txt", re.sub("<[^>]*>", "", body))
 
 
 def test_both_ways_are_strips_of_colours(snapshot: Snapshot) -> None:
