@@ -7,24 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import embcli
-from embcli.errors import EmbcliError
 from embcli.positions import KINDS
 from embcli.positions.rotary import rotated_rows
 from embcli.positions.sinusoidal import wave_rows
+from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.positions import PositionTable
-from tests.oracles import assert_same_bits, gathered, gathered_field, normal
+from tests.oracles import assert_same_bits, gathered, gathered_field, live, normal
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
 V = 50
 T = 40
 D = 6
-SEED = 123
 SIMILAR = {"similarity": True}
 dims = st.integers(1, 40)
 even_dims = st.integers(1, 20).map(lambda half: 2 * half)
@@ -79,17 +77,7 @@ def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
 # --- the matrices of the verb ---------------------------------------------------------------------
 
 
-def drawn_token_rows(dim: int = D) -> np.ndarray:
-    """Return the token layer as torch draws it, first of all."""
-    torch.manual_seed(SEED)
-    return torch.nn.Embedding(V, dim).weight.detach().numpy()
-
-
-def drawn_position_rows(rows: int = T, dim: int = D) -> np.ndarray:
-    """Return the position layer as torch draws it, after the token layer."""
-    torch.manual_seed(SEED)
-    torch.nn.Embedding(V, dim)
-    return torch.nn.Embedding(rows, dim).weight.detach().numpy()
+TOKEN_ROWS = live(Seeded(V, D))["token"]
 
 
 def table(kind: Any, dim: int = D, length: int = T, **more: Any) -> PositionTable:
@@ -109,32 +97,34 @@ def matrices_of(result: PositionTable) -> dict[str, np.ndarray]:
 
 
 def test_learned_positions_are_rows_of_the_layer() -> None:
+    layers = live(Seeded(V, D, T))
+
     found = matrices_of(table("learned"))
 
-    assert_same_bits(found["position"], drawn_position_rows())
+    assert_same_bits(found["position"], layers["position"])
 
 
 def test_sinusoidal_positions_are_rows_of_the_formula() -> None:
     result = table("sinusoidal", dim=7)
 
     found = matrices_of(result)
-    assert_same_bits(found["position"], wave_rows(7, np.arange(T)))
+    expected = wave_rows(7, np.arange(T))
+    assert_same_bits(found["position"], expected)
     assert "seed" not in result.records().run
     with pytest.raises(AttributeError, match="there are: position"):
         _ = result.similarity
 
 
 def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance() -> None:
-    positions = torch.arange(T)
-    distances = positions[None, :] - positions[:, None]
-    clipped = distances.clamp(-16, 16)
-    layer = torch.tensor(drawn_position_rows(33))
+    positions = np.arange(T)
+    distances = np.subtract.outer(positions, positions)
+    clipped = np.clip(-distances, -16, 16)
+    layers = live(Seeded(V, D, 33))
 
     found = matrices_of(table("relative"))
 
-    expected = torch.nn.functional.embedding(clipped + 16, layer)
     assert found["distance"].tolist() == clipped.tolist()
-    assert_same_bits(found["position"], expected.numpy())
+    assert_same_bits(found["position"], layers["position"][clipped + 16])
 
 
 def test_chosen_relative_positions_are_those_of_the_whole() -> None:
@@ -147,7 +137,7 @@ def test_chosen_relative_positions_are_those_of_the_whole() -> None:
 
 
 def test_similarity_of_relative_positions_is_the_product_with_a_token_row() -> None:
-    token_row = drawn_token_rows()[9].astype(np.float64)
+    token_row = TOKEN_ROWS[9].astype(np.float64)
     rows = table("relative").position.astype(np.float64)
 
     found = matrices_of(table("relative", ids="9", similarity=True))
@@ -160,9 +150,10 @@ def test_similarity_of_relative_positions_is_the_product_with_a_token_row() -> N
 def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(
     pairing: Any, token_id: int | None, row: int
 ) -> None:
-    token_row = drawn_token_rows()[[row]]
+    token_row = TOKEN_ROWS[[row]]
     turned = rotated_rows(token_row, pairing, 50.0, np.arange(T))
-    frequencies = 50.0 ** (-2 * np.arange(D // 2) / D)
+    exponents = -2 * np.arange(D // 2) / D
+    frequencies = 50.0**exponents
     angles = np.outer(np.arange(T), frequencies)
 
     result = table("rotary", pairing=pairing, theta=50.0, ids=token_id)
@@ -186,8 +177,9 @@ def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(
 ) -> None:
     whole = table("rotary", pairing=pairing, ids=7)
 
-    chosen = matrices_of(table("rotary", pairing=pairing, ids=7, rows="3,1", columns="2,0"))
+    result = table("rotary", pairing=pairing, ids=7, rows="3,1", columns="2,0")
 
+    chosen = matrices_of(result)
     angles = whole.position[[3, 1]]
     turned = whole.input[[3, 1]]
     assert_same_bits(chosen["position"], angles[:, [2, 0]])
@@ -199,21 +191,25 @@ def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(
     [("learned", "position"), ("sinusoidal", "position"), ("rotary", "input")],
 )
 def test_similarity_is_the_dot_product_of_what_two_positions_become(kind: str, name: str) -> None:
-    vectors = getattr(table(kind), name).astype(np.float64)
+    matrix = getattr(table(kind), name)
+    vectors = matrix.astype(np.float64)
 
     found = matrices_of(table(kind, similarity=True))
 
-    np.testing.assert_allclose(found["similarity"], vectors @ vectors.T, atol=2e-5)
+    products = vectors @ vectors.T
+    np.testing.assert_allclose(found["similarity"], products, atol=2e-5)
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])
 def test_chosen_similarities_are_those_of_the_whole(kind: str) -> None:
     whole = table(kind, similarity=True).similarity
 
-    chosen = matrices_of(table(kind, similarity=True, rows="5,2", columns="0,39,7"))
+    result = table(kind, similarity=True, rows="5,2", columns="0,39,7")
 
+    chosen = matrices_of(result)
     rows = whole[[5, 2]]
-    np.testing.assert_allclose(chosen["similarity"], rows[:, [0, 39, 7]], atol=1e-6)
+    expected = rows[:, [0, 39, 7]]
+    np.testing.assert_allclose(chosen["similarity"], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("similarity", [False, True])
@@ -223,76 +219,36 @@ def test_chosen_similarities_are_those_of_the_whole(kind: str) -> None:
 def test_all_positions_are_there_unless_a_length_is_given(
     kind: Any, count: int, similarity: bool
 ) -> None:
-    result = embcli.seeded(vocab=V, dim=64).positions(kind, similarity=similarity)
+    model = embcli.seeded(vocab=V, dim=64)
+
+    result = model.positions(kind, similarity=similarity)
 
     for spec in result.records().matrices.values():
         assert spec.shape[0] == count
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("similarity", [False, True])
-def test_a_given_length_is_the_number_of_positions(kind: Any, similarity: bool) -> None:
-    result = table(kind, length=1024, similarity=similarity)
-
-    for spec in result.records().matrices.values():
-        assert spec.shape[0] == 1024
-
-
-def test_columns_that_alternate_are_known_to_pictures() -> None:
-    assert column_periods(table("rotary", pairing="interleaved")) == [1, 2]
-    assert column_periods(table("rotary", pairing="halves")) == [1, 1]
-    assert column_periods(table("sinusoidal")) == [2]
-    assert column_periods(table("sinusoidal", columns="0,2")) == [1]
-    assert column_periods(table("sinusoidal", columns="0,1,3")) == [1]
-
-
-def column_periods(result: PositionTable) -> list[int]:
-    """Return the period of the columns of each matrix."""
-    return [matrix.column_period for matrix in result.matrices]
-
-
-# --- what is refused ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("kind", "more", "word"),
+    ("kind", "more", "periods"),
     [
-        ("relative", {"theta": 3.0}, "theta is an option of rotary"),
-        ("sinusoidal", {"pairing": "halves"}, "pairing is an option of rotary"),
-        ("sinusoidal", {"ids": "3"}, "ids is an option of relative and rotary"),
-        ("rotary", {"pairing": "both"}, "pairing 'both' is not known"),
-        ("alibi", {}, "kind 'alibi' is not known"),
-        ("rotary", {"dim": 1}, "dim must be even"),
-        ("rotary", {"dim": 5}, "dim must be even"),
-        ("rotary", {"theta": 0.5}, "theta must be a finite"),
-        ("rotary", {"theta": math.inf}, "theta must be a finite"),
-        ("rotary", {"theta": math.nan}, "theta must be a finite"),
-        ("rotary", {"theta": -1.0}, "theta must be a finite"),
-        ("rotary", {"ids": "1,2"}, "ids must be one token ID"),
-        ("rotary", {"ids": ""}, "ids must be one token ID"),
-        ("rotary", {"ids": "50"}, "ID 50 at position 0 has no row"),
-        ("learned", {"length": 0}, "context_length must be at least 1"),
-        ("learned", {"rows": "40"}, "position 40 is out of range"),
-        ("rotary", {"columns": "3"}, "column 3 is out of range"),
+        ("rotary", {"pairing": "interleaved"}, [1, 2]),
+        ("rotary", {"pairing": "halves"}, [1, 1]),
+        ("sinusoidal", {}, [2]),
+        ("sinusoidal", {"columns": "0,2"}, [1]),
+        ("sinusoidal", {"columns": "0,1,3"}, [1]),
     ],
 )
-def test_what_makes_no_positions_is_refused(kind: str, more: dict[str, Any], word: str) -> None:
-    with pytest.raises(EmbcliError, match=word):
-        table(kind, **more)
-
-
-THREE_RELATIVE = ("positions", "--kind", "relative", "--context-length", "3", "--dim", "2")
-
-
-@pytest.mark.parametrize("form", ["csv", "tsv"])
-def test_a_row_for_each_pair_of_positions_has_no_flat_format(
-    in_process: InProcess, form: str
+def test_columns_that_alternate_are_known_to_pictures(
+    kind: Any, more: dict[str, Any], periods: list[int]
 ) -> None:
-    assert f"as {form}" in in_process.refused(*THREE_RELATIVE, "-f", form)
+    result = table(kind, **more)
+
+    assert [matrix.column_period for matrix in result.matrices] == periods
 
 
 def test_similarities_of_relative_positions_have_a_flat_format(in_process: InProcess) -> None:
-    ran = in_process.ok(*THREE_RELATIVE, "--similarity", "-f", "csv")
+    words = ("positions", "relative", "--context-length", "3", "--dim", "2", "--similarity")
+
+    ran = in_process.ok(*words, "-f", "csv")
 
     assert ran.text.startswith("position,0,1,2\r\n0,")
 
@@ -318,12 +274,16 @@ def test_similarities_of_relative_positions_have_a_flat_format(in_process: InPro
 def test_a_page_says_what_a_kind_is(
     snapshot: Snapshot, name: str, kind: str, more: dict[str, Any]
 ) -> None:
-    snapshot(f"positions/{name}", str(table(kind, **more)))
+    page = str(table(kind, **more))
+
+    snapshot(f"positions/{name}", page)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_shows_16_positions_unless_a_length_is_given(snapshot: Snapshot, kind: Any) -> None:
-    result = embcli.seeded(vocab=V, dim=4, context_length=T).positions(kind)
+    model = embcli.seeded(vocab=V, dim=4, context_length=T)
+
+    result = model.positions(kind)
 
     snapshot(f"positions/{kind}-without-length.txt", str(result))
 
