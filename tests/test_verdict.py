@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -16,8 +16,8 @@ Matrices = tuple[np.ndarray, np.ndarray]
 Place = tuple[int, ...]
 ODD_VALUES = np.float32([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np.inf, np.nan])
 ODD = st.sampled_from(ODD_VALUES.tolist())
-ONE_NAN = np.array([[0x7FC00000, 0x3F800000]], np.uint32)
-OTHER_NAN = np.array([[0x7FC00001, 0x3F800000]], np.uint32)
+ONE_NAN = np.array([[0x7FC00000, 0x3F800000]], np.uint32).view(np.float32)
+OTHER_NAN = np.array([[0x7FC00001, 0x3F800000]], np.uint32).view(np.float32)
 
 
 @st.composite
@@ -63,6 +63,7 @@ def most_serious(left: np.ndarray, right: np.ndarray) -> tuple[str, list[Place]]
 
 
 @given(pairs())
+@example((ONE_NAN, OTHER_NAN))  # with other bits
 def test_the_verdict_is_that_of_a_look_at_each_value(pair: Matrices) -> None:
     left, right = pair
     unequal = unequal_places(left, right)
@@ -76,7 +77,7 @@ def test_the_verdict_is_that_of_a_look_at_each_value(pair: Matrices) -> None:
         kind, places = most_serious(left, right)
         assert verdict.kind == kind
         assert verdict.place in places
-        assert np.isnan(verdict.difference) == (kind == "nan")
+        assert np.isnan(verdict.difference) == kind.startswith("nan")
 
 
 def test_the_differences_are_those_of_torch() -> None:
@@ -84,35 +85,24 @@ def test_the_differences_are_those_of_torch() -> None:
     right = torch.randn(9, 4)
     expected = (left - right).abs()
 
-    found = differences(left.numpy(), right.numpy())
     pair = Pair(left.numpy(), right.numpy())
 
-    assert_same_bits(found, expected.numpy())
+    assert_same_bits(differences(pair.embedding, pair.linear), expected.numpy())
     assert_same_bits(pair.largest, expected.max(dim=1).values.numpy())
 
 
 def test_equal_infinities_do_not_differ() -> None:
     odd = np.array([[np.inf, -np.inf, np.nan, 3e38]], np.float32)
-    opposite = differences(odd, -odd)
 
-    assert_same_bits(differences(odd, odd), np.zeros((1, 4), np.float32))
-    assert_same_bits(opposite[:, :2], np.full((1, 2), np.inf, np.float32))
-
-
-def test_nan_with_other_bits_is_a_difference() -> None:
-    verdict = judge(ONE_NAN.view(np.float32), OTHER_NAN.view(np.float32))
-
-    assert verdict.kind == "nan bits"
-    assert verdict.different == 1
-    assert verdict.place == (0, 0)
+    assert not differences(odd, odd).any()
+    assert differences(odd, -odd)[0, 0] == np.inf
 
 
 @pytest.mark.parametrize(
     ("infinite_rows", "causes"),
     [
         ([3], [3]),
-        ([3, 4, 5, 6, 7], [3, 4, 5, 6, 7]),
-        ([3, 4, 5, 6, 7, 8, 9, 10, 11], [3, 4, 5, 6, 7]),
+        ([3, 4, 5, 6, 7, 8, 9], [3, 4, 5, 6, 7]),
     ],
 )
 def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(
@@ -121,21 +111,19 @@ def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(
     weight = np.zeros((20, 2), np.float32)
     weight[infinite_rows, 1] = np.inf
     zeros = np.zeros((1, 2), np.float32)
-    ones = np.ones((1, 2), np.float32)
     nan = np.array([[0, np.nan]], np.float32)
 
     verdict = judge(zeros, nan, weight)
 
     assert verdict.causes == tuple((row, np.inf) for row in causes)
-    assert judge(zeros, ones, weight).causes == ()
+    assert judge(zeros, zeros + 1, weight).causes == ()
 
 
 def test_the_document_has_the_shortest_decimals_of_float32() -> None:
     left = np.array([[0.1, 0.2]], np.float32)
-    right = np.array([[0.1, 0.3]], np.float32)
-    difference = np.float32(0.3) - np.float32(0.2)
+    right = np.array([[0.1, 0.4]], np.float32)
 
     document = judge(left, right).document()
 
-    assert document["place"] == {"row": 0, "column": 1, "embedding": 0.2, "linear": 0.3}
-    assert document["largest_difference"] == float(str(difference))
+    assert document["place"] == {"row": 0, "column": 1, "embedding": 0.2, "linear": 0.4}
+    assert document["largest_difference"] == 0.2

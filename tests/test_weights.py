@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -18,11 +17,9 @@ from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from tests.oracles import assert_same_bits, gathered, gathered_field, live
+from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
-
-SMALL = ("weights", "--vocab", "1000", "--dim", "4")
-POSITION_ROWS = ("weights", "--layer", "position", "--dim", "2", "--rows", "0:3")
 
 
 def numbers_below(count: int) -> st.SearchStrategy[list[int]]:
@@ -52,35 +49,24 @@ def test_rows_are_those_of_torchs_layer(
     assert gathered_field(records, "id") == rows
 
 
-def test_200_chosen_rows_are_all_on_the_page() -> None:
+@pytest.mark.parametrize(
+    ("rows", "lines", "words"),
+    [
+        ("300:500", 200, ""),
+        ("300:501", 201, "row 400 (1 of 201)"),  # a line of dots is in its place
+    ],
+)
+def test_of_more_than_200_chosen_rows_those_in_the_middle_are_left_out(
+    rows: str, lines: int, words: str
+) -> None:
     model = embcli.seeded(vocab=1000, dim=4)
 
-    page = str(model.weights(rows="300:500"))
+    page = str(model.weights(rows=rows))
 
     header = 1
-    assert page.count("│") == header + 200
-    assert "Left out" not in page
-
-
-def test_of_201_chosen_rows_the_one_in_the_middle_is_left_out() -> None:
-    model = embcli.seeded(vocab=1000, dim=4)
-
-    page = str(model.weights(rows="300:501"))
-
-    header = 1
-    dots = 1
-    assert page.count("│") == header + 200 + dots
-    assert "row 400 (1 of 201)" in page
-
-
-@pytest.mark.parametrize("length", [1024, 50257])
-def test_a_position_row_stands_for_no_token(in_process: InProcess, length: int) -> None:
-    words = (*POSITION_ROWS, "--context-length", str(length))
-
-    document = json.loads(in_process.ok(*words, "-f", "json").out)
-
-    assert document["run"]["encoding"] is None
-    assert [*document["rows"][0]] == ["id"]
+    assert page.count("│") == header + lines
+    assert words in page
+    assert ("Left out" in page) == bool(words)
 
 
 @pytest.mark.parametrize("length", [1024, 50257])
@@ -93,12 +79,15 @@ def test_only_the_token_layer_has_an_encoding(length: int) -> None:
 
 
 def test_a_page_of_positions_counts_them(in_process: InProcess, snapshot: Snapshot) -> None:
-    snapshot("weights/position-rows.txt", in_process.ok(*POSITION_ROWS).text)
+    ran = in_process.ok("weights", "--layer", "position", "--dim", "2", "--rows", "0:3")
+
+    snapshot("weights/position-rows.txt", ran.text)
 
 
 def test_the_summary_is_that_of_torch() -> None:
     seeded = Seeded(100, 7, seed=9)
-    layer = torch.from_numpy(live(seeded)["token"]).double()
+    drawn = live(seeded)["token"]
+    layer = torch.from_numpy(drawn).double()
 
     summary = Model(SeededSource(seeded)).weights().summary
 
@@ -115,20 +104,21 @@ INFINITE_ROW = 14_000
 
 
 @pytest.fixture(params=[1, 40])
-def repeated_rows(request: pytest.FixtureRequest) -> np.ndarray:
-    """Return a matrix whose rows are in several blocks of a pass; two of them have no norm."""
+def own_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return a file whose rows are in several blocks of a pass; two of them have no norm."""
     random = np.random.default_rng(request.param)
     rows = random.standard_normal((17, request.param), np.float32)
     matrix = rows[random.integers(0, 17, 14_001)]
     matrix[NAN_ROW, -1] = np.nan
     matrix[INFINITE_ROW, -1] = -np.inf
-    return matrix
+    np.save(tmp_path / "own.npy", matrix)
+    return tmp_path / "own.npy"
 
 
-def norms_of(matrix: np.ndarray) -> list[float]:
-    """Return the norm of each row, as exactly as Python can add."""
+def norms_of(file: Path) -> list[float]:
+    """Return the norm of each row of a file, as exactly as Python can add."""
     norms = []
-    for row in matrix.tolist():
+    for row in np.load(file).tolist():
         squares = [value**2 for value in row]
         norms.append(math.sqrt(math.fsum(squares)))
     return norms
@@ -143,43 +133,36 @@ def order_of(norms: list[float]) -> list[int]:
     return sorted(range(len(norms)), key=sort_key)
 
 
-def test_rows_are_sorted_by_norm(
-    in_process: InProcess, tmp_path: Path, repeated_rows: np.ndarray
-) -> None:
-    file = tmp_path / "own.npy"
-    np.save(file, repeated_rows)
-    norms = norms_of(repeated_rows)
+def test_rows_are_sorted_by_norm(in_process: InProcess, own_file: Path) -> None:
+    norms = norms_of(own_file)
     order = order_of(norms)
 
-    ran = in_process("weights", str(file), "--sort", "norm", "-f", "ndjson")
+    ran = in_process("weights", str(own_file), "--sort", "norm", "-f", "ndjson")
 
     assert "no NaN" in ran.err
-    rows = [json.loads(line) for line in ran.out.splitlines()]
+    rows = from_ndjson(ran.out)
     assert [row["id"] for row in rows] == order
-    assert [row["rank"] for row in rows] == [*range(1, len(norms) + 1)]
+    for rank, row in enumerate(rows, 1):
+        assert row["rank"] == rank
     found = [row["norm"] for row in rows]
     expected = [norms[row] for row in order[:-2]]
     assert found[:-2] == pytest.approx(expected, rel=1e-15)
     assert found[-2:] == [None, None]
 
 
-def test_chosen_rows_are_sorted_by_norm_and_keep_their_ranks(
-    tmp_path: Path, repeated_rows: np.ndarray
-) -> None:
-    file = tmp_path / "own.npy"
-    np.save(file, repeated_rows)
-    order = order_of(norms_of(repeated_rows))
+def test_chosen_rows_are_sorted_by_norm_and_keep_their_ranks(own_file: Path) -> None:
+    order = order_of(norms_of(own_file))
 
-    found = embcli.open(file).weights(sort="norm", rows="5,7,2,5")
+    found = embcli.open(own_file).weights(sort="norm", rows="5,7,2,5")
 
     ids = found.ids.tolist()
     assert ids == sorted([5, 7, 2, 5], key=order.index)
-    assert found.order.ranks[ids].tolist() == [order.index(row) + 1 for row in ids]
+    for row in ids:
+        assert found.order.ranks[row] == order.index(row) + 1
 
 
-def test_the_norms_are_those_of_an_audit(tmp_path: Path, repeated_rows: np.ndarray) -> None:
-    np.save(tmp_path / "own.npy", repeated_rows)
-    model = embcli.open(tmp_path / "own.npy")
+def test_the_norms_are_those_of_an_audit(own_file: Path) -> None:
+    model = embcli.open(own_file)
 
     norms = model.weights(sort="norm").order.norms
 
@@ -189,16 +172,14 @@ def test_the_norms_are_those_of_an_audit(tmp_path: Path, repeated_rows: np.ndarr
 def test_a_page_in_the_order_of_norms_shows_both_ends(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
-    snapshot("weights/sorted-by-norm.txt", in_process.ok(*SMALL, "--sort", "norm").text)
+    ran = in_process.ok("weights", "--vocab", "1000", "--dim", "4", "--sort", "norm")
+
+    snapshot("weights/sorted-by-norm.txt", ran.text)
 
 
 def test_a_summary_is_the_same_in_any_order() -> None:
     model = embcli.seeded(vocab=1000, dim=4)
 
-    by_id = model.weights().summary
     by_norm = model.weights(sort="norm").summary
 
-    assert by_id.mean == by_norm.mean
-    assert by_id.std == by_norm.std
-    assert by_id.minimum == by_norm.minimum
-    assert by_id.maximum == by_norm.maximum
+    assert vars(by_norm) == vars(model.weights().summary)
