@@ -6,9 +6,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -53,8 +52,6 @@ def with_torch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 # --- the key --------------------------------------------------------------------------------------
 
-OTHER_VERSION = VERSION.replace("2.12", "2.13")
-OTHER_COMMIT = VERSION.replace("aa", "bb")
 ONE_CPU = "processor : 0\nflags : fpu sse2\nflags : fpu sse2\n"
 BETTER_CPU = "processor : 0\nflags : fpu sse2 avx2\nflags : fpu sse2 avx2\n"
 
@@ -82,64 +79,27 @@ def test_the_key_names_torch_and_is_the_same_on_one_machine(machine: Path) -> No
     assert key() == first
 
 
-@pytest.mark.parametrize("version", [OTHER_VERSION, OTHER_COMMIT, None])
-def test_the_version_of_torch_changes_the_key(machine: Path, version: str | None) -> None:
-    first = key()
+Change = Callable[[Path, pytest.MonkeyPatch], object]
+CHANGES: dict[str, Change] = {
+    "another torch": lambda folder, _: torch_of(folder, VERSION.replace("2.12", "2.13")),
+    "another commit": lambda folder, _: torch_of(folder, VERSION.replace("aa", "bb")),
+    "a torch without a version": lambda folder, _: torch_of(folder, None),
+    "no torch": lambda folder, patch: with_torch(patch, folder / "nowhere"),
+    "more flags": lambda folder, _: (folder / "flags").write_text(BETTER_CPU),
+    "no flags": lambda folder, _: (folder / "flags").unlink(),
+    "a word to torch": lambda _, patch: patch.setenv("ATEN_CPU_CAPABILITY", "default"),
+    "another machine": lambda _, patch: patch.setattr(platform, "machine", lambda: "pdp11"),
+    "another C library": lambda _, patch: patch.setattr(os, "confstr", lambda _: "glibc 2.99"),
+}
 
-    torch_of(machine, version)
 
-    assert key() != first
-
-
-def test_a_torch_that_is_gone_changes_the_key(
-    monkeypatch: pytest.MonkeyPatch, machine: Path
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_changes_the_draws_changes_the_key(
+    monkeypatch: pytest.MonkeyPatch, machine: Path, change: Change
 ) -> None:
     first = key()
 
-    with_torch(monkeypatch, machine / "nowhere")
-
-    assert key() != first
-
-
-def test_the_flags_of_the_processor_change_the_key(machine: Path) -> None:
-    first = key()
-
-    (machine / "flags").write_text(BETTER_CPU)
-
-    assert key() != first
-
-
-def test_a_processor_without_flags_changes_the_key(machine: Path) -> None:
-    first = key()
-
-    (machine / "flags").unlink()
-
-    assert key() != first
-
-
-def test_what_torch_is_told_of_the_processor_changes_the_key(
-    monkeypatch: pytest.MonkeyPatch, machine: Path
-) -> None:
-    first = key()
-
-    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
-
-    assert key() != first
-
-
-@pytest.mark.parametrize(
-    ("module", "function", "answer"),
-    [
-        (platform, "machine", "pdp11"),
-        (os, "confstr", "glibc 2.99"),
-    ],
-)
-def test_the_machine_and_its_c_library_change_the_key(
-    monkeypatch: pytest.MonkeyPatch, machine: Path, module: Any, function: str, answer: str
-) -> None:
-    first = key()
-
-    monkeypatch.setattr(module, function, lambda *_: answer)
+    change(machine, monkeypatch)
 
     assert key() != first
 
@@ -221,19 +181,25 @@ def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("version", "code", "words"),
     [
-        ("raise ImportError('libtorch_cpu.so:\\n cannot open')", "libtorch_cpu.so: cannot open"),
-        ("raise OSError('cut off')", "cut off"),
-        ("raise ValueError", "ValueError"),
-        ("import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
-        ("f(", "never closed"),
+        (VERSION, "raise ImportError('c.so:\\n cannot open')", "c.so: cannot open"),
+        (VERSION, "raise OSError('cut off')", "cut off"),
+        (VERSION, "raise ValueError", "ValueError"),
+        (VERSION, "import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
+        (VERSION, "f(", "never closed"),
+        (VERSION, None, "pip install torch"),
+        (None, None, "pip install torch"),
     ],
 )
 def test_a_torch_that_does_not_load_is_an_error_of_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, words: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    version: str | None,
+    code: str | None,
+    words: str,
 ) -> None:
-    with_torch(monkeypatch, torch_of(tmp_path, VERSION, code))
+    with_torch(monkeypatch, torch_of(tmp_path, version, code))
 
     with pytest.raises(LayerError, match=words) as error, loading_torch():
         pytest.fail("it is loaded")
@@ -256,16 +222,6 @@ def test_a_torch_that_memory_is_too_small_for_is_not_called_broken(
 
     with pytest.raises(kind), loading_torch():
         import torch  # noqa: F401
-
-
-@pytest.mark.parametrize("version", [None, VERSION])
-def test_a_torch_that_is_missing_is_an_error_that_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None
-) -> None:
-    with_torch(monkeypatch, torch_of(tmp_path, version, None))
-
-    with pytest.raises(LayerError, match="pip install torch"), loading_torch():
-        pytest.fail("not to be tried")
 
 
 @pytest.mark.parametrize(
