@@ -1,17 +1,54 @@
-"""Snapshots that are their own table of cases: a command line, and below it what it answers.
+"""Command lines with what embcli answers, for snapshots.
 
-A line `$ embcli lookp x` is a case, a line `# Slips` is a heading, and all other lines are answers.
-Whoever adds a case adds its `$` line; `pytest --accept` writes the answer below it.
+Some snapshots are their own table of cases: a line `$ embcli lookp x` is a case, a line `# Slips`
+is a heading, and all other lines are answers. Whoever adds a case adds its `$` line;
+`pytest --accept` writes the answer below it.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import pytest
+
+from embcli import encodings
+from tests.runners import InProcess
 from tests.snapshots import PAGES
 
 PROMPT = "$ embcli"
+
+
+def session(in_process: InProcess, *commands: str, stdin: str = "") -> str:
+    """Return command lines with what embcli answers, as a terminal shows them."""
+    shown = []
+    for command in commands:
+        ran = in_process(*shlex.split(command), stdin=stdin, COLUMNS="80")
+        shown.append(f"{PROMPT} {command}\n{ran.text}{ran.err}")
+    return "\n".join(shown)
+
+
+def on_a_small_screen(in_process: InProcess, *words: str) -> str:
+    """Return a page that has room below its command line and above the next, on 24 lines."""
+    page = in_process(*words, terminal=True, COLUMNS="80", LINES="24", NO_COLOR="1").text
+    assert page.count("\n") <= 22
+    return page
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test of a module that has this writes its files there: no page has a longer path.
+
+    embcli keeps a tokenizer by its path, which is the same in several tests.
+    """
+    encodings._of_path.cache_clear()
+    monkeypatch.chdir(tmp_path)
+    yield
+    encodings._of_path.cache_clear()
+
+
+# --- snapshots that are their own table of cases --------------------------------------------------
 
 
 def command_lines(name: str) -> list[str]:
@@ -30,3 +67,8 @@ def answered(name: str, answer: Callable[[list[str]], str]) -> str:
             words = shlex.split(line)[2:]
             parts.append(f"{line}\n{answer(words)}")
     return "\n".join(parts)
+
+
+def refused(name: str, in_process: InProcess) -> str:
+    """Return a file under tests/pages/ with the errors that its command lines give now."""
+    return answered(name, lambda words: in_process.refused(*words))
