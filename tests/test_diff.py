@@ -106,7 +106,8 @@ def test_the_median_distances_are_those_of_the_rows_that_changed() -> None:
     found = compared_arrays(vectors(), edited)
 
     for distances in (found.distances, found.cosine_distances):
-        assert found.quantiles(distances)[3] == pytest.approx(np.median(distances[100:]))
+        median = np.median(distances[100:])
+        assert found.quantiles(distances)[3] == pytest.approx(median)
 
 
 @pytest.mark.parametrize("lies", ["by columns", "at an odd place"])
@@ -115,7 +116,7 @@ def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(lies: str
     rows = [0, 7, 99_999, 174_763, 199_999]
     matrix = vectors(200_000)
     edited = matrix.copy()
-    edited[rows, 5] = np.nextafter(edited[rows, 5], np.float32(9))
+    edited[rows, 5] = np.nextafter(edited[rows, 5], 9)
     base = saved("base.safetensors", matrix)
     if lies == "by columns":
         tuned = "tuned.npy"
@@ -155,18 +156,18 @@ def test_small_moves_do_not_cancel_out(dtype: type[np.floating]) -> None:
     """Rows move by their last bits, by the rounding of a factor, by more, and backwards."""
     matrix = vectors(20, 7).astype(dtype)
     last_bit = matrix.copy()
-    last_bit[:, 1] = np.nextafter(matrix[:, 1], dtype(9))
+    last_bit[:, 1] = np.nextafter(matrix[:, 1], 9)
     tuned = [
         last_bit,
-        np.nextafter(matrix, dtype(9)),
-        matrix * dtype(1.1),
-        matrix * dtype(-2),
+        np.nextafter(matrix, 9),
+        matrix * 1.1,
+        matrix * -2,
     ]
     for size in (1e-15, 1e-9, 1e-4, 1):
         tuned.append(matrix + (size * vectors(20, 7, seed=2)).astype(dtype))
     tuned.append(3 * tuned[4])
     for factor in (1.5, 3, 1e5, 1e9, 1e16, 1e30):
-        tuned.append(np.roll(matrix, 1, axis=1) * dtype(factor))
+        tuned.append(np.roll(matrix, 1, axis=1) * factor)
 
     for other in tuned:
         found = compared_arrays(matrix, other)
@@ -194,7 +195,7 @@ def test_zeros_and_nan_that_differ_only_in_bits_are_equal() -> None:
     matrix[4] = 0
     other = matrix.copy()
     other[1, 1] = -0.0
-    other[2, 2] = np.array([0x7FC00001], np.uint32).view(np.float32)[0]
+    other.view(np.uint32)[2, 2] = 0x7FC00001
     other[3, 3] = 1
     other[4, 0] = 3
     other[5, 5] = np.inf
@@ -235,7 +236,8 @@ def test_two_dtypes_are_compared_by_value(left: torch.dtype, right: torch.dtype)
 def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(
     dtype: torch.dtype, form: str
 ) -> None:
-    base = (vectors() * (1 << 20)).astype(np.float64).round() * 128 + (1 << 30)
+    whole = (vectors() * (1 << 20)).astype(np.float64).round()
+    base = whole * 128 + (1 << 30)
     tuned = base.copy()
     tuned[EDITED, 3] += 1
     assert np.array_equal(base.astype(np.float32), tuned.astype(np.float32))
@@ -288,6 +290,16 @@ def test_whole_numbers_are_compared_as_they_are_stored(
 # --- vocabularies ---------------------------------------------------------------------------------
 
 
+STATES = [
+    (0, 2, "a", "changed"),
+    (1, 3, "b", "equal"),
+    (3, 0, "d", "equal"),
+    (2, None, "c", "removed"),
+    (4, None, None, "removed"),
+    (None, 1, "new", "added"),
+]
+
+
 def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process: InProcess) -> None:
     """BASE has a row of padding, too."""
     matrix = vectors(6)
@@ -296,21 +308,12 @@ def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process: InPro
     saved_with_words("base", ["a", "b", "c", "d"], matrix[:5])
     saved_with_words("tuned", ["d", "new", "a", "b"], moved)
 
-    ran = in_process("diff", "base", "tuned", "-f", "json")
-    document = json.loads(ran.out)
-    rows = document["rows"]
+    document = json.loads(in_process("diff", "base", "tuned", "-f", "json").out)
 
-    assert ran.status == 1
+    rows = document["rows"]
     assert document["diff"]["matched_by"] == "token"
-    fields = ("base_id", "tuned_id", "token", "state")
-    assert [[row[field] for field in fields] for row in rows] == [
-        [0, 2, "a", "changed"],
-        [1, 3, "b", "equal"],
-        [3, 0, "d", "equal"],
-        [2, None, "c", "removed"],
-        [4, None, None, "removed"],
-        [None, 1, "new", "added"],
-    ]
+    states = [(row["base_id"], row["tuned_id"], row["token"], row["state"]) for row in rows]
+    assert states == STATES
     assert rows[0]["l2_distance"] == pytest.approx(2, rel=1e-6)
     expected = turn(matrix[0].tolist(), moved[2].tolist())
     assert rows[0]["cosine_distance"] == pytest.approx(expected, rel=1e-11)

@@ -30,8 +30,9 @@ _in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 def gpt2() -> dict[str, torch.Tensor]:
     """Return the tensors of `gpt2.safetensors`, which has GPT-2's shape with few columns."""
     torch.manual_seed(3)
+    token = torch.randn(50257, 5).to(torch.bfloat16)
     tensors = {
-        "transformer.wte.weight": torch.randn(50257, 5).to(torch.bfloat16),
+        "transformer.wte.weight": token,
         "transformer.wpe.weight": torch.randn(64, 5),
         "transformer.h.0.attn.c_attn.weight": torch.randn(5, 15),
     }
@@ -106,8 +107,8 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
     tensors = {
         "wte.weight": torch.arange(10.0).reshape(5, 2),
         "h.0.mlp.weight": torch.arange(12.0).reshape(3, 4),
-        "lm_head.weight": -torch.arange(10.0).reshape(5, 2),
     }
+    tensors["lm_head.weight"] = -tensors["wte.weight"]
     save_file(tensors, "words/model.safetensors")
 
     pages = session(
@@ -187,15 +188,19 @@ def test_positions_are_the_rows_of_the_file_and_their_dot_products(
 # --- token types, and positions behind padding ----------------------------------------------------
 
 BERT = {
-    "bert.embeddings.word_embeddings.weight": 500,
-    "bert.embeddings.position_embeddings.weight": 40,
-    "bert.embeddings.token_type_embeddings.weight": 2,
+    "bert.embeddings.word_embeddings.weight": (500, 64),
+    "bert.embeddings.position_embeddings.weight": (40, 64),
+    "bert.embeddings.token_type_embeddings.weight": (2, 64),
 }
 
 
+def drawn(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    torch.manual_seed(5)
+    return {name: torch.randn(shape) for name, shape in shapes.items()}
+
+
 def test_the_row_of_token_type_0_is_added_first_as_bert_does(in_process: InProcess) -> None:
-    torch.manual_seed(11)
-    tensors = {name: torch.randn(rows, 64) for name, rows in BERT.items()}
+    tensors = drawn(BERT)
     save_file(tensors, "bert.safetensors")
     words, positions, types = tensors.values()
     ids = list(range(0, 500, 13))
@@ -222,22 +227,23 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(in_process: InProce
         assert_holds(document["matrices"]["input"], token + other)
 
 
+ROBERTA = {
+    "roberta.embeddings.word_embeddings.weight": (9, 6),
+    "roberta.embeddings.position_embeddings.weight": (12, 6),
+    "roberta.embeddings.token_type_embeddings.weight": (2, 6),
+    "roberta.embeddings.LayerNorm.weight": (6,),
+    "roberta.embeddings.LayerNorm.bias": (6,),
+}
+
+
 @pytest.fixture
 def roberta() -> np.ndarray:
     """Return the position rows of the model `roberta`, whose position 0 is row 2."""
-    torch.manual_seed(5)
-    prefix = "roberta.embeddings"
-    tensors = {
-        f"{prefix}.word_embeddings.weight": torch.randn(9, 6),
-        f"{prefix}.position_embeddings.weight": torch.randn(12, 6),
-        f"{prefix}.token_type_embeddings.weight": torch.randn(2, 6),
-        f"{prefix}.LayerNorm.weight": torch.randn(6),
-        f"{prefix}.LayerNorm.bias": torch.randn(6),
-    }
+    tensors = drawn(ROBERTA)
     Path("roberta").mkdir()
     save_file(tensors, "roberta/model.safetensors")
     Path("roberta/config.json").write_text('{"model_type": "roberta"}')
-    return tensors[f"{prefix}.position_embeddings.weight"].numpy()
+    return tensors["roberta.embeddings.position_embeddings.weight"].numpy()
 
 
 def test_position_rows_begin_behind_those_of_padding(

@@ -39,17 +39,12 @@ def typed_keys(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         for key, item in value.items():
             yield from typed_keys(item, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
-        assert_same_keys(value)
+        keys = {tuple(item) for item in value if isinstance(item, dict)}
+        assert len(keys) <= 1, "the objects of a list have the same keys in the same order"
         for item in value:
             yield from typed_keys(item, f"{path}[]")
     else:
         yield path, type_name(value)
-
-
-def assert_same_keys(items: list[Any]) -> None:
-    """Assert that the objects of a list have the same keys in the same order."""
-    keys = {tuple(item) for item in items if isinstance(item, dict)}
-    assert len(keys) <= 1
 
 
 def type_name(value: Any) -> str:
@@ -157,14 +152,10 @@ def rows_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     matrices = document.pop("matrices", {})
     unit = "tokens" if "tokens" in document else list(document)[-1]
     rows = document[unit]
-    if not matrices:
-        return rows
-
-    vectors = [
-        dict(zip(matrices, row_vectors, strict=True))
-        for row_vectors in zip(*matrices.values(), strict=True)
-    ]
-    return [row | {"vectors": own} for row, own in zip(rows, vectors, strict=True)]
+    for name, matrix in matrices.items():
+        for row, vector in zip(rows, matrix, strict=True):
+            row.setdefault("vectors", {})[name] = vector
+    return rows
 
 
 @pytest.mark.parametrize("command", commands_by_rows())

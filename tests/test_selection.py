@@ -16,16 +16,12 @@ from tests.snapshots import Snapshot
 def parts(draw: st.DrawFn, size: int) -> tuple[str, np.ndarray]:
     """Draw a part of a choice, and what numpy makes of it."""
     every = np.arange(size)
-    bounds = st.integers(0, size - 1)
-    start, last = sorted([draw(bounds), draw(bounds)])
-    stop = last + 1
-    choices = [
-        (f"{start}", every[[start]]),
-        (f"{start}:{stop}", every[start:stop]),
-        (f":{stop}", every[:stop]),
-        (f"{start}:", every[start:]),
-        (":", every),
-    ]
+    start = draw(st.integers(0, size - 1))
+    stop = draw(st.integers(start + 1, size))
+    choices = [(":", every), (f"{start}", every[[start]])]
+    choices.append((f"{start}:{stop}", every[start:stop]))
+    choices.append((f":{stop}", every[:stop]))
+    choices.append((f"{start}:", every[start:]))
     return draw(st.sampled_from(choices))
 
 
@@ -38,19 +34,17 @@ def test_parts_are_what_numpy_makes_of_them(data: st.DataObject, size: int) -> N
 
     expected = np.concatenate([indices for _, indices in drawn])
     assert chosen.tolist() == expected.tolist()
-    assert chosen.dtype == np.int64
 
 
 MALFORMED = ["", "1,", "x", "-1", "1.5", "0:4:2", "1 2", "٣"]
-OUT_OF_RANGE = ["0,6", "2:7", "6:", "9:12"]
+OUT_OF_RANGE = ["0,6", "2:7", "6:", "9:12", "9" * 30, "0:" + "9" * 5000]
 EMPTY = ["3:3", "4:2"]
-TOO_LARGE = ["9" * 30, "0:" + "9" * 5000]
 
 
 def test_what_chooses_nothing_is_refused(snapshot: Snapshot) -> None:
     """There are six rows."""
     lines = []
-    for spec in MALFORMED + OUT_OF_RANGE + EMPTY + TOO_LARGE:
+    for spec in MALFORMED + OUT_OF_RANGE + EMPTY:
         with pytest.raises(InputError) as error:
             select(spec, 6, "row")
         lines.append(f"{spec[:60]!r}: {error.value}\n")
