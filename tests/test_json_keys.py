@@ -91,12 +91,12 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_file({"wte.weight": tuned}, "tuned.safetensors")
 
     commit = "0" * 40
-    hub_folder = tmp_path / "hub" / "models--o--m"
-    model_folder = hub_folder / "snapshots" / commit
-    model_folder.mkdir(parents=True)
-    (model_folder / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
-    (hub_folder / "refs").mkdir()
-    (hub_folder / "refs" / "main").write_text(commit)
+    snapshot = Path("hub/models--o--m/snapshots") / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
+    refs = Path("hub/models--o--m/refs")
+    refs.mkdir()
+    (refs / "main").write_text(commit)
 
 
 @pytest.fixture

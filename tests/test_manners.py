@@ -60,8 +60,9 @@ def test_a_variable_that_is_not_a_format_is_refused(in_process: InProcess) -> No
 def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(
     in_process: InProcess, ids: str, piped: str, shown: str
 ) -> None:
-    assert in_process.ok("decode", *ids.split()).text == piped
-    assert in_process.ok("decode", *ids.split(), terminal=True).text == shown
+    words = ("decode", *ids.split())
+    assert in_process.ok(*words).text == piped
+    assert in_process.ok(*words, terminal=True).text == shown
 
 
 def without_cost(text: str) -> dict[str, object]:
@@ -119,7 +120,8 @@ def test_more_than_100_000_numbers_are_refused_on_a_terminal(
     thousand_ids = ",".join(["1"] * 1000)
     words = command.replace("IDS", thousand_ids).split()
 
-    assert f"embcli: {numbers} numbers" in in_process.refused(*words, terminal=True)
+    error = in_process.refused(*words, terminal=True)
+    assert f"embcli: {numbers} numbers" in error
 
 
 @pytest.mark.parametrize("columns", range(20, 60, 5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import stat
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 from embcli import encodings
 from embcli.atomic import destination
 from embcli.cli.output import format_of
-from embcli.errors import OutputError
 from embcli.formats import ContentKind
 from embcli.seeded_layers.seeded import Seeded
 from tests.oracles import assert_same_bits, live
@@ -85,7 +83,6 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(
     of_ids = in_process.ok(*lookup, "--ids", "-", stdin=ids).out
 
     assert of_ids == in_process.ok(*lookup, stdin=TEXT).out
-    assert len(json.loads(of_ids)["matrices"]["input"]) > 12
 
 
 # --- out ------------------------------------------------------------------------------------------
@@ -155,11 +152,6 @@ def test_a_full_disk_is_an_error(process: Process, command: str) -> None:
     assert ran.err == "embcli: cannot write to standard output: No space left on device\n"
 
 
-def test_a_full_disk_behind_output_is_an_error(in_process: InProcess) -> None:
-    error = in_process.refused("tokenize", "hi", "-o", "/dev/full")
-    assert "'/dev/full': No space left" in error
-
-
 # --- which format ---------------------------------------------------------------------------------
 
 
@@ -182,11 +174,8 @@ def test_a_full_disk_behind_output_is_an_error(in_process: InProcess) -> None:
         ("outx", "table"),
     ],
 )
-def test_the_suffix_of_the_output_chooses_the_format_unless_one_is_named(
-    name: str, form: str
-) -> None:
+def test_the_suffix_of_the_output_chooses_the_format(name: str, form: str) -> None:
     assert format_of("embeddings", None, name) == form
-    assert format_of("embeddings", "tsv", name) == "tsv"
 
 
 @pytest.mark.parametrize(
@@ -195,12 +184,12 @@ def test_the_suffix_of_the_output_chooses_the_format_unless_one_is_named(
         ("embeddings", None, None, "npy"),
         ("embeddings", None, "out.csv", "csv"),
         ("embeddings", None, "out.unknown", "npy"),
-        ("embeddings", "json", None, "json"),
+        ("embeddings", "json", "out.csv", "json"),
         ("list", None, None, "table"),
         ("list", None, "out.unknown", "table"),
     ],
 )
-def test_the_environment_sets_another_default_where_the_result_has_that_form(
+def test_a_format_that_is_named_comes_first_and_that_of_the_environment_last(
     monkeypatch: pytest.MonkeyPatch,
     kind: ContentKind,
     form: str | None,
@@ -214,11 +203,6 @@ def test_the_environment_sets_another_default_where_the_result_has_that_form(
 def test_an_empty_environment_sets_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBCLI_FORMAT", "")
     assert format_of("embeddings", None, None) == "table"
-
-
-def test_a_format_that_the_result_has_not_is_refused_where_it_is_named() -> None:
-    with pytest.raises(OutputError, match="npy"):
-        format_of("list", "npy", None)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -275,53 +259,43 @@ PROJECTOR = ("weights", "--vocab", "6", "--dim", "3", "-f", "projector")
 PROJECTOR_FILES = ["metadata.tsv", "projector_config.pbtxt", "vectors.tsv"]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return what each file of a folder contains."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_a_folder_is_made(in_process: InProcess, tmp_path: Path) -> None:
-    folder = tmp_path / "projector"
-
-    assert in_process.ok(*PROJECTOR, "-o", str(folder)).out == b""
-
-    assert sorted(contents(folder)) == PROJECTOR_FILES
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_folder_takes_the_place_of_an_earlier_one(in_process: InProcess, tmp_path: Path) -> None:
     folder = tmp_path / "projector"
     in_process.ok(*PROJECTOR, "-o", str(folder))
-    earlier = contents(folder)
+    earlier = (folder / "vectors.tsv").read_bytes()
 
     in_process.ok(*PROJECTOR, "--seed", "5", "-o", str(folder))
 
-    assert list(tmp_path.iterdir()) == [folder]
-    assert sorted(contents(folder)) == PROJECTOR_FILES
-    assert contents(folder)["vectors.tsv"] != earlier["vectors.tsv"]
+    assert names(tmp_path) == ["projector"]
+    assert names(folder) == PROJECTOR_FILES
+    assert (folder / "vectors.tsv").read_bytes() != earlier
 
 
 def test_an_empty_folder_is_filled(in_process: InProcess, tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
+    assert in_process.ok(*PROJECTOR, "-o", str(tmp_path)).out == b""
 
-    in_process.ok(*PROJECTOR, "-o", str(empty))
-    in_process.ok(*PROJECTOR, "-o", str(tmp_path / "new"))
-
-    assert contents(empty) == contents(tmp_path / "new")
+    assert names(tmp_path) == PROJECTOR_FILES
 
 
 # --- pipes, full disks and signals ----------------------------------------------------------------
 
 
-def test_output_may_be_a_pipe(tmp_path: Path) -> None:
-    embcli = "embcli tokenize hi -f ids"
-    pipe = tmp_path / "pipe"
+@pytest.mark.parametrize(
+    "script",
+    [
+        "embcli tokenize hi -f ids -o /dev/stdout | cat",
+        "embcli tokenize hi -f ids -o >(cat); wait $!",
+        "mkfifo PIPE; cat PIPE & embcli tokenize hi -f ids -o PIPE || kill $!; wait",
+    ],
+)
+def test_output_may_be_a_pipe(tmp_path: Path, script: str) -> None:
+    ran = bash(script.replace("PIPE", str(tmp_path / "pipe")))
 
-    assert bash(f"{embcli} -o /dev/stdout | cat") == Ran(0, b"5303\n", "")
-    assert bash(f"{embcli} -o >(cat); wait $!") == Ran(0, b"5303\n", "")
-
-    script = f"mkfifo {pipe}; cat {pipe} & {embcli} -o {pipe} || kill $!; wait"
-    assert bash(script) == Ran(0, b"5303\n", "")
+    assert ran == Ran(0, b"5303\n", "")
 
 
 @pytest.mark.parametrize(
@@ -448,7 +422,6 @@ def test_closed_streams_are_no_reason_to_fail_where_they_are_not_needed(
     assert ran.out == out
     assert error in ran.err
     assert ran.err == "" or ran.err.startswith("embcli: ")
-    assert "Traceback" not in ran.err
 
 
 # --- memory ---------------------------------------------------------------------------------------
