@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -23,7 +22,7 @@ from tests.files.made import safetensors_bytes
 from tests.oracles import live
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
-from tests.transcripts import on_a_small_screen, refused, session
+from tests.transcripts import document_of, on_a_small_screen, refused, session
 
 ROWS = 300
 DIM = 24
@@ -48,7 +47,11 @@ def vectors(rows: int = ROWS, dim: int = DIM, seed: int = 1) -> np.ndarray:
 
 def saved(name: str, matrix: np.ndarray, dtype: torch.dtype = torch.float32) -> str:
     """Write a matrix in a dtype as a model, and return its name."""
-    save_file({"wte.weight": torch.from_numpy(matrix).to(dtype)}, name)
+    tensors = {"wte.weight": torch.from_numpy(matrix).to(dtype)}
+    if name.endswith(".pt"):
+        torch.save(tensors, name)
+    else:
+        save_file(tensors, name)
     return name
 
 
@@ -240,16 +243,10 @@ def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(
     base = whole * 128 + (1 << 30)
     tuned = base.copy()
     tuned[EDITED, 3] += 1
-    assert np.array_equal(base.astype(np.float32), tuned.astype(np.float32))
-    names = [f"base.{form}", f"tuned.{form}"]
-    for name, values in zip(names, [base, tuned], strict=True):
-        weight = torch.from_numpy(values).to(dtype)
-        if form == "pt":
-            torch.save({"wte.weight": weight}, name)
-        else:
-            save_file({"wte.weight": weight}, name)
 
-    found = compared(*names)
+    base_name = saved(f"base.{form}", base, dtype)
+    tuned_name = saved(f"tuned.{form}", tuned, dtype)
+    found = compared(base_name, tuned_name)
 
     assert np.flatnonzero(~found.equal).tolist() == EDITED
     assert found.distances[EDITED].tolist() == [1] * 5
@@ -308,7 +305,7 @@ def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process: InPro
     saved_with_words("base", ["a", "b", "c", "d"], matrix[:5])
     saved_with_words("tuned", ["d", "new", "a", "b"], moved)
 
-    document = json.loads(in_process("diff", "base", "tuned", "-f", "json").out)
+    document = document_of(in_process, "diff", "base", "tuned")
 
     rows = document["rows"]
     assert document["diff"]["matched_by"] == "token"
@@ -362,14 +359,15 @@ def test_a_page_in_a_file_leaves_its_answer_on_standard_error(
     other[3, 1] = np.inf
     saved("a.safetensors", vectors())
     saved("b.safetensors", other)
-    differing = ["diff a.safetensors b.safetensors"]
-    differing += ["audit b.safetensors", "compare --from b.safetensors --ids 2"]
 
-    for command in differing:
-        assert in_process(*command.split()).err == "", "the answer stands on the page"
+    answers = session(
+        in_process,
+        "diff a.safetensors b.safetensors -o page.txt",
+        "audit b.safetensors -o page.txt",
+        "compare --from b.safetensors --ids 2 -o page.txt",
+        "diff a.safetensors a.safetensors -o page.txt",
+    )
 
-    commands = [*differing, "diff a.safetensors a.safetensors"]
-    answers = session(in_process, *[f"{command} -o page.txt" for command in commands])
     snapshot("diff/answers-beside-a-file.txt", answers)
 
 

@@ -27,7 +27,7 @@ from pyarrow import parquet
 import embcli as package
 from embcli import encodings
 from embcli.seeded_layers.seeded import Seeded
-from tests.oracles import assert_same_bits, live
+from tests.oracles import assert_same_bits, live, normal
 from tests.readers import float32, from_csv, from_json, from_ndjson, from_tsv
 from tests.runners import InProcess
 
@@ -35,9 +35,19 @@ Row = dict[str, Any]
 
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
 GPT2 = Seeded(50257)
-FORMS = ["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet"]
 TYPES = {"position": int, "id": int, "token": str}
 ONE_MATRIX = ("csv", "tsv", "npy", "parquet")  # the formats that hold one matrix
+
+
+RUN = {
+    "embcli": package.__version__,
+    "encoding": "gpt2",
+    "sequences": 1,
+    "seed": 123,
+    "shapes": {"token": [50257, 256], "position": [1024, 256]},
+    "torch": torch.__version__,
+    "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+}
 
 
 # --- the readers ----------------------------------------------------------------------------------
@@ -169,7 +179,7 @@ def rows_in(form: str, rows: list[Row]) -> list[Row]:
 # --- lookup and weights ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", READERS)
 @pytest.mark.parametrize("show", [None, "token", "position"])
 def test_lookup_holds_the_tokens_and_the_matrices_of_torch(
     in_process: InProcess, tmp_path: Path, show: str | None, form: str
@@ -195,18 +205,10 @@ def test_lookup_holds_the_tokens_and_the_matrices_of_torch(
 
     if form in ("json", "safetensors"):
         assert contents.about["columns"] == list(range(256))
-        assert contents.about["run"] == {
-            "embcli": package.__version__,
-            "encoding": "gpt2",
-            "sequences": 1,
-            "seed": 123,
-            "shapes": {"token": [50257, 256], "position": [1024, 256]},
-            "torch": torch.__version__,
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        }
+        assert contents.about["run"] == RUN
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", READERS)
 @pytest.mark.parametrize(
     ("layer", "spec", "ids"),
     [
@@ -250,7 +252,7 @@ def test_parquet_holds_the_rows_that_ndjson_holds(
     in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    base = np.random.default_rng(1).standard_normal((50, 4), np.float32)
+    base = normal(50, 4)
     base[7] = np.nan
     np.save("base.npy", base)
     np.save("tuned.npy", np.concatenate([base[:40], base[:3] * 2]))

@@ -16,7 +16,7 @@ from tests import transcripts
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
-from tests.transcripts import refused, session
+from tests.transcripts import document_of, refused, session
 
 TEXT = "Every effort moves you"
 IDS = [6109, 3626, 6100, 345]
@@ -46,10 +46,6 @@ def own() -> None:
     token = np.array([[0.5, -0.2, 0.1], [1.5, 2.5, -3.5]], np.float32)
     position = np.array([[0.1, 0.3, -0.1], [1, 1, 1]], np.float32)
     np.savez("own.npz", token=token, position=position)
-
-
-def document_of(in_process: InProcess, *words: str) -> dict[str, Any]:
-    return json.loads(in_process(*words, "-f", "json").out)
 
 
 def assert_holds(written: Any, expected: torch.Tensor) -> None:

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import embcli
-from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.seeded_layers import build
 from tests import transcripts
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
-from tests.transcripts import session
+from tests.transcripts import document_of, session
 
 # Each test writes its model there.
 _in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
 
-def document_of(in_process: InProcess, *words: str) -> dict[str, Any]:
-    return json.loads(in_process.ok("info", *words, "-f", "json").out)
-
-
 # --- this installation ----------------------------------------------------------------------------
 
 
-def test_the_data_has_versions_capability_cache_and_encodings(
+def test_the_data_has_versions_capability_and_cache(
     in_process: InProcess, shared_cache: Path
 ) -> None:
-    document = document_of(in_process)
+    run = document_of(in_process, "info")["run"]
 
-    run = document["run"]
     assert run["embcli"] == embcli.__version__
     assert run["python"] == platform.python_version()
     assert run["torch"] == torch.__version__
@@ -46,8 +38,6 @@ def test_the_data_has_versions_capability_cache_and_encodings(
         assert run[package] == version(package)
     assert run["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
     assert run["cache"] == str(shared_cache)
-    sizes = {row["encoding"]: row["vocabulary_size"] for row in document["encodings"]}
-    assert sizes == {name: known.vocabulary_size for name, known in DEFINITIONS.items()}
 
 
 def test_the_page_has_the_facts_of_the_data(in_process: InProcess, snapshot: Snapshot) -> None:
@@ -55,7 +45,7 @@ def test_the_page_has_the_facts_of_the_data(in_process: InProcess, snapshot: Sna
     facts, encodings = in_process.ok("info").text.split("\n\n")
 
     values = [line.split()[-1] for line in facts.splitlines()]
-    assert values == [*document_of(in_process)["run"].values()]
+    assert values == [*document_of(in_process, "info")["run"].values()]
     snapshot("info/encodings.txt", encodings)
 
 
@@ -86,7 +76,7 @@ def test_without_torch_its_capability_is_unknown(
     monkeypatch.setattr(build, "CPU_FLAGS", "none")
     monkeypatch.setitem(sys.modules, "torch", None)
 
-    run = document_of(in_process)["run"]
+    run = document_of(in_process, "info")["run"]
 
     assert "not installed" in run["torch"]
     assert run["cpu_capability"] is None
@@ -122,7 +112,7 @@ def test_the_page_of_a_model_has_its_tensors_and_their_roles(
 
 @pytest.mark.usefixtures("_bert")
 def test_the_data_of_a_model_has_its_tensors_and_their_roles(in_process: InProcess) -> None:
-    document = document_of(in_process, "m.npz")
+    document = document_of(in_process, "info", "m.npz")
 
     assert document["tensors"][0] == {
         "role": "token",
@@ -132,7 +122,7 @@ def test_the_data_of_a_model_has_its_tensors_and_their_roles(in_process: InProce
         "bytes": 112,
     }
     assert document["run"]["head"]["relation"] == "equal"
-    assert len(document_of(in_process, "m.npz", "--tensors")["tensors"]) == 5
+    assert len(document_of(in_process, "info", "m.npz", "--tensors")["tensors"]) == 5
 
 
 @pytest.mark.usefixtures("_bert")
@@ -143,10 +133,10 @@ def test_a_tensor_that_is_chosen_says_so_unless_it_is_the_only_one_of_its_role(
     ones = np.ones((7, 4))
     np.savez("unknown.npz", q=ones, k=ones)
 
-    tensors = document_of(in_process, "m.npz", "--tensor", name)["tensors"]
+    tensors = document_of(in_process, "info", "m.npz", "--tensor", name)["tensors"]
     roles = {row["tensor"]: row["role"] for row in tensors}
     assert roles[name] == "position, chosen"
-    tensors = document_of(in_process, "unknown.npz", "--tensor", "q")["tensors"]
+    tensors = document_of(in_process, "info", "unknown.npz", "--tensor", "q")["tensors"]
     assert tensors[0]["role"] == "token"
 
 

@@ -144,9 +144,8 @@ def test_words_of_word_vectors_have_analogies(in_process: InProcess) -> None:
     found = answers(in_process, "king --minus man --plus woman --from words.txt -k 1")
 
     assert [row["token"] for row in found] == ["queen"]
-    for words in ("kimg", "king --plus kimg"):
-        error = in_process.refused("neighbors", "--from", "words.txt", *words.split())
-        assert "'kimg'" in error
+    error = in_process.refused("neighbors", "--from", "words.txt", "king", "--plus", "kimg")
+    assert "'kimg'" in error
 
 
 # --- vectors --------------------------------------------------------------------------------------
@@ -383,7 +382,6 @@ def test_a_file_above_the_limit_on_address_space_is_searched(process: Process) -
             file.seek(len(head) + row * dim * 8)
             file.write(np.ones(dim).tobytes())
         file.truncate(len(head) + rows * dim * 8)
-    assert Path("large.safetensors").stat().st_size > limit
 
     words = "neighbors --ids 5 --from large.safetensors -f csv --metric dot -k 1"
     command = ["prlimit", f"--as={limit}", *process.command, *words.split()]

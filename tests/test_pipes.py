@@ -443,15 +443,19 @@ def peak(process: Process, *words: str, stdin: bytes = b"") -> int:
     return int(ran.stdout)
 
 
-def test_a_long_text_through_a_pipe_takes_a_few_times_its_size(process: Process) -> None:
-    text = LONG.encode() * 500
-    assert len(text) > 9e6
-    assert peak(process, "tokenize", "-f", "ids", stdin=text) < 80e6 + 5 * len(text)
-
-
-def test_a_long_list_of_ids_through_a_pipe_takes_a_few_times_its_size(process: Process) -> None:
-    ids = b"262 " * 2_500_000
-    assert peak(process, "decode", stdin=ids) < 80e6 + 12 * len(ids)
+@pytest.mark.parametrize(
+    ("command", "text", "times"),
+    [
+        ("tokenize -f ids", LONG * 500, 5),
+        ("decode", "262 " * 2_500_000, 12),
+    ],
+    ids=["text", "IDs"],
+)
+def test_a_long_input_through_a_pipe_takes_a_few_times_its_size(
+    process: Process, command: str, text: str, times: int
+) -> None:
+    most = 80e6 + times * len(text)
+    assert peak(process, *command.split(), stdin=text.encode()) < most
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
 from tests.snapshots import Snapshot
-from tests.transcripts import answered, command_lines, refused
+from tests.transcripts import answered, command_lines, document_of, refused
 
 DIGITS = "9" * 5000
 BILLIONS_OF_ROWS = ",".join(["0:9999999"] * 9999)
@@ -163,13 +163,6 @@ def test_a_missing_package_is_refused_before_any_work(
 # --- how it is refused ----------------------------------------------------------------------------
 
 
-def test_a_process_refuses_as_a_run_within_the_tests_does(
-    in_process: InProcess, process: Process
-) -> None:
-    words = ("neighbors", " dog", "--from", "nowhere")
-    assert process.refused(*words) == in_process.refused(*words)
-
-
 def test_each_error_on_a_terminal_says_what_the_snapshot_says(
     terminal: Terminal, snapshot: Snapshot
 ) -> None:
@@ -211,8 +204,7 @@ def test_an_id_of_a_line_is_named_with_its_line(in_process: InProcess) -> None:
 
 def test_empty_input_is_an_empty_result(in_process: InProcess) -> None:
     """Its note stands in notes.txt."""
-    document = json.loads(in_process("tokenize", "-f", "json").out)
-    assert document["tokens"] == []
+    assert document_of(in_process, "tokenize")["tokens"] == []
 
 
 def test_empty_input_is_decoded_to_nothing(in_process: InProcess) -> None:

@@ -7,9 +7,11 @@ is a heading, and all other lines are answers. Whoever adds a case adds its `$` 
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +29,11 @@ def session(in_process: InProcess, *commands: str, stdin: str = "") -> str:
         ran = in_process(*shlex.split(command), stdin=stdin, COLUMNS="80")
         shown.append(f"{PROMPT} {command}\n{ran.text}{ran.err}")
     return "\n".join(shown)
+
+
+def document_of(in_process: InProcess, *words: str) -> dict[str, Any]:
+    """Return the JSON document that a command line gives."""
+    return json.loads(in_process(*words, "-f", "json").out)
 
 
 def on_a_small_screen(in_process: InProcess, *words: str) -> str:
