@@ -56,10 +56,14 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def assert_as_it_was(old: Path) -> None:
     """Assert that a file is unchanged, and still alone in its folder."""
     assert old.read_bytes() == b"as it was\n"
-    assert [path.name for path in old.parent.iterdir()] == [old.name]
+    assert names(old.parent) == [old.name]
 
 
 # --- in -------------------------------------------------------------------------------------------
@@ -250,17 +254,13 @@ def test_a_private_file_is_private_while_it_is_written(old: Path) -> None:
 def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) -> None:
     with destination(tmp_path / name) as file:
         file.write(b"new")
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert names(tmp_path) == [name]
 
 
 # --- folders --------------------------------------------------------------------------------------
 
 PROJECTOR = ("weights", "--vocab", "6", "--dim", "3", "-f", "projector")
 PROJECTOR_FILES = ["metadata.tsv", "projector_config.pbtxt", "vectors.tsv"]
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_folder_takes_the_place_of_an_earlier_one(in_process: InProcess, tmp_path: Path) -> None:
