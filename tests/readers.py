@@ -19,35 +19,45 @@ from embcli.writers import write
 
 
 def float32(values: Any) -> np.ndarray:
+    """Return numbers, or their decimals, as float32."""
     return np.array(values, np.float64).astype(np.float32)
 
 
 def from_csv(data: bytes) -> list[list[str]]:
+    """Return the cells of csv; NUL has a stand-in, as csv of Python 3.10 refuses it."""
     text = data.decode()
-    nul = next(
-        sign for sign in map(chr, range(0xE000, 0xF8FF)) if sign not in text
-    )  # csv of Python 3.10 refuses NUL
+    nul = "\ue000"
+    while nul in text:
+        nul = chr(ord(nul) + 1)
     rows = csv.reader(io.StringIO(text.replace("\0", nul), newline=""), strict=True)
     return [[cell.replace(nul, "\0") for cell in row] for row in rows]
 
 
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
+
+
 def from_tsv(data: bytes) -> list[list[str]]:
-    meant = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
+    """Return the cells of tsv, without their escapes."""
     assert data.endswith(b"\n")
-    assert b"\r" not in data  # which many readers take for the end of a line
-    return [
-        [re.sub(r"\\(.)", lambda match: meant[match[1]], cell) for cell in line.split("\t")]
-        for line in data.decode()[:-1].split("\n")
-    ]
+    assert b"\r" not in data, "many readers take it for the end of a line"
+    lines = data.decode()[:-1].split("\n")
+    return [[_unescaped(cell) for cell in line.split("\t")] for line in lines]
+
+
+def _unescaped(cell: str) -> str:
+    return re.sub(r"\\(.)", lambda match: _ESCAPED[match[1]], cell)
 
 
 def from_ndjson(data: bytes) -> list[dict[str, Any]]:
+    """Return the objects of ndjson; NaN and Infinity, which JSON does not have, fail the test."""
     assert data.endswith(b"\n") or not data
-    return [json.loads(line, parse_constant=pytest.fail) for line in data.split(b"\n")[:-1]]
+    lines = data.split(b"\n")[:-1]
+    return [json.loads(line, parse_constant=pytest.fail) for line in lines]
 
 
 def from_json(data: bytes) -> dict[str, Any]:
-    document = json.loads(data, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
+    """Return a JSON document; NaN and Infinity, which JSON does not have, fail the test."""
+    document = json.loads(data, parse_constant=pytest.fail)
     assert isinstance(document, dict)
     return document
 
@@ -61,6 +71,7 @@ def written(
     show: tuple[str, ...] | None = None,
     notes: Notes | None = None,
 ) -> bytes:
+    """Return records as a file of a format, with all matrices or with these."""
     file = io.BytesIO()
     write(replace(records, shown=show or records.shown), form, file, notes)
     return file.getvalue()
