@@ -1,229 +1,290 @@
-"""The tour: each step's command, output and words, the keys on a terminal, and files that are no tours."""
+"""The tour: what its steps say, its keys on a terminal, and its handouts."""
 
 from __future__ import annotations
 
-import html
+import itertools
 import json
 import os
 import pty
 import re
-import shlex
 import signal
 import subprocess
 import termios
-from functools import cache
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pyte
 import pytest
 
-from embcli import names
 from embcli.cli.tour import STEPS, TourStep, as_typed, with_text
+from embcli.names import TOUR_TEXT
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
-from tests.test_readme import printed
+from tests.snapshots import Snapshot
 
 NUMBERS = range(1, len(STEPS) + 1)
-NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-MEASURED = re.compile(r"^(?:time .*|  at least .*|linear: [\s\S]*?by\s+zero.*)$", re.MULTILINE)
-NEXT = "q quits: "
+OF_ALL = f"/{len(STEPS)}  "
+LONG_TEXT = "Every effort moves you. " * 40
+LAST_PROMPT = "q quits: "
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
+CLEAR = "\x1b[H\x1b[2J"
+
+
+@pytest.fixture(autouse=True)
+def _even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of compare strikes evenly, so that the times on a page are always the same."""
+    monkeypatch.setattr("embcli.verbs.compare.layers.clock", itertools.count().__next__)
 
 
 def numbers(text: str) -> set[str]:
-    return {number.rstrip(",") for number in NUMBER.findall(text.replace("GPT-2", ""))}
+    """Return the numbers in a text."""
+    found = re.findall(r"-?\d[\d,]*(?:\.\d+)?", text.replace("GPT-2", ""))
+    return {number.rstrip(",") for number in found}
 
 
-@cache
-def printed_by(command: str) -> str:
-    return InProcess().ok(*with_text(command, names.TOUR_TEXT), COLUMNS="80").text
+def output(in_process: InProcess, command: str) -> str:
+    """Return what the command of a step prints."""
+    return in_process.ok(*with_text(command, TOUR_TEXT), COLUMNS="80").text
 
 
-def output(step: TourStep) -> str:
-    """Return what the command of a step prints when it is typed."""
-    return printed_by(step.command)
+def tour(in_process: InProcess, *arguments: str) -> str:
+    """Return what the tour prints into a pipe of 80 columns."""
+    return in_process.ok("tour", *arguments, COLUMNS="80").text
 
 
-# --- what the steps say -----------------------------------------------------------------------------------------------
+def data(in_process: InProcess, command: str) -> dict[str, Any]:
+    """Return the result of a command as a JSON document."""
+    return json.loads(in_process.ok(*with_text(command, TOUR_TEXT), "-f", "json").out)
+
+
+def step_with(part: str) -> TourStep:
+    """Return the first step that has this in its command or its words."""
+    return next(step for step in STEPS if part in step.command + step.words)
+
+
+# --- what the steps say ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_every_number_in_the_words_of_a_step_is_printed_or_follows(number: int) -> None:
+def test_a_step_is_printed_with_its_command_and_its_words(
+    number: int, in_process: InProcess, snapshot: Snapshot
+) -> None:
+    snapshot(f"tour/step-{number:02}.txt", tour(in_process, "--step", str(number)))
+
+
+def test_all_steps_follow_each_other_and_end_with_what_comes_next(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    text = tour(in_process)
+
+    places = [text.index(f"{number}{OF_ALL}{STEPS[number - 1].heading}\n") for number in NUMBERS]
+    assert places == sorted(places)
+    # The third step asks about the matrix right above it, which is not shown twice.
+    alone = tour(in_process, "--step", "3")
+    assert alone.split("\n\n")[-2] in text
+    assert text.count("V = 6 tokens, one row each") == 1
+    snapshot("tour/after-the-last-step.txt", text.rpartition("\n\n")[2])
+
+
+def test_the_commands_after_the_last_step_work(in_process: InProcess) -> None:
+    in_process.ok("tokenize", "A text of yours", "--merges")
+    in_process.ok("lookup", "A text of yours", "--heat")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_number_in_the_words_of_a_step_is_printed_or_follows(
+    number: int, in_process: InProcess
+) -> None:
     step = STEPS[number - 1]
-    known = numbers(output(step)) | numbers(step.command)
-    if "[0.5, -0.2, 0.1]" in step.words:  # whose numbers have a test of their own, below
-        return
-    if "pairs of positions" in step.words:
-        known.add(str(4 * 4))
-    assert numbers(f"{step.heading} {step.words} {step.question}") <= known
-    if "{text}" in step.command:  # the reader's own has other IDs
-        assert not numbers(step.words) - {"50,257", "256"}
+    if "[0.5, -0.2, 0.1]" in step.words:
+        return  # These numbers have the next test.
+
+    printed = numbers(output(in_process, step.command)) | numbers(step.command)
+
+    assert numbers(f"{step.heading} {step.words} {step.question}") <= printed
+    if "{text}" in step.command:  # The reader's own text has other IDs.
+        assert numbers(step.words) <= {"50,257", "256"}
 
 
 def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32() -> None:
-    words = next(step.words for step in STEPS if "[0.5" in step.words)
-    first, second, total = (np.float32(json.loads(each)) for each in re.findall(r"\[.*?\]", words))
+    rows = re.findall(r"\[.*?\]", step_with("[0.5").words)
+    first, second, total = (np.float32(json.loads(row)) for row in rows)
     np.testing.assert_allclose(first + second, total, rtol=1e-6)
 
 
-def test_the_answers_are_what_the_commands_print() -> None:
-    matrix, picked = (output(STEPS[place]).splitlines() for place in (1, 2))
-    row = next(line.split("│")[1] for line in picked if re.match(r" +\d+ +3 ", line))
-    assert next(line for line in matrix if line.endswith(row)).split()[0] == STEPS[2].answers[0]
-    cost = next(line for line in output(STEPS[4]).splitlines() if line.startswith("multiply-adds"))
-    assert cost.split()[1] == STEPS[4].answers[0]
-    assert printed_by(STEPS[2].about) in InProcess().ok("tour", "--step", "3", COLUMNS="80").text
-    sample = next(line for line in output(STEPS[6]).splitlines() if line.startswith("     0  "))
-    assert sample.split("│")[2].split()[0] == STEPS[6].answers[0]
+def test_the_answer_to_a_lookup_is_the_row_of_the_matrix(in_process: InProcess) -> None:
+    step = step_with("--ids 2,3,5,1")
+    matrix = data(in_process, step.about)["matrices"]["token"]
+    picked = data(in_process, step.command)["matrices"]["token"]
+    assert str(matrix.index(picked[1])) == step.answers[0]
 
 
-def test_the_commands_that_the_words_name_do_what_they_say() -> None:
-    named = [
-        line
-        for step in STEPS
-        for line in re.findall(r"embcli (?:tokenize|explain) [^.)]*", step.words)
-    ]
-    special, gradient = map(printed_by, named)
-    assert re.search(r"^ +1  <\|endoftext\|> +50256 ", special, re.MULTILINE)
-    assert "AdamW moves them" in " ".join(gradient.split())
-    assert "--stride 1 samples overlap" in STEPS[6].words
-    starts = re.findall(
-        r"^ +[01]  .*?│ +(.*?)  ", printed_by(f"{STEPS[6].command} --stride 1"), re.MULTILINE
-    )
-    assert starts == ["40", "367"]
+def test_the_answer_to_the_cost_is_what_compare_counts(in_process: InProcess) -> None:
+    step = step_with("--show cost")
+    cost = data(in_process, step.command)["cost"]
+    assert str(cost["multiply_adds"]["embedding"]) == step.answers[0]
 
 
-def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
-    step = next(step for step in STEPS if "--lines" in step.command)
-    found = json.loads(
-        InProcess().ok(*with_text(step.command, ""), "-f", "json", "--show", "token,input").out
-    )
-    rows = {
-        name: np.sort(np.float32(each).reshape(2, 5, 3), axis=1)
-        for name, each in found["matrices"].items()
-    }
-    assert rows["token"][0].tobytes() == rows["token"][1].tobytes()
-    assert rows["input"][0].tobytes() != rows["input"][1].tobytes()
+def test_the_answer_to_a_batch_is_the_target_of_the_first_input(in_process: InProcess) -> None:
+    step = step_with("embcli batch")
+
+    matrices = data(in_process, step.command)["matrices"]
+    overlapping = data(in_process, f"{step.command} --stride 1")["matrices"]
+
+    assert matrices["inputs"][0][0] == 40
+    assert str(matrices["targets"][0][0]) == step.answers[0]
+    # "With --stride 1 samples overlap."
+    assert overlapping["inputs"][0][1:] == overlapping["inputs"][1][:-1]
 
 
-# --- in a pipe --------------------------------------------------------------------------------------------------------
+def test_the_special_token_that_the_words_name_is_one(in_process: InProcess) -> None:
+    words = step_with("--special").words
+    rows = data(in_process, words[words.index("embcli tokenize") :])["tokens"]
+    assert rows[1]["token"] == "<|endoftext|>"
+    assert rows[1]["id"] == 50256
 
 
-def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(
+def test_the_gradient_that_the_words_refer_to_is_explained(in_process: InProcess) -> None:
+    assert "embcli explain gradient" in step_with("--learning-rate").words
+    assert "AdamW" in in_process.ok("explain", "gradient").text
+
+
+def test_the_two_sentences_have_the_same_tokens_and_other_input_rows(
     in_process: InProcess,
 ) -> None:
-    text = MEASURED.sub("", in_process.ok("tour", COLUMNS="80").text)
-    assert "\x1b" not in text
-    assert NEXT not in text
-    for number, step in zip(NUMBERS, STEPS, strict=True):
-        begin = text.index(f"{number}/{len(STEPS)}  {step.heading}\n")
-        assert MEASURED.sub("", output(step)) + "\n" in text[begin:]
-        assert " ".join(step.words.split()) in " ".join(text[begin:].split())
-    *own, model = (shlex.split(line.removeprefix("$ embcli ")) for line in text.splitlines()[-3:])
-    assert [in_process.ok(*words).status for words in own] == [0, 0]
-    assert model[-2:] == ["--from", "MODEL"]
+    command = step_with("--lines").command.replace("--show input", "--show token,input")
+
+    matrices = data(in_process, command)["matrices"]
+
+    for name, is_same in (("token", True), ("input", False)):
+        rows = np.float32(matrices[name]).reshape(2, 5, 3)
+        first, second = np.sort(rows, axis=1)
+        assert np.array_equal(first, second) == is_same
+
+
+def test_the_position_that_a_token_gets_is_the_row_of_the_step_on_positions(
+    in_process: InProcess,
+) -> None:
+    lookup = step_with("--trace").command.replace("input --trace 0", "position")
+    added = data(in_process, lookup)["matrices"]["position"]
+    shown = data(in_process, step_with("--kind learned").command)["matrices"]["position"]
+    assert shown == added
+
+
+# --- a text of one's own --------------------------------------------------------------------------
+
+
+def words_of(command: str, folder: Path) -> list[str]:
+    """Return the words that a shell makes of a command of embcli."""
+    script = f"embcli() {{ printf '%s\\0' \"$@\"; }}\n{command}"
+    ran = subprocess.run(
+        ["bash", "-c", script], capture_output=True, cwd=folder, check=True, timeout=TIMEOUT
+    )
+    assert ran.stderr == b""
+    assert not [*folder.iterdir()]
+    return ran.stdout.decode().removesuffix("\0").split("\0")
 
 
 @pytest.mark.parametrize("number", [1, 11])
-def test_a_command_works_as_it_is_shown_in_a_shell(number: int, tmp_path: Path) -> None:
-    command = as_typed(with_text(STEPS[number - 1].command, names.TOUR_TEXT))
-    text = InProcess().ok("tour", "--step", str(number), COLUMNS="80").text
-    assert "$ " + command.replace("\n", "\n> ") in text
-    assert (
-        printed(command, str(tmp_path)).removesuffix("--from MODEL reads a real model.\n") in text
-    )
-    assert text.count("embcli ") == 1
+def test_a_shell_reads_a_command_as_it_is_shown(
+    number: int, tmp_path: Path, in_process: InProcess
+) -> None:
+    words = with_text(STEPS[number - 1].command, TOUR_TEXT)
+    command = as_typed(words)
+    shown = command.replace("\n", "\n> ")
+    assert f"$ {shown}\n" in tour(in_process, "--step", str(number))
+    assert words_of(command, tmp_path) == words
 
 
 @pytest.mark.parametrize(
     "text", ["it's", 'a "b"', "$HOME `id` \\ !", "- a dash", "--dim", "-ofile", "{text}", "a\nb"]
 )
-def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: Path) -> None:
-    shown = InProcess().ok("tour", "--text", text, "--step", "1", COLUMNS="80").text
-    expected = InProcess().ok("tokenize", "--merges", "--draw", stdin=text, COLUMNS="80").text
+def test_the_readers_own_text_reaches_the_command_as_it_is(
+    text: str, tmp_path: Path, in_process: InProcess
+) -> None:
+    expected = in_process.ok("tokenize", "--merges", "--draw", stdin=text, COLUMNS="80").text
+
+    shown = tour(in_process, "--text", text, "--step", "1")
+    above = shown.partition(expected)[0]
+    command = above.partition("$ ")[2].replace("\n> ", "\n")
+    words = words_of(command, tmp_path)
+
     assert expected in shown
-    command = (
-        shown.split("\n", 1)[1].split("\nEach piece")[0].removeprefix("$ ").replace("\n> ", "\n")
-    )
-    script = f"embcli() {{ printf '%s\\0' \"$@\"; }}\n{command}"  # a shell says which words it makes of the command
-    ran = subprocess.run(
-        ["bash", "-c", script], capture_output=True, cwd=tmp_path, check=True, timeout=TIMEOUT
-    )
-    words = ran.stdout.decode().removesuffix("\0").split("\0")
-    assert InProcess().ok(*words, COLUMNS="80").text == expected
-    assert not [*tmp_path.iterdir()]
+    assert in_process.ok(*words, COLUMNS="80").text == expected
 
 
-def test_a_text_of_ones_own_reaches_each_step_with_a_text() -> None:
-    text = InProcess().ok("tour", "--text", "you and me", COLUMNS="80").text
-    assert text.count('"you and me"') == sum("{text}" in step.command for step in STEPS) == 3
-    assert '"you and me\n> me and you" --lines' in text
-    assert "the cat" not in text
+def test_a_text_of_ones_own_reaches_each_step_with_a_text(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    text = tour(in_process, "--text", "you and me")
+    assert text.count('"you and me"') == sum("{text}" in step.command for step in STEPS)
+
+    sum_of_ones_own = tour(in_process, "--text", "you and me", "--step", "11")
+    snapshot("tour/step-11-with-a-text-of-ones-own.txt", sum_of_ones_own)
 
 
-def test_the_position_that_a_token_gets_is_the_row_that_the_step_on_positions_shows() -> None:
-    shown = next(line for line in output(STEPS[7]).splitlines() if line.startswith("  0 "))
-    traced = re.findall(r"^ +\d +\S+ \+ +(\S+) =", output(STEPS[9]), re.MULTILINE)
-    assert shown.split("│")[1].split() == traced
+# --- handouts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", ["html", "md"])
-def test_a_handout_is_one_page_with_all_steps(suffix: str, tmp_path: Path) -> None:
+def test_a_handout_asks_on_one_sheet_and_answers_on_the_last(
+    suffix: str, tmp_path: Path, in_process: InProcess, snapshot: Snapshot
+) -> None:
     file = tmp_path / f"handout.{suffix}"
-    assert InProcess().ok("tour", "-o", str(file)).out == b""
-    page = (
-        html.unescape(re.sub("<[^>]*>", "", file.read_text()))
-        if suffix == "html"
-        else file.read_text()
-    )
-    words = " ".join(page.replace("\\", "").split())
+    assert tour(in_process, "--step", "3", "-o", str(file)) == ""
+    snapshot(f"tour/handout-of-a-question.{suffix}", file.read_text())
+
+
+def test_a_handout_has_all_steps_and_their_answers_at_the_end(
+    tmp_path: Path, in_process: InProcess
+) -> None:
+    tour(in_process, "-o", str(tmp_path / "handout.md"))
+
+    page = (tmp_path / "handout.md").read_text().replace("\\", "")
+    steps, _, answers = page.partition("**Answers**")
     for number, step in zip(NUMBERS, STEPS, strict=True):
-        assert f"{number}/{len(STEPS)} {step.heading}" in words
-        assert step.words in words
-    for line in printed_by(STEPS[10].command).splitlines()[2:]:
-        numbers = re.findall(r"-?\d\.\d{4}", line)
-        assert re.search(r"\D+".join(map(re.escape, numbers)), page), line
-    asked, _, answers = page.partition("Answers")
-    assert page.index(f"\n{len(STEPS)}/" if suffix == "html" else f"**{len(STEPS)}/") < len(asked)
-    for step in STEPS:
+        assert f"**{number}{OF_ALL}{step.heading}**" in steps
+        assert step.words in (answers if step.question else steps)
         if step.question:
-            assert " ".join(step.question.split()) in " ".join(asked.split())
-            assert f"The answer: {step.answers[0]}" in answers
-            assert step.command in answers
-            assert step.command not in asked
-    assert "The answer: " not in asked
-    assert "<script" not in file.read_text()
+            assert step.question in steps
+            assert step.command not in steps
+            assert f"The answer: {step.answers[0]}\n" in answers
+    assert "The answer: " not in steps
 
 
-def test_a_printer_splits_no_step_and_the_answers_begin_a_sheet(tmp_path: Path) -> None:
-    InProcess().ok(
-        "tour", "--text", "Every effort moves you. " * 40, "-o", str(tmp_path / "handout.html")
-    )
+def test_a_printer_splits_no_step_of_a_handout(tmp_path: Path, in_process: InProcess) -> None:
+    tour(in_process, "--text", LONG_TEXT, "-o", str(tmp_path / "handout.html"))
+
     page = (tmp_path / "handout.html").read_text()
     *steps, _, answers = re.findall("<pre>(.*?)</pre>", page, re.DOTALL)
-    assert [re.findall(r">(\d+)/", each) for each in steps] == [[str(each)] for each in NUMBERS]
-    assert "Answers</span>" in answers.split("\n")[0]
-    assert max(each.count("\n") for each in steps) < 60 > answers.count("\n")
-    assert page.count("<span") > 100, "there are colours"
-    css = page.partition("@media print")[2].partition("</style>")[0]
-    assert re.search(r"  pre \{[^}]*break-inside: avoid", css)
-    assert re.search(r"  pre \+ pre:last-child \{ break-before: page; \}", css)
+    assert [re.findall(r">(\d+)/", step) for step in steps] == [[str(number)] for number in NUMBERS]
+    assert "Answers</span>" in answers
+    for sheet in (*steps, answers):
+        assert sheet.count("\n") < 60
 
 
-# --- on a terminal ----------------------------------------------------------------------------------------------------
+# --- on a terminal --------------------------------------------------------------------------------
 
 
 class Screen:
-    """embcli tour in a terminal, and what is to be seen there."""
+    """The tour in a terminal, and what is to be seen there."""
 
     def __init__(
-        self, *arguments: str, width: int = 80, height: int = 24, **environment: str
+        self,
+        terminal: Terminal,
+        *arguments: str,
+        width: int = 80,
+        height: int = 24,
+        **environment: str,
     ) -> None:
+        self.raw = ""
         self.screen = pyte.HistoryScreen(width, height)
-        self.stream, self.raw = pyte.Stream(self.screen), ""
+        self.stream = pyte.Stream(self.screen)
         environment = {"TERM": "xterm-256color", **environment}
-        self.child = Terminal().start("tour", *arguments, width=width, height=height, **environment)
+        self.child = terminal.start("tour", *arguments, width=width, height=height, **environment)
 
     def press(self, key: str = "") -> str:
         """Press a key and return what stands on the screen when the next one is waited for."""
@@ -239,7 +300,8 @@ class Screen:
 
     @property
     def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.screen.display)
+        lines = [line.rstrip() for line in self.screen.display]
+        return "\n".join(lines)
 
     def end(self, key: str) -> int:
         """Press a key that ends it, and return the exit status."""
@@ -249,122 +311,155 @@ class Screen:
         return self.child.exitstatus
 
 
-def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() -> None:
-    screen = Screen()
+@pytest.fixture
+def start(terminal: Terminal) -> Callable[..., Screen]:
+    """Return what starts a tour on a terminal."""
+    return partial(Screen, terminal)
+
+
+def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(
+    start: Callable[..., Screen],
+) -> None:
+    screen = start()
     seen = screen.press()
     for number, step in zip(NUMBERS, STEPS, strict=True):
+        assert seen.startswith(f"{number}{OF_ALL}{step.heading}\n")
         if step.question:
             assert seen.count("$ embcli") == (1 if step.about else 0)
-            assert not step.about or all(
-                line in seen for line in printed_by(step.about).splitlines()
-            )
-            assert " ".join(step.question.split()) in " ".join(seen.split())
             seen = screen.press(f"{step.answers[0]}\n")
             assert "\nRight.\n" in seen
-            assert " ".join(step.question.split()) in " ".join(seen.split())
-        begin = f"{number}/{len(STEPS)}  {step.heading}\n"
-        assert seen.startswith(begin if step.question else f"{begin}$ embcli ")
         assert seen.count("$ embcli ") == 1
-        assert " ".join(step.words.split()) in " ".join(seen.split())
-        assert seen.rstrip().endswith(NEXT.strip())
-        assert ("more lines" in seen) == (step is STEPS[-1])
-        assert "Left out: row" not in seen
-        assert "by hand" in step.words or numbers(step.words) <= numbers(
-            seen.rstrip().rpartition("\n\n")[0]
-        )
-        if number < len(NUMBERS):
-            seen = screen.press("\n\n")  # the second one comes too early
+
+        page, _, words = seen.rstrip().rpartition("\n\n")
+        assert " ".join(step.words.split()) in " ".join(words.split())
+        assert words.endswith(LAST_PROMPT.strip())
+        if "by hand" not in step.words:
+            assert numbers(step.words) <= numbers(page)
+
+        if number < len(STEPS):
+            seen = screen.press("\n\n")  # The second one comes too early.
+
     assert screen.end("\n") == 0
-    assert (
-        COLOR.sub("", screen.raw)
-        .rstrip()
-        .endswith('$ embcli lookup "A text of yours" --from MODEL')
-    )
-    assert COLOR.search(screen.raw), "there are colours"
-    assert (
-        COLOR.sub("", screen.raw).count("\x1b[H\x1b[2J")
-        == COLOR.sub("", screen.raw).count("\x1b") // 2
-    )
+    assert "--from MODEL" in screen.text
+    assert COLOR.search(screen.raw)
+    assert "\x1b" not in COLOR.sub("", screen.raw).replace(CLEAR, "")
 
 
-def test_a_long_text_leaves_the_heading_on_the_screen_and_says_how_much_is_not() -> None:
-    seen = Screen("--text", "Every effort moves you. " * 40).press()
-    assert seen.startswith("1/")
-    assert re.search(r"\n… \d+ more lines; the command alone prints them\n", seen)
-    assert "these are the tokens" in " ".join(seen.split())
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("the-first-step", []),
+        ("a-question-below-its-matrix", ["--step", "3"]),
+        ("the-last-step-cut", ["--step", str(len(STEPS))]),
+        ("a-long-text-cut", ["--text", LONG_TEXT]),
+    ],
+)
+def test_a_step_stands_on_a_screen(
+    name: str, arguments: list[str], start: Callable[..., Screen], snapshot: Snapshot
+) -> None:
+    snapshot(f"tour/screen-of-{name}.txt", start(*arguments).press())
 
 
 @pytest.mark.parametrize("height", [33, 40])
-def test_a_step_whose_page_could_fill_a_larger_terminal_leaves_room_for_its_words(
-    height: int,
+def test_a_page_that_could_fill_a_larger_terminal_leaves_room_for_its_words(
+    height: int, start: Callable[..., Screen]
 ) -> None:
-    assert (
-        Screen("--step", str(len(NUMBERS)), width=120, height=height)
-        .press()
-        .startswith(f"{len(NUMBERS)}/")
-    )
+    last = str(len(STEPS))
+    screen = start("--step", last, width=120, height=height)
+    assert screen.press().startswith(f"{last}/")
 
 
-def test_keys_go_on_and_back_and_a_wrong_answer_gets_the_right_one() -> None:
-    screen = Screen("--step", "2", NO_COLOR="1")
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [("b", 1), ("x", 2), (" ", 3), ("n", 3), ("\n", 3), ("\r", 3)],
+)
+def test_a_key_leads_on_or_back(key: str, shown: int, start: Callable[..., Screen]) -> None:
+    screen = start("--step", "2")
     assert screen.press().startswith("2/")
+    assert screen.press(key).startswith(f"{shown}/")
+    screen.child.close()
+
+
+def test_back_from_the_first_step_stays_there(start: Callable[..., Screen]) -> None:
+    screen = start()
+    screen.press()
     assert screen.press("b").startswith("1/")
-    assert screen.press("b").startswith("1/")
-    assert screen.press("x").startswith("1/")
-    assert screen.press(" ").startswith("2/")
-    assert "Your answer" in screen.press("n")
-    assert "\nNot quite. Try again" in screen.press("4\n")
-    assert "\nNot quite. The answer: 3\n" in screen.press("the fifth\n")
-    screen.press("b")
-    screen.press("n")
-    screen.press("4\n")
-    assert "\nRight.\n" in screen.press("The fourth.\n")
-    assert screen.press("b").startswith("2/")
-    screen.press("\n")
-    seen = screen.press("\n")
-    assert seen.startswith("3/")
-    assert "Right." not in seen
-    assert "Not quite" not in seen
+    assert screen.end("q") == 0
+
+
+def test_a_wrong_answer_gets_another_try_and_then_the_right_one(
+    start: Callable[..., Screen], snapshot: Snapshot
+) -> None:
+    screen = start("--step", "3", NO_COLOR="1")
+
+    screens = [screen.press(), screen.press("4\n"), screen.press("the fifth\n")]
+
+    last_lines = [text.rstrip().split("\n")[-4:] for text in screens]
+    snapshot("tour/wrong-answers.txt", "\n\n".join(map("\n".join, last_lines)) + "\n")
     assert screen.end("q") == 0
     assert not COLOR.search(screen.raw)
+
+
+def test_a_right_answer_at_the_second_try_is_right_and_enter_skips_a_question(
+    start: Callable[..., Screen],
+) -> None:
+    screen = start("--step", "3")
+    screen.press()
+    screen.press("4\n")
+    assert "\nRight.\n" in screen.press("The fourth.\n")
+
+    assert screen.press("b").startswith("2/")
+    assert "Your answer" in screen.press("\n")
+    shown = screen.press("\n")
+    assert shown.startswith("3/")
+    assert "Right." not in shown
+    assert "Not quite" not in shown
+    assert screen.end("q") == 0
 
 
 @pytest.mark.parametrize(
     ("step", "key", "status"),
     [("3", "q\n", 0), ("3", "\x04", 0), ("1", "\x04", 0), ("1", "\x03", 130)],
 )
-def test_a_tour_can_be_ended_at_a_question_and_by_the_keys_that_end_programs(
-    step: int, key: str, status: int
+def test_a_tour_ends_at_a_question_and_by_the_keys_that_end_programs(
+    step: str, key: str, status: int, start: Callable[..., Screen]
 ) -> None:
-    screen = Screen("--step", str(step))
+    screen = start("--step", step)
     screen.press()
     assert screen.end(key) == status
 
 
-def test_ctrl_c_leaves_a_tour_whose_step_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_leaves_a_tour_whose_step_is_at_work(
+    monkeypatch: pytest.MonkeyPatch, in_process: InProcess
+) -> None:
     monkeypatch.setattr("embcli.cli.groups.opened", Mock(side_effect=KeyboardInterrupt))
-    ran = InProcess()("tour", "--step", "2")
-    assert (ran.status, ran.out) == (130, b"")
+    ran = in_process("tour", "--step", "2")
+    assert ran.status == 130
+    assert ran.out == b""
 
 
-def test_a_dumb_terminal_gets_no_escapes() -> None:
-    screen = Screen(TERM="dumb")
+def test_a_dumb_terminal_gets_no_escapes(start: Callable[..., Screen]) -> None:
+    screen = start(TERM="dumb")
     assert "1/" in screen.press()
     assert screen.end("q") == 0
     assert "\x1b" not in screen.raw
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_terminal_is_restored_when_the_tour_is_killed(number: signal.Signals) -> None:
+def test_the_terminal_is_restored_when_the_tour_is_killed(
+    number: signal.Signals, process: Process
+) -> None:
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)
-    child = Process().start("tour", stdin=slave, stdout=slave, stderr=slave)
+    child = process.start("tour", stdin=slave, stdout=slave, stderr=slave)
     seen = b""
-    while NEXT.encode() not in seen:
+    while LAST_PROMPT.encode() not in seen:
         seen += os.read(master, 4096)
     while termios.tcgetattr(slave)[3] & termios.ICANON:
         assert child.poll() is None
+
     child.send_signal(number)
+
     assert child.wait(TIMEOUT) == 128 + number
     assert termios.tcgetattr(slave) == before
     os.close(master)
