@@ -1,8 +1,7 @@
-"""Explanations: every word of a page has one, every example in them runs, and what is unknown is refused."""
+"""Explanations: every word of a page has one, their examples run, and unknown words are refused."""
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import shlex
@@ -17,18 +16,10 @@ import embcli
 from embcli import formats
 from embcli.verbs import explain as glossary
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 
-run = InProcess()
 ENTRIES = glossary.entries()
-REFERENCE = [entry for entry in ENTRIES if entry.part == "Reference"]
-TERMS = [entry for entry in ENTRIES if entry not in REFERENCE]
-
-# Words of headings and titles that mean what they mean anywhere.
-PLAIN = """
-a all and are as at both by each first for from gpt in into is it its last left looked lowest make marks name not of on
-one only or out own per same shared size some than that the them times to two under up used way ways weights what where
-which with written
-"""
+TERMS = [entry for entry in ENTRIES if entry.part != "Reference"]
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +28,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
     np.save(folder / "base.npy", rows)
-    np.save(folder / "tuned.npy", rows + (np.arange(50257) == 262)[:, None] * np.float32(0.1))
+    tuned = rows.copy()
+    tuned[262] += np.float32(0.1)
+    np.save(folder / "tuned.npy", tuned)
     (folder / "gpt2").mkdir()
-    safetensors.numpy.save_file(
-        {"wte.weight": rows, "wpe.weight": rows[:64]}, folder / "gpt2" / "model.safetensors"
-    )
-    (folder / "the-verdict.txt").write_text(
-        "I HAD always thought Jack Gisburn rather a cheap genius. " * 8
-    )
+    tensors = {"wte.weight": rows, "wpe.weight": rows[:64]}
+    safetensors.numpy.save_file(tensors, folder / "gpt2" / "model.safetensors")
+    text = "I HAD always thought Jack Gisburn rather a cheap genius. " * 8
+    (folder / "the-verdict.txt").write_text(text)
     return folder
 
 
@@ -55,116 +46,210 @@ def models(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_each_example_runs(models: Path) -> None:
+def entry_of(name: str) -> glossary.Entry:
+    """Return the entry that explains a name."""
+    (entry,) = glossary.explain(name).entries
+    return entry
+
+
+# --- examples -------------------------------------------------------------------------------------
+
+
+def test_each_example_runs(models: Path, in_process: InProcess) -> None:
     lines = {line for entry in ENTRIES for line in entry.examples}
     assert len(lines) > 40
     for line in lines:
         program, *words = shlex.split(line)
-        ran = run(*words)
+        ran = in_process(*words)
         assert program == "embcli"
         assert ran.status == (1 if words[0] == "diff" else 0), (line, ran)
 
 
-def test_each_term_has_an_example_and_takes_few_lines() -> None:
-    for entry in TERMS:
-        assert entry.examples, entry.word
-        assert len(run.ok("explain", entry.word, "--width", "80").text.splitlines()) <= 12, (
-            entry.word
-        )
+def test_the_examples_of_the_chapter_run_without_any_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: InProcess
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    entry = entry_of("chapter")
+    assert "embcli" not in entry.text, "a command in a sentence is not run here"
+    for line in entry.examples:
+        in_process.ok(*shlex.split(line)[1:])
+
+
+@pytest.mark.parametrize("entry", TERMS, ids=lambda entry: entry.word)
+def test_each_term_has_an_example_and_takes_few_lines(
+    entry: glossary.Entry, in_process: InProcess
+) -> None:
+    assert entry.examples
+    text = in_process.ok("explain", entry.word, "--width", "80").text
+    assert text.count("\n") <= 12
+
+
+def test_the_questions_have_a_command_each() -> None:
+    blocks = entry_of("questions").blocks
+    answers = [below for above, below in pairwise(blocks) if "?" in above.text]
+    assert len(answers) >= 10
+    assert {block.kind for block in answers} == {"command"}
+
+
+# --- names ----------------------------------------------------------------------------------------
 
 
 def test_each_name_leads_to_its_entry_so_none_is_explained_twice() -> None:
     for entry in ENTRIES:
         for name in (entry.word, *entry.also):
-            assert glossary.explain(name).entries == (entry,)
-            assert glossary.explain(f" {name.upper().replace('-', ' ')}").entries == (entry,)
+            assert entry_of(name) == entry
+            assert entry_of(f" {name.upper().replace('-', ' ')}") == entry
 
 
-def test_an_item_is_a_word_that_leads_to_the_entry() -> None:
-    assert run.ok("explain", "npy", "--width", "80").text == (
-        "npy\none matrix, (rows, columns) float32; of tokenize the IDs, int64\n  embcli explain formats\n"
-    )
-    assert glossary.explain("html").entries[0].word == "svg, html, png"
-    assert glossary.explain("cosine").entries[0].part == "What is in a matrix", (
-        "a word goes before an item of its name"
-    )
+def test_a_word_goes_before_an_item_of_its_name() -> None:
+    assert entry_of("html").word == "svg, html, png"
+    assert entry_of("cosine").part == "What is in a matrix"
 
 
 def test_marks_of_a_question_do_not_count() -> None:
-    assert glossary.explain("one-hot?").entries == glossary.explain("one-hot").entries
+    assert entry_of("one-hot?") == entry_of("one-hot")
 
 
-def test_the_questions_have_a_command_each() -> None:
-    blocks = glossary.explain("questions").entries[0].blocks
-    asked = [
-        place for place, each in enumerate(blocks) if each.kind == "prose" and "?" in each.text
-    ]
-    assert len(asked) >= 10
-    assert all(blocks[place + 1].kind == "command" for place in asked)
+def test_words_after_each_other_are_one_word(in_process: InProcess) -> None:
+    apart = in_process.ok("explain", "input", "embedding").text
+    assert apart == in_process.ok("explain", "input embedding").text
 
 
-def test_a_page_has_the_entry_as_it_is_written() -> None:
-    assert run.ok("explain", "stride", "--width", "80").text == (
-        "stride (skipped)\n"
-        "How many tokens the window moves on from one sample to the next. With a stride\n"
-        "of T each token is an input once; a smaller stride repeats tokens, a larger one\n"
-        "skips some.\n"
-        "  embcli batch --ids 1:8 --batch-size 2 --max-length 2 --stride 1\n"
-        "Source: the book, section 2.6.\n"
-    )
+ASKED = {
+    "1 thread": "multiply-adds",
+    "<|endoftext|>": "special token",
+    "LoRA merged": "LoRA",
+    "RoPE": "rotary",
+    "SGD": "gradient",
+    "[UNK]": "unknown token",
+    "absolute positional embeddings": "position",
+    "absolute": "learned",
+    "attention": "block",
+    "bag": "bag of tokens",
+    "bare": "pictures",
+    "batch size": "B",
+    "context window": "C",
+    "corpus": "corpus",
+    "decoder": "encoder",
+    "dim": "D",
+    "dimension": "D",
+    "drop_last": "incomplete batch",
+    "emoji": "bytes",
+    "encoder": "encoder",
+    "explain models": "checkpoint",
+    "feature": "D",
+    "first": "compare",
+    "input-target pairs": "sample",
+    "king - man + woman": "analogy",
+    "loss": "loss",
+    "max_length": "T",
+    "mean norm": "norm",
+    "model_type": "recipe",
+    "models": "checkpoint",
+    "one-hot encoding": "one-hot",
+    "out of vocabulary": "unknown token",
+    "padding_idx": "padding token",
+    "positional embedding": "position",
+    "positional encoding": "position",
+    "semantic similarity": "neighbors",
+    "shared weight": "weight matrix",
+    "shared": "compare",
+    "shift": "target",
+    "temperature": "later chapters",
+    "tensor": "tensor",
+    "tie_word_embeddings": "tied",
+    "transformer": "block",
+    "unit length": "analogy",
+    "vector": "row",
+    "weights tying": "tied",
+    "why does a word split": "byte pair encoding",
+    "word order": "position",
+}
 
 
-def test_names_stand_out() -> None:
-    page = run.ok("explain", "formats", "-f", "html", "--width", "40").text
-    bold = re.findall('<span style="[^"]*font-weight: bold[^"]*">(.*?)</span>', page)
-    assert [html.unescape(each) for each in bold] == [
-        "formats",
-        *(block.name for block in glossary.explain("formats").entries[0].blocks if block.name),
-    ]
+@pytest.mark.parametrize(("asked", "word"), ASKED.items())
+def test_words_that_readers_ask_for_find_their_entry(asked: str, word: str) -> None:
+    assert entry_of(asked).word == word
 
 
-def test_without_a_word_all_are_listed_in_the_order_of_the_chapter() -> None:
-    text = run.ok("explain", "--width", "80").text
-    parts = "|".join(re.escape(part) for part in dict.fromkeys(entry.part for entry in ENTRIES))
-    listed = re.split(f"(?:^| )(?:{parts}): ", " ".join(text.split()))[1:]
-    assert ", ".join(listed).split(", ") == [entry.word for entry in ENTRIES]
-    assert len(text.splitlines()) <= 23, "a terminal of 24 lines has its prompt below"
+def test_completion_offers_the_words(in_process: InProcess) -> None:
+    request = {"COMP_WORDS": "embcli explain one", "COMP_CWORD": "2"}
+    ran = in_process.ok(_EMBCLI_COMPLETE="complete_bash", **request)
+    assert ran.text.split() == ["one-hot"]
 
 
-def test_the_rows_of_all_entries_are_data() -> None:
-    rows = json.loads(run.ok("explain", "-f", "json").text)["words"]
-    assert [row["word"] for row in rows] == [entry.word for entry in ENTRIES]
-    one = json.loads(run.ok("explain", "one-hot", "-f", "ndjson").text)
-    assert one["examples"] == "embcli compare --ids 3 --vocab 6 --dim 3"
-    assert embcli.explain("one-hot").entries[0].text == one["text"]
-
-
-def test_words_after_each_other_are_one_word() -> None:
-    assert run.ok("explain", "input", "embedding").text == run.ok("explain", "input embedding").text
+# --- pages and data -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("word", "near"), [("one-hott", "one-hot"), ("posistion", "position"), ("strides!", "stride")]
+    "word",
+    [
+        *("npy", "stride", "gradient", "changed", "compare", "pairing"),
+        *("WordPiece", "hidden", "recipe", "Python", "BOS"),
+    ],
 )
-def test_an_unknown_word_is_refused_with_the_nearest(word: str, near: str) -> None:
-    message = run.refused("explain", word)
-    assert message.startswith(f"embcli: WORD {word!r} is not explained; the nearest: ")
-    assert near in message
+def test_a_word_is_explained(word: str, in_process: InProcess, snapshot: Snapshot) -> None:
+    page = in_process.ok("explain", word, "--width", "80").text
+    snapshot(f"explain/{word}.txt", page)
+
+
+def test_names_of_items_stand_out(in_process: InProcess, snapshot: Snapshot) -> None:
+    page = in_process.ok("explain", "formats", "-f", "html", "--width", "60").text
+    snapshot("explain/formats.html", page)
+
+
+def test_without_a_word_all_are_listed_in_the_order_of_the_chapter(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    text = in_process.ok("explain", "--width", "80").text
+    assert text.count("\n") <= 23, "a terminal of 24 lines has its prompt below"
+    snapshot("explain/all-words.txt", text)
+
+
+def test_the_rows_of_all_entries_are_data(in_process: InProcess) -> None:
+    rows = json.loads(in_process.ok("explain", "-f", "json").text)["words"]
+    assert [row["word"] for row in rows] == [entry.word for entry in ENTRIES]
+
+    one = json.loads(in_process.ok("explain", "one-hot", "-f", "ndjson").text)
+    (entry,) = embcli.explain("one-hot").entries
+    assert one["text"] == entry.text
+    assert one["examples"] == "\n".join(entry.examples)
+
+
+# --- words that are not explained -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("one-hott", "one-hot"),
+        ("posistion", "position"),
+        ("strides!", "stride"),
+    ],
+)
+def test_an_unknown_word_is_refused_with_the_nearest(
+    word: str, near: str, in_process: InProcess
+) -> None:
+    with pytest.raises(embcli.InputError, match=f"nearest: .*{near}"):
+        embcli.explain(word)
+    assert f"WORD {word!r}" in in_process.refused("explain", word)
 
 
 @pytest.mark.parametrize("word", ["xyzzy", "", "\x1b[31m", "x" * 100_000])
-def test_a_word_without_a_near_one_is_refused(word: str) -> None:
-    message = run.refused("explain", word)
-    assert re.fullmatch(
-        "embcli: WORD '.*' is not explained; explain without one lists all\n", message
-    )
+def test_a_word_without_a_near_one_is_refused(word: str, in_process: InProcess) -> None:
+    message = in_process.refused("explain", word)
+    assert "not explained" in message
+    assert "nearest" not in message
     assert len(message) < 200
     assert "\x1b" not in message
 
 
-def test_formats_explains_every_format() -> None:
-    text = glossary.explain("formats").entries[0].text
-    assert all(re.search(rf"\b{name}\b", text) for name in formats.FORMATS)
+# --- what pages show is explained -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_a_format_is_explained(name: str) -> None:
+    assert re.search(rf"\b{name}\b", entry_of("formats").text)
 
 
 # Command lines whose headings, titles and fields are explained.
@@ -184,191 +269,64 @@ PAGES = (
     "diff base.npy tuned.npy",
     "info --from gpt2",
 )
+# Words of headings and titles that mean what they mean anywhere.
+PLAIN = """
+a all and are as at both by each first for from gpt in into is it its last left looked lowest
+make marks name not of on one only or out own per same shared size some than that the them times
+to two under up used way ways weights what where which with written
+"""
 
 
-def headings(line: str) -> set[str]:
+def headings(page: str) -> set[str]:
     """Return the title of a page, and the headings of its tables, which have a rule below them."""
-    lines = run(*shlex.split(line), COLUMNS="160").text.splitlines()
-    heads = [above for above, below in pairwise(lines) if below.strip("─") == "" and below]
-    return {
-        lines[0],
-        *(
-            word
-            for head in heads
-            for word in re.split(r"\s{2,}|│", head)
-            if re.search("[A-Za-z]", word)
-        ),
-    }
+    lines = page.splitlines()
+    heads = [above for above, below in pairwise(lines) if below and not below.strip("─")]
+    found = {cell for head in heads for cell in re.split(r"\s{2,}|│", head)}
+    return found | {lines[0]}
 
 
-@pytest.mark.parametrize("line", PAGES)
-def test_each_word_of_a_heading_is_explained(line: str, models: Path) -> None:
-    unknown = {
-        word
-        for heading in headings(line)
-        if not explained(heading)
-        for word in re.findall(r"[A-Za-z][\w-]*", re.sub(r"\S+\.\w+|\d\S*|'s\b", "", heading))
-        if word.casefold() not in PLAIN.split() and not explained(word)
-    }
-    assert not unknown
+def unexplained(heading: str) -> set[str]:
+    """Return the words of a heading that have no explanation."""
+    if is_explained(heading):
+        return set()
+    without_names = re.sub(r"\S+\.\w+|\d\S*|'s\b", "", heading)
+    words = {word.casefold() for word in re.findall(r"[A-Za-z][\w-]*", without_names)}
+    return {word for word in words - {*PLAIN.split()} if not is_explained(word)}
 
 
-def explained(name: str) -> bool:
+def is_explained(name: str) -> bool:
     try:
-        return bool(glossary.explain(name).entries[0])
+        glossary.explain(name)
     except embcli.InputError:
         return False
+    return True
 
 
 @pytest.mark.parametrize("line", PAGES)
-def test_each_field_of_a_row_is_explained(line: str, models: Path) -> None:
-    data = [word for word in shlex.split(line) if word not in ("--trace", "0", "--gradient")]
-    row = json.loads(run(*data, "-f", "ndjson").text.splitlines()[0])
-    text = glossary.explain("fields").entries[0].text
-    assert {
-        name for name in row if name != "vectors" and not re.search(rf"\b{name}\b", text)
-    } == set()
-    matrices = (
-        glossary.explain("matrices").entries[0].text + glossary.explain("neighbors").entries[0].text
-    )
-    assert {
-        name for name in row.get("vectors", ()) if not re.search(rf"\b{name}s?\b", matrices)
-    } == set()
-
-
-def test_completion_offers_the_words() -> None:
-    ran = run.ok(_EMBCLI_COMPLETE="complete_bash", COMP_WORDS="embcli explain one", COMP_CWORD="2")
-    assert ran.text.split() == ["one-hot"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "word"),
-    [
-        *(("positional embedding", "position"), ("absolute positional embeddings", "position")),
-        *(
-            ("positional encoding", "position"),
-            ("mean norm", "norm"),
-            ("shared weight", "weight matrix"),
-        ),
-        *(
-            ("SGD", "gradient"),
-            ("model_type", "recipe"),
-            ("RoPE", "rotary"),
-            ("input-target pairs", "sample"),
-        ),
-        *(
-            ("<|endoftext|>", "special token"),
-            ("[UNK]", "unknown token"),
-            ("one-hot encoding", "one-hot"),
-        ),
-        *(
-            ("1 thread", "multiply-adds"),
-            ("drop_last", "incomplete batch"),
-            ("max_length", "T"),
-            ("loss", "loss"),
-        ),
-        *(
-            ("padding_idx", "padding token"),
-            ("LoRA merged", "LoRA"),
-            ("tie_word_embeddings", "tied"),
-        ),
-        *(
-            ("encoder", "encoder"),
-            ("decoder", "encoder"),
-            ("corpus", "corpus"),
-            ("bare", "pictures"),
-        ),
-        *(
-            ("emoji", "bytes"),
-            ("temperature", "later chapters"),
-            ("semantic similarity", "neighbors"),
-        ),
-        *(
-            ("models", "checkpoint"),
-            ("explain models", "checkpoint"),
-            ("out of vocabulary", "unknown token"),
-        ),
-        *(
-            ("vector", "row"),
-            ("feature", "D"),
-            ("weights tying", "tied"),
-            ("attention", "block"),
-            ("dimension", "D"),
-        ),
-        *(("dim", "D"), ("shared", "compare"), ("first", "compare"), ("absolute", "learned")),
-        *(
-            ("bag", "bag of tokens"),
-            ("shift", "target"),
-            ("why does a word split", "byte pair encoding"),
-        ),
-        *(
-            ("word order", "position"),
-            ("king - man + woman", "analogy"),
-            ("unit length", "analogy"),
-        ),
-        *(
-            ("transformer", "block"),
-            ("tensor", "tensor"),
-            ("batch size", "B"),
-            ("context window", "C"),
-        ),
-    ],
-)
-def test_words_that_readers_ask_for_find_their_entry(asked: str, word: str) -> None:
-    assert glossary.explain(asked).entries[0].word == word
-
-
-@pytest.mark.parametrize(
-    ("word", "fact"),
-    [
-        (
-            "gradient",
-            "SGD leaves them as they are; AdamW moves them by weight decay and by earlier gradients, and a",
-        ),
-        (
-            "changed",
-            "SGD changes only the rows of the tokens that its texts contain; AdamW and an output head",
-        ),
-        ("compare", "a lookup shows it only for the token of that row"),
-        (
-            "pairing",
-            "Meta's own files of Llama and GGUF files of it have the first, files for transformers the second",
-        ),
-        ("WordPiece", "If any rest of a word has no known piece, the whole word becomes [UNK]"),
-        ("hidden", "except of mamba, falcon_mamba and rwkv"),
-        (
-            "recipe",
-            "bit for bit what transformers 5.23 computes (a projection of a single row: to about 5e-7)",
-        ),
-        (
-            "Python",
-            "of `styled`; the others, of the method: help(model.lookup) lists them. batch and positions take",
-        ),
-        ("BOS", "tiktoken's encodings add none."),
-    ],
-)
-def test_an_entry_says_what_is_true(word: str, fact: str) -> None:
-    (entry,) = glossary.explain(word).entries
-    assert entry.word == word
-    assert fact in f"{entry.text} {entry.source}"
-
-
-def test_the_examples_of_the_chapter_run_without_any_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_word_of_a_heading_is_explained(
+    line: str, models: Path, in_process: InProcess
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (entry,) = glossary.explain("chapter").entries
-    assert "embcli" not in entry.text, "a command in a sentence is not run here"
-    for line in entry.examples:
-        run.ok(*shlex.split(line)[1:])
+    page = in_process(*shlex.split(line), COLUMNS="160").text
+    for heading in headings(page):
+        assert unexplained(heading) == set()
 
 
-def test_each_field_that_is_explained_is_there(models: Path) -> None:
-    """The fields that the entry names for the cache are those of its rows."""
-    fields = next(
-        each.name
-        for each in glossary.explain("fields").entries[0].blocks
-        if "of cache" in each.text
-    )
-    run.ok("weights", "--vocab", "6", "--dim", "3")
-    assert fields.split(", ") == [*json.loads(run.ok("cache", "-f", "ndjson").text.splitlines()[0])]
+@pytest.mark.parametrize("line", PAGES)
+def test_each_field_of_a_row_is_explained(line: str, models: Path, in_process: InProcess) -> None:
+    without_views = re.sub(r" --trace 0| --trace| --gradient", "", line)
+    rows = in_process(*shlex.split(without_views), "-f", "ndjson").text
+    row = json.loads(rows.splitlines()[0])
+
+    vectors = row.pop("vectors", {})
+
+    of_fields = entry_of("fields").text
+    assert [name for name in row if not re.search(rf"\b{name}\b", of_fields)] == []
+    of_matrices = entry_of("matrices").text + entry_of("neighbors").text
+    assert [name for name in vectors if not re.search(rf"\b{name}s?\b", of_matrices)] == []
+
+
+def test_the_fields_of_the_cache_are_those_of_its_rows(in_process: InProcess) -> None:
+    in_process.ok("weights", "--vocab", "6", "--dim", "3")
+    row = json.loads(in_process.ok("cache", "-f", "ndjson").text.splitlines()[0])
+    named = [block.name for block in entry_of("fields").blocks if "of cache" in block.text]
+    assert named == [", ".join(row)]
