@@ -344,6 +344,8 @@ async def test_keys_at_random_end_nothing(seed: int) -> None:
     async with walk() as (app, pilot):
         for _ in range(5):
             await send(pilot, *chance.choices([*KEYS, "question_mark", "a", "1", "y"], k=40))
+            # The app also ends by a signal to the process of the tests, which gives a code.
+            assert app.return_code is None
             assert app.is_running
 
 
