@@ -67,7 +67,6 @@ def test_lookup_gives_the_rows_of_the_file_and_their_sum(
     assert_holds(matrices["token"], token)
     assert_holds(matrices["position"], position)
     assert_holds(matrices["input"], token + position)
-    assert [row["id"] for row in document["tokens"]] == IDS
 
     run = document["run"]
     assert run["tensors"] == {
@@ -75,7 +74,6 @@ def test_lookup_gives_the_rows_of_the_file_and_their_sum(
         "position": "transformer.wpe.weight",
     }
     assert run["dtypes"] == {"token": "bfloat16", "position": "float32"}
-    assert run["encoding"] == "gpt2"
     assert run["guesses"].keys() == {"encoding"}
 
 
@@ -283,7 +281,9 @@ def test_positions_count_the_tokens_that_a_tokenizer_adds(
 
     ran = in_process("lookup", "hi", "--from", "./roberta", *options, "-f", "json")
 
-    position = json.loads(ran.out)["matrices"]["position"]
+    document = json.loads(ran.out)
+    assert document["run"]["first_position"] == 2
+    position = document["matrices"]["position"]
     assert_same_bits(np.array(position, np.float32), roberta[places])
     is_reminded = "--special" in ran.err
     assert is_reminded == (not options)

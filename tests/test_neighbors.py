@@ -130,6 +130,8 @@ def test_the_data_says_how_many_rows_were_searched_for_the_query_of_each_line(
 
     run = json.loads(ran.out)["run"]
     assert run["searched"] == 300
+    assert run["not_finite"] == 2
+    assert run["zero"] == 1
     queries = [query["ids"] for query in run["queries"]]
     assert queries == [[7], [9, 11]]
 
