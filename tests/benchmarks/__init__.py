@@ -2,5 +2,6 @@
 
 import os
 
-# An installed package has its bytecode; a checkout gets it from the first run, unless Python is told not to write any.
+# An installed package has its bytecode. A checkout gets it from the first run, unless Python is
+# told not to write any.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,9 +1,10 @@
-"""embcli against the plain scripts beside this file, as whole processes that take turns: medians and their ratios.
+"""embcli against the plain scripts beside this file, as whole processes: medians and their ratios.
 
     python -m tests.benchmarks [--runs N] [CASE ...]
 
-A plain script is what a user would write instead with torch, tiktoken and numpy. Each case runs both once to warm up,
-then in turn, so that a machine that slows down slows both. Long cases run when they are named.
+A plain script is what a user would write instead with torch, tiktoken and numpy. Each case runs
+both once to warm up, then in turn, so that a machine that slows down slows both. Long cases run
+when they are named.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import Process
 from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -37,16 +40,14 @@ IMPORT_TORCH = [sys.executable, "-c", "import torch"]
 
 @dataclass(frozen=True)
 class Case:
-    """A command of embcli and what a user would run instead, or what else its time is held against."""
+    """A command of embcli and what a user would run instead, or what its time is held against."""
 
     name: str
     ours: list[str]
     plain: list[str]
     bound: float  # the ratio of medians that is promised
     runs: int = 5
-    files: dict[Path, Callable[[Path], object]] = field(
-        default_factory=dict
-    )  # what both read, and what writes each
+    files: Mapping[Path, Callable[[Path], object]] = field(default_factory=dict)  # what both read
     less: list[str] | None = None  # a command whose time is taken from ours
     environment: dict[str, str] = field(default_factory=dict)
     forget: bool = False  # empty the cache before each run
@@ -54,166 +55,153 @@ class Case:
     long: bool = False  # run only when it is named
 
 
-def plain(name: str, *arguments: str) -> list[str]:
-    return [sys.executable, str(Path(__file__).with_name("plain.py")), name, *arguments]
+def plain(name: str, *arguments: str | Path) -> list[str]:
+    script = Path(__file__).with_name("plain.py")
+    return [sys.executable, str(script), name, *map(str, arguments)]
 
 
 def embcli(command: str, *more: str) -> list[str]:
     return [*EMBCLI, *command.split(), *more]
 
 
-def cases(folder: Path) -> list[Case]:
-    """Return all cases; they read and write in this folder."""
-    words = {"COMP_WORDS": "embcli lookup --for", "COMP_CWORD": "2"}
-    completing = words | {"_EMBCLI_COMPLETE": "complete_bash", "_PLAIN_COMPLETE": "complete_bash"}
-    large, kept = "--encoding o200k_base --dim 4096 --no-cache", embcli("lookup", TEXT)
+KEPT = embcli("lookup", TEXT)
+HELP = embcli("--help")
+LARGE = "--encoding o200k_base --dim 4096 --no-cache"
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    """Yield all cases; they read and write in this folder."""
+    yield from of_starts()
+    yield from of_refusals()
+    yield from of_large_layers()
+    yield from of_checkpoints(folder)
+    yield from of_matrices(folder)
+    yield from of_npy(folder, 3)
+    yield from of_batches(folder, 2)
+    yield from of_ndjson(folder, 0.3)
+    yield from of_npy(folder, 20, long=True)
+    yield from of_batches(folder, 20, long=True)
+    yield from of_ndjson(folder, 2, long=True)
+
+
+def of_starts() -> Iterator[Case]:
+    """Yield the cases of small commands."""
+    completing = {
+        "COMP_WORDS": "embcli lookup --for",
+        "COMP_CWORD": "2",
+        "_EMBCLI_COMPLETE": "complete_bash",
+        "_PLAIN_COMPLETE": "complete_bash",
+    }
+    yield Case("--help", HELP, plain("help", "--help"), 1.3, runs=15)
+    yield Case("completion", EMBCLI, plain("help"), 0.9, runs=15, environment=completing)
+    yield Case("lookup, kept", KEPT, IMPORT_TORCH, 0.25, runs=7)
+    drawn = plain("lookup", "r50k_base", "256", TEXT)
+    yield Case("lookup, nothing kept", KEPT, drawn, 1.15, forget=True)
+    small = embcli("weights --vocab 6 --dim 3")
+    yield Case("weights 6 x 3, kept", small, plain("weights", "6", "3"), 0.2)
+    yield Case("compare", embcli("compare"), plain("compare"), 1.15)
+
+
+def of_refusals() -> Iterator[Case]:
+    """Yield the cases of commands that are refused before they draw a layer."""
     gradient = embcli("compare --gradient --vocab 200019 --dim 256 -f npy")
-    trace, tokenized = (
-        embcli("lookup a --trace 9 --encoding o200k_base --dim 768"),
-        embcli("tokenize a --encoding o200k_base"),
-    )
-    return [
-        Case("--help", embcli("--help"), plain("help", "--help"), 1.3, 15),
-        Case("completion", EMBCLI, plain("help"), 0.9, 15, environment=completing),
-        Case("lookup, kept", kept, IMPORT_TORCH, 0.25, 7),
-        Case(
-            "lookup, nothing kept",
-            kept,
-            plain("lookup", "r50k_base", "256", TEXT),
-            1.15,
-            forget=True,
-        ),
-        Case(
-            "weights 6 x 3, kept",
-            embcli("weights --vocab 6 --dim 3"),
-            plain("weights", "6", "3"),
-            0.2,
-        ),
-        Case("compare", embcli("compare"), plain("compare"), 1.15),
-        Case("refusal: compare", gradient, embcli("--help"), 6, 7, status=2),
-        Case(
-            "refusal: lookup a -f ids",
-            embcli(f"lookup a -f ids {large}"),
-            embcli("--help"),
-            6,
-            7,
-            status=2,
-        ),
-        Case("refusal: lookup a --trace 9", trace, tokenized, 1.3, 9, status=2),
-        Case(
-            "lookup 200,019 x 4,096",
-            embcli(f"lookup {large}", TEXT),
-            plain("lookup", "o200k_base", "4096", TEXT),
-            0.25,
-            2,
-        ),
-        Case(
-            "weights 200,019 x 4,096",
-            embcli(f"weights {large}"),
-            plain("weights", "200019", "4096"),
-            0.5,
-            2,
-        ),
-        *of_checkpoints(folder),
-        *of_matrices(folder),
-        *(of_text(folder, *case) for case in (("npy", 3), ("batches", 2), ("ndjson", 0.3))),
-        *(
-            of_text(folder, *case, long=True)
-            for case in (("npy", 20), ("batches", 20), ("ndjson", 2))
-        ),
-    ]
+    yield Case("refusal: compare", gradient, HELP, 6, runs=7, status=2)
+    ids = embcli(f"lookup a -f ids {LARGE}")
+    yield Case("refusal: lookup a -f ids", ids, HELP, 6, runs=7, status=2)
+    trace = embcli("lookup a --trace 9 --encoding o200k_base --dim 768")
+    tokenized = embcli("tokenize a --encoding o200k_base")
+    yield Case("refusal: lookup a --trace 9", trace, tokenized, 1.3, runs=9, status=2)
 
 
-def of_checkpoints(folder: Path) -> list[Case]:
-    """Return the cases of real checkpoints, against kept layers and against a small file."""
-    large, small = folder / "large.safetensors", folder / "small.safetensors"
-    both: dict[Path, Callable[[Path], object]] = {large: made.large, small: checkpoints.small}
-    kept, ids = embcli("lookup", TEXT), "lookup --ids 5,9,2,5 --from"
-    written: dict[str, Callable[[Path], object]] = {
+def of_large_layers() -> Iterator[Case]:
+    lookup = embcli(f"lookup {LARGE}", TEXT)
+    of_torch = plain("lookup", "o200k_base", "4096", TEXT)
+    yield Case("lookup 200,019 x 4,096", lookup, of_torch, 0.25, runs=2)
+    weights = embcli(f"weights {LARGE}")
+    yield Case("weights 200,019 x 4,096", weights, plain("weights", "200019", "4096"), 0.5, runs=2)
+
+
+def of_checkpoints(folder: Path) -> Iterator[Case]:
+    """Yield the cases of real checkpoints, against kept layers and against a small file."""
+    large = folder / "large.safetensors"
+    small = folder / "small.safetensors"
+    files = {large: made.large, small: checkpoints.small}
+    ids = "lookup --ids 5,9,2,5 --from"
+    of_large = embcli(f"{ids} {large}")
+    yield Case("100 GB against 2 MB", of_large, embcli(f"{ids} {small}"), 1.2, 9, files)
+    yield Case("info of 100 GB", embcli(f"info --from {large}"), KEPT, 1, 9, files)
+
+    writers = {
         "model": checkpoints.saved,
         "model-30000": partial(checkpoints.saved, tokens=30_000),
         "wte.npy": checkpoints.numpy_file,
         "f16.gguf": checkpoints.gguf,
     }
-    return [
-        Case(
-            "100 GB against 2 MB", embcli(f"{ids} {large}"), embcli(f"{ids} {small}"), 1.2, 9, both
-        ),
-        Case("info of 100 GB", embcli(f"info --from {large}"), kept, 1, 9, both),
-        *(
-            Case(
-                f"lookup from {name}",
-                embcli(f"lookup --from {folder / name}", TEXT),
-                kept,
-                1.2,
-                9,
-                {folder / name: write},
-            )
-            for name, write in written.items()
-        ),
-    ]
+    for name, write in writers.items():
+        path = folder / name
+        lookup = embcli(f"lookup --from {path}", TEXT)
+        yield Case(f"lookup from {name}", lookup, KEPT, 1.2, 9, {path: write})
 
 
-def of_matrices(folder: Path) -> list[Case]:
-    """Return the cases of 1.2 GB, less the time for 20 rows, against reading the bytes from the page cache."""
-    base, tuned, small, other = (
-        folder / f"{name}.safetensors" for name in ("base", "tuned", "20", "200")
-    )
-    files = {path: partial(checkpoints.normal, rows=150_000) for path in (base, tuned)}
-    files |= {path: partial(checkpoints.normal, rows=20) for path in (small, other)}
-    search = "neighbors --ids 5 --metric {} --from {}"
-    return [
-        *(
-            Case(
-                f"neighbors by {metric}",
-                embcli(search.format(metric, base)),
-                plain("read", str(base)),
-                *(12, 7, files, embcli(search.format(metric, small))),
-                long=True,
-            )
-            for metric in ("cosine", "dot", "l2")
-        ),
-        Case(
-            "diff",
-            embcli(f"diff {base} {tuned}"),
-            plain("read", str(base), str(tuned)),
-            *(2, 9, files, embcli(f"diff {small} {other}")),
-            status=1,
-            long=True,
-        ),
-    ]
+def of_matrices(folder: Path) -> Iterator[Case]:
+    """Yield the cases of 1.2 GB, less the time for 20 rows, against reading the bytes."""
+    base = folder / "base.safetensors"
+    tuned = folder / "tuned.safetensors"
+    small = folder / "20.safetensors"
+    other = folder / "200.safetensors"
+    large_matrix = partial(checkpoints.normal, rows=150_000)
+    small_matrix = partial(checkpoints.normal, rows=20)
+    files = {base: large_matrix, tuned: large_matrix, small: small_matrix, other: small_matrix}
+
+    for metric in ("cosine", "dot", "l2"):
+        search = f"neighbors --ids 5 --metric {metric} --from"
+        ours = embcli(f"{search} {base}")
+        less = embcli(f"{search} {small}")
+        read = plain("read", base)
+        yield Case(f"neighbors by {metric}", ours, read, 12, 7, files, less, long=True)
+
+    diff = embcli(f"diff {base} {tuned}")
+    less = embcli(f"diff {small} {other}")
+    read = plain("read", base, tuned)
+    yield Case("diff", diff, read, 2, 9, files, less, status=1, long=True)
 
 
-def of_text(folder: Path, form: str, size: float, long: bool = False) -> Case:
-    """Return the case of so many MB of text to a file of vectors, or to objects with vectors."""
-    text, target = folder / f"{size}.txt", folder / "out"
-    ours, theirs, bound = {
-        "npy": (
-            f"lookup --window -f npy -o {target}-ours.npy",
-            ("corpus", f"{target}-plain.npy"),
-            0.5,
-        ),
-        "batches": (f"batch --all -o {target}-ours.npy", ("batch", f"{target}-plain.npy"), 0.5),
-        "ndjson": ("lookup --window --show input -f ndjson", ("ndjson",), 1 / 6),
-    }[form]
-    name, *rest = theirs
-    command = embcli(ours, "--file", str(text))
+def of_npy(folder: Path, size: float, long: bool = False) -> Iterator[Case]:
+    """Yield the case of so many MB of text to a file of vectors."""
+    text = folder / f"{size}.txt"
+    ours = embcli(f"lookup --window -f npy -o {folder}/ours.npy --file {text}")
+    theirs = plain("corpus", text, folder / "plain.npy")
     files = {text: partial(write_text, size=int(size * 1e6))}
-    return Case(
-        f"{size:g} MB of text to {form}",
-        command,
-        plain(name, str(text), *rest),
-        bound,
-        3,
-        files,
-        long=long,
-    )
+    yield Case(f"{size:g} MB of text to npy", ours, theirs, 0.5, 3, files, long=long)
 
 
-def measure(
-    command: list[str], environment: dict[str, str], expected: int = 0
-) -> tuple[float, float]:
-    """Run a command; return its wall time in seconds and its peak memory in MB."""
+def of_batches(folder: Path, size: float, long: bool = False) -> Iterator[Case]:
+    """Yield the case of so many MB of text to a file of batches."""
+    text = folder / f"{size}.txt"
+    ours = embcli(f"batch --all -o {folder}/ours.npy --file {text}")
+    theirs = plain("batch", text, folder / "plain.npy")
+    files = {text: partial(write_text, size=int(size * 1e6))}
+    yield Case(f"{size:g} MB of text to batches", ours, theirs, 0.5, 3, files, long=long)
+
+
+def of_ndjson(folder: Path, size: float, long: bool = False) -> Iterator[Case]:
+    """Yield the case of so many MB of text to objects with vectors."""
+    text = folder / f"{size}.txt"
+    ours = embcli(f"lookup --window --show input -f ndjson --file {text}")
+    theirs = plain("ndjson", text)
+    files = {text: partial(write_text, size=int(size * 1e6))}
+    yield Case(f"{size:g} MB of text to ndjson", ours, theirs, 1 / 6, 3, files, long=long)
+
+
+class Measured(NamedTuple):
+    """A run of a process."""
+
+    seconds: float
+    megabytes: float
+
+
+def measure(command: list[str], environment: dict[str, str], expected: int = 0) -> Measured:
+    """Run a command; return its wall time and its peak memory."""
     start = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -223,95 +211,108 @@ def measure(
         env=environment,
     )
     _, status, usage = os.wait4(process.pid, 0)
-    elapsed = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != expected:
         sys.exit(f"{' '.join(command)} ended with status {process.returncode}")
-    return elapsed, usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    unit = 1e6 if sys.platform == "darwin" else 1e3
+    return Measured(seconds, usage.ru_maxrss / unit)
+
+
+def medians(runs: list[Measured]) -> Measured:
+    seconds = statistics.median(run.seconds for run in runs)
+    megabytes = statistics.median(run.megabytes for run in runs)
+    return Measured(seconds, megabytes)
 
 
 def run(case: Case, runs: int, environment: dict[str, str]) -> str:
     """Run a case and return its row."""
-    ours, theirs = [], []
     for path, write in case.files.items():
-        if not path.exists():  # in a process of its own, as its memory would count
+        if not path.exists():  # A process of its own writes it, as its memory would count.
             writing = Process(target=write, args=(path,))
             writing.start()
             writing.join()
-    for counted in range(runs + 1):
+
+    all_ours = []
+    all_theirs = []
+    for _ in range(runs + 1):
         if case.forget:
-            subprocess.run(
-                [*EMBCLI, "cache", "clear"], env=environment, stdout=subprocess.DEVNULL, check=True
-            )
-        (elapsed, memory), other = (
-            measure(case.ours, environment, case.status),
-            measure(case.plain, environment),
-        )
+            clear = [*EMBCLI, "cache", "clear"]
+            subprocess.run(clear, env=environment, stdout=subprocess.DEVNULL, check=True)
+        ours = measure(case.ours, environment, case.status)
+        all_theirs.append(measure(case.plain, environment))
         if case.less:
-            elapsed -= measure(case.less, environment, case.status)[0]
-        if counted:
-            ours.append((elapsed, memory))
-            theirs.append(other)
-    (time_ours, memory_ours), (time_theirs, memory_theirs) = (
-        map(statistics.median, zip(*each, strict=True)) for each in (ours, theirs)
-    )
-    times = f"{time_ours:9.3f} {time_theirs:9.3f} {time_ours / time_theirs:7.2f} {case.bound:7.2f}"
-    return f"{case.name:27} {times} {memory_ours:10,.0f} {memory_theirs:9,.0f}"
+            less = measure(case.less, environment, case.status)
+            ours = ours._replace(seconds=ours.seconds - less.seconds)
+        all_ours.append(ours)
+
+    ours = medians(all_ours[1:])  # The first run warms up.
+    theirs = medians(all_theirs[1:])
+    ratio = ours.seconds / theirs.seconds
+    times = f"{ours.seconds:9.3f} {theirs.seconds:9.3f} {ratio:7.2f} {case.bound:7.2f}"
+    return f"{case.name:27} {times} {ours.megabytes:10,.0f} {theirs.megabytes:9,.0f}"
 
 
 def write_text(path: Path, size: int) -> None:
     """Write English-like text: gpt2's own words, drawn with the frequencies of a Zipf law."""
     encoding = encodings.get("gpt2")
-    tokens = (encoding.token_bytes(token_id) for token_id in range(30_000))
-    words = [token for token in tokens if token and token[:1] == b" " and token[1:].isalpha()]
-    drawn = np.random.default_rng(0).zipf(1.2, size // 3).tolist()
-    text = b"".join(words[rank % len(words)] + (b"." if rank % 17 == 0 else b"") for rank in drawn)
-    path.write_bytes(text[:size])
+    tokens = [encoding.token_bytes(token_id) or b"" for token_id in range(30_000)]
+    words = [token for token in tokens if token[:1] == b" " and token[1:].isalpha()]
+    ranks = np.random.default_rng(0).zipf(1.2, size // 3).tolist()
+    drawn = []
+    for rank in ranks:
+        drawn.append(words[rank % len(words)])
+        if rank % 17 == 0:
+            drawn.append(b".")
+    path.write_bytes(b"".join(drawn)[:size])
 
 
 def carry_ranks(folder: Path) -> None:
-    """Put rank files where tiktoken looks for what it has downloaded, so that the plain scripts use no network."""
+    """Put rank files where tiktoken looks for what it has downloaded.
+
+    So the plain scripts use no network.
+    """
     from tiktoken_ext import openai_public
 
     def store(path: str, expected_hash: str | None = None) -> dict[bytes, int]:
-        ranks = rank_file(Path(path).stem)
-        (folder / hashlib.sha1(path.encode()).hexdigest()).write_bytes(
-            gzip.decompress(ranks.read_bytes())
-        )
+        ranks = gzip.decompress(rank_file(Path(path).stem).read_bytes())
+        name = hashlib.sha1(path.encode()).hexdigest()
+        (folder / name).write_bytes(ranks)
         return {}
 
-    load, openai_public.load_tiktoken_bpe = openai_public.load_tiktoken_bpe, store
-    openai_public.r50k_base()
-    openai_public.o200k_base()
-    openai_public.load_tiktoken_bpe = load
+    with mock.patch.object(openai_public, "load_tiktoken_bpe", store):
+        openai_public.r50k_base()
+        openai_public.o200k_base()
+
+
+def is_chosen(case: Case, parts: list[str]) -> bool:
+    """Whether a case is named, or is not long if none is named."""
+    if not parts:
+        return not case.long
+    return any(part in case.name for part in parts)
 
 
 def main() -> None:
-    """Run the cases that are named, or all that are not long, and print a row for each as it is measured."""
+    """Run the cases that are named, or all that are not long, and print a row for each."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="part of a case's name")
     parser.add_argument("--runs", type=int, help="counted runs of each command")
     chosen = parser.parse_args()
-    print(
-        f"{'medians, in turn':28} embcli s   plain s   ratio at most  embcli MB  plain MB",
-        flush=True,
-    )
+
+    heading = "embcli s   plain s   ratio at most  embcli MB  plain MB"
+    print(f"{'medians, in turn':28} {heading}", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "ranks").mkdir()
-        carry_ranks(folder / "ranks")
-        own = {
-            "TIKTOKEN_CACHE_DIR": str(folder / "ranks"),
-            "EMBCLI_CACHE_DIR": str(folder / "cache"),
-        }
+        ranks = folder / "ranks"
+        ranks.mkdir()
+        carry_ranks(ranks)
+        own = {"TIKTOKEN_CACHE_DIR": str(ranks), "EMBCLI_CACHE_DIR": str(folder / "cache")}
         for case in cases(folder):
-            if any(part in case.name for part in chosen.cases) if chosen.cases else not case.long:
-                print(
-                    run(case, chosen.runs or case.runs, os.environ | own | case.environment),
-                    flush=True,
-                )
+            if is_chosen(case, chosen.cases):
+                environment = {**os.environ, **own, **case.environment}
+                print(run(case, chosen.runs or case.runs, environment), flush=True)
 
 
 if __name__ == "__main__":

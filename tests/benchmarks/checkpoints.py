@@ -16,24 +16,24 @@ DIM = 4096
 
 
 def normal(path: Path, rows: int) -> None:
-    """Write a matrix of normal numbers in bfloat16, (rows, 4096); its first number is of the length of the name."""
+    """Write a matrix of normal numbers in bfloat16, (rows, 4096).
+
+    Its first number differs with the length of the name.
+    """
     random = np.random.default_rng(0)
     with path.open("wb") as file:
         file.write(header({"wte": ("bfloat16", (rows, DIM))}, {}))
         for start in range(0, rows, 1000):
-            bits = (
-                random.standard_normal((min(1000, rows - start), DIM), np.float32).view(np.uint32)
-                >> 16
-            )
+            count = min(1000, rows - start)
+            bits = random.standard_normal((count, DIM), np.float32).view(np.uint32) >> 16
             bits[0, 0] ^= len(path.stem) & 1
             file.write(bits.astype(np.uint16).tobytes())
 
 
 def small(path: Path) -> None:
     """Write a checkpoint of 2 MB with rows as long as those of the large one."""
-    safetensors.numpy.save_file(
-        {"model.embed_tokens.weight": np.zeros((256, DIM), np.float16)}, path
-    )
+    tensors = {"model.embed_tokens.weight": np.zeros((256, DIM), np.float16)}
+    safetensors.numpy.save_file(tensors, path)
 
 
 def matrix(rows: int = 50257) -> np.ndarray:
@@ -56,9 +56,11 @@ def tokenizer(tokens: int) -> Tokenizer:
     pairs = [(first, letter) for first in letters for letter in letters]
     pairs += [(first + second, letter) for first, second in pairs for letter in letters[:2]]
     pairs = pairs[: tokens - len(letters)]
-    words = {word: number for number, word in enumerate([*letters, *map("".join, pairs)])}
-    made = Tokenizer(models.BPE(words, pairs))
-    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    words = [*letters, *map("".join, pairs)]
+    ids = {word: number for number, word in enumerate(words)}
+    made = Tokenizer(models.BPE(ids, pairs))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel()
+    made.decoder = decoders.ByteLevel()
     return made
 
 

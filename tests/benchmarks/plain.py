@@ -1,4 +1,7 @@
-"""What a user would write in place of embcli, with torch, tiktoken and numpy: `plain.py NAME ARGUMENT...` runs one."""
+"""What a user would write in place of embcli, with torch, tiktoken and numpy.
+
+`plain.py NAME ARGUMENT...` runs one.
+"""
 
 import sys
 
@@ -50,12 +53,9 @@ def layers(source, dim, context_length):
     with open(source, encoding="utf-8", newline="") as file:
         ids = encoding.encode_ordinary(file.read())
     torch.manual_seed(123)
-    return (
-        ids,
-        torch.nn.Embedding(encoding.n_vocab, dim),
-        torch.nn.Embedding(context_length, dim),
-        encoding,
-    )
+    token = torch.nn.Embedding(encoding.n_vocab, dim)
+    position = torch.nn.Embedding(context_length, dim)
+    return ids, token, position, encoding
 
 
 def corpus(source, target):
@@ -63,8 +63,9 @@ def corpus(source, target):
     import numpy as np
 
     ids, token, position, _ = layers(source, 256, 1024)
-    token, position = token.weight.detach().numpy(), position.weight.detach().numpy()
-    np.save(target, token[ids] + position[np.arange(len(ids)) % 1024])
+    token_rows = token.weight.detach().numpy()[ids]
+    position_rows = position.weight.detach().numpy()[np.arange(len(ids)) % 1024]
+    np.save(target, token_rows + position_rows)
 
 
 def ndjson(source):
@@ -78,17 +79,11 @@ def ndjson(source):
         for start in range(0, len(ids), 1024):
             window = torch.tensor(ids[start : start + 1024])
             rows = (token(window) + position(torch.arange(len(window)))).tolist()
-            for place, (token_id, row) in enumerate(zip(window.tolist(), rows, strict=True)):
-                print(
-                    json.dumps(
-                        {
-                            "position": place,
-                            "id": token_id,
-                            "token": encoding.decode([token_id]),
-                            "input": row,
-                        }
-                    )
-                )
+            for place, row in enumerate(rows):
+                token_id = ids[start + place]
+                text = encoding.decode([token_id])
+                token_row = {"position": place, "id": token_id, "token": text, "input": row}
+                print(json.dumps(token_row))
 
 
 def batch(source, target):
@@ -98,10 +93,11 @@ def batch(source, target):
     from torch.utils.data import DataLoader
 
     ids, token, position, _ = layers(source, 256, 4)
-    samples = [
-        (torch.tensor(ids[at : at + 4]), torch.tensor(ids[at + 1 : at + 5]))
-        for at in range(0, len(ids) - 4, 4)
-    ]
+    samples = []
+    for start in range(0, len(ids) - 4, 4):
+        inputs = torch.tensor(ids[start : start + 4])
+        targets = torch.tensor(ids[start + 1 : start + 5])
+        samples.append((inputs, targets))
     with torch.no_grad():
         batches = DataLoader(samples, batch_size=8, drop_last=True)
         rows = [token(inputs) + position(torch.arange(4)) for inputs, _ in batches]
