@@ -73,7 +73,7 @@ class Batches(Result, verb="batch", content="batches"):
         ids = self.ids(samples)[:, :-1]
         token_rows = self.layer.rows(ids.ravel()).reshape(*ids.shape, -1)
         rows: np.ndarray = token_rows + self.positions
-        return rows if len(self.columns) == rows.shape[-1] else rows[..., self.columns]
+        return rows[..., self.columns] if self.columns_chosen else rows
 
     def records(self) -> Records:
         samples = len(self.order)
