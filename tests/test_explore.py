@@ -267,7 +267,7 @@ async def test_keys_lead_through_rows_and_back(snapshot: Snapshot) -> None:
         await press(pilot, "backspace", "escape", "escape", "escape")
         assert app.screen.lines.row == 299
         await press(pilot, "question_mark")
-        snapshot("explore/keys.txt", screen(app))
+        snapshot("explore/key-bindings.txt", screen(app))
         # q closes the keys, and 300 is out of range.
         await press(pilot, "q", "home", "G", "k", "colon", *"300", "enter")
         assert app.screen.lines.row == 298

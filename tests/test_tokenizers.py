@@ -188,16 +188,16 @@ def test_lines_begin_rows(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("one-place", EFFORT * 40 + "Unbelievable! " + EFFORT * 40),
-        ("many-places", "Unbelievable! " * 400),
-        ("no-place", EFFORT * 400),
+        ("long-text-with-one-place", EFFORT * 40 + "Unbelievable! " + EFFORT * 40),
+        ("long-text-with-many-places", "Unbelievable! " * 400),
+        ("long-text-with-no-place", EFFORT * 400),
     ],
 )
 def test_of_a_long_text_the_page_has_what_is_cut_differently(
     in_process: InProcess, snapshot: Snapshot, name: str, text: str
 ) -> None:
     ran = in_process.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60")
-    snapshot(f"tokenizers/long-text-with-{name}.txt", ran.text)
+    snapshot(f"tokenizers/{name}.txt", ran.text)
 
 
 def test_no_line_is_wider_than_the_page(in_process: InProcess) -> None:
