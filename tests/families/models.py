@@ -38,6 +38,7 @@ for _size, _names in _SIZES.items():
     SMALL |= dict.fromkeys(_names.split(), _size)
 
 _VISION = {
+    "hidden_size": 16,
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 16,
@@ -91,7 +92,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Falcon": ("FalconForCausalLM", {"alibi": False, "head_dim": None}),
     "Falcon, ALiBi": ("FalconForCausalLM", {"alibi": True, "head_dim": None}),
     "MPT": ("MptForCausalLM", {"max_seq_len": 64}),
-    "GIT": ("GitForCausalLM", {"vision_config": {"hidden_size": 16, **_VISION}}),
+    "GIT": ("GitForCausalLM", {"vision_config": _VISION}),
     "Mamba 2": ("Mamba2ForCausalLM", {"num_heads": 4, "n_groups": 1}),
     "BART, scaled": ("BartForConditionalGeneration", {"scale_embedding": True}),
     "mBART": ("MBartForConditionalGeneration", {"scale_embedding": True}),
@@ -166,8 +167,8 @@ _SEES = {
         "num_heads": [2],
         "window_size": 4,
     },
-    "DeiT": {"hidden_size": 16, **_VISION},
-    "ViT": {"hidden_size": 16, **_VISION},
+    "DeiT": _VISION,
+    "ViT": _VISION,
 }
 
 

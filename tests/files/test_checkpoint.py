@@ -168,7 +168,6 @@ def test_without_a_known_name_the_candidates_are_listed() -> None:
         opened(tensors)
     first, *others = str(caught.value.hint).split("; ")
     assert first == r"'\x1b[2J' (40, 7) float32"
-    assert len(others) == 8
     assert others[-1] == "and 4 more"
 
 

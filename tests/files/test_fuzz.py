@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import fuzz, seeds
+from tests.fuzz import fuzz
 
 
 def test_damaged_files_end_in_rows_or_in_a_sentence(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     done = fuzz(1050, 1, tmp_path)
-    assert done.keys() == {seed.name for seed in seeds()}
     accepted, refused = zip(*done.values(), strict=True)
     assert min(refused) > 0
     assert sum(accepted) > 200

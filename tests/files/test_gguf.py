@@ -135,7 +135,8 @@ def of_key(key: bytes, types: str, *values: int) -> bytes:
 def described(
     name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0, offset: int = 0
 ) -> bytes:
-    return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+    sizes = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+    return text(name) + sizes + struct.pack("<IQ", kind, offset)
 
 
 UINT32 = 4

@@ -28,7 +28,7 @@ def hold(path: str | Path, expected: np.ndarray) -> None:
 
 # --- numpy ----------------------------------------------------------------------------------------
 
-NUMBERS = ["<f2", "<f4", "<f8", ">f2", ">f4", ">f8"]
+NUMBERS = ["<f2", "<f4", "<f8", ">f2", ">f4", ">f8", "g"]
 NUMBERS += ["<i1", "<u1", ">i2", "<u2", "<i4", ">u4", "<i8", ">u8"]
 
 
@@ -38,11 +38,6 @@ def test_numbers_of_any_bits_are_those_of_numpy(dtype: str, order: Any) -> None:
     bits = np.random.default_rng(0).bytes(4320)
     values = np.frombuffer(bits, dtype)
     np.save("weight.npy", values.reshape(-1, 9, order=order))
-    hold("weight.npy", np.load("weight.npy"))
-
-
-def test_long_doubles_are_those_of_numpy() -> None:
-    np.save("weight.npy", matrix().astype("g"))
     hold("weight.npy", np.load("weight.npy"))
 
 

@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors
+import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from embcli.binary import Binary
 from embcli.errors import InputError, Notes
-from embcli.files.safetensors import BITS, NAMES, read
+from embcli.files.safetensors import BITS, NAMES, header, read
 from embcli.files.tensors import Tensors
 from tests.files.made import (
     assert_rows,
@@ -203,6 +204,22 @@ def test_a_header_longer_than_the_format_allows_is_refused_unread() -> None:
         file.write(struct.pack("<Q", 100_000_001) + b"{")
         file.truncate(100_000_100)
     assert "100,000,001 bytes, more than the 100,000,000" in refusal("long.safetensors")
+
+
+DTYPES = ["bool", "float16", "float32", "float64", "complex64"]
+DTYPES += ["int8", "uint8", "int16", "uint32", "int64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 5)])
+def test_a_header_that_is_written_is_read_by_the_library(
+    dtype: str, shape: tuple[int, ...]
+) -> None:
+    values = np.ones(shape, dtype)
+    first = header({"first": (dtype, shape), "second": ("int64", (1,))}, {"of": "test"})
+    assert len(first) % 8 == 0
+    found = safetensors.numpy.load(first + values.tobytes() + bytes(8))
+    np.testing.assert_array_equal(found["first"], values, strict=True)
 
 
 def test_every_dtype_that_the_library_knows_is_known_with_its_width() -> None:
