@@ -271,11 +271,14 @@ def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
 def test_the_origin_says_what_drew_the_layers(store: Store) -> None:
     import torch
 
+    version = str(torch.__version__)
+    capability = torch.backends.cpu.get_cpu_capability()
+    shapes = {"token": [6, 3], "position": [5, 3]}
     drawn_by = {
         "seed": 123,
-        "shapes": {"token": [6, 3], "position": [5, 3]},
-        "torch": str(torch.__version__),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "shapes": shapes,
+        "torch": version,
+        "cpu_capability": capability,
     }
     for _ in range(2):
         source = SeededSource(SMALL, store)

@@ -219,7 +219,8 @@ def read_by_first_blocks(model: Any, ids: list[int]) -> dict[Part, np.ndarray]:
     read: dict[Part, torch.Tensor] = {}
     for part, block in _first_blocks(model).items():
         block.forward = _told(block.forward, read, part)
-    model(**_arguments(model, torch.tensor([ids])))
+    arguments = _arguments(model, torch.tensor([ids]))
+    model(**arguments)
 
     model_type = model.config.model_type
     if model_type in HEARS_OR_SEES:

@@ -37,7 +37,8 @@ NUMBERS += ["<i1", "<u1", ">i2", "<u2", "<i4", ">u4", "<i8", ">u8"]
 def test_numbers_of_any_bits_are_those_of_numpy(dtype: str, order: Any) -> None:
     bits = np.random.default_rng(0).bytes(4320)
     values = np.frombuffer(bits, dtype)
-    np.save("weight.npy", values.reshape(-1, 9, order=order))
+    rows = values.reshape(-1, 9, order=order)
+    np.save("weight.npy", rows)
     hold("weight.npy", np.load("weight.npy"))
 
 
