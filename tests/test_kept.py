@@ -254,7 +254,7 @@ def test_processes_at_once_are_right_and_leave_one_file(process: Process, here: 
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     running = [process.start(*words, **pipes) for _ in range(4)]
     outputs = {started.communicate(timeout=TIMEOUT) for started in running}
-    assert len(outputs) == 1, outputs
+    assert len(outputs) == 1
     assert in_folder(here) == {path(here).name}
 
 
@@ -271,13 +271,11 @@ def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
 def test_the_origin_says_what_drew_the_layers(store: Store) -> None:
     import torch
 
-    version = str(torch.__version__)
     capability = torch.backends.cpu.get_cpu_capability()
-    shapes = {"token": [6, 3], "position": [5, 3]}
     drawn_by = {
         "seed": 123,
-        "shapes": shapes,
-        "torch": version,
+        "shapes": {"token": [6, 3], "position": [5, 3]},
+        "torch": str(torch.__version__),
         "cpu_capability": capability,
     }
     for _ in range(2):
