@@ -150,7 +150,7 @@ def test_values_that_float32_cannot_hold_are_counted_over_all_layers() -> None:
     layers["token"].rows(np.array([1]))
     layers["position"].rows(np.array([1]))
     (note,) = notes
-    assert str(note).startswith("14 values were rounded")
+    assert str(note).startswith("14 values")
 
 
 # --- guesses and flags ----------------------------------------------------------------------------
