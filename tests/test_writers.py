@@ -289,6 +289,8 @@ def test_parquet_gives_back_any_result_with_a_matrix(result: Result) -> None:
 
 
 @given(result=results())
+@example(result=Result({"token": ["a", "b"]}))
+@example(result=Result({"id": np.arange(2), "token": ["a", "b"]}))
 def test_a_projector_folder_gives_back_any_result_with_a_matrix(
     result: Result, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
