@@ -18,6 +18,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
 from embcli.files import open_tensors
 from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NORMS
+from embcli.files.quantised import INTEGERS, UnpackedTensors
 from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor
@@ -69,12 +70,12 @@ class Checkpoint:
         self.path = path
         self.token = token
         self.encoding: Encoding | None = None  # the tokens that the rows stand for
-        self.tensors = open_tensors(located(path), notes)
+        stored = open_tensors(located(path), notes)
 
         # A config.json that cannot be read is an error only for what needs it.
         self._config_error: InputError | None = None
         config = {}
-        config_path = self.tensors.path.parent / "config.json"
+        config_path = stored.path.parent / "config.json"
         longest_config = 1 << 24  # bytes
         try:
             if config_path.is_file():
@@ -82,10 +83,13 @@ class Checkpoint:
         except InputError as error:
             self._config_error = error
 
+        self.tensors = UnpackedTensors(stored, config)
         self.roles = Roles(self.tensors, config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         if notes is not None:
             notes.count(self._ignored_config)
+            if self.roles.token.dtype in INTEGERS:
+                notes.add(f"{self.roles.token} holds integers, which are shown as they are")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what a copy is made from; the copy opens the file anew."""

@@ -64,7 +64,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "head",  # RWKV, minGPT
     ),
 }
-SUFFIXES = ("weight", "embedding")  # one of them can follow a name
+# One of them can follow a name; the last three are those of packed matrices.
+SUFFIXES = ("weight", "embedding", "qweight", "weight_packed", "W_q")
 
 # The names of norms next to a token matrix, which a model applies to the sum of its rows.
 NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")

@@ -114,6 +114,8 @@ class Roles:
             if chosen not in tensors:
                 raise _undecided_error(tensors, f"it has no tensor {quoted(chosen)}")
             tensor = tensors[chosen]
+            if tensor.unreadable:
+                raise tensor.unreadable_error()
             if not tensor.is_matrix:
                 no_matrix = Sentence("{tensor} {chosen} is not a matrix", chosen=tensor)
                 raise tensors.file_error(no_matrix)
@@ -122,7 +124,7 @@ class Roles:
             return self._one_of_equal("token", named)
 
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
-        if len(matrices) != 1:
+        if len(matrices) != 1 or matrices[0].unreadable:
             reason = "no tensor has the name of a token matrix"
             if self.family:
                 reason += f" of a {self.settings.values['model_type']} model"
@@ -160,6 +162,8 @@ class Roles:
         return self._one_of_equal(role, nearest)
 
     def _fits_head(self, tensor: Tensor) -> bool:
+        if tensor.unreadable:
+            return True  # its packed shape says nothing, and it must not pass for no head
         if not tensor.is_matrix:
             return False
         rows, dim = self.token.shape
@@ -180,6 +184,9 @@ class Roles:
 
     def _one_of_equal(self, role: str, candidates: list[Tensor]) -> Tensor:
         """Return the first of several tensors; raises InputError unless all have equal rows."""
+        for tensor in candidates:
+            if tensor.unreadable:
+                raise tensor.unreadable_error()
         by_name = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
         first = by_name[0]
         for other in by_name[1:]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from embcli.binary import Binary, quoted
 from embcli.encodings.encoding import Encoding
+from embcli.errors import InputError
 from embcli.files.numbers import STORED_DTYPES, StoredDtype
 from embcli.layer import Layer
 
@@ -126,10 +127,14 @@ class Tensor:
     # Items from one index to the next, by dimension; empty if row follows row.
     strides: tuple[int, ...] = ()
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of a tensor of two dimensions
+    unreadable: str = ""  # why its numbers are not those of the matrix, such as a packing
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{size:,}" for size in self.shape)
         return f"{quoted(self.name)} ({sizes}) {self.dtype}"
+
+    def unreadable_error(self) -> InputError:
+        return self.binary.file_error(f"{self}: {self.unreadable}")
 
     @property
     def is_matrix(self) -> bool:
@@ -162,6 +167,7 @@ class Tensors(Mapping[str, Tensor]):
         files: Iterable[Path] = (),
         own_words: Callable[[], Encoding | None] = _no_words,
     ) -> None:
+        self.binary = binary
         self.path = binary.path
         self.file_error = binary.file_error
         self.format = format  # its name
@@ -185,6 +191,8 @@ class Tensors(Mapping[str, Tensor]):
         Raises InputError for a tensor that is not a matrix, or that cannot be read.
         """
         tensor = self[name]
+        if tensor.unreadable:
+            raise tensor.unreadable_error()
         if not tensor.is_matrix:
             raise self.file_error(
                 f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1"

@@ -1,0 +1,337 @@
+"""Matrices that are stored scaled, packed or shared, and the rows that they stand for.
+
+A quantised model stores a matrix as integers or 8-bit floats beside tensors of scales. The dtype of
+a tensor and the tensors beside it say which scheme it follows; config.json gives parameters only.
+What cannot be unpacked is refused: integers are never shown in place of the numbers they stand for.
+`Checkpoint` looks at the tensors of a file through `UnpackedTensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
+from embcli.layer import Layer
+
+# How the names of packed tensors end, and their schemes.
+_PACKED_NAMES = {
+    ".qweight": "GPTQ or AWQ",
+    ".weight_packed": "compressed-tensors",
+    ".W_q": "HQQ",
+    "._data": "Quanto",
+}
+# What is added to the name of a packed tensor for one beside it, and the schemes.
+_PACKED_COMPANIONS = {
+    ".quant_map": "bitsandbytes, 4 bit",
+    "_scale_2": "NVFP4",
+    "_global_scale": "NVFP4",
+}
+_SCALED_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_ARRAY_FORMATS = ("npy", "npz")  # whose integers stand for themselves
+
+
+class UnpackedTensors(Tensors):
+    """The tensors of a file, as matrices of the numbers that they stand for.
+
+    `config` is a config.json, or empty.
+    """
+
+    def __init__(self, stored: Tensors, config: Mapping[str, Any]) -> None:
+        super().__init__(
+            stored.binary,
+            stored.format,
+            {},
+            stored.metadata,
+            files=stored.files,
+            own_words=stored.own_words,
+        )
+        self._stored = stored
+        self._config = config
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor = self._stored[name]
+        scheme = self._packing(name)
+        if scheme:
+            return _refused(tensor, f"it is packed by {scheme}, which embcli does not unpack")
+        if name == "embeddings":
+            return self._of_model2vec(tensor)
+        if tensor.dtype == "uint32" and self._sibling(name, "scales"):
+            return self._of_mlx(tensor)
+        if tensor.dtype in _SCALED_DTYPES:
+            return self._scaled(tensor)
+        return self._integers(tensor)
+
+    def _packing(self, name: str) -> str:
+        """Return the scheme that packs a tensor; empty if none does that is known by names."""
+        for end, scheme in _PACKED_NAMES.items():
+            if name.endswith(end):
+                return scheme
+        for end, scheme in _PACKED_COMPANIONS.items():
+            if f"{name}{end}" in self._stored:
+                return scheme
+        return ""
+
+    def _sibling(self, name: str, last_part: str) -> Tensor | None:
+        """Return the tensor of the same module with this last part of its name."""
+        module = name.removesuffix("weight")
+        sibling = f"{module}{last_part}"
+        if module == name or sibling not in self._stored:
+            return None
+        return self._stored[sibling]
+
+    def _integers(self, tensor: Tensor) -> Tensor:
+        """Return a tensor without scales, whose integers are refused if they can have had some."""
+        is_own_number = self.format in _ARRAY_FORMATS or tensor.dtype not in INTEGERS
+        if is_own_number or not tensor.is_matrix:
+            return tensor
+        return _refused(tensor, f"its numbers are {tensor.dtype}, and no scale is beside them")
+
+    # --- 8-bit numbers and scales ---------------------------------------------------------------
+
+    def _scaled(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of 8-bit numbers times the scales beside it, if there are any."""
+        if not tensor.is_matrix:
+            return tensor
+        name = tensor.name
+        block = None
+        divisor = 1.0
+        if scale := self._sibling(name, "weight_scale"):
+            label = "weight_scale"
+        elif scale := self._sibling(name, "weight_scale_inv"):
+            label = "weight_scale_inv"  # DeepSeek's name, though rows are multiplied by it
+            block = self._block_size()
+        elif scale := self._sibling(name, "SCB"):
+            label = "SCB / 127"  # LLM.int8() keeps the largest absolute value of a row
+            divisor = 127.0
+        else:
+            return self._integers(tensor)
+
+        scale_grid = _grid(scale, tensor.shape, block)
+        zero_point = self._sibling(name, "weight_zero_point")
+        zero_grid = _grid(zero_point, tensor.shape, block) if zero_point else None
+        if scale_grid is None or (zero_point and zero_grid is None):
+            return _refused(tensor, f"its scales do not fit it: {scale}")
+
+        def layer(described: Tensor) -> Layer:
+            return _ScaledLayer(described, file_layer(tensor), scale_grid, zero_grid, divisor)
+
+        return replace(tensor, dtype=f"{tensor.dtype} x {label}", matrix=layer)
+
+    def _block_size(self) -> tuple[int, int] | None:
+        """Return the rows and columns that share a scale; None if config.json does not say it."""
+        size = _entry(self._config, "quantization_config").get("weight_block_size")
+        if not isinstance(size, list) or len(size) != 2:
+            return None
+        if not all(type(count) is int and count > 0 for count in size):
+            return None
+        return size[0], size[1]
+
+    # --- MLX ------------------------------------------------------------------------------------
+
+    def _of_mlx(self, tensor: Tensor) -> Tensor:
+        """Return a matrix of MLX: 4 or 8 bits a number, and a scale and a bias for each group."""
+        scales = self._sibling(tensor.name, "scales")
+        biases = self._sibling(tensor.name, "biases")
+        if not scales or not biases or not tensor.is_matrix:
+            return _refused(
+                tensor, "it is packed by MLX without biases, which embcli does not unpack"
+            )
+        settings: dict[str, Any] = {}
+        for key in ("quantization_config", "quantization"):
+            settings |= _entry(self._config, key)
+        module = tensor.name.removesuffix(".weight")
+        settings |= _entry(settings, module)
+        bits = settings.get("bits")
+        group_size = settings.get("group_size")
+        if bits not in (4, 8) or type(group_size) is not int:
+            return _refused(tensor, f"it is packed by MLX in {bits} bits; embcli unpacks 4 and 8")
+
+        rows, words = tensor.shape
+        dim = words * 32 // bits
+        groups = (rows, dim // max(group_size, 1))
+        if scales.shape != groups or biases.shape != groups or dim != groups[1] * group_size:
+            return _refused(tensor, f"its scales do not fit it: {scales} in groups of {group_size}")
+
+        def layer(described: Tensor) -> Layer:
+            return _MlxLayer(described, file_layer(tensor), file_layer(scales), file_layer(biases))
+
+        return replace(tensor, shape=(rows, dim), dtype=f"{bits} bit of MLX", matrix=layer)
+
+    # --- model2vec ------------------------------------------------------------------------------
+
+    def _of_model2vec(self, tensor: Tensor) -> Tensor:
+        """Return the matrix of a static model, with its row and its factor for each token ID."""
+        mapping = self._stored.get("mapping")
+        weights = self._stored.get("weights")
+        if not tensor.is_matrix or (mapping is None and weights is None):
+            return tensor
+        shapes = {part.shape for part in (mapping, weights) if part}
+        size, *others = shapes
+        if others or len(size) != 1:
+            return _refused(tensor, "its mapping and its weights are not one number for each token")
+
+        label = tensor.dtype
+        if mapping:
+            label += " by mapping"
+        if weights:
+            label += " x weights"
+
+        def layer(described: Tensor) -> Layer:
+            rows = self._mapping(mapping, tensor.shape[0]) if mapping else None
+            factors = self._stored.array("weights") if weights else None
+            return _MappedLayer(described, file_layer(tensor), rows, factors)
+
+        return replace(tensor, shape=(size[0], tensor.shape[1]), dtype=label, matrix=layer)
+
+    def _mapping(self, tensor: Tensor, rows: int) -> np.ndarray:
+        """Return the row of each token ID, (V,) int64; raises InputError for rows out of range."""
+        as_matrix = replace(tensor, shape=(1, *tensor.shape))
+        stored = file_layer(as_matrix).stored(np.arange(1))
+        mapping = stored.ravel().astype(np.int64)
+        if mapping.size and not 0 <= mapping.min() <= mapping.max() < rows:
+            raise self.file_error(f"its mapping names rows that are not there: it has {rows:,}")
+        return mapping
+
+
+def _refused(tensor: Tensor, reason: str) -> Tensor:
+    return replace(tensor, unreadable=reason)
+
+
+def _entry(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the object that settings have under a key; empty if they have none."""
+    value = settings.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Numbers that the values of a block share; a row of the layer is one of a row of blocks."""
+
+    layer: Layer
+    rows: int  # of a block; the last block may have fewer
+    columns: int
+
+    def of_rows(self, ids: np.ndarray, dim: int) -> np.ndarray:
+        """Return the number for each value of these rows, (n, D) float32."""
+        by_block = self.layer.rows(ids // self.rows)
+        return np.repeat(by_block, self.columns, axis=1)[:, :dim]
+
+
+def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None) -> _Grid | None:
+    """Return the grid over a matrix of this shape, (V, D), that a tensor of scales has.
+
+    The tensor is one number, one for each row, (V, 1), one for each group of a row, (V, groups), or
+    with a block's size one for each block. None is returned for another shape.
+    """
+    rows, dim = shape
+    if len(tensor.shape) > 2:
+        return None
+    scale_shape = (*tensor.shape, 1, 1)[:2]
+    layer = file_layer(replace(tensor, shape=scale_shape))
+    if block is not None:
+        block_rows, block_columns = block
+        blocks = (-(-rows // block_rows), -(-dim // block_columns))
+        return _Grid(layer, block_rows, block_columns) if scale_shape == blocks else None
+
+    scale_rows, groups = scale_shape
+    if scale_rows not in (1, rows) or not groups or dim % groups:
+        return None
+    return _Grid(layer, rows if scale_rows == 1 else 1, dim // groups)
+
+
+class _UnpackedLayer(Layer):
+    """A matrix that is computed from the tensors of a file, as a tensor's shape and dtype say."""
+
+    def __init__(self, described: Tensor) -> None:
+        rows, dim = described.shape
+        self.shape = (rows, dim)
+        self.dtype = described.dtype
+
+
+class _ScaledLayer(_UnpackedLayer):
+    """Rows of (number - zero point) * scale / divisor, in float32."""
+
+    def __init__(
+        self,
+        described: Tensor,
+        numbers: Layer,
+        scale: _Grid,
+        zero_point: _Grid | None,
+        divisor: float,
+    ) -> None:
+        super().__init__(described)
+        self._numbers = numbers
+        self._scale = scale
+        self._zero_point = zero_point
+        self._divisor = np.float32(divisor)
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        _, dim = self.shape
+        rows = self._numbers.rows(ids)
+        if self._zero_point:
+            rows = rows - self._zero_point.of_rows(ids, dim)
+        with np.errstate(over="ignore", invalid="ignore"):
+            unpacked: np.ndarray = rows * self._scale.of_rows(ids, dim) / self._divisor
+        return unpacked
+
+
+class _MlxLayer(_UnpackedLayer):
+    """Rows of number * scale + bias, with a scale and a bias for each group of a row, in float32.
+
+    A word of 32 bits has its first number in its lowest bits.
+    """
+
+    def __init__(self, described: Tensor, words: StoredLayer, scales: Layer, biases: Layer) -> None:
+        super().__init__(described)
+        self._words = words
+        self._scales = scales
+        self._biases = biases
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        _, dim = self.shape
+        words = self._words.stored(ids)  # (n, words) uint32
+        bits = 32 * words.shape[1] // dim
+        shifts = np.arange(0, 32, bits, dtype=np.uint32)
+        lowest_bits = np.uint32(2**bits - 1)
+        numbers = (words[:, :, None] >> shifts) & lowest_bits
+        rows = numbers.reshape(len(ids), dim).astype(np.float32)
+
+        group_size = dim // self._scales.shape[1]
+        scales = np.repeat(self._scales.rows(ids), group_size, axis=1)
+        biases = np.repeat(self._biases.rows(ids), group_size, axis=1)
+        unpacked: np.ndarray = rows * scales + biases
+        return unpacked
+
+
+class _MappedLayer(_UnpackedLayer):
+    """Rows of a matrix by token ID: the row that a mapping names, times the factor of the ID."""
+
+    def __init__(
+        self,
+        described: Tensor,
+        numbers: Layer,
+        mapping: np.ndarray | None,
+        factors: np.ndarray | None,
+    ) -> None:
+        super().__init__(described)
+        self._numbers = numbers
+        self._mapping = mapping
+        self._factors = factors
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        rows = self._numbers.rows(ids if self._mapping is None else self._mapping[ids])
+        if self._factors is None:
+            return rows
+        weighted: np.ndarray = rows * self._factors[ids, None]
+        return weighted

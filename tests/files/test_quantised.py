@@ -1,0 +1,280 @@
+"""Matrices stored scaled, packed or shared: their rows are those of a plain reference, or an error.
+
+The references unpack whole matrices at once, as the formats' own documentation describes it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import embcli
+from embcli.errors import InputError
+from tests.runners import InProcess
+
+ROWS = 20
+DIM = 64
+TOKEN = "model.embed_tokens.weight"
+FP8_E4M3 = ml_dtypes.float8_e4m3fn
+FP8_E5M2 = ml_dtypes.float8_e5m2
+
+Tensors = dict[str, np.ndarray]
+GENERATOR = np.random.default_rng(5)
+
+
+def saved(
+    folder: Path, tensors: Tensors, config: dict[str, Any] | None = None, name: str = TOKEN
+) -> Path:
+    """Write a model whose token matrix has these tensors, by the last parts of their names."""
+    module = name.removesuffix("weight")
+    save_file(
+        {f"{module}{last_part}": tensor for last_part, tensor in tensors.items()},
+        folder / "model.safetensors",
+    )
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"} | (config or {})))
+    return folder
+
+
+def rows_of(folder: Path) -> np.ndarray:
+    return embcli.open(folder)[:]
+
+
+def int8_numbers() -> np.ndarray:
+    return GENERATOR.integers(-128, 128, (ROWS, DIM)).astype(np.int8)
+
+
+def scales(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    return GENERATOR.uniform(0.001, 0.1, shape).astype(dtype)
+
+
+# --- 8-bit numbers and scales -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    ("stored", "shape"),
+    [
+        (np.int8, ()),
+        (np.int8, (1,)),
+        (np.int8, (ROWS, 1)),
+        (np.int8, (ROWS, DIM // 16)),
+        (FP8_E4M3, ()),
+        (FP8_E4M3, (1,)),
+        (FP8_E4M3, (ROWS, 1)),
+        (FP8_E5M2, (ROWS, DIM // 32)),
+    ],
+)
+def test_8_bit_numbers_are_multiplied_by_the_scales_beside_them(
+    tmp_path: Path, stored: Any, shape: tuple[int, ...], dtype: Any
+) -> None:
+    numbers = GENERATOR.standard_normal((ROWS, DIM)) * 50
+    numbers = numbers.astype(stored)
+    scale = scales(*shape, dtype=dtype)
+    folder = saved(tmp_path, {"weight": numbers, "weight_scale": scale})
+
+    groups = scale.astype(np.float32).reshape(-1, shape[1] if len(shape) > 1 else 1)
+    whole_scale = np.repeat(groups, DIM // groups.shape[1], axis=1)
+    expected = numbers.astype(np.float32) * whole_scale
+    np.testing.assert_array_equal(rows_of(folder), expected)
+
+
+def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path: Path) -> None:
+    numbers = int8_numbers()
+    scale = scales(ROWS, 1)
+    zero_point = GENERATOR.integers(-20, 20, (ROWS, 1)).astype(np.int8)
+    tensors = {"weight": numbers, "weight_scale": scale, "weight_zero_point": zero_point}
+
+    expected = (numbers.astype(np.float32) - zero_point) * scale
+    np.testing.assert_array_equal(rows_of(saved(tmp_path, tensors)), expected)
+
+
+@pytest.mark.parametrize("block", [(8, 16), (7, 48), (128, 128), (1, 64)])
+def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(
+    tmp_path: Path, block: tuple[int, int]
+) -> None:
+    block_rows, block_columns = block
+    numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
+    scale = scales(-(-ROWS // block_rows), -(-DIM // block_columns))
+    config = {"quantization_config": {"weight_block_size": list(block)}}
+    folder = saved(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, config)
+
+    by_row = np.repeat(scale, block_rows, axis=0)[:ROWS]
+    whole_scale = np.repeat(by_row, block_columns, axis=1)[:, :DIM]
+    np.testing.assert_array_equal(rows_of(folder), numbers.astype(np.float32) * whole_scale)
+
+
+def test_scb_of_bitsandbytes_is_the_largest_value_of_a_row(tmp_path: Path) -> None:
+    numbers = int8_numbers()
+    largest = scales(ROWS)
+    expected = numbers.astype(np.float32) * largest[:, None] / np.float32(127)
+    np.testing.assert_array_equal(
+        rows_of(saved(tmp_path, {"weight": numbers, "SCB": largest})), expected
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (ROWS, 7), (ROWS + 1, 1), (0,), (1, 1, 1)])
+@pytest.mark.parametrize("part", ["weight_scale", "weight_zero_point"])
+def test_scales_that_do_not_fit_are_refused(
+    tmp_path: Path, shape: tuple[int, ...], part: str
+) -> None:
+    tensors = {"weight": int8_numbers(), "weight_scale": scales(1)} | {part: scales(*shape)}
+    with pytest.raises(InputError, match="do not fit"):
+        rows_of(saved(tmp_path, tensors))
+
+
+def test_a_float_matrix_of_a_quantised_model_is_read_as_it_is(tmp_path: Path) -> None:
+    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(np.float16)
+    config = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
+    folder = saved(tmp_path, {"weight": matrix}, config)
+    np.testing.assert_array_equal(rows_of(folder), matrix.astype(np.float32))
+
+
+def test_8_bit_floats_without_a_scale_are_read_as_they_are(tmp_path: Path) -> None:
+    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
+    np.testing.assert_array_equal(
+        rows_of(saved(tmp_path, {"weight": matrix})), matrix.astype(np.float32)
+    )
+
+
+# --- MLX --------------------------------------------------------------------------------------
+
+
+def mlx(bits: int, group_size: int) -> tuple[Tensors, np.ndarray]:
+    """Return the tensors of a matrix in MLX's affine packing, and the matrix itself."""
+    numbers = GENERATOR.integers(0, 2**bits, (ROWS, DIM)).astype(np.uint32)
+    scale = scales(ROWS, DIM // group_size, dtype=np.float16)
+    bias = scales(ROWS, DIM // group_size, dtype=np.float16)
+
+    per_word = 32 // bits
+    words = np.zeros((ROWS, DIM // per_word), np.uint32)
+    for place in range(per_word):
+        words |= numbers[:, place::per_word] << np.uint32(bits * place)
+
+    whole_scale = np.repeat(scale.astype(np.float32), group_size, axis=1)
+    whole_bias = np.repeat(bias.astype(np.float32), group_size, axis=1)
+    matrix = numbers.astype(np.float32) * whole_scale + whole_bias
+    return {"weight": words, "scales": scale, "biases": bias}, matrix
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("group_size", [32, 64])
+@pytest.mark.parametrize("key", ["quantization", "quantization_config"])
+def test_matrices_of_mlx_are_unpacked(tmp_path: Path, bits: int, group_size: int, key: str) -> None:
+    tensors, matrix = mlx(bits, group_size)
+    folder = saved(tmp_path, tensors, {key: {"bits": bits, "group_size": group_size}})
+    np.testing.assert_array_equal(rows_of(folder), matrix)
+    assert embcli.open(folder).shape == (ROWS, DIM)
+
+
+def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path) -> None:
+    tensors, matrix = mlx(8, 32)
+    settings = {"bits": 4, "group_size": 64, "model.embed_tokens": {"bits": 8, "group_size": 32}}
+    folder = saved(tmp_path, tensors, {"quantization": settings})
+    np.testing.assert_array_equal(rows_of(folder), matrix)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"bits": 3, "group_size": 64}, "3 bits"),
+        ({"bits": 6, "group_size": 64}, "6 bits"),
+        ({}, "None bits"),
+        ({"bits": 8, "group_size": 64}, "do not fit"),
+        ({"bits": 4, "group_size": 16}, "do not fit"),
+    ],
+)
+def test_other_packings_of_mlx_are_refused(
+    tmp_path: Path, settings: dict[str, int], reason: str
+) -> None:
+    tensors, _ = mlx(4, 64)
+    with pytest.raises(InputError, match=reason):
+        rows_of(saved(tmp_path, tensors, {"quantization": settings}))
+
+
+def test_mxfp4_of_mlx_is_refused(tmp_path: Path) -> None:
+    tensors, _ = mlx(4, 64)
+    del tensors["biases"]
+    with pytest.raises(InputError, match="without biases"):
+        rows_of(saved(tmp_path, tensors, {"quantization": {"bits": 4, "group_size": 64}}))
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+WORDS = GENERATOR.integers(0, 2**31, (DIM // 8, ROWS)).astype(np.int32)
+BYTES = GENERATOR.integers(0, 256, (ROWS, DIM // 2)).astype(np.uint8)
+PACKED = [
+    ("GPTQ", {"qweight": WORDS, "scales": scales(1, ROWS)}),
+    ("AWQ", {"qweight": WORDS.T.copy(), "qzeros": WORDS}),
+    ("NVFP4", {"weight": BYTES, "weight_scale": scales(ROWS, 4), "weight_scale_2": scales(1)}),
+    ("compressed-tensors", {"weight_packed": WORDS, "weight_scale": scales(ROWS, 1)}),
+    ("bitsandbytes", {"weight": BYTES.reshape(-1, 1), "weight.quant_map": scales(16)}),
+    ("HQQ", {"W_q": BYTES, "scale": scales(1)}),
+    ("int8", {"weight": int8_numbers()}),
+    ("uint8", {"weight": BYTES}),
+    ("int32", {"weight": WORDS}),
+]
+
+
+@pytest.mark.parametrize(("scheme", "tensors"), PACKED)
+def test_what_cannot_be_unpacked_is_refused_with_its_scheme(
+    in_process: InProcess, tmp_path: Path, scheme: str, tensors: Tensors
+) -> None:
+    folder = saved(tmp_path, tensors)
+    assert scheme in in_process.refused("lookup", "--ids", "1", "--from", str(folder))
+
+
+@pytest.mark.parametrize(("scheme", "tensors"), PACKED)
+def test_a_packed_head_beside_a_readable_token_matrix_is_no_missing_head(
+    in_process: InProcess, tmp_path: Path, scheme: str, tensors: Tensors
+) -> None:
+    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(np.float32)
+    head = {f"lm_head.{last_part}": tensor for last_part, tensor in tensors.items()}
+    save_file({TOKEN: matrix, **head}, tmp_path / "model.safetensors")
+
+    path = str(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(rows_of(Path(path)), matrix)
+    assert scheme in in_process.refused("info", "--from", path)
+
+
+def test_integers_of_an_array_are_rows_with_a_note(tmp_path: Path) -> None:
+    np.save(tmp_path / "own.npy", int8_numbers())
+    model = embcli.open(tmp_path / "own.npy")
+    assert model[0].dtype == np.float32
+    assert any("integers" in note for note in model.notes)
+
+
+# --- model2vec --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("parts", [("mapping",), ("weights",), ("mapping", "weights")])
+def test_rows_of_a_static_model_follow_its_mapping_and_its_weights(
+    tmp_path: Path, dtype: Any, parts: tuple[str, ...]
+) -> None:
+    embeddings = (GENERATOR.standard_normal((ROWS, DIM)) * 40).astype(dtype)
+    tokens = 2 * ROWS if "mapping" in parts else ROWS
+    mapping = GENERATOR.integers(0, ROWS, tokens)
+    weights = scales(tokens)
+    tensors = {"embeddings": embeddings, "mapping": mapping, "weights": weights}
+    kept = {name: tensors[name] for name in ("embeddings", *parts)}
+    save_file(kept, tmp_path / "model.safetensors")
+
+    expected = embeddings.astype(np.float32)
+    if "mapping" in parts:
+        expected = expected[mapping]
+    if "weights" in parts:
+        expected = expected * weights[:, None]
+    np.testing.assert_array_equal(rows_of(tmp_path / "model.safetensors"), expected)
+
+
+def test_a_mapping_to_rows_that_are_not_there_is_refused(tmp_path: Path) -> None:
+    tensors = {"embeddings": np.ones((4, 3), np.float32), "mapping": np.array([0, 4])}
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match="mapping"):
+        rows_of(tmp_path / "model.safetensors")
