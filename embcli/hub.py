@@ -6,14 +6,15 @@ huggingface_hub describes its cache, the docs/faq of Ollama its folders.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from embcli.binary import Binary, quoted, read_object
+from embcli.binary import Binary, quoted, read_object, read_whole
 from embcli.errors import InputError, Notes
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
@@ -86,11 +87,35 @@ def located(name: str, file_of: Callable[[Path], Path] = model_file) -> Path:
         if path is None and name.startswith(OLLAMA):
             return _ollama_model(name.removeprefix(OLLAMA))
         path = path or _snapshot(name)
-        return file_of(path) if path.is_dir() else path
+        return _file_in(path, file_of) if path.is_dir() else path
     except OSError as error:
         raise InputError(
             f"cannot read {quoted(name)}: {error.strerror} ({error.filename})"
         ) from None
+
+
+def _file_in(folder: Path, file_of: Callable[[Path], Path]) -> Path:
+    """Return the file of a folder, or of the first module of Sentence Transformers that has one."""
+    try:
+        return file_of(folder)
+    except InputError:
+        for module_folder in _module_folders(folder):
+            with suppress(InputError):
+                return file_of(module_folder)
+        raise
+
+
+def _module_folders(folder: Path) -> Iterator[Path]:
+    """Yield the folders that a modules.json names; the folder itself has an empty name."""
+    longest_list = 1 << 20  # bytes
+    try:
+        modules = json.loads(read_whole(Binary(folder / "modules.json"), longest_list))
+    except (InputError, ValueError, RecursionError):
+        return
+    for module in modules if isinstance(modules, list) else ():
+        name = module.get("path") if isinstance(module, dict) else None
+        if isinstance(name, str) and name and ".." not in PurePath(name).parts:
+            yield folder / name
 
 
 def _existing_path(name: str) -> Path | None:

@@ -23,7 +23,6 @@ from embcli.errors import InputError, Notes, missing_extra
 __all__ = ["Encoding", "encoding_for_rows", "encoding_of_file", "encoding_of_size", "get"]
 
 
-@lru_cache
 def get(name: str) -> Encoding:
     """Return the encoding with this name or of this model, which can be a path of a file or folder.
 
@@ -31,7 +30,7 @@ def get(name: str) -> Encoding:
     'o200k_base'
     """
     if name in DEFINITIONS:
-        return TiktokenEncoding(name)
+        return _of_tiktoken(name)
     from embcli.hub import OLLAMA, located, tokenizer_file
 
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
@@ -39,11 +38,16 @@ def get(name: str) -> Encoding:
         return _of_path(located(name, tokenizer_file), name)
     models = import_tiktoken("tiktoken.model")
     try:
-        return TiktokenEncoding(models.encoding_name_for_model(name))
+        return _of_tiktoken(models.encoding_name_for_model(name))
     except KeyError:
         with suppress(InputError):
             return _of_path(located(name, tokenizer_file), name)
         raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING]) from None
+
+
+@lru_cache
+def _of_tiktoken(name: str) -> Encoding:
+    return TiktokenEncoding(name)
 
 
 def _unknown_error(name: str, known: list[str]) -> InputError:
@@ -56,8 +60,19 @@ def _unknown_error(name: str, known: list[str]) -> InputError:
     return InputError(f"no encoding or model is named {name[:60]!r}; {hint}")
 
 
-@lru_cache  # Freeing a large tokenizer takes a tenth of the time of loading it.
 def _of_path(path: Path, name: str) -> Encoding:
+    """Return the encoding of a file, which is opened anew if the file has changed."""
+    changed_at = 0
+    size = 0
+    with suppress(OSError):  # The error of a file that is gone is raised by its reader.
+        status = path.stat()
+        changed_at = status.st_mtime_ns
+        size = status.st_size
+    return _of_unchanged_path(path, name, changed_at, size)
+
+
+@lru_cache  # Freeing a large tokenizer takes a tenth of the time of loading it.
+def _of_unchanged_path(path: Path, name: str, changed_at: int, size: int) -> Encoding:
     """Return the encoding of a file, whose first bytes or name say of which dialect it is."""
     with suppress(OSError), open(path, "rb") as file:
         if file.read(4) == b"GGUF":
@@ -94,7 +109,7 @@ def encoding_of_file(weights: Path, stored: Encoding | None, notes: Notes) -> En
     """Return the encoding of the rows of a checkpoint.
 
     It is that of a tokenizer in the same folder, unless the tokens in the file, which `stored` has,
-    split a text themselves.
+    split a text themselves. A tokenizer that cannot be read is noted.
     """
     from embcli.hub import TOKENIZERS, tokenizer_file
 
@@ -109,4 +124,10 @@ def encoding_of_file(weights: Path, stored: Encoding | None, notes: Notes) -> En
     if package and path.name != "tekken.json" and find_spec(package) is None:
         notes.add(missing_extra(f"the {path.name} beside the weights", "models"))
         return stored
-    return _of_path(path, str(path))
+    encoding = _of_path(path, str(path))
+    try:
+        has_tokens = encoding.vocabulary_size > 0
+    except InputError as error:
+        notes.add(f"{error}; it is ignored")
+        return stored
+    return encoding if has_tokens else stored

@@ -121,7 +121,7 @@ class Roles:
                 raise tensors.file_error(no_matrix)
             return tensor
         if named:
-            return self._one_of_equal("token", named)
+            return self._read_by_encoder(self._one_of_equal("token", named))
 
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
         if len(matrices) != 1 or matrices[0].unreadable:
@@ -136,6 +136,20 @@ class Roles:
         if not isinstance(tensors.own_words(), OwnWords):
             self.reasons["token"] = f"{quoted(tensor.name)} is the only two-dimensional tensor"
         return tensor
+
+    def _read_by_encoder(self, token: Tensor) -> Tensor:
+        """Return the encoder's token matrix where it differs from the one that both parts share.
+
+        transformers reads each from the file, whatever config.json says of ties.
+        """
+        if self.part == "decoder" or name_parts(token.name)[-2:-1] != ["shared"]:
+            return token
+        for tensor in self._with_end("encoder.embed_tokens"):
+            if tensor.shape == token.shape and not equal_rows(token, tensor):
+                name = quoted(tensor.name)
+                self.reasons["token"] = f"{name} is the encoder's; {quoted(token.name)} differs"
+                return tensor
+        return token
 
     def _other_matrix(self, role: str) -> Tensor | None:
         """Return the tensor of another role; of several, the nearest to the token matrix.
