@@ -7,11 +7,13 @@ has no `from __future__ import annotations`.
 
 import inspect
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+import typer.core
 
 from embcli import names
 from embcli.cli import options as o
@@ -83,6 +85,20 @@ def _flowing(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
+class OneValueCommand(typer.core.TyperCommand):
+    """A command that refuses an option which is given twice; Typer would drop the first value."""
+
+    def parse_args(self, context: Any, words: list[str]) -> list[str]:
+        if context.resilient_parsing:  # A line that is being completed is not judged.
+            return super().parse_args(context, words)
+        _, _, parameters = self.make_parser(context).parse_args(list(words))
+        for parameter, count in Counter(parameters).items():
+            takes_value = isinstance(parameter, typer.core.TyperOption) and not parameter.is_flag
+            if takes_value and count > 1:
+                raise InputError(f"{parameter.opts[0]} is given {count} times; it takes one value")
+        return super().parse_args(context, words)
+
+
 def command_line(words: Sequence[str] | None = None, finish: Finish = Command.write) -> typer.Typer:
     """Return the command line: all of it, or only what these words after `embcli` need.
 
@@ -108,7 +124,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
     for name, (each, settings) in COMMANDS.items():
         is_hidden = is_first and settings["rich_help_panel"] == "More"
         if words is None or name == called:
-            app.command(name, **settings)(each.for_typer(finish))
+            app.command(name, cls=OneValueCommand, **settings)(each.for_typer(finish))
         elif called is None and not is_hidden:
             app.command(name, **settings)(_without_options)
     return app
