@@ -39,6 +39,7 @@ class AddPosition(NamedTuple):
     when: When | None = None
     sinusoid_formula: str = ""  # empty for the rows of a position matrix
     position_offset: int = 0  # the position in the formula that position 0 has
+    padding_id: int = -1  # the position in the formula whose row is zero, if it has one
 
 
 class AddType(NamedTuple):

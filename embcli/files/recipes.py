@@ -162,6 +162,7 @@ class _Completion:
         return step._replace(
             sinusoid_formula=self.family.sinusoid_formula,
             position_offset=first_position(self.family, self.settings),
+            padding_id=self.settings.whole("pad_token_id", 1),
         )
 
     def token_type(self, step: AddType) -> AddType | None:

@@ -98,8 +98,7 @@ class StepValues(NamedTuple):
 def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
     """Return the sinusoidal rows of positions, (n,) -> (n, D) float32.
 
-    A row has the sines in its first half and the cosines in its second. Position -1 is padding; its
-    row is zero.
+    A row has the sines in its first half and the cosines in its second. That of padding is zero.
     """
     if step.sinusoid_formula == "sines, cosines in float64":
         return _sinusoids_in_float64(dim, positions)
@@ -116,7 +115,7 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
     waves = torch.cat([torch.sin(angles), torch.cos(angles)], dim=1)
     odd_column = (0, dim % 2)  # an odd D ends with a zero
     rows = np.asarray(torch.nn.functional.pad(waves, odd_column))
-    rows[positions < 0] = 0
+    rows[shifted == step.padding_id] = 0
     return rows
 
 
