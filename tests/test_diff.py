@@ -235,17 +235,14 @@ def test_two_dtypes_are_compared_by_value(left: torch.dtype, right: torch.dtype)
 
 
 @pytest.mark.parametrize("form", ["pt", "safetensors"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.int32])
-def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(
-    dtype: torch.dtype, form: str
-) -> None:
+def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(form: str) -> None:
     whole = (vectors() * (1 << 20)).astype(np.float64).round()
     base = whole * 128 + (1 << 30)
     tuned = base.copy()
     tuned[EDITED, 3] += 1
 
-    base_name = saved(f"base.{form}", base, dtype)
-    tuned_name = saved(f"tuned.{form}", tuned, dtype)
+    base_name = saved(f"base.{form}", base, torch.float64)
+    tuned_name = saved(f"tuned.{form}", tuned, torch.float64)
     found = compared(base_name, tuned_name)
 
     assert np.flatnonzero(~found.equal).tolist() == EDITED

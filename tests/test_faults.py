@@ -82,9 +82,9 @@ def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
 @pytest.fixture
 def _fresh_encodings() -> None:
     """Forget encodings before and after a test."""
-    encodings.get.cache_clear()
+    encodings._of_tiktoken.cache_clear()
     yield
-    encodings.get.cache_clear()
+    encodings._of_tiktoken.cache_clear()
 
 
 @pytest.mark.usefixtures("_fresh_encodings")

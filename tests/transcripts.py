@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from embcli import encodings
 from tests.runners import InProcess
 from tests.snapshots import PAGES
 
@@ -44,15 +43,9 @@ def on_a_small_screen(in_process: InProcess, *words: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test of a module that has this writes its files there: no page has a longer path.
-
-    embcli keeps a tokenizer by its path, which is the same in several tests.
-    """
-    encodings._of_path.cache_clear()
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test of a module that has this writes its files there: no page has a longer path."""
     monkeypatch.chdir(tmp_path)
-    yield
-    encodings._of_path.cache_clear()
 
 
 # --- snapshots that are their own table of cases --------------------------------------------------

@@ -93,8 +93,10 @@ class OneValueCommand(typer.core.TyperCommand):
             return super().parse_args(context, words)
         _, _, parameters = self.make_parser(context).parse_args(list(words))
         for parameter, count in Counter(parameters).items():
-            takes_value = isinstance(parameter, typer.core.TyperOption) and not parameter.is_flag
-            if takes_value and count > 1:
+            if not isinstance(parameter, typer.core.TyperOption):
+                continue
+            takes_one_value = not parameter.is_flag and not parameter.multiple
+            if takes_one_value and count > 1:
                 raise InputError(f"{parameter.opts[0]} is given {count} times; it takes one value")
         return super().parse_args(context, words)
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import (
@@ -60,19 +61,25 @@ def _unknown_error(name: str, known: list[str]) -> InputError:
     return InputError(f"no encoding or model is named {name[:60]!r}; {hint}")
 
 
+class _Version(NamedTuple):
+    """What tells a file from another one, and from itself before it changed."""
+
+    place: Path
+    changed_at: int = 0  # nanoseconds
+    size: int = 0
+
+
 def _of_path(path: Path, name: str) -> Encoding:
     """Return the encoding of a file, which is opened anew if the file has changed."""
-    changed_at = 0
-    size = 0
+    version = _Version(path.absolute())
     with suppress(OSError):  # The error of a file that is gone is raised by its reader.
         status = path.stat()
-        changed_at = status.st_mtime_ns
-        size = status.st_size
-    return _of_unchanged_path(path, name, changed_at, size)
+        version = _Version(path.absolute(), status.st_mtime_ns, status.st_size)
+    return _of_version(path, name, version)
 
 
 @lru_cache  # Freeing a large tokenizer takes a tenth of the time of loading it.
-def _of_unchanged_path(path: Path, name: str, changed_at: int, size: int) -> Encoding:
+def _of_version(path: Path, name: str, version: _Version) -> Encoding:
     """Return the encoding of a file, whose first bytes or name say of which dialect it is."""
     with suppress(OSError), open(path, "rb") as file:
         if file.read(4) == b"GGUF":

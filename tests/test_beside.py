@@ -1,0 +1,147 @@
+"""Files beside the weights: tokenizers that change or cannot be read, modules, a second matrix."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models
+
+import embcli
+from embcli import encodings
+from embcli.errors import InputError
+from tests.oracles import normal
+from tests.runners import InProcess
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def save_words(path: str, *words: str) -> None:
+    """Write a tokenizer whose tokens are these words, in the order of their IDs."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    ids = {word: place for place, word in enumerate(words)}
+    Tokenizer(models.WordLevel(ids, words[0])).save(path)
+
+
+def save_matrix(path: str, matrix: np.ndarray, name: str = "wte.weight") -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: matrix}, path)
+
+
+# --- tokenizers -----------------------------------------------------------------------------------
+
+
+def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
+    save_words("m/tokenizer.json", "a", "b")
+    assert encodings.get("m/tokenizer.json").encode("b").tolist() == [1]
+
+    save_words("m/tokenizer.json", "a", "other", "b")
+
+    assert encodings.get("m/tokenizer.json").encode("b").tolist() == [2]
+
+
+def test_the_same_name_in_another_folder_is_another_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_words("one/tokenizer.json", "a", "b")
+    save_words("two/tokenizer.json", "b", "a")
+    monkeypatch.chdir(tmp_path / "one")
+    assert encodings.get("./tokenizer.json").encode("b").tolist() == [1]
+
+    monkeypatch.chdir(tmp_path / "two")
+
+    assert encodings.get("./tokenizer.json").encode("b").tolist() == [0]
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "vocab.json"])
+def test_a_tokenizer_that_cannot_be_read_is_noted_and_ids_go_on(
+    in_process: InProcess, name: str
+) -> None:
+    matrix = normal(6, 3)
+    save_matrix("m/model.safetensors", matrix)
+    Path("m", name).write_text("{broken")
+
+    ran = in_process("lookup", "--ids", "1,4", "--from", "m", "-f", "csv")
+
+    assert ran.status == 0
+    assert name in ran.err
+    assert "ignored" in ran.err
+    np.testing.assert_array_equal(embcli.open("m")[[1, 4]], matrix[[1, 4]])
+    assert "encoding" in in_process("lookup", "text", "--from", "m").err
+
+
+# --- modules of Sentence Transformers -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["", "0_Transformer", "parts/0_StaticEmbedding"])
+def test_the_weights_and_the_tokenizer_of_a_module_are_found(module: str) -> None:
+    matrix = normal(3, 4)
+    save_matrix(f"m/{module}/model.safetensors", matrix, "embedding.weight")
+    save_words(f"m/{module}/tokenizer.json", "a", "b", "c")
+    modules = [{"idx": 0, "path": module}, {"idx": 1, "path": "1_Pooling"}]
+    Path("m/modules.json").write_text(json.dumps(modules))
+
+    model = embcli.open("m")
+
+    np.testing.assert_array_equal(model["c"], matrix[[2]])
+    assert encodings.get("./m").encode("b").tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", "[", "[1, null, {}]", '[{"path": 3}]', '[{"path": "../elsewhere"}]']
+)
+def test_a_list_of_modules_that_leads_nowhere_changes_no_error(content: str) -> None:
+    save_matrix("elsewhere/model.safetensors", normal(3, 4))
+    Path("m").mkdir()
+    Path("m/modules.json").write_text(content)
+    with pytest.raises(InputError, match="no file of weights"):
+        embcli.open("m")
+
+
+# --- an encoder's own matrix ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_encoders_matrix_is_read_where_it_differs_from_the_shared_one(
+    is_equal: bool, tied: bool
+) -> None:
+    shared = normal(8, 4)
+    encoder = shared if is_equal else normal(8, 4, seed=1)
+    tensors = {"model.shared.weight": shared, "model.encoder.embed_tokens.weight": encoder}
+    save_file(tensors, "model.safetensors")
+    settings = {"model_type": "bart", "tie_word_embeddings": tied, "scale_embedding": False}
+    Path("config.json").write_text(json.dumps(settings))
+
+    model = embcli.open("model.safetensors")
+
+    np.testing.assert_array_equal(model[:], encoder)
+    assert any("differs" in reason for reason in model.audit().origin.guesses.values()) != is_equal
+
+
+# --- padding positions ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2, 5])
+def test_the_sinusoid_of_xglms_padding_position_is_zero(padding: int) -> None:
+    """Its table begins at -2, and the row of the padding ID is zero."""
+    dim = 8
+    save_matrix("m/model.safetensors", normal(20, dim), "model.embed_tokens.weight")
+    settings = {"model_type": "xglm", "pad_token_id": padding, "scale_embedding": False}
+    Path("m/config.json").write_text(json.dumps(settings))
+
+    rows = embcli.open("m").lookup(np.arange(7)).position
+
+    is_zero = ~rows.any(axis=1)
+    assert np.flatnonzero(is_zero).tolist() == [place for place in [padding - 2] if place >= 0]
+    rates = np.exp(np.arange(dim // 2) * -(math.log(10000) / (dim // 2 - 1)))
+    angles = (np.arange(7) + 2)[:, None] * rates
+    expected = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    np.testing.assert_allclose(rows[~is_zero], expected[~is_zero], atol=1e-6)
