@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from embcli.encodings.merging import (
     byte_level_to_bytes,
     derive,
     piece_to_bytes,
+    piece_to_text,
     spans_of,
 )
 from embcli.encodings.splitting import Splitting, splittings
@@ -140,7 +140,8 @@ class HuggingFaceEncoding(Encoding):
             return None
         added = self._added.get(token_id)
         # Gemma adds tokens of several spaces, which are spelled as the others.
-        if added is not None and (added.special or self._to_bytes is not piece_to_bytes):
+        has_pieces = self._to_bytes in (piece_to_bytes, piece_to_text)
+        if added is not None and (added.special or not has_pieces):
             return token.encode()
         if self._to_bytes is not None:
             return self._to_bytes(token.encode())
@@ -164,15 +165,53 @@ class HuggingFaceEncoding(Encoding):
         if b"ByteLevel" in kinds:
             return byte_level_to_bytes
         falls_back = getattr(self.tokenizer.model, "byte_fallback", False)
-        if falls_back or kinds & {b"Metaspace", b"ByteFallback", b"Replace"}:
+        if falls_back or b"ByteFallback" in kinds:
             return piece_to_bytes
+        if kinds & {b"Metaspace", b"Replace"}:
+            return piece_to_text
         return None
 
     def decode(self, ids: np.ndarray) -> bytes:
+        """Return the bytes that the tokenizer decodes IDs to, (T,).
+
+        Bytes that are not UTF-8 are kept, which the tokenizer replaces. It treats only the tokens
+        that begin a text in a way of their own.
+        """
         if self._to_bytes is None:
             return self._decoded(ids)
-        joined = super().decode(ids)
-        return joined.removeprefix(b" ") if self._drops_first_space else joined
+        if self.tokenizer.decoder is None:
+            return super().decode(ids)
+        count = self._first_tokens(ids)
+        joined = bytearray(self._decoded(ids[:count]))
+        for token_id in ids[count:].data:
+            joined += self._decoded_token(token_id)
+        return bytes(joined)
+
+    def _first_tokens(self, ids: np.ndarray) -> int:
+        """Return how many tokens decide how a decoded text begins: the blank ones and one more.
+
+        That one does not count if it is a part of a character.
+        """
+        count = 0
+        for token_id in ids.data:
+            token = self._decoded_token(token_id)
+            if not _is_utf8(token):
+                break
+            count += 1
+            if token.strip(b" "):
+                break
+        return count
+
+    @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
+    def _decoded_token(self, token_id: int) -> bytes:
+        """Return the bytes that the tokenizer decodes a token to that does not begin a text."""
+        token = self._token(token_id)
+        if token is None or self._to_bytes is None:
+            return b""
+        text: str = self.tokenizer.decoder.decode(["x", token])
+        if "\ufffd" in text:
+            return self._to_bytes(token.encode())
+        return text.removeprefix("x").encode()
 
     def _decoded(self, ids: np.ndarray) -> bytes:
         text = call_package(
@@ -182,21 +221,21 @@ class HuggingFaceEncoding(Encoding):
         )
         return text.encode()
 
-    @cached_property
-    def _drops_first_space(self) -> bool:
-        """Whether the tokenizer adds a space before a text and removes it; ByteLevel keeps it."""
-        ids = self.encode("a")
-        return super().decode(ids).startswith(b" ") and not self._decoded(ids).startswith(b" ")
-
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         encoded = self._encoded(text, special)
         model = type(self.tokenizer.model).__name__
         if model not in ("BPE", "WordPiece", "Unigram"):
             raise file_error(self.path, f"its model is {model}, whose tokens are whole words")
-        derive_piece = self._by_merges if model == "BPE" else self._in_order
-        tokens = zip(encoded.word_ids, encoded.ids, strict=True)
-        for _, piece in groupby(tokens, key=itemgetter(0)):
-            yield derive_piece([token_id for _, token_id in piece])
+        ids = encoded.ids
+        tokens = encoded.tokens
+        stop = 0
+        for _, piece in groupby(encoded.word_ids):
+            start = stop
+            stop += len(list(piece))
+            if model == "BPE":
+                yield self._by_merges(ids[start:stop], tokens[start:stop])
+            else:
+                yield self._in_order(ids[start:stop])
 
     def _in_order(self, ids: list[int]) -> Derivation:
         """Return the derivation of a piece that tokens spell from left to right."""
@@ -210,32 +249,43 @@ class HuggingFaceEncoding(Encoding):
             steps.append(DerivationStep(self.token_bytes(token_id) or b"", token_id, score=score))
         return Derivation.in_order(steps)
 
-    def _by_merges(self, ids: list[int]) -> Derivation:
-        """Return the merges of a piece, which is spelled by its own tokens."""
+    def _by_merges(self, ids: list[int], tokens: list[str]) -> Derivation:
+        """Return the merges of a piece, which its tokens spell."""
         model = self._model
         ranks = self._merge_ranks
-        tokens = [(self._token(token_id) or "").encode() for token_id in ids]
         to_bytes = self._to_bytes or bytes
-        is_added = not self._added.keys().isdisjoint(ids)
-        if is_added or (model.get("ignore_merges") and len(ids) == 1):
-            return Derivation(tuple(map(to_bytes, tokens)), (), tuple(ids))
-
-        piece = b"".join(tokens)
-        if model.get("byte_fallback"):
-            # A symbol is a character, or a byte that is spelled as <0x0A>.
-            symbols = re.findall(rb"<0x[0-9A-F]{2}>|[\x00-\x7f]|[\xc2-\xf4][\x80-\xbf]+", piece)
-        else:
-            suffix = (model.get("end_of_word_suffix") or "").encode()
-            word = piece.removesuffix(suffix).decode()
-            symbols = [character.encode() for character in word]
-            if symbols:
-                symbols[-1] += suffix
+        is_whole = ids[0] in self._added or bool(model.get("ignore_merges"))
+        if is_whole and len(ids) == 1:
+            return Derivation((self.token_bytes(ids[0]) or b"",), (), tuple(ids))
         return derive(
-            symbols,
+            self._symbols(tokens),
             lambda left, right: ranks.get((left, right), NEVER),
-            lambda token: self.tokenizer.token_to_id(token.decode()),
+            lambda token: self.tokenizer.model.token_to_id(token.decode()),
             to_bytes=to_bytes,
         )
+
+    def _symbols(self, tokens: list[str]) -> list[bytes]:
+        """Return what is merged first in a piece: characters, bytes, and unknown characters.
+
+        A byte is spelled `<0x0A>`, and an unknown character as the unknown token.
+        """
+        model = self._model
+        suffix = model.get("end_of_word_suffix") or ""
+        has_suffix = tokens[-1].endswith(suffix)
+
+        symbols: list[str] = []
+        for token in [*tokens[:-1], tokens[-1].removesuffix(suffix)]:
+            byte_symbols = re.findall("<0x[0-9A-F]{2}>", token)
+            is_bytes = model.get("byte_fallback") and "".join(byte_symbols) == token
+            if token == model.get("unk_token"):
+                symbols.append(token)
+            elif is_bytes:
+                symbols += byte_symbols
+            else:
+                symbols += list(token)
+        if has_suffix and symbols:
+            symbols[-1] += suffix
+        return [symbol.encode() for symbol in symbols]
 
     @cached_property
     def _merge_ranks(self) -> dict[tuple[bytes, ...], int]:
@@ -248,6 +298,14 @@ class HuggingFaceEncoding(Encoding):
             pair = tuple(part.encode() for part in merge)
             ranks.setdefault(pair, rank)
         return ranks
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _read_tokenizer(binary: Binary) -> tokenizers.Tokenizer:

@@ -168,6 +168,11 @@ def piece_to_bytes(word: bytes) -> bytes:
     byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
     if byte:
         return bytes([int(byte[1], 16)])
+    return piece_to_text(word)
+
+
+def piece_to_text(word: bytes) -> bytes:
+    """Return the text of a token of SentencePiece whose vocabulary has no tokens of bytes."""
     return word.replace(SPACE.encode(), b" ")
 
 
