@@ -23,6 +23,7 @@ Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the background of a picture
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
 Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]
+CutFault = Literal["different"]  # what gives status 1 where several tokenizers are compared
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 
@@ -35,6 +36,7 @@ PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
 PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # faults that break every model
+CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
 
 ENCODINGS = (
     "gpt2",

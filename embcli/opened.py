@@ -77,6 +77,8 @@ class Opened:
         if notes is not None:
             if encoding is not None and not special:
                 _remark_special(tokens, encoding, has_added, notes)
+            if encoding is not None and tokens.texts is not None:
+                _remark_twice(tokens, encoding, notes)
             if not len(tokens):
                 notes.add("the input is empty: there are no tokens")
         return tokens
@@ -84,7 +86,8 @@ class Opened:
     def resolve_rows(self, rows: str | None, layer: LayerName = "token") -> str | None:
         """Return chosen rows with an ID in place of each token.
 
-        A token may begin with a space that the user left out. Raises InputError for a text that is
+        A token may begin with a space that the user left out, and special tokens are found by their
+        names. Raises InputError for a text that is
         not one token.
         """
         encoding = self.source.encoding if layer == "token" else None
@@ -105,9 +108,9 @@ def _unknown_encoding() -> InputError:
 
 
 def _id_of_token(text: str, encoding: Encoding) -> int:
-    """Return the ID of a text that is one token, by itself or after a space."""
-    for candidate in (text, f" {text}"):
-        ids = encoding.encode(candidate)
+    """Return the ID of a text that is one token, by itself, after a space, or a special one."""
+    for candidate, special in ((text, False), (f" {text}", False), (text, True)):
+        ids = encoding.encode(candidate, special)
         if len(ids) == 1:
             return int(ids[0])
     what = f"{text[:40]!r} is {counted(len(encoding.encode(text)), 'token')}"
@@ -139,6 +142,18 @@ def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: 
     if plain:
         remark = "{plain} is read as plain text; {special} makes it one token"
         notes.add(Sentence(remark, plain=" ".join(plain)))
+
+
+def _remark_twice(tokens: Tokens, encoding: Encoding, notes: Notes) -> None:
+    """Remark on texts that begin with the name of the token that is added before them."""
+    bos, eos = tokens.added
+    if not bos:
+        return
+    first_places = tokens.starts[:-1] + len(bos)
+    has_tokens = first_places < tokens.starts[1:] - len(eos)
+    if (tokens.ids[first_places[has_tokens]] == bos[0]).any():
+        remark = "{bos} is twice before a text: the text begins with it, and {special} adds it"
+        notes.add(Sentence(remark, bos=_in_words(bos, encoding)))
 
 
 def _in_words(ids: Sequence[int], encoding: Encoding) -> str:

@@ -26,6 +26,7 @@ from embcli.cli.groups import (
     FileOptions,
     Given,
     KindAndPath,
+    ModelGiven,
     ModelOptions,
     PositionsModel,
     listed,
@@ -219,7 +220,7 @@ def _several(encodings: list[str] | None) -> list[str]:
 )
 def tokenize(
     *,
-    given: Given,
+    given: ModelGiven,
     lines: o.Lines = False,
     encoding: Annotated[
         list[str] | None,
@@ -236,6 +237,10 @@ def tokenize(
         bool, option("View", "Show how each piece becomes tokens, merge by merge.", "--merges")
     ] = False,
     draw: o.Draw = False,
+    fail_on: Annotated[
+        names.CutFault | None,
+        option("View", "Exit with 1 if the encodings cut the text differently.", "--fail-on NAME"),
+    ] = None,
 ) -> Any:
     """Show the tokens of a text.
 
@@ -249,11 +254,17 @@ def tokenize(
     if len(encodings) > 1:
         from embcli.verbs.tokenizers import tokenizers
 
-        return tokenizers(sequences, encodings, special=given.special, notes=PrintedNotes())
+        return tokenizers(
+            sequences, encodings, special=given.special, fail_on=fail_on, notes=PrintedNotes()
+        )
+    if fail_on is not None:
+        raise InputError(
+            "--fail-on compares tokenizers; give --encoding several names: gpt2,o200k_base"
+        )
     model = opened({"encoding": encodings[0]})
     if is_derived:
         return model.merges(sequences, special=given.special, draw=draw)
-    return model.tokenize(sequences, special=given.special)
+    return model.tokenize(sequences, special=given.special, no_added=given.no_added)
 
 
 @command(
@@ -329,7 +340,7 @@ def batch(
 )
 def lookup(
     *,
-    given: Given,
+    given: ModelGiven,
     lines: o.Lines = False,
     window: Annotated[
         bool, option("Input", "Split longer input into sequences of C tokens.", "--window")
@@ -376,6 +387,7 @@ def lookup(
     return model.opened().lookup(
         given.read('embcli lookup "Every effort moves you"', lines),
         special=given.special,
+        no_added=given.no_added,
         window=window,
         show=listed(show),
         columns=columns,
@@ -440,6 +452,7 @@ def compare(
     return model.opened_for(sequences).compare(
         sequences,
         special=given.special,
+        no_added=given.no_added,
         show=listed(show),
         trace=trace,
         gradient=gradient,

@@ -61,7 +61,21 @@ class Given:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ComparedGiven(Given):
+class ModelGiven(Given):
+    """A text or token IDs as a model reads them: with the tokens that it adds, or without them."""
+
+    no_added: Annotated[
+        bool, option("Input", "With --special: add no tokens around the text.", "--no-added")
+    ] = False
+
+    def read(self, example: str, lines: bool = False) -> "Sequences":
+        if self.no_added and not self.special:
+            raise InputError(Sentence("{no_added} goes with {special}, which adds tokens"))
+        return super().read(example, lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparedGiven(ModelGiven):
     """A text or token IDs, or the IDs of the chapter."""
 
     text: Annotated[

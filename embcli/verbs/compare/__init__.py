@@ -119,6 +119,7 @@ def compare(
     text: TextOrIds,
     *,
     special: bool = False,
+    no_added: bool = False,
     show: tuple[str, ...] | str | None = None,
     trace: bool = False,
     gradient: bool = False,
@@ -139,7 +140,7 @@ def compare(
     """
     source = model.source
     notes = model.notes.begun()
-    tokens = model.tokens(text, special, notes=notes)
+    tokens = model.tokens(text, special, notes=notes, has_added=not no_added)
     shown = _chosen_parts(show)
     _check_learning_rate(learning_rate)
     shape = shape_of(source, "token")

@@ -189,6 +189,7 @@ def lookup(
     text: TextOrIds,
     *,
     special: bool = False,
+    no_added: bool = False,
     lines: bool = False,
     window: bool = False,
     show: tuple[MatrixName, ...] | MatrixName | None = None,
@@ -213,7 +214,7 @@ def lookup(
     # Read the tokens, and check the names that are chosen.
     source = model.source
     notes = model.notes.begun()
-    tokens = model.tokens(text, special, lines, notes=notes)
+    tokens = model.tokens(text, special, lines, notes=notes, has_added=not no_added)
     if window:
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)

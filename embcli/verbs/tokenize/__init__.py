@@ -112,16 +112,23 @@ def characters_begun(tokens: Tokens) -> np.ndarray:
 
 
 def tokenize(
-    model: Opened, text: TextOrIds, *, special: bool = False, lines: bool = False
+    model: Opened,
+    text: TextOrIds,
+    *,
+    special: bool = False,
+    no_added: bool = False,
+    lines: bool = False,
 ) -> Tokenization:
     """Return the tokens of a text: IDs, bytes, and the span of each in characters.
 
-    Special tokens are plain text unless `special`; `lines` makes each line a sequence. Raises
-    InputError for IDs that the encoding does not have.
+    Special tokens are plain text unless `special`, which also adds those that a model reads around
+    a text, unless `no_added`. `lines` makes each line a sequence. Raises InputError for IDs that
+    the encoding does not have.
 
     >>> import embcli
     >>> embcli.seeded().tokenize("Every effort").ids.tolist()
     [6109, 3626]
     """
     notes = model.notes.begun()
-    return Tokenization(model.tokens(text, special, lines, notes=notes), notes=notes)
+    tokens = model.tokens(text, special, lines, notes=notes, has_added=not no_added)
+    return Tokenization(tokens, notes=notes)

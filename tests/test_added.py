@@ -1,0 +1,105 @@
+"""Special tokens: those that are added around a text or not, their rows, and cuts that differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+import embcli
+from embcli.errors import InputError
+from tests.runners import InProcess
+from tests.snapshots import Snapshot
+
+WORDS = ["<s>", "</s>", "<tool_call>", "every", "effort", "[UNK]"]
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tokenizer:
+    """Save a model in the working folder, whose tokenizer puts <s> and </s> around a text."""
+    ids = {word: token_id for token_id, word in enumerate(WORDS)}
+    made = Tokenizer(models.WordLevel(ids, "[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.add_special_tokens(WORDS[:3])
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    made.save(str(tmp_path / "tokenizer.json"))
+    rows = np.arange(12, dtype=np.float32).reshape(6, 2)
+    save_file({"wte.weight": rows}, tmp_path / "model.safetensors")
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def ids_of(in_process: InProcess, *arguments: str) -> list[int]:
+    ran = in_process("tokenize", *arguments, "--encoding", ".", "-f", "json")
+    return [row["id"] for row in json.loads(ran.out)["tokens"]]
+
+
+def test_no_added_recognises_special_tokens_and_adds_none(
+    in_process: InProcess, model: Tokenizer
+) -> None:
+    text = "<s>every effort"
+    for flags, has_added in ((("--special",), True), (("--special", "--no-added"), False)):
+        expected = model.encode(text, add_special_tokens=has_added).ids
+        assert ids_of(in_process, text, *flags) == expected
+
+
+@pytest.mark.parametrize("verb", ["lookup", "compare"])
+def test_other_verbs_add_none_either(in_process: InProcess, model: Tokenizer, verb: str) -> None:
+    words = (verb, "every effort", "--from", ".", "--special", "--no-added", "-f", "json")
+    tokens = json.loads(in_process(*words).out)["tokens"]
+    assert [row["id"] for row in tokens] == [3, 4]
+
+
+def test_a_text_that_has_bos_twice_is_noted(
+    in_process: InProcess, model: Tokenizer, snapshot: Snapshot
+) -> None:
+    words = ("tokenize", "<s>every", "--encoding", ".", "--special")
+    snapshot("tokenize/note-on-bos-twice.txt", in_process(*words).err)
+    assert in_process.ok(*words, "--no-added").err == ""
+    for text in ("every <s>", ""):
+        notes = embcli.seeded(encoding=".", dim=2).tokenize(text, special=True).notes
+        assert "twice" not in "".join(map(str, notes))
+
+
+def test_a_row_is_found_by_the_name_of_its_special_token(
+    in_process: InProcess, model: Tokenizer
+) -> None:
+    words = ("weights", "--from", ".", "--rows", "<tool_call>,effort", "-f", "json")
+    rows = json.loads(in_process.ok(*words).out)["rows"]
+    assert [row["id"] for row in rows] == [2, 4]
+    with pytest.raises(InputError, match="tool_calls"):
+        embcli.open(".").weights(rows="<tool_calls>")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("Every effort moves you", 0), ("Unbelievable!", 1), ("", 0)]
+)
+def test_fail_on_different_is_status_1_where_cuts_differ(
+    in_process: InProcess, text: str, status: int
+) -> None:
+    words = ("tokenize", text, "--encoding", "gpt2,o200k_base")
+    assert in_process(*words, "--fail-on", "different").status == status
+    assert in_process(*words).status == 0
+    result = embcli.tokenizers(text, ["gpt2", "o200k_base"], fail_on="different")
+    assert bool(result.why_no) == bool(result.different) == bool(status)
+
+
+def test_a_file_gets_the_reason_of_the_status(in_process: InProcess, tmp_path: Path) -> None:
+    words = ("--encoding", "gpt2,o200k_base", "--fail-on", "different")
+    ran = in_process("tokenize", "Unbelievable!", *words, "-o", str(tmp_path / "cuts.csv"))
+    assert ran.err.endswith("status 1: 1 place cut differently\n")
+
+
+def test_options_that_have_no_use_are_refused(in_process: InProcess, snapshot: Snapshot) -> None:
+    errors = in_process.refused("tokenize", "a", "--no-added")
+    errors += in_process.refused("tokenize", "a", "--fail-on", "different")
+    errors += in_process.refused("tokenize", "a", "--merges", "--fail-on", "different")
+    snapshot("tokenize/errors-of-added-and-fail-on.txt", errors)
+    with pytest.raises(InputError, match="fail_on"):
+        embcli.tokenizers("a", ["gpt2"], fail_on="x")  # type: ignore[arg-type]
