@@ -73,6 +73,11 @@ class Opened:
             encoding = self.encoding
             if encoding is None:
                 raise _unknown_encoding()
+        if notes is not None and encoding is not None:
+            for text in sequences.texts or ():
+                remark = encoding.why_in_memory(text, special)
+                if remark:
+                    notes.add(remark)
         tokens = tokenize(sequences, encoding, special, has_added)
         if notes is not None:
             if encoding is not None and not special:

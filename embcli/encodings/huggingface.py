@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from embcli.binary import Binary, file_error, read_object, read_whole
+from embcli.encodings import cutting
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
     Encoding,
@@ -40,6 +41,10 @@ from embcli.wording import in_data
 
 if TYPE_CHECKING:
     import tokenizers
+
+_Value = TypeVar("_Value")
+
+MAX_WHOLE = 1 << 21  # characters that are encoded as a whole without a remark: some 300 MB
 
 
 class HuggingFaceEncoding(Encoding):
@@ -94,31 +99,91 @@ class HuggingFaceEncoding(Encoding):
         return tuple(encoded.ids[: places[0]]), tuple(encoded.ids[places[-1] + 1 :])
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        return np.array(self._encoded(text, special).ids, np.uint32)
+        ids = []
+        for _, encoded in self._encoded(text, special, has_offsets=False):
+            ids.append(np.array(encoded.ids, np.uint32))
+        return np.concatenate(ids)
+
+    def _encoded(
+        self, text: str, special: bool, has_offsets: bool = True
+    ) -> Iterator[tuple[str, tokenizers.Encoding]]:
+        """Yield the parts of a text, each with its tokens; a short text is one part."""
+        parts = self._parts(text, special)
+        parts_at_once = 8
+        for start in range(0, len(parts), parts_at_once):
+            batch = parts[start : start + parts_at_once]
+            yield from zip(batch, self._encoded_batch(batch, special, has_offsets), strict=True)
 
     @lru_cache(1)  # noqa: B019 - the last one is kept, for its IDs and then its spans
-    def _encoded(self, text: str, special: bool) -> tokenizers.Encoding:
+    def _parts(self, text: str, special: bool) -> tuple[str, ...]:
+        if len(text) <= cutting.PART_SIZE or self._why_whole:
+            return (text,)
+        return self._called(text, special, lambda: tuple(cutting.parts(self.tokenizer, text)))
+
+    def _encoded_batch(
+        self, batch: tuple[str, ...], special: bool, has_offsets: bool
+    ) -> list[tokenizers.Encoding]:
+        def encode() -> list[tokenizers.Encoding]:
+            if has_offsets:
+                return self.tokenizer.encode_batch(batch, add_special_tokens=False)
+            # This takes a third less time.
+            return self.tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+
+        return self._called("".join(batch), special, encode)
+
+    def _called(self, text: str, special: bool, function: Callable[[], _Value]) -> _Value:
+        """Call a function that encodes a text, with special tokens recognised or not."""
         tokenizer = self.tokenizer  # It is read first: a damaged file has an error of its own.
 
-        def encode() -> tokenizers.Encoding:
+        def call() -> _Value:
             # All threads share this setting, and call_package lets in one of them at a time.
             tokenizer.encode_special_tokens = not special
-            return tokenizer.encode(text, add_special_tokens=False)
+            return function()
 
-        return call_package(
-            self.path, f"it cannot split this text of {len(text):,} characters", encode
-        )
+        failure = f"it cannot split this text of {len(text):,} characters"
+        return call_package(self.path, failure, call)
+
+    @cached_property
+    def _why_whole(self) -> str:
+        return cutting.why_whole(self.tokenizer)
+
+    def why_in_memory(self, text: str, special: bool = False) -> str:
+        if len(text) <= MAX_WHOLE or len(self._parts(text, special)[-1]) <= MAX_WHOLE:
+            return ""
+        reason = self._why_whole or "no safe place to cut it was found"
+        return f"{self.name} encodes this text as a whole, which takes much memory: {reason}"
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        encoded = self._encoded(text, special)
-        tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
-        if b"".join(tokens) == text.encode():
-            return spans_of(text.encode(), [*map(len, tokens)])
+        spans = []
+        start = 0
+        for part, encoded in self._encoded(text, special):
+            tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
+            data = part.encode()
+            if b"".join(tokens) != data:
+                return self._spans_by_offsets(text, special)
+            spans.append(start + spans_of(data, [*map(len, tokens)]))
+            start += len(part)
+        return np.concatenate(spans)
 
-        # The tokenizer gives each byte of unknown characters the span of all of them.
-        spans = np.array(encoded.offsets, np.int64).reshape(-1, 2)
+    def _spans_by_offsets(self, text: str, special: bool) -> np.ndarray:
+        """Return the spans of tokens that do not spell the text."""
+        spans = []
+        start = 0
+        for part, encoded in self._encoded(text, special):
+            spans.append(start + self._offsets(part, encoded))
+            start += len(part)
+        return np.concatenate(spans)
+
+    def _offsets(self, text: str, encoded: tokenizers.Encoding) -> np.ndarray:
+        """Return the spans of tokens, (T, 2) int64; each byte of a character has a span of its own.
+
+        The tokenizer gives each byte of unknown characters the span of all of them.
+        """
+        tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
+        offsets = encoded.offsets
+        spans = np.array(offsets, np.int64).reshape(-1, 2)
         first = 0
-        for (start, end), group in groupby(encoded.offsets):
+        for (start, end), group in groupby(offsets):
             last = first + len(list(group))
             run = tokens[first:last]
             characters = text[start:end].encode()
@@ -222,20 +287,20 @@ class HuggingFaceEncoding(Encoding):
         return text.encode()
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
-        encoded = self._encoded(text, special)
         model = type(self.tokenizer.model).__name__
         if model not in ("BPE", "WordPiece", "Unigram"):
             raise file_error(self.path, f"its model is {model}, whose tokens are whole words")
-        ids = encoded.ids
-        tokens = encoded.tokens
-        stop = 0
-        for _, piece in groupby(encoded.word_ids):
-            start = stop
-            stop += len(list(piece))
-            if model == "BPE":
-                yield self._by_merges(ids[start:stop], tokens[start:stop])
-            else:
-                yield self._in_order(ids[start:stop])
+        for _, encoded in self._encoded(text, special):
+            ids = encoded.ids
+            tokens = encoded.tokens
+            stop = 0
+            for _, piece in groupby(encoded.word_ids):
+                start = stop
+                stop += len(list(piece))
+                if model == "BPE":
+                    yield self._by_merges(ids[start:stop], tokens[start:stop])
+                else:
+                    yield self._in_order(ids[start:stop])
 
     def _in_order(self, ids: list[int]) -> Derivation:
         """Return the derivation of a piece that tokens spell from left to right."""

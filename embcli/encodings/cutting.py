@@ -1,0 +1,162 @@
+"""Where a long text can be cut for `tokenizers`, so that its parts become the tokens of the whole.
+
+The package keeps about 150 bytes for each byte of a text, so a long text is encoded in parts. A cut
+is safe under two conditions. The components of the tokenizer look at no more than a few characters
+around it: `why_whole` knows such components and refuses all others. And its own pre-tokenizer cuts
+there: `parts` encodes the characters around each cut, whole and cut, and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from embcli.encodings.encoding import load_facts
+
+if TYPE_CHECKING:
+    import tokenizers
+
+PART_SIZE = 1 << 15  # characters of a part, or a few more
+_WINDOW = 64  # characters on each side of a cut that are encoded to check it
+_MOST_TRIED = 200  # places that are tried for a cut
+
+# Each of these treats a character without regard to others, except those that combine with it.
+_NORMALIZERS = {
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Lowercase",
+    "StripAccents",
+    "BertNormalizer",
+    "Nmt",
+    "Precompiled",
+    "ByteLevel",
+}
+# Each of these cuts by the characters on both sides of a place, or by a regular expression.
+_PRE_TOKENIZERS = {
+    "BertPreTokenizer",
+    "ByteLevel",
+    "CharDelimiterSplit",
+    "Digits",
+    "Metaspace",
+    "Punctuation",
+    "Whitespace",
+    "WhitespaceSplit",
+}
+
+# A cut is between a letter and a blank that a letter follows, or between such a newline and letter.
+_LETTER = r"[^\W\d_]"
+_PLACE = re.compile(f"(?<={_LETTER})(?=[ \\n]{_LETTER})|(?<={_LETTER}\\n)(?={_LETTER})")
+
+# An added token with a blank after another character could contain a cut.
+_CROSSING = re.compile(r"[^\s▁][\s▁]|\n[^\s]")
+
+
+def why_whole(tokenizer: tokenizers.Tokenizer) -> str:
+    """Return why a text cannot be encoded in parts; empty if it can."""
+    for component in _components(tokenizer.normalizer):
+        if not _is_local_normalizer(component):
+            return f"its normalizer is {component['type']}"
+    pre_tokenizers = [*_components(tokenizer.pre_tokenizer)]
+    if not pre_tokenizers:
+        return "it has no pre-tokenizer"
+    for component in pre_tokenizers:
+        if not _is_local_pre_tokenizer(component):
+            return f"its pre-tokenizer is an unknown {component['type']}"
+    for added in tokenizer.get_added_tokens_decoder().values():
+        if _may_cross(added):
+            return f"it has the token {added.content[:40]!r}"
+    return ""
+
+
+def parts(tokenizer: tokenizers.Tokenizer, text: str) -> list[str]:
+    """Return the parts of a text, which spell it; the last is long if no safe cut is found."""
+    found = []
+    start = 0
+    while len(text) - start > PART_SIZE:
+        place = _safe_cut(tokenizer, text, start + PART_SIZE)
+        if place is None:
+            break
+        found.append(text[start:place])
+        start = place
+    return [*found, text[start:]]
+
+
+def _safe_cut(tokenizer: tokenizers.Tokenizer, text: str, start: int) -> int | None:
+    """Return the first safe place from a start on; None if there is none, or it is not found."""
+    for count, match in enumerate(_PLACE.finditer(text, start)):
+        if count == _MOST_TRIED:
+            return None
+        place = match.start()
+        left = text[place - _WINDOW : place]
+        right = text[place : place + _WINDOW]
+        if _is_cut(tokenizer, left, right):
+            return place
+    return None
+
+
+def _is_cut(tokenizer: tokenizers.Tokenizer, left: str, right: str) -> bool:
+    """Return whether a text becomes the tokens of its two parts, and no piece is in both."""
+
+    def encode(text: str) -> tokenizers.Encoding:
+        return tokenizer.encode(text, add_special_tokens=False)
+
+    whole = encode(left + right)
+    first = encode(left)
+    second = encode(right)
+    count = len(first.ids)
+    if not 0 < count < len(whole.ids) or whole.word_ids[count - 1] == whole.word_ids[count]:
+        return False
+    moved = [(start + len(left), end + len(left)) for start, end in second.offsets]
+    has_ids = whole.ids == first.ids + second.ids
+    return has_ids and whole.offsets == first.offsets + moved
+
+
+def _components(component: Any) -> Iterator[dict[str, Any]]:
+    """Yield what a normalizer or a pre-tokenizer consists of, as tokenizer.json describes it."""
+    if component is not None:
+        yield from _flat(json.loads(component.__getstate__()))
+
+
+def _flat(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if document["type"] != "Sequence":
+        yield document
+    for key in ("normalizers", "pretokenizers"):
+        for part in document.get(key, ()):
+            yield from _flat(part)
+
+
+def _is_local_normalizer(component: dict[str, Any]) -> bool:
+    if component["type"] != "Replace":
+        return component["type"] in _NORMALIZERS
+    pattern = component["pattern"].get("String", "")
+    is_blank = pattern.isspace()
+    return len(pattern) == 1 and (not is_blank or component["content"] == "▁")
+
+
+def _is_local_pre_tokenizer(component: dict[str, Any]) -> bool:
+    if component["type"] != "Split":
+        return component["type"] in _PRE_TOKENIZERS
+    pattern = component["pattern"]
+    return len(pattern.get("String", "")) == 1 or pattern.get("Regex") in _local_patterns()
+
+
+@cache
+def _local_patterns() -> frozenset[str]:
+    """Return the patterns none of whose matches has a blank between letters, or ends beside one.
+
+    Whether a match ends at such a blank depends on nothing that follows it.
+    """
+    return frozenset(load_facts("local_patterns.json"))
+
+
+def _may_cross(added: tokenizers.AddedToken) -> bool:
+    """Return whether an added token could have characters, or strip blanks, on both sides."""
+    content = added.content
+    strips_left = added.lstrip and content[:1].isalnum()
+    strips_right = added.rstrip and content[-1:].isalnum()
+    return strips_left or strips_right or _CROSSING.search(content) is not None
