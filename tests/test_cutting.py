@@ -115,6 +115,7 @@ def test_a_long_text_that_is_encoded_as_a_whole_is_noted(
     saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huggingface, "MAX_WHOLE", 5000)
+    monkeypatch.setattr(cutting, "PART_SIZE", 1000)
     for name, is_noted in (("byte_fallback", True), ("gpt2", False)):
         model = seeded(encoding=str(saved(name)), dim=2)
         notes = [str(note) for note in model.tokenize("moves you " * 5000).notes]
