@@ -34,7 +34,10 @@ settings.load_profile("suite")
 
 
 def pytest_configure() -> None:
-    """Handle the signals that a shell's `&` and nohup ignore: children inherit an ignored signal, not a handled one."""
+    """Handle the signals that a shell's `&` and nohup ignore.
+
+    Children inherit an ignored signal, and not a handled one.
+    """
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGHUP, lambda *_: None),
@@ -69,7 +72,7 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a cache folder that tests fill together, so that a layer is drawn once for all of them."""
+    """Return a cache folder that tests fill together, so that a layer is drawn only once."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -80,7 +83,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
         if name.startswith(_OURS):
             monkeypatch.delenv(name)
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(shared_cache))
-    # Whatever a process tries to reach is refused: nothing listens on the discard port of this machine.
+    # Whatever a process tries to reach is refused: nothing listens on the discard port.
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 

@@ -128,7 +128,7 @@ def ids_of(words: list[str]) -> dict[str, int]:
 
 @cache
 def gpt2() -> Tokenizer:
-    """Return GPT-2's vocabulary as a tokenizer.json has it: two tokens that make one are a merge."""
+    """Return GPT-2's vocabulary as a tokenizer.json has it: two tokens of one are a merge."""
     ranks = encodings.get("gpt2").tiktoken._mergeable_ranks
     vocabulary = {}
     merges = []

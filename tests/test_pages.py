@@ -251,7 +251,7 @@ def test_a_markdown_page_has_all_numbers_of_the_table(in_process: InProcess, com
 
 
 def test_every_kept_page_is_named_by_a_test() -> None:
-    """A page has its name in a test, or a name that is made from others, with some part in braces."""
+    """A page has its name in a test, or one that a test makes, with some part in braces."""
     tests = Path(__file__).parent
     source = "\n".join(path.read_text() for path in tests.rglob("*.py"))
     made_names = re.findall(r'snapshot\(f"(\w[^"]*)"', source)
