@@ -92,8 +92,7 @@ class Opened:
         """Return chosen rows with an ID in place of each token.
 
         A token may begin with a space that the user left out, and special tokens are found by their
-        names. Raises InputError for a text that is
-        not one token.
+        names. Raises InputError for a text that is not one token.
         """
         encoding = self.source.encoding if layer == "token" else None
         if encoding is None or not isinstance(rows, str):
