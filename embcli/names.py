@@ -22,8 +22,20 @@ Metric = Literal["cosine", "dot", "l2"]
 Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the background of a picture
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
-Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]
 CutFault = Literal["different"]  # what gives status 1 where several tokenizers are compared
+# What an audit can find; whoever runs it says what of it gives status 1.
+Fault = Literal[
+    "non-finite",
+    "zero",
+    "missing",
+    "head",
+    "special-ids",
+    "tied",
+    "fit",
+    "equal",
+    "padding",
+    "candidates",
+]
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 
@@ -35,8 +47,9 @@ OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
 PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
 PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # faults that break every model
 CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
+ALARMS: tuple[Fault, ...] = FAULTS[:5]  # those that give status 1 unless others are named
+FINDINGS: tuple[Fault, ...] = FAULTS[:7]  # those without which a model is sound
 
 ENCODINGS = (
     "gpt2",

@@ -653,7 +653,7 @@ def audit(
             "View",
             f"Exit with 1 for these: {', '.join(names.FAULTS)}.",
             "NAMES",
-            default=",".join(names.BROKEN),
+            default=",".join(names.ALARMS),
             autocompletion=some_of(names.FAULTS),
         ),
     ] = None,

@@ -17,7 +17,7 @@ from embcli.binary import Binary, quoted, read_object
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
 from embcli.files import open_tensors
-from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NORMS
+from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NORMS, UNTIED
 from embcli.files.quantised import INTEGERS, UnpackedTensors
 from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
@@ -39,6 +39,14 @@ class Head(NamedTuple):
     relation: Literal["same", "equal", "other", "none"]
     rows: int = 0  # the number of rows compared
     reason: str = ""  # empty if the relation follows from the tensors
+
+
+class TieFlag(NamedTuple):
+    """Whether a model is tied by its configuration; None if nothing says it."""
+
+    is_tied: bool | None
+    is_spelled_out: bool  # by config.json itself, and not by the family's default
+    needs_head: bool  # whether config.json names a class with an output head
 
 
 class ShiftedLayer(Layer):
@@ -284,6 +292,23 @@ class Checkpoint:
         if self.tensors.format == "GGUF":
             return self._head_of_gguf()
         return Head(None, "none")
+
+    @property
+    def tie_flag(self) -> TieFlag:
+        """What config.json says of the head, or else what its family has by default."""
+        config = self.roles.config
+        classes = config.get("architectures")
+        names = classes if isinstance(classes, list) else []
+        needs_head = any(CLASSES_WITH_HEAD.search(str(name)) for name in names)
+        flag = config.get("tie_word_embeddings")
+        if isinstance(flag, bool):
+            return TieFlag(flag, is_spelled_out=True, needs_head=needs_head)
+        model_type = config.get("model_type")
+        if not isinstance(model_type, str) or self.roles.family is None:
+            return TieFlag(None, is_spelled_out=False, needs_head=needs_head)
+        return TieFlag(
+            model_type not in UNTIED.split(), is_spelled_out=False, needs_head=needs_head
+        )
 
     def _head_of_gguf(self) -> Head:
         metadata = self.tensors.metadata

@@ -1,145 +1,88 @@
-"""What looks unusual in a token matrix: broken, equal, unused and under-trained rows, and norms.
+"""Whether a model is sound: its two matrices row by row, and whether tokenizer and files fit them.
 
-`audit` returns an Audit, which is plain data. `measure` computes its numbers, `page` shows them.
+`audit` returns an Audit, which is plain data. `matrix` and `measure` compute what is unusual in a
+matrix, `fit` what does not fit together, and `page` shows it all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, check_choice, check_top
-from embcli.layer import Origin, Source, shape_of
-from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
-from embcli.numerics.statistics import QUANTILES_AT, quantiles
+from embcli.layer import Origin, shape_of
+from embcli.names import ALARMS, FAULTS, SHOWN_ROWS, Fault
+from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.audit.measure import (
-    RowKinds,
-    check_covariance_fits,
-    indicators_of,
-    scan_rows,
-    threshold_of,
-    unused,
-)
-from embcli.wording import Sentence
+from embcli.verbs.audit.fit import Finding, Fit, fit_of
+from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
+from embcli.verbs.audit.measure import check_covariance_fits, unused
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from embcli.files.checkpoint import Head
+__all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
 
-__all__ = ["Audit", "audit", "unused"]
-
-_HISTOGRAM_BINS = 24
+_KINDS_OF_ROWS = ("equal", "padding", "candidates")  # remarks unless the user fails on them
 
 
 @dataclass(frozen=True, eq=False)
 class Audit(Result, verb="audit", content="ranking"):
-    """The problems of a token matrix, by row and in total.
+    """What was found in the token matrix, in the output head, and between a model's files.
 
-    `indicators` tell how far each row is from the rows of unused tokens; lower means less trained.
-    They are those of Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting
-    Under-trained Tokens in Large Language Models", for the token matrix, tied or not; their
-    published code uses the output head. With u the mean of the unused rows, `cosine_distance` is
-    1 - cos(row, u), `centred` the same after subtracting the mean of all rows from both, and
-    `without_first` the same after subtracting their first principal component. They are NaN for a
-    row without a direction.
-
-    Candidates are tokens whose rows resemble those of unused tokens; only prompting a model can
-    confirm one. Their `indicator` is `cosine_distance` if the output head is the token matrix,
-    otherwise the `norm` of a row, and at most `threshold`: the median for the unused rows (for the
-    cosine, of each row to the mean of the others) plus three times their scaled median absolute
-    deviation. `reason` says why there is no threshold.
+    `findings` has all of it. A remark changes no verdict, a finding takes the word "Sound" away,
+    and an alarm is a finding that `fail_on` names. Candidates are tokens whose rows resemble those
+    of unused tokens; only prompting a model can confirm one.
     """
 
-    shape: tuple[int, int]
-    dtype: str
+    token: MatrixAudit
+    head: MatrixAudit | None  # None without an output head of its own, and if it was not read
     encoding: Encoding | None
     origin: Origin
-    norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
-    unused: dict[int, Unused]  # ID -> why no text can produce it
-    padding: int | None  # the row that config.json names as padding; it can be zero
-    equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
-    measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
-    indicators: dict[str, np.ndarray]  # (V,) float64 each; none if no row is known to be unused
-    indicator: Literal["cosine_distance", "norm"]
-    threshold: float | None
-    reason: str
-    candidates: np.ndarray  # (n,) int64, by indicator
-    output: Head | None  # the output head; None without a checkpoint
+    fit: Fit
+    head_is_copy: bool  # whether all rows of the head are those of the token matrix
+    findings: tuple[Finding, ...]
     fail_on: tuple[Fault, ...]
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
-    @cached_property
-    def non_finite(self) -> np.ndarray:
-        return np.flatnonzero(np.isnan(self.norms))
+    @property
+    def matrices(self) -> tuple[MatrixAudit, ...]:
+        return (self.token,) if self.head is None else (self.token, self.head)
 
     @cached_property
-    def zero(self) -> np.ndarray:
-        """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
-        allowed = {*self.unused, self.padding}
-        rows = np.flatnonzero(self.norms == 0).tolist()
-        return np.array([row for row in rows if row not in allowed], np.int64)
-
-    @cached_property
-    def by_use(self) -> dict[Unused, np.ndarray]:
-        """The unused rows by the reason why they are unused, (n,) int64 each."""
-        rows_by_reason: dict[Unused, list[int]] = {}
-        for row, reason in self.unused.items():
-            rows_by_reason.setdefault(reason, []).append(row)
-        return {reason: np.array(rows, np.int64) for reason, rows in rows_by_reason.items()}
-
-    @cached_property
-    def quantiles(self) -> tuple[float, ...]:
-        return quantiles(self.norms[self.measured])
-
-    @cached_property
-    def histogram(self) -> tuple[int, ...]:
-        """The number of those norms in each of 24 equal parts of their range.
-
-        The largest norm is in the last part.
-        """
-        norms = self.norms[self.measured]
-        if not len(norms):
-            return ()
-        # numpy.histogram itself refuses a range that is too narrow for 24 parts.
-        edges = np.linspace(norms.min(), norms.max(), _HISTOGRAM_BINS + 1)
-        counts, _ = np.histogram(norms, edges)
-        return tuple(counts.tolist())
+    def listed(self) -> MatrixAudit:
+        """The matrix whose candidates are listed: that in which unused rows are told best."""
+        return max(self.matrices, key=lambda matrix: matrix.choice.area or 0)
 
     @cached_property
     def faults(self) -> dict[Fault, int]:
-        """The number of rows with each fault.
+        """The number of rows or IDs of each kind.
 
-        Of equal rows it counts those of used tokens, except the first of each group.
+        A kind with remarks only counts if its remarks are about rows.
         """
-        missing = 0
-        if self.encoding:
-            missing = max(self.encoding.vocabulary_size - self.shape[0], 0)
-        equal = 0
-        for group in self.equal:
-            used = [row for row in group if row not in self.unused]
-            equal += max(len(used) - 1, 0)
-        return {
-            "non-finite": len(self.non_finite),
-            "zero": len(self.zero),
-            "missing": missing,
-            "equal": equal,
-            "padding": len(self.by_use.get("padding", ())),
-            "candidates": len(self.candidates),
-        }
+        counts = dict.fromkeys(FAULTS, 0)
+        for finding in self.findings:
+            if finding.kind in FAULTS and (_is_about_rows(finding) or finding.level != "remark"):
+                counts[finding.kind] += finding.rows
+        return counts
+
+    def kinds(self, level: str) -> tuple[Fault, ...]:
+        """Return the kinds of the findings of a level."""
+        found = {finding.kind for finding in self.findings if finding.level == level}
+        return tuple(kind for kind in FAULTS if kind in found)
 
     @property
     def broken(self) -> tuple[Fault, ...]:
-        return tuple(name for name in self.fail_on if self.faults[name])
+        return self.kinds("alarm")
 
     @property
     def why_no(self) -> str:
@@ -149,47 +92,38 @@ class Audit(Result, verb="audit", content="ranking"):
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return a row for each ID; what holds for the whole matrix stands beside the rows."""
-        ids = np.arange(self.shape[0])
-        fault_by_row = dict.fromkeys(self.zero.tolist(), "zero")
-        fault_by_row |= dict.fromkeys(self.non_finite.tolist(), "non-finite")
+        """Return a row for each ID; what holds for the whole model stands beside the rows."""
+        token = self.token
+        ids = np.arange(token.shape[0])
+        fault_by_row = dict.fromkeys(token.zero.tolist(), "zero")
+        fault_by_row |= dict.fromkeys(token.non_finite.tolist(), "non-finite")
         first_equal_row: dict[int, int] = {}
-        for group in self.equal:
+        for group in token.equal:
             first_equal_row |= dict.fromkeys(group[1:], group[0])
 
         columns: dict[str, tuple[FieldType, Any]] = {"id": (int, ids)}
         if self.encoding:
-            columns["token"] = (str, [token_text(token) for token in self.tokens(ids)])
-        columns["norm"] = (float, self.norms)
-        for name, values in self.indicators.items():
+            columns["token"] = (str, [token_text(text) for text in self.tokens(ids)])
+        columns["norm"] = (float, token.norms)
+        for name, values in token.indicators.items():
             columns[name] = (float, values)
-        columns["unused"] = (str, self._column(self.unused))
-        columns["fault"] = (str, self._column(fault_by_row))
-        columns["equal_to"] = (int, self._column(first_equal_row))
-        columns["candidate"] = (bool, np.isin(ids, self.candidates).tolist())
+        rows = ids.tolist()
+        columns["unused"] = (str, [token.unused.get(row) for row in rows])
+        columns["fault"] = (str, [fault_by_row.get(row) for row in rows])
+        columns["equal_to"] = (int, [first_equal_row.get(row) for row in rows])
+        columns["candidate"] = (bool, np.isin(ids, token.candidates).tolist())
 
         run = run_of(self.encoding, **self.origin.document())
         return replace(listed(run, "rows", **columns), more={"audit": self._totals()})
 
-    def _column(self, fact_by_row: Mapping[int, Any]) -> list[Any]:
-        """Return the fact of each row, None for a row without one."""
-        return [fact_by_row.get(row) for row in range(self.shape[0])]
-
     def _totals(self) -> dict[str, Any]:
         return {
-            "tokens": self.encoding.vocabulary_size if self.encoding else None,
+            "tokens": self.fit.sizes.tokens,
             "faults": self.faults,
             "broken": list(self.broken),
-            "unused": {reason: len(rows) for reason, rows in self.by_use.items()},
-            "equal": [list(group) for group in self.equal],
-            "rows": len(self.measured),
-            "quantiles": self.quantiles,
-            "quantiles_at": list(QUANTILES_AT),
-            "histogram": self.histogram,
-            "indicator": self.indicator,
-            "threshold": self.threshold,
-            "reason": self.reason or None,
-            "candidates": self.candidates.tolist(),
+            "findings": [finding._asdict() for finding in self.findings],
+            "not_checked": list(self.fit.not_checked),
+            "matrices": {matrix.name: _totals_of(matrix) for matrix in self.matrices},
         }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -198,101 +132,113 @@ class Audit(Result, verb="audit", content="ranking"):
         yield from page(self)
 
 
-def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:
-    """Return which rows of the token matrix are broken, equal, unused or under-trained, and norms.
+def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
+    choice = matrix.choice
+    return {
+        "shape": list(matrix.shape),
+        "zero": matrix.zero.tolist(),
+        "non_finite": matrix.non_finite.tolist(),
+        "unused": {reason: len(rows) for reason, rows in matrix.by_use.items()},
+        "equal": [list(group) for group in matrix.equal],
+        "rows": len(matrix.measured),
+        "quantiles": matrix.quantiles,
+        "quantiles_at": list(QUANTILES_AT),
+        "histogram": matrix.histogram,
+        "indicator": choice.indicator,
+        "area": choice.area,
+        "threshold": choice.threshold,
+        "reason": choice.reason or None,
+        "candidates": matrix.candidates.tolist(),
+    }
 
-    `result.broken` has the faults among `fail_on` that were found; by default `fail_on` is
-    non-finite, zero and missing rows. The page shows `top` rows of each kind.
+
+def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:
+    """Return what is wrong with a model: in the rows of its matrices, and between its files.
+
+    `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
+    these are non-finite, zero and missing rows, the same in the output head, and special tokens
+    without a row. The page shows `top` rows of each kind.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
     ()
     """
-    source = model.source
     notes = model.notes.begun()
     remark_scaled(notes, model)
-    faults = _chosen_faults(fail_on)
+    alarms = _chosen_alarms(fail_on)
     check_top(top)
+    source = model.source
     size, dim = shape_of(source, "token")
     encoding = source.encoding
-    kinds = RowKinds(size, unused(encoding, size) if encoding else {})
-    if kinds.reasons:
+    reasons = unused(encoding, size) if encoding else {}
+    if reasons:
         check_covariance_fits(dim)
 
+    fit = fit_of(source, encoding)
     layers = source.open({"token": None}, notes)
-    layer = layers["token"]
-    scan = scan_rows(layer, kinds, model.watch)
-    norms = scan.norms
-    output = _output_head(source)
+    token = audited_matrix("token", layers["token"], reasons, fit.padding_rows, model.watch)
+    head = None
+    if fit.has_own_head:
+        head_layer = source.open({"head": None}, notes)["head"]
+        head_reasons = unused(encoding, head_layer.shape[0]) if encoding else {}
+        head = audited_matrix("head", head_layer, head_reasons, fit.padding_rows, model.watch)
 
-    # Candidates are found by norm, or by cosine if the rows are also those of the output head.
-    indicator: Literal["cosine_distance", "norm"] = "norm"
-    values = norms
-    unused_values = norms[kinds.unused & (norms > 0)]
-    indicators: dict[str, np.ndarray] = {}
-    if scan.covariance is not None and scan.unused_sum.any():
-        indicators, to_others = indicators_of(layer, kinds, scan, scan.covariance, model.watch)
-        if output is not None and output.relation in ("same", "equal"):
-            indicator = "cosine_distance"
-            values = indicators["cosine_distance"]
-            unused_values = to_others[kinds.unused]
-
-    used = np.flatnonzero(kinds.token & ~kinds.unused & (norms > 0))
-    threshold, reason = threshold_of(unused_values, values[used])
-    candidates = used[:0]
-    if threshold is not None:
-        candidates = used[values[used] <= threshold]
+    is_copy = head is not None and head.digest == token.digest and head.shape == token.shape
+    findings = [*_row_findings(token)]
+    if head is not None and not is_copy:
+        findings += _row_findings(head)
+    findings += fit.findings(is_copy)
     return Audit(
-        shape=(size, dim),
-        dtype=layer.dtype,
+        token=token,
+        head=None if is_copy else head,
         encoding=encoding,
         origin=layers.origin,
-        norms=norms,
-        unused=kinds.reasons,
-        padding=_padding_row(source, size),
-        equal=scan.equal,
-        measured=np.flatnonzero(kinds.token & np.isfinite(norms)),
-        indicators=indicators,
-        indicator=indicator,
-        threshold=threshold,
-        reason=reason,
-        candidates=candidates[np.argsort(values[candidates], kind="stable")],
-        output=output,
-        fail_on=faults,
+        fit=fit,
+        head_is_copy=is_copy,
+        findings=tuple(_judged(finding, alarms) for finding in findings),
+        fail_on=alarms,
         top=min(top, size),
         notes=notes,
     )
 
 
-def _chosen_faults(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
-    """Return the faults that break a matrix; raise InputError for a name that is no fault."""
+def _chosen_alarms(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
+    """Return the kinds that give status 1; raise InputError for a name that is no kind."""
     if fail_on is None:
-        return BROKEN
-    faults = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
-    if not faults:
+        return ALARMS
+    kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
+    if not kinds:
         names = ", ".join(FAULTS)
         raise InputError(Sentence("{fail_on} names no fault; choose from {faults}", faults=names))
-    for fault in faults:
-        check_choice("fail_on", fault, FAULTS)
-    return faults
+    for kind in kinds:
+        check_choice("fail_on", kind, FAULTS)
+    return kinds
 
 
-def _output_head(source: Source) -> Head | None:
-    """Return the output head of a checkpoint, unless the user chose another tensor."""
-    from embcli.files.checkpoint import Checkpoint
+def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
+    """Yield what was found in the rows of a matrix; broken rows of a head are of the kind head."""
+    where = "token matrix" if matrix.name == "token" else "output head"
+    broken = {"non-finite": matrix.non_finite, "zero": matrix.zero}
+    for name, rows in broken.items():
+        if len(rows):
+            text = f"{counted(len(rows), f'{name} row')} in the {where}"
+            kind = name if matrix.name == "token" else "head"
+            yield Finding(kind, "finding", text, len(rows))  # type: ignore[arg-type]
+    if matrix.equal_tokens:
+        text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, in the {where}"
+        yield Finding("equal", "remark", text, matrix.equal_tokens)
+    if len(matrix.candidates):
+        text = f"{counted(len(matrix.candidates), 'token')} like unused rows, in the {where}"
+        yield Finding("candidates", "remark", text, len(matrix.candidates))
 
-    if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
-        return None
-    return source.head
+
+def _is_about_rows(finding: Finding) -> bool:
+    return finding.kind in _KINDS_OF_ROWS
 
 
-def _padding_row(source: Source, size: int) -> int | None:
-    """Return the row that config.json names as padding, if the matrix has it."""
-    from embcli.files.checkpoint import Checkpoint
-
-    if not isinstance(source, Checkpoint):
-        return None
-    padding = source.roles.config.get("pad_token_id")
-    if not isinstance(padding, int) or not 0 <= padding < size:
-        return None
-    return padding
+def _judged(finding: Finding, alarms: tuple[Fault, ...]) -> Finding:
+    """Return a finding as an alarm if its kind is one; a remark on files stays a remark."""
+    can_be_alarm = finding.level != "remark" or _is_about_rows(finding)
+    if can_be_alarm and finding.kind in alarms:
+        return finding._replace(level="alarm")
+    return finding

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -51,6 +52,10 @@ def unused(encoding: Encoding, size: int) -> dict[int, Unused]:
     return reasons | dict.fromkeys(range(known, size), "padding")
 
 
+Indicator = Literal["cosine_distance", "centred", "without_first", "norm"]
+INDICATORS: tuple[Indicator, ...] = get_args(Indicator)[:-1]  # those that need unused rows
+
+
 @dataclass(frozen=True, eq=False)
 class RowKinds:
     """Which of the rows of a matrix are unused, and which stand for a token."""
@@ -85,6 +90,7 @@ class Scan:
 
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
+    digest: bytes  # that of all rows
     unused_sum: np.ndarray  # (D,) float64: the sum of the finite unused rows
     covariance: Covariance | None  # that of the finite token rows; None if no row is unused
 
@@ -95,9 +101,11 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
     size, dim = layer.shape
     norms = np.empty(size)
     rows_by_digest = defaultdict(list)
+    whole = sha256()
     unused_sum = np.zeros(dim)
     covariance = Covariance(dim) if kinds.reasons else None
     for ids, block in numbered_blocks(layer, watch):
+        whole.update(block.data)
         for row, values in zip(ids.tolist(), block, strict=True):
             rows_by_digest[sha256(values.data).digest()].append(row)
         exact = block.astype(np.float64)
@@ -111,54 +119,61 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
     for rows in rows_by_digest.values():
         if len(rows) > 1 and norms[rows[0]] > 0:
             equal.append(tuple(rows))
-    return Scan(norms, tuple(equal), unused_sum, covariance)
+    return Scan(norms, tuple(equal), whole.digest(), unused_sum, covariance)
+
+
+Distances = dict[Indicator, np.ndarray]  # (V,) float64 each
 
 
 def indicators_of(
     layer: Layer, kinds: RowKinds, scan: Scan, covariance: Covariance, watch: Watch
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the indicators, (V,) float64 each, and how far each unused row is from the others.
+) -> tuple[Distances, Distances]:
+    """Return the indicators of all rows, and those of each unused row to the mean of the others.
 
-    The latter is 1 - cos to the mean of the other unused rows, (V,) float64; NaN for used rows.
+    The latter are NaN for used rows. A row that is held against a mean that contains it would seem
+    nearer than it is.
     """
     mean = covariance.mean()
     _, components = np.linalg.eigh(covariance.matrix())
     first = components[:, -1]
-    unused_sum = scan.unused_sum
-    sum_length = np.sqrt(squares(unused_sum[None]))
-    unused_mean = unused_sum / np.count_nonzero(np.isfinite(scan.norms[kinds.unused]))
-    mean_length = np.sqrt(squares(unused_mean[None]))
-    mean_without_first = unused_mean - (unused_mean @ first) * first
+    count = np.count_nonzero(np.isfinite(scan.norms[kinds.unused]))
 
-    cosine_distance = np.full(kinds.size, np.nan)
-    centred = np.full(kinds.size, np.nan)
-    without_first = np.full(kinds.size, np.nan)
-    to_others = np.full(kinds.size, np.nan)
+    to_unused = {name: np.full(kinds.size, np.nan) for name in INDICATORS}
+    to_others = {name: np.full(kinds.size, np.nan) for name in INDICATORS}
     for all_ids, block in numbered_blocks(layer, watch):
-        is_finite = np.isfinite(scan.norms[all_ids])
-        ids = all_ids[is_finite]
-        rows = block[is_finite].astype(np.float64)
-        lengths = scan.norms[ids]
+        ids = all_ids[np.isfinite(scan.norms[all_ids])]
+        rows = block[ids - all_ids[0]].astype(np.float64)
+        unused_mean = scan.unused_sum[None] / count
+        for name, distances in _distances_by_name(rows, unused_mean, mean, first).items():
+            to_unused[name][ids] = distances
 
-        cosine_distance[ids] = _distances(rows, lengths, unused_mean[None], mean_length)
-        centred[ids] = _distances(rows - mean, lengths, (unused_mean - mean)[None], mean_length)
-        rows_without_first = rows - np.outer(rows @ first, first)
-        without_first[ids] = _distances(
-            rows_without_first, lengths, mean_without_first[None], mean_length
-        )
+        unused_ids = ids[kinds.unused[ids]]
+        unused_rows = rows[kinds.unused[ids]]
+        mean_of_others = (scan.unused_sum - unused_rows) / max(count - 1, 1)
+        for name, distances in _distances_by_name(unused_rows, mean_of_others, mean, first).items():
+            to_others[name][unused_ids] = distances
+    return to_unused, to_others
 
-        is_unused = kinds.unused[ids]
-        unused_rows = rows[is_unused]
-        to_others[ids[is_unused]] = _distances(
-            unused_rows, lengths[is_unused], unused_sum - unused_rows, sum_length
-        )
 
-    indicators = {
-        "cosine_distance": cosine_distance,
-        "centred": centred,
-        "without_first": without_first,
+def _distances_by_name(
+    rows: np.ndarray, others: np.ndarray, mean: np.ndarray, first: np.ndarray
+) -> Distances:
+    """Return each indicator of rows, (n, D), against one row, (1, D), or one each, (n, D)."""
+    lengths = np.sqrt(squares(rows))
+    other_lengths = np.sqrt(squares(others))
+
+    def distances(changed_rows: np.ndarray, changed_others: np.ndarray) -> np.ndarray:
+        return _distances(changed_rows, lengths, changed_others, other_lengths)
+
+    def without_first(vectors: np.ndarray) -> np.ndarray:
+        remaining: np.ndarray = vectors - np.outer(vectors @ first, first)
+        return remaining
+
+    return {
+        "cosine_distance": distances(rows, others),
+        "centred": distances(rows - mean, others - mean),
+        "without_first": distances(without_first(rows), without_first(others)),
     }
-    return indicators, to_others
 
 
 def _distances(
@@ -183,23 +198,70 @@ def _units(rows: np.ndarray, former_lengths: np.ndarray) -> np.ndarray:
     return units
 
 
-def threshold_of(unused_values: np.ndarray, used_values: np.ndarray) -> tuple[float | None, str]:
-    """Return the largest value of a candidate, or None and the reason why there is none.
+class Choice(NamedTuple):
+    """The indicator that separates unused rows best from others, and the largest of a candidate.
 
-    Both arrays hold the indicator of rows, (n,); NaN for a row that cannot be compared.
+    `area` is the share of pairs of an unused and another row in which the unused one is lower.
+    Without a threshold, `reason` says why there is none.
     """
-    least_unused = 2  # rows, without which there is nothing to compare others with
+
+    indicator: Indicator
+    area: float | None
+    threshold: float | None
+    reason: str
+
+
+_LEAST_UNUSED = 8  # rows, below which an area says little
+_LEAST_AREA = 0.9  # below it the unused rows are not told from others
+# Of equal areas, the first of these counts.
+_ORDER: tuple[Indicator, ...] = ("centred", "cosine_distance", "without_first", "norm")
+
+
+def choice_of(unused_values: Distances, used_values: Distances) -> Choice:
+    """Choose an indicator by the values that unused and used rows have, (n,) each.
+
+    The values of an unused row are those to the mean of the other ones. NaN stands for a row that
+    cannot be compared.
+    """
+    known = {name: values[~np.isnan(values)] for name, values in unused_values.items()}
+    largest = max(len(values) for values in known.values())
+    if largest < _LEAST_UNUSED:
+        rows = counted(largest, "row")
+        reason = f"too few unused rows for comparison: {rows}, {_LEAST_UNUSED} are needed"
+        return Choice("norm", None, None, reason)
+
+    areas: dict[Indicator, float] = {}
+    for name in _ORDER:
+        if name in known:
+            areas[name] = area_under_curve(known[name], used_values[name])
+    best = max(areas, key=lambda name: areas[name])
+    area = areas[best]
+    if area < _LEAST_AREA:
+        reason = f"unused rows are not told from others: at best {area:.2f} of pairs, by {best}"
+        return Choice(best, area, None, reason)
+    return Choice(best, area, _threshold(known[best]), "")
+
+
+def area_under_curve(lower: np.ndarray, higher: np.ndarray) -> float:
+    """Return the share of pairs whose first value is the lower one; ties count half.
+
+    >>> area_under_curve(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
+    0.875
+    """
+    known = np.sort(higher[~np.isnan(higher)])
+    if not len(known) or not len(lower):
+        return 0.0
+    below = np.searchsorted(known, lower, side="left")
+    not_above = np.searchsorted(known, lower, side="right")
+    above_share = 1 - (below + not_above) / (2 * len(known))
+    return float(above_share.mean())
+
+
+def _threshold(unused_values: np.ndarray) -> float:
+    """Return the largest value of a candidate: three deviations above the median, (n,)."""
     scale = 1.4826  # turns a median absolute deviation of normal numbers into a standard deviation
     spread = 3  # standard deviations from the median of the unused rows that a candidate may be
-    cosine_rounding = 1e-12
-
-    known = unused_values[~np.isnan(unused_values)]
-    if len(known) < least_unused:
-        rows = counted(len(known), "row")
-        return None, f"too few unused rows for comparison: {rows} known and not zero"
-    median = np.median(known)
-    deviation = scale * np.median(np.abs(known - median))
-    threshold = float(median + spread * deviation + cosine_rounding)
-    if not len(used_values) or np.median(used_values) <= threshold:
-        return None, "the unused rows resemble all others, as in an untrained matrix"
-    return threshold, ""
+    rounding = 1e-12
+    median = np.median(unused_values)
+    deviation = scale * np.median(np.abs(unused_values - median))
+    return float(median + spread * deviation + rounding)

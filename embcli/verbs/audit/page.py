@@ -9,8 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from embcli.formats import or_list
-from embcli.names import BROKEN, Unused
+from embcli.names import FINDINGS, Unused
 from embcli.page import (
     Label,
     Note,
@@ -22,21 +21,15 @@ from embcli.page import (
     title,
     written,
 )
-from embcli.page.labels import (
-    first_of,
-    head_in_words,
-    id_labels,
-    named_rows,
-    origin_in_words,
-    origin_lines,
-)
+from embcli.page.labels import first_of, id_labels, named_rows, origin_in_words, origin_lines
 from embcli.selection import Excerpt
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.verbs.audit import Audit
+    from embcli.verbs.audit import Audit, MatrixAudit
+    from embcli.verbs.audit.measure import Distances
 
 
 class Fact(NamedTuple):
@@ -48,10 +41,11 @@ class Fact(NamedTuple):
 
 
 def page(audit: Audit) -> Iterator[RenderableType]:
-    rows, columns = audit.shape
+    token = audit.token
+    rows, columns = token.shape
     sizes = f"V = {counted(rows, 'row')}, D = {counted(columns, 'column')}"
     origin = origin_in_words(audit.origin, "token")
-    yield title(f"Audit of a token matrix, {sizes}: {origin}, {audit.dtype}")
+    yield title(f"Audit of a token matrix, {sizes}: {origin}, {token.dtype}")
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -67,21 +61,21 @@ def page(audit: Audit) -> Iterator[RenderableType]:
 def _facts(audit: Audit) -> Iterator[Fact]:
     yield _rows_fact(audit)
     yield _unused_fact(audit)
-    yield _broken_fact(audit)
-    yield _equal_fact(audit)
+    yield _broken_fact(audit, audit.token)
+    yield _equal_fact(audit, audit.token)
     yield from _norm_facts(audit)
-    head = audit.output
-    if head is not None:
-        yield Fact("output head", head_in_words(head.relation, head.rows, head.reason))
+    yield from _head_facts(audit)
     yield _candidates_fact(audit)
+    yield from _fit_facts(audit)
 
 
 def _rows_fact(audit: Audit) -> Fact:
-    size = audit.shape[0]
+    size = audit.token.shape[0]
     encoding = audit.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    text = f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}"
+    tokens = audit.fit.sizes.tokens or encoding.vocabulary_size
+    text = f"{size:,}, for {tokens:,} tokens of {encoding.name}"
     missing = audit.faults["missing"]
     if missing:
         text += f": {missing:,} have no row"
@@ -91,7 +85,7 @@ def _rows_fact(audit: Audit) -> Fact:
 def _unused_fact(audit: Audit) -> Fact:
     if audit.encoding is None:
         return Fact("unused", "unknown without an encoding")
-    parts = [_unused_in_words(reason, ids) for reason, ids in audit.by_use.items()]
+    parts = [_unused_in_words(reason, ids) for reason, ids in audit.token.by_use.items()]
     return Fact("unused", ", ".join(parts) or "none")
 
 
@@ -111,45 +105,50 @@ def _unused_in_words(reason: Unused, ids: np.ndarray) -> str:
     return text
 
 
-def _broken_fact(audit: Audit) -> Fact:
+def _broken_fact(audit: Audit, matrix: MatrixAudit, name: str = "broken") -> Fact:
     parts = []
-    for kind, ids in (("non-finite row", audit.non_finite), ("zero row", audit.zero)):
+    for kind, ids in (("non-finite row", matrix.non_finite), ("zero row", matrix.zero)):
         if len(ids):
             shown = ids[: audit.top + 1]  # one more tells first_of that there are others
             rows = first_of(named_rows(shown, audit.tokens(shown)), audit.top)
             parts.append(f"{counted(len(ids), kind)}: {rows}")
     text = "; ".join(parts) or "none"
-    padding = audit.padding
-    if padding is not None and audit.norms[padding] == 0:
-        text += f"; row {padding} is zero, and padding by config.json"
-    return Fact("broken", text, is_bad=len(parts) > 0)
+    for row in sorted(matrix.may_be_zero):
+        if 0 <= row < matrix.shape[0] and matrix.norms[row] == 0:
+            text += f"; row {row} is zero, and padding by the configuration"
+    return Fact(name, text, is_bad=len(parts) > 0)
 
 
-def _equal_fact(audit: Audit) -> Fact:
-    if not audit.equal:
+def _equal_fact(audit: Audit, matrix: MatrixAudit) -> Fact:
+    if not matrix.equal:
         return Fact("equal", "none")
     groups = []
-    for group in audit.equal[: audit.top + 1]:
+    for group in matrix.equal[: audit.top + 1]:
         rows = (str(row) for row in group)
         groups.append(first_of(rows, audit.top, " = "))
-    count = counted(len(audit.equal), "group")
+    count = counted(len(matrix.equal), "group")
     return Fact("equal", f"{count}: {first_of(groups, audit.top, '; ')}")
 
 
 def _norm_facts(audit: Audit) -> Iterator[Fact]:
-    if not len(audit.measured):
+    token = audit.token
+    if not len(token.measured):
         yield Fact("norms", "no token has a finite row")
         return
-    numbers = NumberFormat([np.array(audit.quantiles)], audit.style.precision)
-    quantiles = dict(zip(QUANTILES, audit.quantiles, strict=True))
+    numbers = NumberFormat([np.array(token.quantiles)], audit.style.precision)
+    yield Fact("norms", _norms_in_words(token, numbers))
+
+    by_norm = token.measured[np.argsort(token.norms[token.measured], kind="stable")]
+    yield Fact("shortest", _rows_with_norms(audit, by_norm[: audit.top], numbers))
+    yield Fact("longest", _rows_with_norms(audit, by_norm[::-1][: audit.top], numbers))
+
+
+def _norms_in_words(matrix: MatrixAudit, numbers: NumberFormat) -> str:
+    quantiles = dict(zip(QUANTILES, matrix.quantiles, strict=True))
     least = numbers.write(quantiles["least"])
     largest = numbers.write(quantiles["largest"])
     median = numbers.write(quantiles["median"])
-    yield Fact("norms", f"{least} {_bars(audit.histogram)} {largest}, median {median}")
-
-    by_norm = audit.measured[np.argsort(audit.norms[audit.measured], kind="stable")]
-    yield Fact("shortest", _rows_with_norms(audit, by_norm[: audit.top], numbers))
-    yield Fact("longest", _rows_with_norms(audit, by_norm[::-1][: audit.top], numbers))
+    return f"{least} {_bars(matrix.histogram)} {largest}, median {median}"
 
 
 def _bars(histogram: tuple[int, ...]) -> str:
@@ -162,29 +161,60 @@ def _bars(histogram: tuple[int, ...]) -> str:
 
 def _rows_with_norms(audit: Audit, ids: np.ndarray, numbers: NumberFormat) -> str:
     names = named_rows(ids, audit.tokens(ids))
-    pairs = zip(names, audit.norms[ids], strict=True)
+    pairs = zip(names, audit.token.norms[ids], strict=True)
     return ", ".join(f"{name} {numbers.write(norm)}" for name, norm in pairs)
 
 
+def _head_facts(audit: Audit) -> Iterator[Fact]:
+    """Yield what is known of the output head: its rows, if it has some of its own."""
+    if audit.head_is_copy:
+        yield Fact("output head", "a copy of the token matrix: all rows are equal")
+        return
+    if audit.fit.head_in_words:
+        yield Fact("output head", audit.fit.head_in_words)
+    head = audit.head
+    if head is None:
+        return
+    yield _broken_fact(audit, head, "  broken")
+    yield _equal_fact(audit, head)._replace(name="  equal")
+    if len(head.measured):
+        numbers = NumberFormat([np.array(head.quantiles)], audit.style.precision)
+        yield Fact("  norms", _norms_in_words(head, numbers))
+
+
 def _candidates_fact(audit: Audit) -> Fact:
-    if audit.threshold is None:
-        return Fact("candidates", f"none: {audit.reason}")
-    count = len(audit.candidates)
-    indicator = "norm" if audit.indicator == "norm" else "1 - cos to their mean"
-    threshold = _indicator_format(audit).write(audit.threshold)
-    return Fact("candidates", f"{count:,} like unused rows by {indicator}: up to {threshold}")
+    matrix = audit.listed
+    choice = matrix.choice
+    if choice.threshold is None:
+        return Fact("candidates", f"none: {choice.reason}")
+    count = len(matrix.candidates)
+    indicator = _INDICATORS[choice.indicator]
+    where = " of the output head" if matrix.name == "head" else ""
+    threshold = _indicator_format(audit).write(choice.threshold)
+    area = f"which tells {choice.area:.2f} of pairs"
+    text = f"{count:,} like unused rows{where} by {indicator}, {area}: up to {threshold}"
+    return Fact("candidates", text)
+
+
+_INDICATORS = {
+    "norm": "norm",
+    "cosine_distance": "cosine distance",
+    "centred": "centred cosine distance",
+    "without_first": "cosine distance without the first component",
+}
 
 
 def _candidates_table(audit: Audit) -> Iterator[RenderableType]:
     """Yield a table of the candidates that resemble unused rows most, if there are any."""
-    excerpt = Excerpt.first(audit.top, len(audit.candidates))
-    ids = audit.candidates[excerpt.places]
+    matrix = audit.listed
+    excerpt = Excerpt.first(audit.top, len(matrix.candidates))
+    ids = matrix.candidates[excerpt.places]
     if not len(ids):
         return
     labels = id_labels(ids, audit.tokens(ids))
     headers = {"cosine_distance": "cosine distance"}  # other indicators are headers as they are
-    for name, values in _columns(audit).items():
-        if name == audit.indicator:
+    for name, values in _columns(matrix).items():
+        if name == matrix.choice.indicator:
             numbers = _indicator_format(audit)
             cells = [numbers.write(value) for value in values[ids]]
         else:
@@ -198,27 +228,47 @@ def _candidates_table(audit: Audit) -> Iterator[RenderableType]:
         yield missing
 
 
-def _columns(audit: Audit) -> dict[str, np.ndarray]:
+def _columns(matrix: MatrixAudit) -> Distances:
     """Return what the table shows of the candidates, for all rows: name -> (V,) float64."""
-    if audit.indicator == "norm":
-        return {"norm": audit.norms, **audit.indicators}
-    return audit.indicators
+    return {"norm": matrix.norms, **matrix.indicators}
 
 
 def _indicator_format(audit: Audit) -> NumberFormat:
     """Return the format that the threshold and the indicators in the table have in common."""
-    shown = audit.candidates[: audit.top]
-    values = _columns(audit)[audit.indicator][shown]
-    return NumberFormat([np.array([audit.threshold, *values])], audit.style.precision)
+    matrix = audit.listed
+    shown = matrix.candidates[: audit.top]
+    values = _columns(matrix)[matrix.choice.indicator][shown]
+    threshold = np.array([matrix.choice.threshold])
+    return NumberFormat([threshold, values], audit.style.precision)
+
+
+def _fit_facts(audit: Audit) -> Iterator[Fact]:
+    """Yield what does not fit together between the files of the model."""
+    about_rows = ("non-finite", "zero", "missing", "equal", "candidates")
+    for finding in audit.findings:
+        is_shown_above = finding.kind in about_rows or finding.text.endswith("output head")
+        if not is_shown_above:
+            yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
         return safe_text(f"Broken: {audit.why_no}", "bad")
-    checks_all = set(BROKEN) <= set(audit.fail_on)
-    text = f"{'Sound' if checks_all else 'Passed'}: no row is {or_list(audit.fail_on)}"
-    unopened = audit.origin.unopened
-    if not unopened:
+    found = [kind for kind in audit.kinds("finding") if kind in FINDINGS]
+    if found:
+        kinds = ", ".join(f"{kind} ({audit.faults[kind]:,})" for kind in found)
+        return safe_text(f"Not sound: {kinds}", "bad")
+
+    checked = "the rows of the token matrix"
+    if audit.head is not None or audit.head_is_copy:
+        checked += " and of the output head"
+    if audit.fit.tie is not None:
+        checked += ", sizes, special IDs and ties"
+    text = f"Sound: {checked}"
+    parts = list(audit.fit.not_checked)
+    unopened = audit.origin.unopened - (audit.head is not None)
+    if unopened > 0:
+        parts.append(counted(unopened, "other tensor"))
+    if not parts:
         return Note(text, style="good")
-    text += f"; {counted(unopened, 'other tensor')} not checked"
-    return Note(text, "tensor", "encoding", style="good")
+    return Note(f"{text}; not checked: {'; '.join(parts)}", "tensor", "encoding", style="good")

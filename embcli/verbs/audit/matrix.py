@@ -1,0 +1,149 @@
+"""What is unusual in one matrix whose rows stand for tokens: the token matrix, or the output head.
+
+`audited_matrix` reads a layer twice, and returns plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from embcli.errors import Watch
+from embcli.layer import Layer
+from embcli.names import Unused
+from embcli.numerics.statistics import quantiles
+from embcli.verbs.audit.measure import (
+    Choice,
+    Distances,
+    RowKinds,
+    choice_of,
+    indicators_of,
+    scan_rows,
+)
+
+MatrixName = Literal["token", "head"]
+_HISTOGRAM_BINS = 24
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixAudit:
+    """The problems of one matrix, by row and in total.
+
+    `indicators` tell how far each row is from the rows of unused tokens; lower means less trained.
+    They are those of Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting
+    Under-trained Tokens in Large Language Models". With u the mean of the unused rows,
+    `cosine_distance` is 1 - cos(row, u), `centred` the same after subtracting the mean of all rows
+    from both, and `without_first` the same after subtracting their first principal component. They
+    are NaN for a row without a direction. `choice` is the one of them, or the norm, that separates
+    the unused rows best from the others.
+    """
+
+    name: MatrixName
+    shape: tuple[int, int]
+    dtype: str
+    norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
+    unused: dict[int, Unused]  # ID -> why no text can produce it
+    may_be_zero: frozenset[int]  # rows that a configuration names as padding
+    equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
+    digest: bytes  # equal for two matrices of equal rows
+    measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
+    indicators: Distances  # (V,) float64 each; none if no row is known to be unused
+    choice: Choice
+    candidates: np.ndarray  # (n,) int64, by the chosen indicator
+
+    @cached_property
+    def non_finite(self) -> np.ndarray:
+        return np.flatnonzero(np.isnan(self.norms))
+
+    @cached_property
+    def zero(self) -> np.ndarray:
+        """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
+        allowed = self.may_be_zero.union(self.unused)
+        rows = np.flatnonzero(self.norms == 0).tolist()
+        return np.array([row for row in rows if row not in allowed], np.int64)
+
+    @cached_property
+    def equal_tokens(self) -> int:
+        """The number of used tokens with the row of an earlier used token."""
+        count = 0
+        for group in self.equal:
+            used = [row for row in group if row not in self.unused]
+            count += max(len(used) - 1, 0)
+        return count
+
+    @cached_property
+    def by_use(self) -> dict[Unused, np.ndarray]:
+        """The unused rows by the reason why they are unused, (n,) int64 each."""
+        rows_by_reason: dict[Unused, list[int]] = {}
+        for row, reason in self.unused.items():
+            rows_by_reason.setdefault(reason, []).append(row)
+        return {reason: np.array(rows, np.int64) for reason, rows in rows_by_reason.items()}
+
+    @cached_property
+    def quantiles(self) -> tuple[float, ...]:
+        return quantiles(self.norms[self.measured])
+
+    @cached_property
+    def histogram(self) -> tuple[int, ...]:
+        """The number of those norms in each of 24 equal parts of their range.
+
+        The largest norm is in the last part.
+        """
+        norms = self.norms[self.measured]
+        if not len(norms):
+            return ()
+        # numpy.histogram itself refuses a range that is too narrow for 24 parts.
+        edges = np.linspace(norms.min(), norms.max(), _HISTOGRAM_BINS + 1)
+        counts, _ = np.histogram(norms, edges)
+        return tuple(counts.tolist())
+
+
+def audited_matrix(
+    name: MatrixName,
+    layer: Layer,
+    reasons: dict[int, Unused],
+    may_be_zero: Iterable[int],
+    watch: Watch,
+) -> MatrixAudit:
+    """Return what is unusual in a matrix; `reasons` says of unused rows why they are unused."""
+    size, dim = layer.shape
+    kinds = RowKinds(size, reasons)
+    scan = scan_rows(layer, kinds, watch)
+    norms = scan.norms
+    used = np.flatnonzero(kinds.token & ~kinds.unused & (norms > 0))
+
+    values: Distances = {"norm": norms}
+    unused_values: Distances = {"norm": norms[kinds.unused & (norms > 0)]}
+    indicators: Distances = {}
+    if scan.covariance is not None and scan.unused_sum.any():
+        indicators, to_others = indicators_of(layer, kinds, scan, scan.covariance, watch)
+        values |= indicators
+        for indicator, distances in to_others.items():
+            unused_values[indicator] = distances[kinds.unused]
+
+    used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
+    choice = choice_of(unused_values, used_values)
+    candidates = used[:0]
+    if choice.threshold is not None:
+        chosen = values[choice.indicator][used]
+        by_value = used[np.argsort(chosen, kind="stable")]
+        count = np.count_nonzero(chosen <= choice.threshold)
+        candidates = by_value[:count]
+    return MatrixAudit(
+        name=name,
+        shape=(size, dim),
+        dtype=layer.dtype,
+        norms=norms,
+        unused=reasons,
+        may_be_zero=frozenset(may_be_zero),
+        equal=scan.equal,
+        digest=scan.digest,
+        measured=np.flatnonzero(kinds.token & np.isfinite(norms)),
+        indicators=indicators,
+        choice=choice,
+        candidates=candidates,
+    )

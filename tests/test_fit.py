@@ -1,0 +1,248 @@
+"""`audit` says what does not fit between tokenizer, matrices and configurations, and no more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from tokenizers import AddedToken, Tokenizer, models
+
+import embcli
+from embcli.verbs.audit import Audit
+from tests.runners import InProcess
+
+TOKENS = 60
+ROWS = 64
+DIM = 8
+NAMES = {"bos": "<s>", "eos": "</s>", "pad": "<pad>", "unk": "<unk>"}
+
+
+@pytest.fixture(autouse=True)
+def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a sound Llama as `m`: 60 tokens, 64 rows, and a head of its own."""
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    ids = {name: place for place, name in enumerate(NAMES.values())}
+    ids |= {f"w{place}": place for place in range(len(ids), TOKENS)}
+    tokenizer = Tokenizer(models.WordLevel(ids, "<unk>"))
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in NAMES.values()])
+    tokenizer.save("m/tokenizer.json")
+    write_json("config.json", **config())
+    write_tensors(token=vectors(1), head=vectors(2))
+
+
+def vectors(seed: int, rows: int = ROWS) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, DIM), np.float32)
+
+
+def write_tensors(token: np.ndarray, head: np.ndarray | None = None) -> None:
+    tensors = {"model.embed_tokens.weight": token}
+    if head is not None:
+        tensors["lm_head.weight"] = head
+    save_file(tensors, "m/model.safetensors")
+
+
+def config(**settings: Any) -> dict[str, Any]:
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "tie_word_embeddings": False,
+        "vocab_size": ROWS,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": None,
+    } | settings
+
+
+def write_json(name: str, **content: Any) -> None:
+    Path("m", name).write_text(json.dumps(content))
+
+
+def audited(**options: Any) -> Audit:
+    return embcli.open("m").audit(**options)
+
+
+def found_kinds(audit: Audit, level: str) -> list[str]:
+    return [finding.kind for finding in audit.findings if finding.level == level]
+
+
+def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process: InProcess) -> None:
+    audit = audited()
+
+    assert found_kinds(audit, "remark") == ["padding"]
+    assert not audit.kinds("finding")
+    assert not audit.broken
+    assert "multiple of 64" in audit.findings[0].text
+    assert "Sound" in in_process.ok("audit", "m").text
+
+
+# --- the output head ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0])
+def test_broken_rows_of_the_head_are_an_alarm(in_process: InProcess, value: float) -> None:
+    head = vectors(2)
+    head[[3, 5]] = value
+    write_tensors(vectors(1), head)
+
+    assert audited().broken == ("head",)
+    assert audited().faults["head"] == 2
+    ran = in_process("audit", "m")
+    assert ran.status == 1
+    assert "Sound" not in ran.text
+
+
+@pytest.mark.parametrize("rows", [TOKENS - 1, ROWS - 1])
+def test_a_head_with_fewer_rows_than_tokens_or_vocab_size_is_an_alarm(rows: int) -> None:
+    write_tensors(vectors(1), vectors(2, rows))
+    assert audited().broken == ("head",)
+
+
+def test_more_token_rows_than_the_head_has_are_a_remark() -> None:
+    write_tensors(vectors(1, ROWS + 8), vectors(2))
+    audit = audited()
+    assert "fit" in found_kinds(audit, "remark")
+    assert not audit.broken
+
+
+@pytest.mark.parametrize("place", [0, 31, ROWS - 1])
+def test_a_head_is_a_copy_only_if_all_rows_are_equal(place: int) -> None:
+    token = vectors(1)
+    write_tensors(token, token)
+    assert audited().head_is_copy
+
+    head = token.copy()
+    head[place, 0] += 1
+    write_tensors(token, head)
+    assert not audited().head_is_copy
+
+
+# --- ties -----------------------------------------------------------------------------------------
+
+TIED = {"tie_word_embeddings": True}
+UNTIED = {"tie_word_embeddings": False}
+BY_DEFAULT = {"tie_word_embeddings": None}
+GEMMA = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], **BY_DEFAULT}
+
+
+@pytest.mark.parametrize(
+    ("settings", "head", "is_finding"),
+    [
+        (TIED, "other", True),
+        (TIED, "copy", False),
+        (TIED, None, False),
+        (UNTIED, "other", False),
+        (UNTIED, "copy", False),
+        (UNTIED, None, True),
+        (UNTIED | {"architectures": ["LlamaModel"]}, None, False),
+        (BY_DEFAULT, "other", False),
+        (BY_DEFAULT, None, False),
+        (GEMMA, "other", True),
+        (GEMMA, None, False),
+        ({"model_type": "unheard_of", **BY_DEFAULT}, "other", False),
+    ],
+)
+def test_flag_and_file_agree_on_ties(
+    settings: dict[str, Any], head: str | None, is_finding: bool
+) -> None:
+    write_json("config.json", **config(**settings))
+    token = vectors(1)
+    heads = {"other": vectors(2), "copy": token, None: None}
+    write_tensors(token, heads[head])
+
+    audit = audited()
+
+    assert ("tied" in audit.kinds("finding")) == is_finding
+    assert not audit.broken
+    assert audited(fail_on="tied").status == int(is_finding)
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "is_finding"), [(ROWS, False), (TOKENS, False), (62, True), (1000, True)]
+)
+def test_vocab_size_is_that_of_the_rows_or_of_the_tokens(vocab_size: int, is_finding: bool) -> None:
+    write_json("config.json", **config(vocab_size=vocab_size))
+    write_tensors(vectors(1))
+    assert ("fit" in audited().kinds("finding")) == is_finding
+
+
+def test_tokens_that_were_added_beside_the_tokenizer_need_rows() -> None:
+    write_json("added_tokens.json", **{"<tool>": 64, "<think>": 65})
+    audit = audited()
+    assert audit.broken == ("missing", "head")
+    assert audit.faults["missing"] == 2
+
+
+# --- special IDs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["bos", "eos", "pad", "unk", "decoder_start"])
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize(
+    ("value", "has_row"),
+    [(None, True), (-1, True), (63, True), (64, False), (-2, False), ([1, 64], False), ([1], True)],
+)
+def test_an_id_without_a_row_is_an_alarm(file: str, key: str, value: Any, has_row: bool) -> None:
+    settings = {f"{key}_token_id": value}
+    if file == "config.json":
+        settings = config(**settings)
+    write_json(file, **settings)
+
+    broken = audited().broken
+
+    assert broken == (() if has_row else ("special-ids",))
+
+
+@pytest.mark.parametrize(
+    ("value", "remarks"), [(1, 0), ([1, 2], 0), ([2, 3], 1), (2, 1), (None, 0)]
+)
+def test_files_that_give_different_ids_get_a_remark(value: Any, remarks: int) -> None:
+    write_json("generation_config.json", eos_token_id=value)
+    audit = audited()
+    assert found_kinds(audit, "remark").count("special-ids") == remarks
+    assert not audit.broken
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize(
+    ("value", "remarks"), [("</s>", 0), ({"content": "</s>"}, 0), ("<s>", 1), ("<eot>", 1)]
+)
+def test_names_of_special_tokens_are_held_against_ids(file: str, value: Any, remarks: int) -> None:
+    write_json(file, eos_token=value)
+    assert found_kinds(audited(), "remark").count("special-ids") == remarks
+
+
+def test_a_name_that_is_no_token_and_gets_an_id_without_a_row_is_an_alarm() -> None:
+    write_tensors(vectors(1, TOKENS))
+    write_json("config.json", **config(vocab_size=TOKENS, tie_word_embeddings=True))
+    write_json("tokenizer_config.json", pad_token="[PAD]")
+    assert audited().broken == ("special-ids",)
+
+
+def test_an_id_that_is_no_number_is_refused(in_process: InProcess) -> None:
+    write_json("config.json", **config(eos_token_id="</s>"))
+    assert "eos_token_id" in in_process.refused("audit", "m")
+
+
+def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> None:
+    write_json("tokenizer_config.json", chat_template="{{ '<|im_start|>' }}<s>{{ '<|im_end|>' }}")
+    finding = next(finding for finding in audited().findings if finding.kind == "template")
+    assert finding.rows == 2
+    assert finding.level == "remark"
+
+
+def test_a_row_that_a_file_names_as_padding_can_be_zero() -> None:
+    token = vectors(1)
+    token[2] = 0
+    write_tensors(token, vectors(2))
+    assert audited().broken == ("zero",)
+
+    write_json("generation_config.json", pad_token_id=2)
+    assert not audited().broken
