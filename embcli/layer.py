@@ -199,7 +199,7 @@ class Source(Protocol):
         """Return a source whose position layer has another length, if it is seeded."""
 
     def shape(self, name: str) -> tuple[int, int] | None:
-        """Return the shape of the `token` or the `position` layer; None if there is none."""
+        """Return the shape of the `token`, `position` or `head` layer; None if there is none."""
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         """Return the named layers; for each, the IDs that will be asked for, or None for any.
@@ -212,5 +212,6 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
     """Return the shape of a layer; raises LayerError if the source has none of this name."""
     shape = source.shape(name)
     if shape is None:
-        raise LayerError(f"there is no {name} layer here")
+        layer = "output head" if name == "head" else f"{name} layer"
+        raise LayerError(f"there is no {layer} here")
     return shape

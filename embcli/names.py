@@ -11,7 +11,8 @@ from typing import Literal, get_args
 PROGRAM = "embcli"
 __version__ = "0.2.0"  # No other file names the version.
 
-LayerName = Literal["token", "position"]
+LayerName = Literal["token", "position", "head"]
+TokenLayer = Literal["token", "head"]  # the layers that have a row for each token
 Matrix = Literal["token", "position", "input", "hidden"]  # a model's first block reads `hidden`
 ComparisonStep = Literal["ids", "one-hot", "first", "shared", "outputs"]
 ComparedOutput = Literal["embedding", "linear"]  # the outputs in the last step of a comparison

@@ -94,7 +94,7 @@ class Opened:
         A token may begin with a space that the user left out, and special tokens are found by their
         names. Raises InputError for a text that is not one token.
         """
-        encoding = self.source.encoding if layer == "token" else None
+        encoding = None if layer == "position" else self.source.encoding
         if encoding is None or not isinstance(rows, str):
             return rows
         parts = rows.split(",")

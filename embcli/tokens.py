@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.selection import select
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -242,6 +243,32 @@ def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]
     if encoding is None:
         return [None] * len(rows)
     return [encoding.entry(row) for row in rows.tolist()]
+
+
+def chosen_rows(
+    rows: str | None, match: str | None, size: int, encoding: Encoding | None
+) -> np.ndarray | None:
+    """Return the chosen rows whose tokens match, (n,) int64 ascending; None for all rows.
+
+    Raises InputError for a pattern that is malformed, and for one if the rows stand for no tokens.
+    """
+    if rows is None and match is None:
+        return None
+    chosen = np.unique(select(rows, size, "row"))
+    if match is None:
+        return chosen
+
+    try:
+        pattern = re.compile(match)
+    except re.error as error:
+        wrong = "{match} {given!r} is not a regular expression: {error}"
+        raise InputError(Sentence(wrong, given=match[:60], error=error)) from None
+    if encoding is None:
+        needs = "{match} {given!r} needs tokens, and these rows stand for no known tokens"
+        raise InputError(Sentence(needs, given=match[:40]))
+    texts = [token_text(token) for token in tokens_of(chosen, encoding)]
+    has_match = [text is not None and pattern.search(text) is not None for text in texts]
+    return chosen[has_match]
 
 
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}

@@ -599,6 +599,7 @@ def neighbors(
         ),
     ] = None,
     model: ModelOptions,
+    layer: o.TokenLayer = "token",
     metric: Annotated[names.Metric, option("View", "Similarity measure.")] = "cosine",
     top: Annotated[int, option("View", "How many neighbours.", "--top -k K")] = 10,
     match: Annotated[str | None, option("View", "Only tokens matching REGEX.", "REGEX")] = None,
@@ -613,11 +614,15 @@ def neighbors(
     if vector is None:
         sequences = given.read('embcli neighbors " Paris" --from gpt2', lines)
     elif given.is_empty:
-        vectors = read_vectors(vector, source.shape[1])
+        from embcli.layer import shape_of
+
+        _, dim = shape_of(source.source, layer)
+        vectors = read_vectors(vector, dim)
     else:
         raise InputError("--vector stands for the text or the IDs; give one of them")
     return source.neighbors(
         sequences,
+        layer=layer,
         special=given.special,
         plus=plus or (),
         minus=minus or (),
@@ -647,6 +652,10 @@ def audit(
     *,
     named: o.Path_ = None,
     model: ModelOptions,
+    layer: Annotated[
+        names.TokenLayer | None,
+        option("Model", "Audit only this matrix.", "", default="token, and a head of its own"),
+    ] = None,
     fail_on: Annotated[
         str | None,
         option(
@@ -663,7 +672,7 @@ def audit(
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
-    return model.opened(named).audit(fail_on=listed(fail_on), top=top)
+    return model.opened(named).audit(layer=layer, fail_on=listed(fail_on), top=top)
 
 
 @command(
@@ -688,6 +697,7 @@ def diff(
     tuned: Annotated[str, argument("TUNED", "The other model, usually fine-tuned from BASE.")],
     encoding: o.Encoding = None,
     tensor: o.Tensor = None,
+    layer: o.TokenLayer = "token",
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show which rows of two checkpoints differ.
@@ -698,7 +708,7 @@ def diff(
     notes = PrintedNotes()  # are those of both models
     base_model = opened(options, base, notes)
     tuned_model = opened(options, tuned, notes)
-    return base_model.diff(tuned_model, top=top)
+    return base_model.diff(tuned_model, layer=layer, top=top)
 
 
 @command(
@@ -715,6 +725,7 @@ def explore(
     *,
     named: o.Path_ = None,
     model: ModelOptions,
+    layer: o.TokenLayer = "token",
     row: Annotated[str | None, option("View", "Begin at a row, by its ID or token.", "ROW")] = None,
     text: Annotated[
         str | None, option("View", "Begin at the tokens of a text.", "--text TEXT")
@@ -728,7 +739,7 @@ def explore(
     """
     from embcli.cli.explore import walk
 
-    return walk(one_path(named, model.path), model, row, text, sort)
+    return walk(one_path(named, model.path), model, layer, row, text, sort)
 
 
 @command(

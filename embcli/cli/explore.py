@@ -11,12 +11,18 @@ import sys
 from embcli.cli.console import is_terminal
 from embcli.cli.groups import ModelOptions, opened
 from embcli.errors import InputError, OutputError, missing_extra
+from embcli.names import TokenLayer
 from embcli.text import decoded
 from embcli.wording import in_line
 
 
 def walk(
-    path: str | None, options: ModelOptions, row: str | None, text: str | None, sort: str
+    path: str | None,
+    options: ModelOptions,
+    layer: TokenLayer,
+    row: str | None,
+    text: str | None,
+    sort: str,
 ) -> int:
     """Show the full screen, and print the command of the screen that was left.
 
@@ -41,7 +47,9 @@ def walk(
     model = opened(model_options, path)
     if text is not None and model.encoding is None:
         raise InputError("these rows have no tokens: --encoding names an encoding")
-    matrix = ExploredMatrix(model, speller(path, model_options))
+    if layer != "token":
+        model_options["layer"] = layer
+    matrix = ExploredMatrix(model, speller(path, model_options), layer)
     first_row = 0 if row is None else matrix.row_of(row)
     explorer = app.Explorer(matrix, first_row, text, sort)
     status = app.run(explorer)

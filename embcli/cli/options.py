@@ -131,6 +131,11 @@ Seed = Annotated[
 ]
 NoCache = Annotated[bool, option("Model", "Do not use the cache.", "--no-cache")]
 
+TokenLayer = Annotated[
+    names.TokenLayer,
+    option("Model", "Token matrix or output head; the same if tied."),
+]
+
 # What is shown.
 Rows = Annotated[str | None, option("View", "Which rows: 0:5,100,50256.", "ROWS")]
 Columns = Annotated[

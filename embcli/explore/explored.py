@@ -15,8 +15,9 @@ import numpy as np
 from rich.text import Text
 
 from embcli.errors import InputError, Watch
+from embcli.layer import shape_of
 from embcli.model import Model
-from embcli.names import Metric
+from embcli.names import Metric, TokenLayer
 from embcli.numerics.statistics import NormOrder
 from embcli.selection import select
 from embcli.tokens import shown, tokens_of
@@ -34,23 +35,26 @@ class Spell(Protocol):
 
 
 class ExploredMatrix:
-    """The token matrix of a model, its rows by ID or by norm, and the marked row.
+    """The token matrix of a model or its output head, its rows by ID or norm, and the marked row.
 
     It lives as long as the app. The order by norm is None until a pass has found it; the blocks of
     rows that were read last are kept.
     """
 
-    def __init__(self, model: Model, spell: Spell) -> None:
-        layers = model.source.open({"token": None})
+    def __init__(self, model: Model, spell: Spell, layer: TokenLayer = "token") -> None:
+        self.size, self.dim = shape_of(model.source, layer)
+        layers = model.source.open({layer: None})
         self.model = model
         self.spell = spell
-        self.layer = layers["token"]
+        self.layer_name = layer
+        self.layer = layers[layer]
         self.origin = layers.origin
         self.encoding = model.source.encoding
         self.name = self.origin.name
         if self.origin.is_seeded:
             self.name = f"untrained, {self.origin.name}"
-        self.size, self.dim = self.layer.shape
+        if layer == "head":
+            self.name = f"output head of {self.name}"
         self.order: NormOrder | None = None
         self.marked: int | None = None
         self._rows_per_block = min(max(_BLOCK_VALUES // self.dim, 1), _BLOCK_ROWS)
@@ -91,7 +95,7 @@ class ExploredMatrix:
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
         """Return the IDs and the scores of the rows nearest to a row, (n,) each."""
         model = Model(self.model.source, self.model.encoding, watch=watch)
-        neighbors = model.neighbors(np.array([row]), metric=metric, top=TOP)
+        neighbors = model.neighbors(np.array([row]), layer=self.layer_name, metric=metric, top=TOP)
         return neighbors.ids, neighbors.scores
 
     def row_of(self, text: str) -> int:

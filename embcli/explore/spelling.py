@@ -20,7 +20,7 @@ def speller(path: str | None, options: dict[str, Any]) -> Spell:
                 line.append("--from")
             line.append(path)
         for name, value in options.items():
-            if verb != "tokenize" or name == "encoding":
+            if _takes(verb, name):
                 line += _option(name, value)
         line += words
         if text is not None:
@@ -30,6 +30,12 @@ def speller(path: str | None, options: dict[str, Any]) -> Spell:
         return shlex.join(line)
 
     return spell
+
+
+def _takes(verb: str, option: str) -> bool:
+    if verb == "tokenize":
+        return option == "encoding"
+    return verb != "lookup" or option != "layer"
 
 
 def _option(name: str, value: Any) -> list[str]:

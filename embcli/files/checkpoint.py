@@ -25,6 +25,7 @@ from embcli.files.tensors import Tensor
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.recipe import Recipe
+from embcli.wording import Sentence
 
 
 class Head(NamedTuple):
@@ -141,13 +142,28 @@ class Checkpoint:
 
         The layers are `token`, `position`, `token_type` and `head`.
         """
-        tensor = self.roles.find(name)
+        tensor = self._tensor(name)
         if tensor is None:
             return None
         rows, dim = tensor.shape
         if name == "position":
             rows -= self.roles.first_position
         return rows, dim
+
+    def _tensor(self, name: str) -> Tensor | None:
+        """Return the tensor of a layer; the output head of a tied model is the token matrix."""
+        if name != "head":
+            return self.roles.find(name)
+        if self.roles.is_custom_tensor:
+            wrong = "the output head is that of the model's own token matrix: leave out {tensor}"
+            raise InputError(Sentence(wrong))
+        head = self.head
+        if head.tensor is None and head.relation == "same":
+            return self.roles.token
+        if head.tensor is None:
+            reason = f": {head.reason}" if head.reason else ""
+            raise self.tensors.file_error(f"it has no output head{reason}")
+        return head.tensor
 
     @property
     def origin(self) -> Origin:
@@ -161,7 +177,7 @@ class Checkpoint:
         tensors: dict[str, Tensor] = {}
         layers: dict[str, Layer] = {}
         for name in wanted:
-            tensor = self.roles.find(name)
+            tensor = self._tensor(name)
             if tensor is None:
                 raise self.tensors.file_error(f"it has no {name.replace('_', ' ')} matrix")
             tensors[name] = tensor
@@ -192,10 +208,10 @@ class Checkpoint:
     def _guesses_about(self, layers: Mapping[str, Layer]) -> dict[str, str]:
         """Return what was guessed about these layers, and why."""
         # Other guesses have the name of their layer.
-        layer_of_guess = {"encoding": "token", "first_position": "position"}
+        layers_of_guess = {"encoding": {"token", "head"}, "first_position": {"position"}}
         guesses = {}
         for subject, reason in self.reasons.items():
-            if layer_of_guess.get(subject, subject) in layers:
+            if layers_of_guess.get(subject, {subject}) & layers.keys():
                 guesses[subject] = reason
         return guesses
 

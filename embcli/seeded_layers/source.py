@@ -78,8 +78,8 @@ class SeededSource:
         seeded = replace(self.seeded, context_length=context_length)
         return SeededSource(seeded, self.store, self.encoding)
 
-    def shape(self, name: str) -> tuple[int, int]:
-        return self.seeded.shape(name)
+    def shape(self, name: str) -> tuple[int, int] | None:
+        return None if name == "head" else self.seeded.shape(name)
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         remarks = notes or Notes()
@@ -96,7 +96,7 @@ class SeededSource:
         if self.store is None:
             return None
         file = file_name(name, self.seeded, this_build())
-        matrix = self.store.read(file, self.shape(name))
+        matrix = self.store.read(file, self.seeded.shape(name))
         return None if matrix is None else KeptLayer(matrix, this_build())
 
     def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class WeightMatrix(Result, verb="weights", content="embeddings"):
     """Rows and columns of a layer; the rows are read when they are used."""
 
-    name: str  # "token" or "position"
+    name: LayerName
     layer: Layer
     ids: np.ndarray  # (chosen rows,) int64
     columns: np.ndarray  # (chosen columns,) int64
@@ -49,6 +49,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     order: NormOrder | None = None  # orders all rows of the layer, if the user asked for it
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
+    head = MatrixOf()  # (n, chosen columns) float32
 
     @cached_property
     def summary(self) -> Summary:
@@ -115,7 +116,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         rows = f"V = {counted(size, 'token')}, one row each"
         if self.padding:
             rows = f"V = {counted(size, 'row')}"
-        return f"Token weight matrix: {rows}, D = {columns}"
+        what = "Output head" if self.name == "head" else "Token weight matrix"
+        return f"{what}: {rows}, D = {columns}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Matrix, Values, omission, rows_that_fit, title
@@ -200,6 +202,8 @@ def weights(
 ) -> WeightMatrix:
     """Return the weight matrix of a layer, (V, D) or (C, D), or chosen rows and columns of it.
 
+    The `head` of a tied model is its token matrix.
+
     A choice is a text, `"0:5,100"`. A row can be named by its token, too: `"king,queen"`.
     `sort="norm"` orders the rows by their norms, the largest first; then `order` has the norms and
     ranks of all rows. Raises InputError for rows and columns out of range, LayerError if there is
@@ -213,7 +217,7 @@ def weights(
     check_choice("sort", sort, get_args(Sort))
     notes = model.notes.begun()
     size, dim = shape_of(model.source, layer)
-    encoding = model.source.encoding if layer == "token" else None
+    encoding = None if layer == "position" else model.source.encoding
     ids = select(model.resolve_rows(rows, layer), size, "row")
     chosen_columns = select(columns, dim, "column")
     layers = model.source.open({layer: None}, notes)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, check_choice, check_top
 from embcli.layer import Origin, shape_of
-from embcli.names import ALARMS, FAULTS, SHOWN_ROWS, Fault
+from embcli.names import ALARMS, FAULTS, SHOWN_ROWS, Fault, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
@@ -44,19 +44,25 @@ class Audit(Result, verb="audit", content="ranking"):
     of unused tokens; only prompting a model can confirm one.
     """
 
-    token: MatrixAudit
-    head: MatrixAudit | None  # None without an output head of its own, and if it was not read
+    # A matrix is None if it was not audited; the head also if the model has none of its own.
+    token: MatrixAudit | None
+    head: MatrixAudit | None
     encoding: Encoding | None
     origin: Origin
     fit: Fit
-    head_is_copy: bool  # whether all rows of the head are those of the token matrix
+    head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
     fail_on: tuple[Fault, ...]
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @property
     def matrices(self) -> tuple[MatrixAudit, ...]:
-        return (self.token,) if self.head is None else (self.token, self.head)
+        return tuple(matrix for matrix in (self.token, self.head) if matrix is not None)
+
+    @property
+    def main(self) -> MatrixAudit:
+        """The matrix that the page begins with: the token matrix, unless it was not audited."""
+        return self.matrices[0]
 
     @cached_property
     def listed(self) -> MatrixAudit:
@@ -93,7 +99,7 @@ class Audit(Result, verb="audit", content="ranking"):
 
     def records(self) -> Records:
         """Return a row for each ID; what holds for the whole model stands beside the rows."""
-        token = self.token
+        token = self.main
         ids = np.arange(token.shape[0])
         fault_by_row = dict.fromkeys(token.zero.tolist(), "zero")
         fault_by_row |= dict.fromkeys(token.non_finite.tolist(), "non-finite")
@@ -152,52 +158,71 @@ def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
     }
 
 
-def audit(model: Opened, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:
+def audit(
+    model: Opened,
+    *,
+    layer: TokenLayer | None = None,
+    fail_on: Iterable[Fault] | None = None,
+    top: int = SHOWN_ROWS,
+) -> Audit:
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
 
     `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
     these are non-finite, zero and missing rows, the same in the output head, and special tokens
-    without a row. The page shows `top` rows of each kind.
+    without a row. `layer` names the only matrix whose rows are audited, the token matrix or the
+    output head. The page shows `top` rows of each kind.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
     ()
     """
+    check_choice("layer", layer, get_args(TokenLayer))
     notes = model.notes.begun()
-    remark_scaled(notes, model)
+    if layer != "head":
+        remark_scaled(notes, model)
     alarms = _chosen_alarms(fail_on)
     check_top(top)
     source = model.source
-    size, dim = shape_of(source, "token")
     encoding = source.encoding
-    reasons = unused(encoding, size) if encoding else {}
-    if reasons:
-        check_covariance_fits(dim)
-
     fit = fit_of(source, encoding)
-    layers = source.open({"token": None}, notes)
-    token = audited_matrix("token", layers["token"], reasons, fit.padding_rows, model.watch)
-    head = None
-    if fit.has_own_head:
-        head_layer = source.open({"head": None}, notes)["head"]
-        head_reasons = unused(encoding, head_layer.shape[0]) if encoding else {}
-        head = audited_matrix("head", head_layer, head_reasons, fit.padding_rows, model.watch)
+    chosen: tuple[TokenLayer, ...] = ("token",)
+    if layer is not None:
+        chosen = (layer,)
+    elif fit.has_own_head:
+        chosen = ("token", "head")
 
-    is_copy = head is not None and head.digest == token.digest and head.shape == token.shape
-    findings = [*_row_findings(token)]
-    if head is not None and not is_copy:
-        findings += _row_findings(head)
+    shapes = {name: shape_of(source, name) for name in chosen}
+    layers = source.open(dict.fromkeys(chosen), notes)
+    audits: dict[TokenLayer, MatrixAudit] = {}
+    for name, (size, dim) in shapes.items():
+        reasons = unused(encoding, size) if encoding else {}
+        if reasons:
+            check_covariance_fits(dim)
+        audits[name] = audited_matrix(name, layers[name], reasons, fit.padding_rows, model.watch)
+
+    token = audits.get("token")
+    head = audits.get("head")
+    is_copy = fit.has_copied_head
+    if token is not None and head is not None:
+        is_copy = head.digest == token.digest and head.shape == token.shape
+        if is_copy:
+            head = None
+    findings: list[Finding] = []
+    for matrix in (token, head):
+        if matrix is not None:
+            findings += _row_findings(matrix)
     findings += fit.findings(is_copy)
+    longest = max(size for size, _ in shapes.values())
     return Audit(
         token=token,
-        head=None if is_copy else head,
+        head=head,
         encoding=encoding,
         origin=layers.origin,
         fit=fit,
-        head_is_copy=is_copy,
+        head_is_copy=is_copy and layer is None,
         findings=tuple(_judged(finding, alarms) for finding in findings),
         fail_on=alarms,
-        top=min(top, size),
+        top=min(top, longest),
         notes=notes,
     )
 

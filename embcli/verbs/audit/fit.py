@@ -155,6 +155,7 @@ class Fit:
     special_ids: list[SpecialId] = field(default_factory=list)
     template_names: list[str] = field(default_factory=list)  # names that are not one token
     head_in_words: str = ""
+    has_copied_head: bool = False  # whether the rows that were compared are the token matrix's
     not_checked: tuple[str, ...] = ()  # what could not be looked at, and why
 
     @property
@@ -201,10 +202,12 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         not_checked.append("sizes and special IDs of a config.json: there is none")
 
     has_own_head = False
+    has_copied_head = False
     head_rows = None
     try:
         head = source.head
         has_own_head = head.tensor is not None and head.relation != "same"
+        has_copied_head = head.relation == "equal"
         if head.tensor is not None:
             head_rows = head.tensor.shape[0]
         words = head.reason or _HEADS[head.relation]
@@ -227,6 +230,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         special_ids=special_ids(weights, config, source.tensors.metadata, encoding),
         template_names=unknown_template_names(weights, encoding) if encoding else [],
         head_in_words=words,
+        has_copied_head=has_copied_head,
         not_checked=tuple(not_checked),
     )
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from embcli.errors import Watch
 from embcli.layer import Layer
-from embcli.names import Unused
+from embcli.names import TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
 from embcli.verbs.audit.measure import (
     Choice,
@@ -25,7 +24,6 @@ from embcli.verbs.audit.measure import (
     scan_rows,
 )
 
-MatrixName = Literal["token", "head"]
 _HISTOGRAM_BINS = 24
 
 
@@ -42,7 +40,7 @@ class MatrixAudit:
     the unused rows best from the others.
     """
 
-    name: MatrixName
+    name: TokenLayer
     shape: tuple[int, int]
     dtype: str
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
@@ -103,7 +101,7 @@ class MatrixAudit:
 
 
 def audited_matrix(
-    name: MatrixName,
+    name: TokenLayer,
     layer: Layer,
     reasons: dict[int, Unused],
     may_be_zero: Iterable[int],

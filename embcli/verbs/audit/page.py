@@ -41,11 +41,12 @@ class Fact(NamedTuple):
 
 
 def page(audit: Audit) -> Iterator[RenderableType]:
-    token = audit.token
-    rows, columns = token.shape
+    main = audit.main
+    rows, columns = main.shape
     sizes = f"V = {counted(rows, 'row')}, D = {counted(columns, 'column')}"
-    origin = origin_in_words(audit.origin, "token")
-    yield title(f"Audit of a token matrix, {sizes}: {origin}, {token.dtype}")
+    origin = origin_in_words(audit.origin, main.name)
+    what = "an output head" if main.name == "head" else "a token matrix"
+    yield title(f"Audit of {what}, {sizes}: {origin}, {main.dtype}")
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -61,8 +62,8 @@ def page(audit: Audit) -> Iterator[RenderableType]:
 def _facts(audit: Audit) -> Iterator[Fact]:
     yield _rows_fact(audit)
     yield _unused_fact(audit)
-    yield _broken_fact(audit, audit.token)
-    yield _equal_fact(audit, audit.token)
+    yield _broken_fact(audit, audit.main)
+    yield _equal_fact(audit, audit.main)
     yield from _norm_facts(audit)
     yield from _head_facts(audit)
     yield _candidates_fact(audit)
@@ -70,13 +71,13 @@ def _facts(audit: Audit) -> Iterator[Fact]:
 
 
 def _rows_fact(audit: Audit) -> Fact:
-    size = audit.token.shape[0]
+    size = audit.main.shape[0]
     encoding = audit.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
     tokens = audit.fit.sizes.tokens or encoding.vocabulary_size
     text = f"{size:,}, for {tokens:,} tokens of {encoding.name}"
-    missing = audit.faults["missing"]
+    missing = audit.faults["missing"] if audit.main.name == "token" else 0
     if missing:
         text += f": {missing:,} have no row"
     return Fact("rows", text, is_bad=missing > 0)
@@ -85,7 +86,7 @@ def _rows_fact(audit: Audit) -> Fact:
 def _unused_fact(audit: Audit) -> Fact:
     if audit.encoding is None:
         return Fact("unused", "unknown without an encoding")
-    parts = [_unused_in_words(reason, ids) for reason, ids in audit.token.by_use.items()]
+    parts = [_unused_in_words(reason, ids) for reason, ids in audit.main.by_use.items()]
     return Fact("unused", ", ".join(parts) or "none")
 
 
@@ -131,14 +132,14 @@ def _equal_fact(audit: Audit, matrix: MatrixAudit) -> Fact:
 
 
 def _norm_facts(audit: Audit) -> Iterator[Fact]:
-    token = audit.token
-    if not len(token.measured):
+    main = audit.main
+    if not len(main.measured):
         yield Fact("norms", "no token has a finite row")
         return
-    numbers = NumberFormat([np.array(token.quantiles)], audit.style.precision)
-    yield Fact("norms", _norms_in_words(token, numbers))
+    numbers = NumberFormat([np.array(main.quantiles)], audit.style.precision)
+    yield Fact("norms", _norms_in_words(main, numbers))
 
-    by_norm = token.measured[np.argsort(token.norms[token.measured], kind="stable")]
+    by_norm = main.measured[np.argsort(main.norms[main.measured], kind="stable")]
     yield Fact("shortest", _rows_with_norms(audit, by_norm[: audit.top], numbers))
     yield Fact("longest", _rows_with_norms(audit, by_norm[::-1][: audit.top], numbers))
 
@@ -161,7 +162,7 @@ def _bars(histogram: tuple[int, ...]) -> str:
 
 def _rows_with_norms(audit: Audit, ids: np.ndarray, numbers: NumberFormat) -> str:
     names = named_rows(ids, audit.tokens(ids))
-    pairs = zip(names, audit.token.norms[ids], strict=True)
+    pairs = zip(names, audit.main.norms[ids], strict=True)
     return ", ".join(f"{name} {numbers.write(norm)}" for name, norm in pairs)
 
 
@@ -173,7 +174,7 @@ def _head_facts(audit: Audit) -> Iterator[Fact]:
     if audit.fit.head_in_words:
         yield Fact("output head", audit.fit.head_in_words)
     head = audit.head
-    if head is None:
+    if head is None or head is audit.main:
         return
     yield _broken_fact(audit, head, "  broken")
     yield _equal_fact(audit, head)._replace(name="  equal")
@@ -189,7 +190,8 @@ def _candidates_fact(audit: Audit) -> Fact:
         return Fact("candidates", f"none: {choice.reason}")
     count = len(matrix.candidates)
     indicator = _INDICATORS[choice.indicator]
-    where = " of the output head" if matrix.name == "head" else ""
+    is_other = matrix is not audit.main
+    where = " of the output head" if is_other else ""
     threshold = _indicator_format(audit).write(choice.threshold)
     area = f"which tells {choice.area:.2f} of pairs"
     text = f"{count:,} like unused rows{where} by {indicator}, {area}: up to {threshold}"
@@ -251,6 +253,9 @@ def _fit_facts(audit: Audit) -> Iterator[Fact]:
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
+_IN_WORDS = {"token": "the token matrix", "head": "the output head"}
+
+
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
         return safe_text(f"Broken: {audit.why_no}", "bad")
@@ -259,16 +264,16 @@ def _verdict(audit: Audit) -> Text:
         kinds = ", ".join(f"{kind} ({audit.faults[kind]:,})" for kind in found)
         return safe_text(f"Not sound: {kinds}", "bad")
 
-    checked = "the rows of the token matrix"
-    if audit.head is not None or audit.head_is_copy:
-        checked += " and of the output head"
+    names = [_IN_WORDS[matrix.name] for matrix in audit.matrices]
+    if audit.head_is_copy:
+        names.append(_IN_WORDS["head"])
+    checked = f"the rows of {' and of '.join(names)}"
     if audit.fit.tie is not None:
         checked += ", sizes, special IDs and ties"
     text = f"Sound: {checked}"
     parts = list(audit.fit.not_checked)
-    unopened = audit.origin.unopened - (audit.head is not None)
-    if unopened > 0:
-        parts.append(counted(unopened, "other tensor"))
+    if audit.origin.unopened:
+        parts.append(counted(audit.origin.unopened, "other tensor"))
     if not parts:
         return Note(text, style="good")
     return Note(f"{text}; not checked: {'; '.join(parts)}", "tensor", "encoding", style="good")

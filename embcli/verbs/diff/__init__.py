@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, check_top
+from embcli.errors import InputError, check_choice, check_top
 from embcli.layer import Origin, shape_of
-from embcli.names import SHOWN_ROWS, __version__
+from embcli.names import SHOWN_ROWS, TokenLayer, __version__
 from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
@@ -35,7 +35,7 @@ State = Literal["equal", "changed", "removed", "added"]
 
 @dataclass(frozen=True, eq=False)
 class Diff(Result, verb="diff", content="ranking"):
-    """A comparison of two token matrices, for each pair of rows that stand for the same token.
+    """A comparison of two matrices, for each pair of rows that stand for the same token.
 
     A pair is equal if all numbers are, in whatever dtypes: NaN equals NaN, and +0 equals -0. Rows
     without a partner are `removed`, in BASE, or `added`, in TUNED. The distances of equal rows
@@ -43,6 +43,7 @@ class Diff(Result, verb="diff", content="ranking"):
     is not finite.
     """
 
+    layer: TokenLayer
     shapes: tuple[tuple[int, int], tuple[int, int]]
     dtypes: tuple[str, str]
     encodings: tuple[Encoding | None, Encoding | None]
@@ -188,11 +189,13 @@ def _side(result: Diff, place: int, name: Literal["BASE", "TUNED"], state_of_alo
     )
 
 
-def diff(model: Opened, other: Opened, *, top: int = SHOWN_ROWS) -> Diff:
+def diff(
+    model: Opened, other: Opened, *, layer: TokenLayer = "token", top: int = SHOWN_ROWS
+) -> Diff:
     """Return which rows of two models' token matrices are equal, and how far the others moved.
 
-    Rows are matched by their tokens; the page shows `top` rows of each kind. Raises InputError for
-    rows of different lengths.
+    `layer` can be the output head instead. Rows are matched by their tokens; the page shows `top`
+    rows of each kind. Raises InputError for rows of different lengths.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).diff(embcli.seeded(vocab=6, dim=3)).different
@@ -200,26 +203,29 @@ def diff(model: Opened, other: Opened, *, top: int = SHOWN_ROWS) -> Diff:
     """
     if not isinstance(other, Opened):
         raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
+    check_choice("layer", layer, get_args(TokenLayer))
     notes = model.notes.begun(other.notes)
-    remark_scaled(notes, model, other)
+    if layer == "token":
+        remark_scaled(notes, model, other)
     check_top(top)
     base = model.source
     tuned = other.source
-    base_size, base_dim = shape_of(base, "token")
-    tuned_size, tuned_dim = shape_of(tuned, "token")
+    base_size, base_dim = shape_of(base, layer)
+    tuned_size, tuned_dim = shape_of(tuned, layer)
     if base_dim != tuned_dim:
         raise InputError(
             f"the rows have different lengths: {base_dim:,} in {base.origin.name!r}, "
             f"{tuned_dim:,} in {tuned.origin.name!r}"
         )
 
-    base_layers = base.open({"token": None}, notes)
-    tuned_layers = tuned.open({"token": None}, notes)
-    base_layer = base_layers["token"]
-    tuned_layer = tuned_layers["token"]
+    base_layers = base.open({layer: None}, notes)
+    tuned_layers = tuned.open({layer: None}, notes)
+    base_layer = base_layers[layer]
+    tuned_layer = tuned_layers[layer]
     matching = match_rows(base_size, base.encoding, tuned_size, tuned.encoding)
     compared = compare_rows(base_layer, tuned_layer, matching, model.watch)
     return Diff(
+        layer=layer,
         shapes=((base_size, base_dim), (tuned_size, tuned_dim)),
         dtypes=(base_layer.dtype, tuned_layer.dtype),
         encodings=(base.encoding, tuned.encoding),

@@ -28,9 +28,9 @@ _STATES: dict[State, str] = {
 
 
 def page(diff: Diff) -> Iterator[RenderableType]:
-    yield title("Token matrices, row by row")
+    yield title(f"{_matrices(diff).capitalize()}, row by row")
     for side in sides_of(diff):
-        yield safe_text(f"{side.name:5}  {_matrix_in_words(side)}")
+        yield safe_text(f"{side.name:5}  {_matrix_in_words(diff, side)}")
     counts = [f"{count:,} {_STATES[state]}" for state, count in diff.counts.items() if count]
     yield safe_text(f"rows   {', '.join(counts)}")
     if diff.matching.by == "token":
@@ -52,9 +52,15 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     yield _verdict(diff)
 
 
-def _matrix_in_words(side: Side) -> str:
+def _matrices(diff: Diff) -> str:
+    if any(side.origin.is_custom_tensor for side in sides_of(diff)):
+        return "tensors"
+    return "output heads" if diff.layer == "head" else "token matrices"
+
+
+def _matrix_in_words(diff: Diff, side: Side) -> str:
     rows, columns = side.shape
-    text = f"({rows:,}, {columns:,}) {side.dtype}: {origin_in_words(side.origin, 'token')}"
+    text = f"({rows:,}, {columns:,}) {side.dtype}: {origin_in_words(side.origin, diff.layer)}"
     if side.origin.path:
         text += f" of {side.origin.path}"
     return text
@@ -110,10 +116,8 @@ def _guesses(diff: Diff) -> dict[str, list[str]]:
 
 
 def _verdict(diff: Diff) -> Note:
-    has_custom_tensor = any(side.origin.is_custom_tensor for side in sides_of(diff))
-    matrices = "tensors" if has_custom_tensor else "token matrices"
     verdict = "differ" if diff.different else "are equal"
-    text = f"The {matrices} {verdict}"
+    text = f"The {_matrices(diff)} {verdict}"
     style = "bad" if diff.different else "good"
     unopened = max(side.origin.unopened for side in sides_of(diff))
     if not unopened:

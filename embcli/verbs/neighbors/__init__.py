@@ -6,7 +6,6 @@ for, `numerics/search.py` finds the rows, and `page` shows them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,14 +14,13 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, check_choice, check_top
-from embcli.layer import Layer, Origin
-from embcli.names import Metric
+from embcli.layer import Layer, Origin, shape_of
+from embcli.names import Metric, TokenLayer
 from embcli.numerics.search import Search, nearest
 from embcli.opened import Opened, TextOrIds, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
-from embcli.selection import select
-from embcli.tokens import token_text, tokens_of
+from embcli.tokens import chosen_rows, token_text, tokens_of
 from embcli.verbs.neighbors.queries import (
     Query,
     queries_of_tokens,
@@ -98,6 +96,7 @@ def neighbors(
     model: Opened,
     text: TextOrIds | None = None,
     *,
+    layer: TokenLayer = "token",
     special: bool = False,
     lines: bool = False,
     plus: Sequence[str] = (),
@@ -110,7 +109,8 @@ def neighbors(
 ) -> Neighbors:
     """Return the rows nearest to the mean row of a text's tokens, or to a vector.
 
-    A vector is (D,) or (n, D) float32. The result has the first `top` rows by their scores in
+    Queries and neighbours are rows of one layer, the token matrix or the output head. A vector is
+    (D,) or (n, D) float32. The result has the first `top` rows by their scores in
     float64; `plus` and `minus` add and subtract the rows of other tokens. Raises InputError for
     queries without a row, and for rows that are not finite or zero.
 
@@ -118,15 +118,17 @@ def neighbors(
     >>> embcli.seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()
     [0, 1]
     """
+    check_choice("layer", layer, get_args(TokenLayer))
     notes = model.notes.begun()
-    remark_scaled(notes, model)
+    if layer == "token":
+        remark_scaled(notes, model)
+    source = model.source
+    size, dim = shape_of(source, layer)
     if text is not None and vector is None:
         tokens = model.tokens(text, special, lines, notes=notes, has_added=False)
         encoding_of_terms = model.encoding if tokens.texts is not None else None
-        size, _ = model.shape
         queries = queries_of_tokens(tokens, encoding_of_terms, plus, minus, size, notes)
     elif vector is not None and text is None:
-        _, dim = model.shape
         queries = queries_of_vectors(vector, dim)
         if plus or minus:
             wrong = "{plus} and {minus} are for the tokens of a text, not for {vector}"
@@ -135,40 +137,13 @@ def neighbors(
         raise InputError(Sentence("give {text} or {vector}, one of them"))
     check_choice("metric", metric, get_args(Metric))
     check_top(top)
-    among = _rows_to_search(model, rows, match)
+    among = chosen_rows(rows, match, size, source.encoding)
 
-    source = model.source
-    layers = source.open({"token": None}, notes)
-    layer = layers["token"]
-    vectors = [vector_of(query, number, layer, metric) for number, query in enumerate(queries, 1)]
+    layers = source.open({layer: None}, notes)
+    matrix = layers[layer]
+    vectors = [vector_of(query, number, matrix, metric) for number, query in enumerate(queries, 1)]
     excluded = [query.all_ids for query in queries]
-    search = nearest(layer, vectors, top, metric, among, excluded, model.watch)
+    search = nearest(matrix, vectors, top, metric, among, excluded, model.watch)
     return Neighbors(
-        metric, queries, vectors, search, layer, source.encoding, layers.origin, notes=notes
+        metric, queries, vectors, search, matrix, source.encoding, layers.origin, notes=notes
     )
-
-
-def _rows_to_search(model: Opened, rows: str | None, match: str | None) -> np.ndarray | None:
-    """Return the chosen rows whose tokens match, (n,) int64 ascending; None for all rows.
-
-    Raises InputError for a pattern that is malformed, and for one if the rows stand for no tokens.
-    """
-    if rows is None and match is None:
-        return None
-    size, _ = model.shape
-    chosen = np.unique(select(rows, size, "row"))
-    if match is None:
-        return chosen
-
-    try:
-        pattern = re.compile(match)
-    except re.error as error:
-        wrong = "{match} {given!r} is not a regular expression: {error}"
-        raise InputError(Sentence(wrong, given=match[:60], error=error)) from None
-    encoding = model.source.encoding
-    if encoding is None:
-        needs = "{match} {given!r} needs tokens, and these rows stand for no known tokens"
-        raise InputError(Sentence(needs, given=match[:40]))
-    texts = [token_text(token) for token in tokens_of(chosen, encoding)]
-    has_match = [text is not None and pattern.search(text) is not None for text in texts]
-    return chosen[has_match]
