@@ -59,6 +59,15 @@ def tokenizer_file(folder: Path, names: tuple[str, ...] = (*TOKENIZERS, "*.gguf"
     return _preferred_file(folder, names, lack)
 
 
+def is_tokenizer(name: str) -> bool:
+    """Return whether a path is a tokenizer's file, or a folder with one and without weights."""
+    path = Path(name)
+    if path.is_dir():
+        has_weights = any(any(path.glob(pattern)) for pattern in _WEIGHTS)
+        return not has_weights and any(any(path.glob(pattern)) for pattern in TOKENIZERS)
+    return path.is_file() and any(path.match(pattern) for pattern in TOKENIZERS)
+
+
 def _preferred_file(folder: Path, patterns: tuple[str, ...], lack: str) -> Path:
     """Return the only file of the first pattern that matches; `lack` says what is missing."""
     for pattern in patterns:

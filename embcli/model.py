@@ -117,6 +117,7 @@ def open(
     *,
     encoding: str | None = None,
     tensor: str | None = None,
+    base: Model | None = None,
     notes: Notes | None = None,
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the Hugging Face cache.
@@ -124,8 +125,9 @@ def open(
     Only the description of the tensors is read. `tensor` names the token matrix if it has an
     unknown name. If an encoder and a decoder both read tokens, the encoder counts. Unless it is
     named, the encoding is the file's own vocabulary, a tokenizer beside the weights, or that of
-    tiktoken's with as many tokens as there are rows. Raises InputError for a model that is not
-    found, damaged, or ambiguous.
+    tiktoken's with as many tokens as there are rows. If the file is a LoRA adapter of PEFT's with
+    rows of embeddings, it is applied to `base`. Raises InputError for a model that is not found,
+    damaged, or ambiguous.
 
     >>> import numpy, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "own.npy")
@@ -137,6 +139,10 @@ def open(
     from embcli.files.checkpoint import Checkpoint
 
     remarks = Notes() if notes is None else notes
+    if base is not None and isinstance(base.source, Checkpoint) and _is_adapter(path):
+        from embcli.files.adapter import AdaptedSource
+
+        return Model(AdaptedSource(base.source, str(path)), base.encoding, remarks)
     checkpoint = Checkpoint(str(path), tensor, remarks)
     rows, _ = shape_of(checkpoint, "token")
     reason = ""
@@ -161,6 +167,14 @@ def open(
             remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
     checkpoint.name_encoding(known, reason)
     return Model(checkpoint, known, remarks)
+
+
+def _is_adapter(path: str | Path) -> bool:
+    from embcli.files import open_tensors
+    from embcli.files.adapter import adapted_modules
+    from embcli.hub import located
+
+    return bool(adapted_modules(open_tensors(located(str(path)))))
 
 
 class Model(Opened):

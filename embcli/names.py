@@ -19,6 +19,7 @@ ComparedOutput = Literal["embedding", "linear"]  # the outputs in the last step 
 Pairing = Literal["interleaved", "halves"]  # how rotary positions pair the columns they rotate
 ModelPart = Literal["encoder", "decoder"]
 Sort = Literal["id", "norm"]  # the order of the rows of a matrix
+DiffSort = Literal["change", "id"]  # the order of the rows of a diff
 Metric = Literal["cosine", "dot", "l2"]
 Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the background of a picture

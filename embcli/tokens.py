@@ -248,16 +248,18 @@ def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]
 def chosen_rows(
     rows: str | None, match: str | None, size: int, encoding: Encoding | None
 ) -> np.ndarray | None:
-    """Return the chosen rows whose tokens match, (n,) int64 ascending; None for all rows.
-
-    Raises InputError for a pattern that is malformed, and for one if the rows stand for no tokens.
-    """
+    """Return the chosen rows whose tokens match, (n,) int64 ascending; None for all rows."""
     if rows is None and match is None:
         return None
     chosen = np.unique(select(rows, size, "row"))
-    if match is None:
-        return chosen
+    return chosen if match is None else matching_rows(chosen, match, encoding)
 
+
+def matching_rows(chosen: np.ndarray, match: str, encoding: Encoding | None) -> np.ndarray:
+    """Return those of some rows, (n,) int64, whose tokens a regular expression matches.
+
+    Raises InputError for a pattern that is malformed, and for one if the rows stand for no tokens.
+    """
     try:
         pattern = re.compile(match)
     except re.error as error:

@@ -602,7 +602,7 @@ def neighbors(
     layer: o.TokenLayer = "token",
     metric: Annotated[names.Metric, option("View", "Similarity measure.")] = "cosine",
     top: Annotated[int, option("View", "How many neighbours.", "--top -k K")] = 10,
-    match: Annotated[str | None, option("View", "Only tokens matching REGEX.", "REGEX")] = None,
+    match: o.Match = None,
     rows: o.Rows = None,
 ) -> Any:
     """Show the rows nearest to a row.
@@ -697,18 +697,70 @@ def diff(
     tuned: Annotated[str, argument("TUNED", "The other model, usually fine-tuned from BASE.")],
     encoding: o.Encoding = None,
     tensor: o.Tensor = None,
-    layer: o.TokenLayer = "token",
+    layer: Annotated[
+        names.TokenLayer | None,
+        option("Model", "Compare only this matrix.", "", default="token, and heads of their own"),
+    ] = None,
+    tokens: Annotated[
+        bool, option("View", "Compare the tokens and their IDs, not the rows.", "--tokens")
+    ] = False,
+    atol: Annotated[
+        float, option("View", "Rows whose values differ by at most X are equal.", "X")
+    ] = 0.0,
+    rows: o.Rows = None,
+    match: o.Match = None,
+    sort: Annotated[
+        names.DiffSort | None,
+        option("View", "Order of the rows.", "", default="change; in data id"),
+    ] = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show which rows of two checkpoints differ.
 
-    Matched by their tokens; the exit status is 1 if any differ.
+    Matched by their tokens; the exit status is 1 if any differ. Of two tokenizers' files, which
+    tokens differ.
     """
     options = {"encoding": encoding, "tensor": tensor}
+    if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
+        return _diff_of_vocabularies((base, tuned), options, match, top)
     notes = PrintedNotes()  # are those of both models
     base_model = opened(options, base, notes)
-    tuned_model = opened(options, tuned, notes)
-    return base_model.diff(tuned_model, layer=layer, top=top)
+    tuned_model = opened(options, tuned, notes, base_model)
+    return base_model.diff(
+        tuned_model,
+        layer=layer,
+        tokens=tokens,
+        atol=atol,
+        rows=rows,
+        match=match,
+        sort=sort,
+        top=top,
+    )
+
+
+def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
+    """Return whether an argument is a tokenizer's file, or an encoding if tokens are compared."""
+    from embcli.hub import is_tokenizer
+
+    return is_tokenizer(name) or (compares_tokens and name in names.ENCODINGS)
+
+
+def _diff_of_vocabularies(
+    paths: tuple[str, str], options: Options, match: str | None, top: int
+) -> Any:
+    """Compare the tokens of two tokenizers, of which one can be that of a model."""
+    from embcli import encodings
+    from embcli.verbs.diff import Vocabulary, compare_tokens, vocabulary
+
+    notes = PrintedNotes()
+    found = []
+    for path in paths:
+        if _is_vocabulary(path, compares_tokens=True):
+            found.append(Vocabulary(path, encodings.get(path)))
+        else:
+            found.append(vocabulary(opened(options, path, notes)))
+    base, tuned = found
+    return compare_tokens(base, tuned, match, top, notes)
 
 
 @command(

@@ -268,9 +268,12 @@ class File:
 
 
 def opened(
-    options: Mapping[str, Any], path: str | None = None, notes: Notes | None = None
+    options: Mapping[str, Any],
+    path: str | None = None,
+    notes: Notes | None = None,
+    base: "Model | None" = None,
 ) -> "Model":
-    """Return the model of a path, or layers of a seed.
+    """Return the model of a path, or layers of a seed; an adapter is applied to its base.
 
     Raises InputError for options of the other one.
     """
@@ -287,7 +290,7 @@ def opened(
         for name in of_layers:
             flag = o.flag_of(name)
             raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
-        model = library.open(path, **of_file, notes=remarks)
+        model = library.open(path, **of_file, base=base, notes=remarks)
     model.watch = watched
     return model
 

@@ -138,6 +138,7 @@ TokenLayer = Annotated[
 
 # What is shown.
 Rows = Annotated[str | None, option("View", "Which rows: 0:5,100,50256.", "ROWS")]
+Match = Annotated[str | None, option("View", "Only tokens matching REGEX.", "REGEX")]
 Columns = Annotated[
     str | None, option("View", "Which columns: 0:8,255 (8 not included).", "COLUMNS")
 ]

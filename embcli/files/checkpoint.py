@@ -97,6 +97,11 @@ class Checkpoint:
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         if notes is not None:
             notes.count(self._ignored_config)
+            if any(".lora_embedding_A" in name for name in self.tensors):
+                notes.add(
+                    "lora_embedding_A and lora_embedding_B are not applied: "
+                    "embcli diff BASE ADAPTER applies them to a base"
+                )
             if self.roles.token.dtype in INTEGERS:
                 notes.add(f"{self.roles.token} holds integers, which are shown as they are")
 

@@ -123,6 +123,11 @@ class Roles:
         if named:
             return self._read_by_encoder(self._one_of_equal("token", named))
 
+        if any(".lora_embedding_A" in name for name in tensors):
+            raise tensors.file_error(
+                "it is an adapter, without the rows that it changes",
+                "embcli diff BASE ADAPTER applies it to its base",
+            )
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
         if len(matrices) != 1 or matrices[0].unreadable:
             reason = "no tensor has the name of a token matrix"

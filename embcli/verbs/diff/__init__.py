@@ -1,34 +1,37 @@
 """The rows of two token matrices that are equal, and how far the others moved.
 
-`diff` returns a Diff, which is plain data. `measure` matches the rows of BASE and TUNED by their
-tokens and compares them, `page` shows the result.
+`diff` returns a Diff, which is plain data, or a TokenDiff if only the tokens are compared.
+`measure` matches the rows of BASE and TUNED by their tokens and compares them, `tokens` compares
+vocabularies, and `page` shows a Diff.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, check_choice, check_top
+from embcli.errors import InputError, Notes, check_choice, check_top
 from embcli.layer import Origin, shape_of
-from embcli.names import SHOWN_ROWS, TokenLayer, __version__
+from embcli.names import SHOWN_ROWS, DiffSort, TokenLayer, __version__
 from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
-from embcli.tokens import token_text, tokens_of
-from embcli.verbs.diff.measure import Matching, compare_rows, match_rows
-from embcli.wording import counted
+from embcli.tokens import chosen_rows, token_text, tokens_of
+from embcli.verbs.diff.measure import Matching, chosen_among, compare_rows, match_rows
+from embcli.verbs.diff.tokens import TokenDiff, Vocabulary, compare_tokens
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-__all__ = ["Diff", "Matching", "diff"]
+__all__ = ["Diff", "Matching", "TokenDiff", "Vocabulary", "compare_tokens", "diff", "vocabulary"]
 
 State = Literal["equal", "changed", "removed", "added"]
 
@@ -37,10 +40,11 @@ State = Literal["equal", "changed", "removed", "added"]
 class Diff(Result, verb="diff", content="ranking"):
     """A comparison of two matrices, for each pair of rows that stand for the same token.
 
-    A pair is equal if all numbers are, in whatever dtypes: NaN equals NaN, and +0 equals -0. Rows
-    without a partner are `removed`, in BASE, or `added`, in TUNED. The distances of equal rows
-    are 0. A cosine distance, 1 - cos, is NaN if a row has no direction, an L2 distance if a value
-    is not finite.
+    A pair is equal if all numbers are, in whatever dtypes: NaN equals NaN, and +0 equals -0; or if
+    none differs by more than `atol`. Rows without a partner are `removed`, in BASE, or `added`, in
+    TUNED. The distances of rows of equal numbers are 0. A cosine distance, 1 - cos, is NaN if a row
+    has no direction, an L2 distance if a value is not finite. `head` compares the output heads, if
+    both models have one of their own.
     """
 
     layer: TokenLayer
@@ -52,6 +56,10 @@ class Diff(Result, verb="diff", content="ranking"):
     equal: np.ndarray  # (pairs,) bool
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64, L2
+    are_arrays: bool = False  # whether both files hold only arrays
+    atol: float = 0.0
+    sort: DiffSort | None = None
+    head: Diff | None = None
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @cached_property
@@ -75,14 +83,26 @@ class Diff(Result, verb="diff", content="ranking"):
         for state, count in self.counts.items():
             if state != "equal" and count:
                 parts.append(f"{counted(count, 'row')} {state}")
+        if self.head is not None and self.head.different:
+            parts.append(f"in the output head {self.head.why_no}")
         return ", ".join(parts)
 
     @cached_property
     def changed(self) -> np.ndarray:
         """The pairs that changed, (n,) int64: non-finite distances first, then the largest."""
         pairs = np.flatnonzero(~self.equal)
+        changed: np.ndarray = pairs[self._by_change(pairs)]
+        return changed
+
+    def _by_change(self, pairs: np.ndarray) -> np.ndarray:
         distances = np.nan_to_num(self.distances[pairs], nan=np.inf)
-        return pairs[np.argsort(-distances, kind="stable")]
+        order: np.ndarray = np.argsort(-distances, kind="stable")
+        return order
+
+    @property
+    def shown(self) -> np.ndarray:
+        """The pairs that changed in the order of the page, (n,) int64."""
+        return np.sort(self.changed) if self.sort == "id" else self.changed
 
     def quantiles(self, values: np.ndarray) -> tuple[float, ...]:
         """Return the quantiles of a value of the pairs that changed.
@@ -103,7 +123,14 @@ class Diff(Result, verb="diff", content="ranking"):
         if any(self.encodings):
             fields["token"] = str
         fields |= {"state": str, "cosine_distance": float, "l2_distance": float}
-        pieces_of_pairs = in_pieces(len(self.equal), len(fields), self._pair_fields)
+        order = np.arange(len(self.equal))
+        if self.sort == "change":
+            order = self._by_change(order)
+
+        def fields_of(places: np.ndarray, _: Names) -> dict[str, Any]:
+            return self._pair_fields(order[places])
+
+        pieces_of_pairs = in_pieces(len(self.equal), len(fields), fields_of)
 
         def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
             yield from pieces_of_pairs(names, matrices)
@@ -116,6 +143,8 @@ class Diff(Result, verb="diff", content="ranking"):
             "counts": self.counts,
             "different": self.different,
             "matched_by": self.matching.by,
+            "atol": self.atol,
+            "head": self.head.counts if self.head else None,
             "quantiles_at": list(QUANTILES_AT),
             "cosine_distance": self.quantiles(self.cosine_distances),
             "l2_distance": self.quantiles(self.distances),
@@ -123,7 +152,7 @@ class Diff(Result, verb="diff", content="ranking"):
         rows = sum(self.counts.values())
         return Records(run, "rows", rows, fields, pieces, more={"diff": summary})
 
-    def _pair_fields(self, pairs: np.ndarray, _: Names) -> dict[str, Any]:
+    def _pair_fields(self, pairs: np.ndarray) -> dict[str, Any]:
         base_rows, tuned_rows = self.matching.pairs
         return {
             "base_id": base_rows[pairs],
@@ -190,12 +219,27 @@ def _side(result: Diff, place: int, name: Literal["BASE", "TUNED"], state_of_alo
 
 
 def diff(
-    model: Opened, other: Opened, *, layer: TokenLayer = "token", top: int = SHOWN_ROWS
-) -> Diff:
+    model: Opened,
+    other: Opened,
+    *,
+    layer: TokenLayer | None = None,
+    tokens: bool = False,
+    atol: float = 0.0,
+    rows: str | None = None,
+    match: str | None = None,
+    sort: DiffSort | None = None,
+    top: int = SHOWN_ROWS,
+) -> Diff | TokenDiff:
     """Return which rows of two models' token matrices are equal, and how far the others moved.
 
-    `layer` can be the output head instead. Rows are matched by their tokens; the page shows `top`
-    rows of each kind. Raises InputError for rows of different lengths.
+    Rows are matched by their tokens. Rows whose values differ by at most `atol` count as equal.
+    `layer` names the only matrix that is compared; without it, the output heads are compared as
+    well, if both models have one of their own. `rows` chooses rows by their IDs, and `match`, a
+    regular expression, by their tokens. The page shows `top` rows of each kind, in the order of
+    `sort`.
+
+    With `tokens`, or if the rows have different lengths, the tokens are compared instead, which
+    gives a TokenDiff. Raises InputError for rows of different lengths without tokens.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).diff(embcli.seeded(vocab=6, dim=3)).different
@@ -204,36 +248,109 @@ def diff(
     if not isinstance(other, Opened):
         raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
     check_choice("layer", layer, get_args(TokenLayer))
-    notes = model.notes.begun(other.notes)
-    if layer == "token":
-        remark_scaled(notes, model, other)
+    check_choice("sort", sort, get_args(DiffSort))
     check_top(top)
+    if not 0 <= atol < math.inf:
+        raise InputError(Sentence("{atol} must be at least 0 and finite, not {given}", given=atol))
+
+    notes = model.notes.begun(other.notes)
+    compared: TokenLayer = layer or "token"
+    base_size, base_dim = shape_of(model.source, compared)
+    tuned_size, tuned_dim = shape_of(other.source, compared)
+    has_tokens = model.source.encoding is not None and other.source.encoding is not None
+    if base_dim != tuned_dim and not tokens:
+        lengths = (
+            f"the rows have different lengths: {base_dim:,} in {model.source.origin.name!r}, "
+            f"{tuned_dim:,} in {other.source.origin.name!r}"
+        )
+        if not has_tokens:
+            raise InputError(lengths)
+        notes.add(f"{lengths}; only the tokens are compared")
+        tokens = True
+    if tokens:
+        return compare_tokens(vocabulary(model), vocabulary(other), match, top, notes)
+
+    if compared == "token":
+        remark_scaled(notes, model, other)
+    ids = chosen_rows(rows, None, max(base_size, tuned_size), None)
+    options = _Options(atol, ids, match, sort, top)
+    head = None
+    if layer is None and _have_own_heads(model, other):
+        head = _diff_of_layer(model, other, "head", options, notes)
+    result = _diff_of_layer(model, other, compared, options, notes)
+    return replace(result, head=head)
+
+
+class _Options(NamedTuple):
+    atol: float
+    ids: np.ndarray | None  # the chosen rows, (n,) int64; None for all
+    match: str | None
+    sort: DiffSort | None
+    top: int
+
+
+def vocabulary(model: Opened) -> Vocabulary:
+    """Return the tokens of a model; raises InputError if they are unknown."""
+    encoding = model.source.encoding
+    name = model.source.origin.name
+    if encoding is None:
+        raise InputError(Sentence("the tokens of {name!r} are unknown: give {encoding}", name=name))
+    return Vocabulary(name, encoding)
+
+
+def _have_own_heads(*models: Opened) -> bool:
+    """Return whether each model has an output head of its own, and rows of the same length."""
+    from embcli.files.checkpoint import Checkpoint
+
+    dims = set()
+    for model in models:
+        source = model.source
+        if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
+            return False
+        try:
+            head = source.head
+        except InputError:  # several tensors could be the head
+            return False
+        if head.tensor is None or head.relation == "same" or head.tensor.unreadable:
+            return False
+        dims.add(head.tensor.shape[1])
+    return len(dims) == 1
+
+
+def _diff_of_layer(
+    model: Opened, other: Opened, layer: TokenLayer, options: _Options, notes: Notes
+) -> Diff:
     base = model.source
     tuned = other.source
-    base_size, base_dim = shape_of(base, layer)
-    tuned_size, tuned_dim = shape_of(tuned, layer)
-    if base_dim != tuned_dim:
-        raise InputError(
-            f"the rows have different lengths: {base_dim:,} in {base.origin.name!r}, "
-            f"{tuned_dim:,} in {tuned.origin.name!r}"
-        )
-
     base_layers = base.open({layer: None}, notes)
     tuned_layers = tuned.open({layer: None}, notes)
     base_layer = base_layers[layer]
     tuned_layer = tuned_layers[layer]
-    matching = match_rows(base_size, base.encoding, tuned_size, tuned.encoding)
-    compared = compare_rows(base_layer, tuned_layer, matching, model.watch)
+    sizes = (base_layer.shape[0], tuned_layer.shape[0])
+    encodings = (base.encoding, tuned.encoding)
+    matching = match_rows(sizes[0], base.encoding, sizes[1], tuned.encoding)
+    matching = chosen_among(matching, sizes, encodings, options.ids, options.match)
+    compared = compare_rows(base_layer, tuned_layer, matching, options.atol, model.watch)
     return Diff(
         layer=layer,
-        shapes=((base_size, base_dim), (tuned_size, tuned_dim)),
+        shapes=(base_layer.shape, tuned_layer.shape),
         dtypes=(base_layer.dtype, tuned_layer.dtype),
-        encodings=(base.encoding, tuned.encoding),
+        encodings=encodings,
         origins=(base_layers.origin, tuned_layers.origin),
         matching=matching,
         equal=compared.equal,
         cosine_distances=compared.cosine_distances,
         distances=compared.distances,
-        top=min(top, max(base_size, tuned_size, base_dim)),
+        are_arrays=_is_array(model) and _is_array(other),
+        atol=options.atol,
+        sort=options.sort,
+        top=min(options.top, max(*sizes, base_layer.shape[1])),
         notes=notes,
     )
+
+
+def _is_array(model: Opened) -> bool:
+    from embcli.files.checkpoint import Checkpoint
+
+    source = model.source
+    return isinstance(source, Checkpoint) and source.tensors.format in ("npy", "npz")

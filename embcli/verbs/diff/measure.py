@@ -15,7 +15,7 @@ from embcli.encodings import Encoding
 from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.numerics.statistics import squares
-from embcli.tokens import tokens_of
+from embcli.tokens import matching_rows, tokens_of
 
 
 class Matching(NamedTuple):
@@ -72,6 +72,44 @@ def _rows_of_equal_tokens(
     return np.array(base_rows, np.int64), np.array(tuned_rows, np.int64)
 
 
+def chosen_among(
+    matching: Matching,
+    sizes: tuple[int, int],
+    encodings: tuple[Encoding | None, Encoding | None],
+    ids: np.ndarray | None,
+    match: str | None,
+) -> Matching:
+    """Return a matching without the rows that were not chosen, by their IDs or their tokens.
+
+    A pair is chosen by its row of BASE, or by its token in TUNED if only TUNED has tokens. None
+    chooses all rows.
+    """
+    known = 0 if encodings[0] is not None else 1
+    base_rows, tuned_rows = matching.pairs
+    base_alone, tuned_alone = matching.alone
+    if ids is not None:
+        has_id = np.isin(base_rows, ids)
+        base_rows = base_rows[has_id]
+        tuned_rows = tuned_rows[has_id]
+        base_alone = np.intersect1d(base_alone, ids)
+        tuned_alone = np.intersect1d(tuned_alone, ids)
+    if match is not None:
+        matches = matching_rows(np.arange(sizes[known]), match, encodings[known])
+        has_match = np.isin((base_rows, tuned_rows)[known], matches)
+        base_rows = base_rows[has_match]
+        tuned_rows = tuned_rows[has_match]
+        base_alone = np.intersect1d(base_alone, _matching_or_none(match, sizes[0], encodings[0]))
+        tuned_alone = np.intersect1d(tuned_alone, _matching_or_none(match, sizes[1], encodings[1]))
+    return Matching((base_rows, tuned_rows), (base_alone, tuned_alone), matching.by)
+
+
+def _matching_or_none(match: str, size: int, encoding: Encoding | None) -> np.ndarray:
+    """Return the rows whose tokens match, (n,) int64; none without tokens."""
+    if encoding is None:
+        return np.arange(0)
+    return matching_rows(np.arange(size), match, encoding)
+
+
 class Comparison(NamedTuple):
     """Which pairs of rows are equal, and how far apart the others are, as a Diff has it."""
 
@@ -80,7 +118,10 @@ class Comparison(NamedTuple):
     distances: np.ndarray  # (pairs,) float64
 
 
-def compare_rows(base: Layer, tuned: Layer, matching: Matching, watch: Watch) -> Comparison:
+def compare_rows(
+    base: Layer, tuned: Layer, matching: Matching, atol: float, watch: Watch
+) -> Comparison:
+    """Compare pairs of rows; those whose values all differ by at most `atol` count as equal."""
     all_base_rows, all_tuned_rows = matching.pairs
     count = len(all_base_rows)
     equal = np.ones(count, bool)
@@ -109,12 +150,24 @@ def compare_rows(base: Layer, tuned: Layer, matching: Matching, watch: Watch) ->
             is_changed = ((base_rows != tuned_rows) & ~are_nan).any(axis=1)
 
         changed = pairs[is_changed]
-        equal[changed] = False
+        if atol == 0:
+            equal[changed] = False
+        else:
+            equal[changed] = _are_within(atol, base_rows[is_changed], tuned_rows[is_changed])
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
         distances[changed] = _l2_distances(base_changed, tuned_changed)
     return Comparison(equal, cosine_distances, distances)
+
+
+@np.errstate(invalid="ignore")  # the difference of two infinities is NaN
+def _are_within(atol: float, base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
+    """Return whether no value of a pair of rows differs by more, (n, D) float64 each -> (n,)."""
+    are_nan = np.isnan(base) & np.isnan(tuned)
+    are_near = (np.abs(tuned - base) <= atol) | (base == tuned) | are_nan
+    are_within: np.ndarray = are_near.all(axis=1)
+    return are_within
 
 
 def _in_float64(layer: Layer, stored: np.ndarray) -> np.ndarray:

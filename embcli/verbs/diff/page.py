@@ -31,8 +31,11 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     yield title(f"{_matrices(diff).capitalize()}, row by row")
     for side in sides_of(diff):
         yield safe_text(f"{side.name:5}  {_matrix_in_words(diff, side)}")
-    counts = [f"{count:,} {_STATES[state]}" for state, count in diff.counts.items() if count]
-    yield safe_text(f"rows   {', '.join(counts)}")
+    yield safe_text(f"rows   {_counts_in_words(diff)}")
+    if diff.head is not None:
+        yield safe_text(f"heads  {_counts_in_words(diff.head)}")
+    if diff.atol:
+        yield safe_text(f"Values that differ by at most {diff.atol:g} count as equal")
     if diff.matching.by == "token":
         yield safe_text("The vocabularies differ: rows match by the bytes of their tokens")
     for side in sides_of(diff):
@@ -55,7 +58,14 @@ def page(diff: Diff) -> Iterator[RenderableType]:
 def _matrices(diff: Diff) -> str:
     if any(side.origin.is_custom_tensor for side in sides_of(diff)):
         return "tensors"
+    if diff.are_arrays:
+        return "arrays"
     return "output heads" if diff.layer == "head" else "token matrices"
+
+
+def _counts_in_words(diff: Diff) -> str:
+    counts = [f"{count:,} {_STATES[state]}" for state, count in diff.counts.items() if count]
+    return ", ".join(counts) or "none"
 
 
 def _matrix_in_words(diff: Diff, side: Side) -> str:
@@ -68,7 +78,7 @@ def _matrix_in_words(diff: Diff, side: Side) -> str:
 
 def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
     """Yield the tokens that changed most, and after a gap those that changed least."""
-    pairs = diff.changed[excerpt.places]
+    pairs = diff.shown[excerpt.places]
     base_rows, tuned_rows = diff.matching.pairs
     labels = [Label("ID", base_rows[pairs])]
     if diff.matching.by == "token":
@@ -87,9 +97,11 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
             by_name = dict(zip(QUANTILES, numbers, strict=True))
             medians.append(f"{name} {by_name['median']}")
 
-    heading = "Changed most"
+    heading = "Changed, by ID" if diff.sort == "id" else "Changed most"
+    if excerpt.left_out and diff.sort != "id":
+        heading += ", and least"
     if excerpt.left_out:
-        heading = f"Changed most, and least; medians: {', '.join(medians)}"
+        heading += f"; medians: {', '.join(medians)}"
     yield ""
     yield title(heading)
     yield ruled(labels, gaps=excerpt.gaps)
@@ -116,10 +128,15 @@ def _guesses(diff: Diff) -> dict[str, list[str]]:
 
 
 def _verdict(diff: Diff) -> Note:
+    matrices = _matrices(diff)
+    if diff.head is not None:
+        matrices += " and the output heads"
     verdict = "differ" if diff.different else "are equal"
-    text = f"The {_matrices(diff)} {verdict}"
+    text = f"The {matrices} {verdict}"
     style = "bad" if diff.different else "good"
     unopened = max(side.origin.unopened for side in sides_of(diff))
+    if diff.head is not None:
+        unopened -= 1
     if not unopened:
         return Note(text, style=style)
     text += f"; {counted(unopened, 'other tensor')} not compared"

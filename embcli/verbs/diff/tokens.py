@@ -1,0 +1,181 @@
+"""Which tokens only one of two vocabularies has, and which have another ID in the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from embcli.encodings import Encoding
+from embcli.errors import Notes, check_top
+from embcli.names import SHOWN_ROWS, __version__
+from embcli.records import Records, listed
+from embcli.result import Result
+from embcli.tokens import chosen_rows, token_text
+from embcli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+TokenState = Literal["removed", "added", "moved"]
+
+
+class Vocabulary(NamedTuple):
+    """The tokens of a model or of a tokenizer's file."""
+
+    path: str
+    encoding: Encoding
+
+    def ids_by_token(self, match: str | None) -> dict[bytes, list[int]]:
+        """Return the IDs of each token that matches; a few tokens have several."""
+        size = self.encoding.vocabulary_size
+        chosen = chosen_rows(None, match, size, self.encoding)
+        ids = range(size) if chosen is None else chosen.tolist()
+        found: dict[bytes, list[int]] = {}
+        for token_id in ids:
+            token = self.encoding.token_bytes(token_id)
+            if token is not None:
+                found.setdefault(token, []).append(token_id)
+        return found
+
+
+class TokenChange(NamedTuple):
+    """A token that only one vocabulary has, or that has another ID in the other."""
+
+    token: bytes
+    state: TokenState
+    base_id: int | None
+    tuned_id: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class TokenDiff(Result, verb="diff", content="ranking"):
+    """The tokens in which two vocabularies differ, in the order of the IDs of BASE, then of TUNED.
+
+    A token is `removed` if only BASE has it, `added` if only TUNED has it, and `moved` if its IDs
+    differ.
+    """
+
+    base: Vocabulary
+    tuned: Vocabulary
+    same: int  # tokens with the same ID in both
+    changes: tuple[TokenChange, ...]
+    top: int = SHOWN_ROWS
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        counts = {"same": self.same, "moved": 0, "removed": 0, "added": 0}
+        for change in self.changes:
+            counts[change.state] += 1
+        return counts
+
+    @property
+    def different(self) -> bool:
+        return bool(self.changes)
+
+    @property
+    def why_no(self) -> str:
+        parts = []
+        for state, count in self.counts.items():
+            if state != "same" and count:
+                parts.append(f"{counted(count, 'token')} {state}")
+        return ", ".join(parts)
+
+    def records(self) -> Records:
+        run = {
+            "embcli": __version__,
+            "base": {"from": self.base.path, "encoding": self.base.encoding.name},
+            "tuned": {"from": self.tuned.path, "encoding": self.tuned.encoding.name},
+        }
+        summary = {"counts": self.counts, "different": self.different}
+        changes = self.changes
+        records = listed(
+            run,
+            "tokens",
+            base_id=(int, [change.base_id for change in changes]),
+            tuned_id=(int, [change.tuned_id for change in changes]),
+            token=(str, [token_text(change.token) for change in changes]),
+            state=(str, [change.state for change in changes]),
+        )
+        return replace(records, more={"diff": summary})
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from _page(self)
+
+
+def compare_tokens(
+    base: Vocabulary,
+    tuned: Vocabulary,
+    match: str | None = None,
+    top: int = SHOWN_ROWS,
+    notes: Notes | None = None,
+) -> TokenDiff:
+    """Return the tokens in which two vocabularies differ; `match` chooses tokens by a pattern."""
+    check_top(top)
+    base_ids = base.ids_by_token(match)
+    tuned_ids = tuned.ids_by_token(match)
+    same = 0
+    changes: list[TokenChange] = []
+    for token, ids in base_ids.items():
+        others = tuned_ids.get(token)
+        if others is None:
+            changes += [TokenChange(token, "removed", token_id, None) for token_id in ids]
+        elif others == ids:
+            same += len(ids)
+        else:
+            changes.append(TokenChange(token, "moved", ids[0], others[0]))
+    for token, ids in tuned_ids.items():
+        if token not in base_ids:
+            changes += [TokenChange(token, "added", None, token_id) for token_id in ids]
+    return TokenDiff(
+        base, tuned, same, tuple(changes), min(top, max(len(changes), 1)), notes=notes or Notes()
+    )
+
+
+_WHERE = {"moved": "with another ID", "removed": "only in BASE", "added": "only in TUNED"}
+
+
+def _page(diff: TokenDiff) -> Iterator[RenderableType]:
+    from embcli.page import Label, Note, left_out, omission, ruled, safe_text, title
+    from embcli.page.labels import token_label
+    from embcli.selection import Excerpt
+
+    yield title("Vocabularies, token by token")
+    for name, vocabulary in (("BASE", diff.base), ("TUNED", diff.tuned)):
+        size = counted(vocabulary.encoding.vocabulary_size, "token")
+        path = vocabulary.path
+        words = f"{size} of {vocabulary.encoding.name}"
+        if path != vocabulary.encoding.name:
+            words += f": {path}"
+        yield safe_text(f"{name:6} {words}")
+    counts = [f"{diff.same:,} with the same ID"]
+    for state, where in _WHERE.items():
+        if diff.counts[state]:
+            counts.append(f"{diff.counts[state]:,} {where}")
+    yield safe_text(f"tokens {', '.join(counts)}")
+
+    omissions = []
+    for state, where in _WHERE.items():
+        changes = [change for change in diff.changes if change.state == state]
+        excerpt = Excerpt.first(diff.top, len(changes))
+        if not changes:
+            continue
+        shown = changes[: excerpt.head]
+        labels = []
+        if state != "added":
+            labels.append(Label("ID in BASE", [str(change.base_id) for change in shown]))
+        if state != "removed":
+            labels.append(Label("ID in TUNED", [str(change.tuned_id) for change in shown]))
+        labels.append(token_label([change.token for change in shown]))
+        yield ""
+        yield title(where[0].upper() + where[1:])
+        yield ruled(labels)
+        omissions.append(omission(excerpt, f"{state} token", np.arange(1, excerpt.total + 1)))
+    missing = left_out(*omissions, parameters=("top",))
+    if missing is not None:
+        yield missing
+    verdict = "differ" if diff.different else "are equal"
+    yield Note(f"The vocabularies {verdict}", style="bad" if diff.different else "good")

@@ -1,0 +1,259 @@
+"""`diff` of vocabularies, with a tolerance, of chosen rows, in an order, and of output heads."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models
+
+import embcli
+from embcli.formats import formats_for
+from embcli.verbs.diff import TokenDiff
+from tests.runners import InProcess
+from tests.snapshots import Snapshot
+
+BASE = ["<unk>", "a", "b", "c", " d", "e"]
+TUNED = ["<unk>", "b", "a", "c", "e", "f", "g", "h"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def vectors(rows: int, dim: int = 4, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
+
+
+def written_tokenizer(path: str, tokens: list[str]) -> str:
+    ids = {token: place for place, token in enumerate(tokens)}
+    Tokenizer(models.WordLevel(ids, "<unk>")).save(path)
+    return path
+
+
+def written_model(folder: str, tokens: list[str], **tensors: np.ndarray) -> str:
+    Path(folder).mkdir()
+    names = {"token": "wte.weight", "head": "lm_head.weight"}
+    save_file({names[key]: rows for key, rows in tensors.items()}, f"{folder}/model.safetensors")
+    written_tokenizer(f"{folder}/tokenizer.json", tokens)
+    return folder
+
+
+def two_models(dim: int = 4) -> tuple[str, str]:
+    base = written_model("base", BASE, token=vectors(len(BASE)))
+    return base, written_model("tuned", TUNED, token=vectors(len(TUNED), dim))
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def changes_by_dicts(base: Tokenizer, tuned: Tokenizer) -> dict[str, tuple[int | None, int | None]]:
+    """Return the tokens that differ, as the vocabularies of the tokenizers library have them."""
+    base_ids = base.get_vocab()
+    tuned_ids = tuned.get_vocab()
+    pairs = {}
+    for token in {**base_ids, **tuned_ids}:
+        pair = (base_ids.get(token), tuned_ids.get(token))
+        if pair[0] != pair[1]:
+            pairs[token] = pair
+    return pairs
+
+
+@pytest.mark.parametrize("given", ["models", "tokenizers", "folders", "one of each"])
+def test_the_tokens_that_differ_are_those_of_the_library(in_process: InProcess, given: str) -> None:
+    base, tuned = two_models()
+    words = {
+        "models": [base, tuned, "--tokens"],
+        "tokenizers": ["base/tokenizer.json", "tuned/tokenizer.json"],
+        "folders": ["only-base", "only-tuned"],
+        "one of each": [base, "tuned/tokenizer.json"],
+    }
+    for name in (base, tuned):
+        Path(f"only-{name}").mkdir()
+        Path(f"only-{name}/tokenizer.json").write_bytes(Path(name, "tokenizer.json").read_bytes())
+
+    ran = in_process("diff", *words[given], "-f", "json")
+
+    assert ran.status == 1
+    rows = json.loads(ran.out)["tokens"]
+    found = {row["token"]: (row["base_id"], row["tuned_id"]) for row in rows}
+    libraries = [Tokenizer.from_file(f"{name}/tokenizer.json") for name in (base, tuned)]
+    assert found == changes_by_dicts(*libraries)
+    states = {row["token"]: row["state"] for row in rows}
+    assert states["a"] == "moved"
+    assert states[" d"] == "removed"
+    assert states["h"] == "added"
+
+
+def test_equal_vocabularies_have_status_0(in_process: InProcess) -> None:
+    written_tokenizer("tokenizer.json", BASE)
+    assert in_process("diff", "tokenizer.json", "tokenizer.json").status == 0
+    assert in_process("diff", "gpt2", "gpt2", "--tokens").status == 0
+
+
+def test_tokens_of_gpt2_and_of_another_encoding_are_told_apart(in_process: InProcess) -> None:
+    ran = in_process("diff", "gpt2", "p50k_base", "--tokens", "-f", "json")
+
+    counts = json.loads(ran.out)["diff"]["counts"]
+    spaces = 24  # p50k_base has the tokens of gpt2, and runs of 2 to 25 spaces
+    assert counts == {"same": 50_257, "moved": 0, "removed": 0, "added": spaces}
+
+
+def test_rows_of_different_lengths_have_their_tokens_compared(in_process: InProcess) -> None:
+    base, tuned = two_models(dim=7)
+
+    ran = in_process("diff", base, tuned)
+
+    assert ran.status == 1
+    assert "Vocabularies" in ran.text
+    assert "different lengths: 4 in 'base', 7 in 'tuned'" in ran.err
+    assert isinstance(embcli.open(base).diff(embcli.open(tuned)), TokenDiff)
+
+
+def test_the_page_of_tokens(in_process: InProcess, snapshot: Snapshot) -> None:
+    base, tuned = two_models()
+    pages = [in_process("diff", base, tuned, "--tokens", "-k", top).text for top in ("2", "9")]
+    pages.append(in_process("diff", base, tuned, "--tokens", "--match", "^[ab]$").text)
+    pages.append(in_process("diff", base, base, "--tokens").text)
+    snapshot("diff/tokens.txt", "\n".join(pages))
+
+
+@pytest.mark.parametrize("format", formats_for("ranking"))
+def test_the_tokens_can_be_written_in_every_format(in_process: InProcess, format: str) -> None:
+    base, tuned = two_models()
+    for other in (tuned, base):  # differing, and without a row
+        ran = in_process("diff", base, other, "--tokens", "-f", format, "-o", f"{other}.out")
+        assert ran.status == (other == tuned), ran
+        is_empty = format == "ndjson" and other == base
+        assert is_empty or Path(f"{other}.out").stat().st_size
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_rows_within_a_tolerance_are_equal_as_numpy_has_it(in_process: InProcess) -> None:
+    base = vectors(50).astype(np.float64)
+    tuned = base + np.random.default_rng(3).uniform(-2e-3, 2e-3, base.shape)
+    tuned[4] = base[4]
+    tuned[5, 0] = np.nan
+    base[6, 1] = tuned[6, 1] = np.inf
+    base[7, 1] = tuned[7, 1] = np.nan
+    np.save("base.npy", base)
+    np.save("tuned.npy", tuned)
+    models = [embcli.open("base.npy"), embcli.open("tuned.npy")]
+
+    for atol in (0.0, 1e-3, 1.5e-3, 1.0):
+        found = models[0].diff(models[1], atol=atol)
+        wanted = np.isclose(base, tuned, rtol=0, atol=atol, equal_nan=True).all(axis=1)
+        assert found.equal.tolist() == wanted.tolist(), atol
+    assert in_process("diff", "base.npy", "tuned.npy", "--atol", "1").status == 1  # by the NaN
+    tuned[5] = base[5]
+    np.save("tuned.npy", tuned)
+    ran = in_process("diff", "base.npy", "tuned.npy", "--atol", "1")
+    assert ran.status == 0
+    assert "differ by at most 1" in ran.text
+    assert "arrays are equal" in ran.text
+
+
+def test_chosen_rows_alone_are_compared(in_process: InProcess) -> None:
+    rows = vectors(10)
+    changed = vectors(12)
+    changed[:10] = rows
+    changed[[2, 7]] += 1
+    np.save("base.npy", rows)
+    np.save("tuned.npy", changed)
+    base = embcli.open("base.npy")
+    tuned = embcli.open("tuned.npy")
+
+    assert base.diff(tuned, rows="0:5").counts == {
+        "equal": 4,
+        "changed": 1,
+        "removed": 0,
+        "added": 0,
+    }
+    assert base.diff(tuned, rows="7,10").counts == {
+        "equal": 0,
+        "changed": 1,
+        "removed": 0,
+        "added": 1,
+    }
+    assert "out of range" in in_process.refused("diff", "base.npy", "tuned.npy", "--rows", "12")
+    assert "no known tokens" in in_process.refused("diff", "base.npy", "tuned.npy", "--match", "a")
+
+
+def test_rows_of_matching_tokens_alone_are_compared() -> None:
+    base, tuned = map(embcli.open, two_models())
+
+    found = base.diff(tuned, match="^(a|c| d|g)$")
+
+    assert found.matching.by == "token"
+    assert found.matching.pairs[0].tolist() == [1, 3]
+    assert found.matching.pairs[1].tolist() == [2, 3]
+    assert [rows.tolist() for rows in found.matching.alone] == [[4], [6]]
+
+
+@pytest.mark.parametrize("sort", ["change", "id"])
+def test_rows_are_in_the_order_that_is_asked_for(in_process: InProcess, sort: str) -> None:
+    rows = vectors(20)
+    changed = rows.copy()
+    changed[[3, 5, 11]] += [[1], [3], [2]]
+    np.save("base.npy", rows)
+    np.save("tuned.npy", changed)
+    words = ("diff", "base.npy", "tuned.npy", "--sort", sort)
+
+    data = list(csv.DictReader(io.StringIO(in_process(*words, "-f", "csv").text)))
+    lines = in_process(*words).text.splitlines()
+
+    wanted = {"change": ["5", "11", "3"], "id": ["3", "5", "11"]}[sort]
+    shown = [line.split()[0] for line in lines if line.split()[0:1] and line.split()[0] in wanted]
+    assert shown == wanted
+    in_data = [row["base_id"] for row in data if row["state"] == "changed"]
+    assert in_data == wanted
+    if sort == "change":
+        assert in_data == [row["base_id"] for row in data][:3]
+
+
+def test_heads_of_both_models_are_compared_in_the_same_run(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    token = vectors(6)
+    head = vectors(6, seed=2)
+    changed = head.copy()
+    changed[2] += 1
+    written_model("base", BASE, token=token, head=head)
+    written_model("tuned", BASE, token=token, head=changed)
+    written_model("tied", BASE, token=token)
+
+    ran = in_process("diff", "base", "tuned")
+    found = json.loads(in_process("diff", "base", "tuned", "-f", "json").out)
+
+    assert ran.status == 1
+    assert found["diff"]["counts"]["changed"] == 0
+    assert found["diff"]["head"] == {"equal": 5, "changed": 1, "removed": 0, "added": 0}
+    assert in_process("diff", "base", "tuned", "--layer", "token").status == 0
+    assert in_process("diff", "base", "tied").status == 0
+    snapshot("diff/heads.txt", ran.text)
+
+
+def test_what_cannot_be_compared_is_refused(in_process: InProcess, snapshot: Snapshot) -> None:
+    base, _ = two_models()
+    np.save("rows.npy", vectors(6))
+    np.save("longer.npy", vectors(6, 9))
+    errors = [
+        in_process.refused("diff", "rows.npy", "longer.npy"),
+        in_process.refused("diff", "rows.npy", "rows.npy", "--tokens"),
+        in_process.refused("diff", base, "rows.npy", "--tokens"),
+        in_process.refused("diff", base, base, "--atol", "-1"),
+        in_process.refused("diff", base, base, "--atol", "nan"),
+        in_process.refused("diff", base, base, "--match", "("),
+        in_process.refused("diff", base, base, "--tokens", "--match", "("),
+        in_process.refused("diff", base, base, "--sort", "norm"),
+        in_process.refused("diff", base, "tokenizer.json"),
+    ]
+    snapshot("diff/refused.txt", "".join(errors))
