@@ -666,13 +666,17 @@ def audit(
             autocompletion=some_of(names.FAULTS),
         ),
     ] = None,
+    rows: Annotated[
+        str | None,
+        option("Output", "Data of rows in place of findings: all, or 0:5,100.", "--rows ROWS"),
+    ] = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show what looks unusual in a token matrix.
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
-    return model.opened(named).audit(layer=layer, fail_on=listed(fail_on), top=top)
+    return model.opened(named).audit(layer=layer, fail_on=listed(fail_on), rows=rows, top=top)
 
 
 @command(
@@ -911,13 +915,20 @@ def info(
     Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli
     reads, or all.
     """
-    from embcli.verbs.info import local_models, this_machine
+    from embcli.verbs.info import file_info, local_models, this_machine
 
     is_of_model = any(value is not None for value in (named, model.path, model.tensor))
     if models and is_of_model:
         raise InputError("--models lists all models; leave out the model")
     if is_of_model:
-        return model.opened(named).info(tensors=tensors)
+        try:
+            return model.opened(named).info(tensors=tensors)
+        except InputError as error:
+            path = one_path(named, model.path)
+            has_choice = model.tensor is not None or model.encoding is not None
+            if not tensors or has_choice or path is None:
+                raise
+            return file_info(path, str(error), PrintedNotes())
     return local_models(PrintedNotes()) if models else this_machine()
 
 

@@ -35,6 +35,10 @@ class SpecialId(NamedTuple):
     ids: tuple[int, ...]  # empty for a name that is no token
     name: str = ""  # empty if the file gives IDs
 
+    def document(self) -> dict[str, Any]:
+        name = self.name or None
+        return {"role": self.role, "file": self.file, "ids": list(self.ids), "name": name}
+
     def __str__(self) -> str:
         if self.name:
             return f"{self.role} {self.name!r} of {self.file}"

@@ -21,6 +21,7 @@ from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
+from embcli.selection import select
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.fit import Finding, Fit, fit_of
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
@@ -53,6 +54,7 @@ class Audit(Result, verb="audit", content="ranking"):
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
     fail_on: tuple[Fault, ...]
+    rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @property
@@ -98,9 +100,25 @@ class Audit(Result, verb="audit", content="ranking"):
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return a row for each ID; what holds for the whole model stands beside the rows."""
+        """Return a row for each finding, or for each ID that was asked for.
+
+        What holds for the whole model stands beside the rows.
+        """
+        run = run_of(self.encoding, **self.origin.document())
+        totals = {"audit": self._totals()}
+        findings = [finding.document() for finding in self.findings]
+        if self.rows is not None:
+            rows = listed(run, "rows", **self._row_columns(self.rows))
+            return replace(rows, more={**totals, "findings": findings})
+
+        types: dict[str, FieldType] = {"level": str, "kind": str, "rows": int, "text": str}
+        columns: dict[str, tuple[FieldType, Any]] = {}
+        for name, field_type in types.items():
+            columns[name] = (field_type, [finding[name] for finding in findings])
+        return replace(listed(run, "findings", **columns), more=totals)
+
+    def _row_columns(self, ids: np.ndarray) -> dict[str, tuple[FieldType, Any]]:
         token = self.main
-        ids = np.arange(token.shape[0])
         fault_by_row = dict.fromkeys(token.zero.tolist(), "zero")
         fault_by_row |= dict.fromkeys(token.non_finite.tolist(), "non-finite")
         first_equal_row: dict[int, int] = {}
@@ -110,24 +128,21 @@ class Audit(Result, verb="audit", content="ranking"):
         columns: dict[str, tuple[FieldType, Any]] = {"id": (int, ids)}
         if self.encoding:
             columns["token"] = (str, [token_text(text) for text in self.tokens(ids)])
-        columns["norm"] = (float, token.norms)
+        columns["norm"] = (float, token.norms[ids])
         for name, values in token.indicators.items():
-            columns[name] = (float, values)
+            columns[name] = (float, values[ids])
         rows = ids.tolist()
         columns["unused"] = (str, [token.unused.get(row) for row in rows])
         columns["fault"] = (str, [fault_by_row.get(row) for row in rows])
         columns["equal_to"] = (int, [first_equal_row.get(row) for row in rows])
         columns["candidate"] = (bool, np.isin(ids, token.candidates).tolist())
-
-        run = run_of(self.encoding, **self.origin.document())
-        return replace(listed(run, "rows", **columns), more={"audit": self._totals()})
+        return columns
 
     def _totals(self) -> dict[str, Any]:
         return {
             "tokens": self.fit.sizes.tokens,
             "faults": self.faults,
             "broken": list(self.broken),
-            "findings": [finding._asdict() for finding in self.findings],
             "not_checked": list(self.fit.not_checked),
             "matrices": {matrix.name: _totals_of(matrix) for matrix in self.matrices},
         }
@@ -163,6 +178,7 @@ def audit(
     *,
     layer: TokenLayer | None = None,
     fail_on: Iterable[Fault] | None = None,
+    rows: str | None = None,
     top: int = SHOWN_ROWS,
 ) -> Audit:
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
@@ -170,7 +186,8 @@ def audit(
     `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
     these are non-finite, zero and missing rows, the same in the output head, and special tokens
     without a row. `layer` names the only matrix whose rows are audited, the token matrix or the
-    output head. The page shows `top` rows of each kind.
+    output head. The page shows `top` rows of each kind. The data are the findings or, if `rows`
+    chooses some (`"all"`, `"0:5,100"`), the values of these rows.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
@@ -192,6 +209,10 @@ def audit(
         chosen = ("token", "head")
 
     shapes = {name: shape_of(source, name) for name in chosen}
+    size_of_main, _ = shapes[chosen[0]]
+    ids = None
+    if rows is not None:
+        ids = select(None if rows == "all" else rows, size_of_main, "row")
     layers = source.open(dict.fromkeys(chosen), notes)
     audits: dict[TokenLayer, MatrixAudit] = {}
     for name, (size, dim) in shapes.items():
@@ -222,6 +243,7 @@ def audit(
         head_is_copy=is_copy and layer is None,
         findings=tuple(_judged(finding, alarms) for finding in findings),
         fail_on=alarms,
+        rows=ids,
         top=min(top, longest),
         notes=notes,
     )

@@ -40,6 +40,9 @@ class Finding(NamedTuple):
     text: str
     rows: int = 1  # how many rows or IDs it is about
 
+    def document(self) -> dict[str, str | int]:
+        return {"level": self.level, "kind": self.kind, "rows": self.rows, "text": self.text}
+
 
 class Sizes(NamedTuple):
     """How many tokens each part of a model is made for; None for what is not known."""

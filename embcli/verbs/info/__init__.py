@@ -1,15 +1,18 @@
 """What embcli runs on, what a checkpoint contains, and which models programs hold on this machine.
 
-Three results answer these: Info, ModelInfo and Models. Each is plain data; `page` shows them.
+Four results answer these: Info, ModelInfo, FileInfo and Models. Each is plain data, and `page`
+shows them.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.errors import InputError, LayerError, Notes
 from embcli.names import __version__
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from embcli.files.checkpoint import Checkpoint
-    from embcli.files.tensors import Tensor
+    from embcli.files.special_ids import SpecialId
+    from embcli.files.tensors import Tensor, Tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +109,7 @@ class ModelInfo(Result, verb="info", content="list"):
 
     checkpoint: Checkpoint
     roles: dict[str, str]  # by the names of the listed tensors; "" if a tensor has no known role
+    special_ids: list[SpecialId]  # as each file gives them
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -149,22 +154,86 @@ class ModelInfo(Result, verb="info", content="list"):
             "positions": checkpoint.positions,
             "first_position": checkpoint.roles.first_position,
             "guesses": dict(checkpoint.reasons),
+            "parameters": parameters_of(checkpoint.tensors),
+            "special_ids": [special.document() for special in self.special_ids],
+            "metadata": facts_of(checkpoint.tensors),
         }
-        tensors = self.tensors
-        return listed(
-            run,
-            "tensors",
-            role=(str, [role or None for role in self.roles.values()]),
-            tensor=(str, list(self.roles)),
-            shape=(list[int], [list(tensor.shape) for tensor in tensors]),
-            dtype=(str, [tensor.dtype for tensor in tensors]),
-            bytes=(int, [tensor.size for tensor in tensors]),
-        )
+        return _tensor_records(run, self.roles, self.tensors)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.verbs.info.page import model_page
 
         yield from model_page(self, options)
+
+
+def _tensor_records(
+    run: dict[str, Any], roles: dict[str, str], tensors: Sequence[Tensor]
+) -> Records:
+    """Return a row for each tensor; `roles` has their names, and "" for no known role."""
+    return listed(
+        run,
+        "tensors",
+        role=(str, [role or None for role in roles.values()]),
+        tensor=(str, list(roles)),
+        shape=(list[int], [list(tensor.shape) for tensor in tensors]),
+        dtype=(str, [tensor.dtype for tensor in tensors]),
+        bytes=(int, [tensor.size for tensor in tensors]),
+    )
+
+
+def parameters_of(tensors: Tensors) -> int | None:
+    """Return how many numbers the tensors have; one with two names counts once.
+
+    It is None if a file of several cannot be read.
+    """
+    try:
+        places = {tensor.place for tensor in tensors.values()}
+    except InputError:
+        return None
+    return sum(math.prod(shape) for _, _, shape in places)
+
+
+def facts_of(tensors: Tensors) -> dict[str, str]:
+    """Return what the file says of itself: `__metadata__` of safetensors, GGUF's general keys."""
+    facts = {}
+    for key, value in tensors.metadata.items():
+        if tensors.format == "safetensors" or key.startswith("general."):
+            facts[in_data(key)] = in_data(str(value))
+    return facts
+
+
+@dataclass(frozen=True, eq=False)
+class FileInfo(Result, verb="info", content="list"):
+    """The tensors of a file whose token matrix is not known."""
+
+    path: str
+    tensors: Tensors
+    reason: str  # why the token matrix is not known
+
+    def records(self) -> Records:
+        run = {
+            "embcli": __version__,
+            "from": self.path,
+            "format": self.tensors.format,
+            "files": [str(path) for path in self.tensors.files],
+            "reason": self.reason,
+            "parameters": parameters_of(self.tensors),
+            "metadata": facts_of(self.tensors),
+        }
+        return _tensor_records(run, dict.fromkeys(self.tensors, ""), list(self.tensors.values()))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.verbs.info.page import file_page
+
+        yield from file_page(self, options)
+
+
+def file_info(path: str, reason: str, notes: Notes) -> FileInfo:
+    """Return the tensors of a file; raises InputError for one that cannot be read."""
+    from embcli.files import open_tensors
+    from embcli.hub import located
+
+    return FileInfo(path, open_tensors(located(path), notes), reason, notes=notes)
 
 
 def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
@@ -192,7 +261,21 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
 
     names = list(checkpoint.tensors if tensors else roles)
     listed_roles = {name: roles.get(name, "") for name in names}
-    return ModelInfo(checkpoint, listed_roles, notes=model.notes.begun())
+    notes = model.notes.begun()
+    return ModelInfo(checkpoint, listed_roles, _special_ids(checkpoint, notes), notes=notes)
+
+
+def _special_ids(checkpoint: Checkpoint, notes: Notes) -> list[SpecialId]:
+    """Return the special tokens of every file; a note says what cannot be read."""
+    from embcli.files.special_ids import special_ids
+
+    tensors = checkpoint.tensors
+    config = checkpoint.roles.config
+    try:
+        return special_ids(tensors.path, config, tensors.metadata, checkpoint.encoding)
+    except InputError as error:
+        notes.add(str(error))
+        return []
 
 
 class LocalModel(NamedTuple):

@@ -6,13 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from embcli.page import Label, LeftOut, ruled, safe_text, title
-from embcli.page.labels import guess, head_in_words
-from embcli.wording import counted, in_bytes
+from embcli.page.labels import guess, head_in_words, token_label
+from embcli.verbs.info import facts_of, parameters_of
+from embcli.wording import counted, in_bytes, in_line, shortened
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType
+    from rich.text import Text
 
-    from embcli.verbs.info import Info, ModelInfo, Models
+    from embcli.encodings import Encoding
+    from embcli.files.special_ids import SpecialId
+    from embcli.files.tensors import Tensor, Tensors
+    from embcli.verbs.info import FileInfo, Info, ModelInfo, Models
 
 
 def machine_page(info: Info) -> Iterator[RenderableType]:
@@ -42,10 +47,10 @@ def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableT
     for path in checkpoint.tensors.files:
         yield safe_text(path)
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
-    yield safe_text(f"{counted(len(checkpoint.tensors), 'tensor')}; encoding: {encoding}")
+    yield safe_text(f"{_sizes_in_words(checkpoint.tensors)}; encoding: {encoding}")
     yield ""
 
-    labels = _tensor_labels(info)
+    labels = _tensor_labels(info.roles, info.tensors)
     if _least_width(labels) > options.max_width:
         labels = labels[:3]  # role, name and shape
     yield ruled(labels)
@@ -55,15 +60,70 @@ def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableT
     yield ""
     for fact in _facts(info):
         yield safe_text(fact)
+    yield from _file_facts(checkpoint.tensors)
+    yield from _special_table(info)
     for reason in dict.fromkeys(checkpoint.reasons.values()):
         yield guess(reason)
 
 
-def _tensor_labels(info: ModelInfo) -> list[Label]:
+def file_page(info: FileInfo, options: ConsoleOptions) -> Iterator[RenderableType]:
     tensors = info.tensors
+    yield title(f"{info.path}: {tensors.format}")
+    for path in tensors.files:
+        yield safe_text(path)
+    yield safe_text(f"{_sizes_in_words(tensors)}; no token matrix is known")
+    yield ""
+    labels = _tensor_labels(dict.fromkeys(tensors, ""), list(tensors.values()))
+    if _least_width(labels) > options.max_width:
+        labels = labels[:3]
+    yield ruled(labels[1:])  # no tensor has a role
+    yield ""
+    yield from _file_facts(tensors)
+
+
+def _sizes_in_words(tensors: Tensors) -> str:
+    text = counted(len(tensors), "tensor")
+    parameters = parameters_of(tensors)
+    if parameters is not None:
+        text += f", {counted(parameters, 'parameter')}"
+    return text
+
+
+def _file_facts(tensors: Tensors) -> Iterator[Text]:
+    """Yield what the file says of itself, a line each."""
+    prefix = "metadata: " if tensors.format == "safetensors" else ""
+    for key, value in facts_of(tensors).items():
+        yield safe_text(in_line(shortened(f"{prefix}{key}: {value}")))
+
+
+def _special_table(info: ModelInfo) -> Iterator[RenderableType]:
+    """Yield a table of the special tokens that each file names."""
+    found = info.special_ids
+    if not found:
+        return
+    labels = [
+        Label("special", [special.role for special in found], "left"),
+        Label("ID", [", ".join(map(str, special.ids)) or "none" for special in found]),
+    ]
+    encoding = info.checkpoint.encoding
+    if encoding is not None:
+        labels.append(token_label([_token_of(special, encoding) for special in found]))
+    labels.append(Label("file", [special.file for special in found], "left"))
+    yield ""
+    yield ruled(labels)
+
+
+def _token_of(special: SpecialId, encoding: Encoding) -> bytes | None:
+    """Return the name that a file gives, or the token of the first ID."""
+    if special.name or not special.ids:
+        return special.name.encode()
+    return encoding.entry(special.ids[0])
+
+
+def _tensor_labels(roles: dict[str, str], tensors: Sequence[Tensor]) -> list[Label]:
     return [
-        Label("role", list(info.roles.values()), "left"),
-        Label("tensor", list(info.roles), "left", short=True),
+        Label("role", list(roles.values()), "left"),
+        Label("tensor", list(roles), "left", short=True),
         Label("shape", [_shape_in_words(tensor.shape) for tensor in tensors], "left"),
         Label("dtype", [tensor.dtype for tensor in tensors], "left"),
         Label("bytes", [in_bytes(tensor.size) for tensor in tensors]),

@@ -1,0 +1,90 @@
+"""The data of an audit are its findings, or the values of the rows that were asked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import embcli
+from embcli.formats import formats_for
+from tests.runners import InProcess
+
+SIZE = 12
+
+
+@pytest.fixture(autouse=True)
+def _a_model_with_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(1).standard_normal((SIZE, 4), np.float32)
+    save_file({"wte.weight": rows}, "sound.safetensors")
+    rows[2] = 0
+    rows[3] = np.nan
+    rows[6] = rows[5]
+    save_file({"wte.weight": rows}, "model.safetensors")
+
+
+def data_of(in_process: InProcess, *words: str) -> Any:
+    ran = in_process("audit", "model.safetensors", *words)
+    assert ran.status == 1
+    assert "Traceback" not in ran.err
+    return ran.text
+
+
+def test_a_table_has_a_row_for_each_finding(in_process: InProcess) -> None:
+    table = list(csv.DictReader(io.StringIO(data_of(in_process, "-f", "csv"))))
+
+    findings = embcli.open("model.safetensors").audit().findings
+    wanted = [(each.level, each.kind, str(each.rows), each.text) for each in findings]
+    assert [tuple(row.values()) for row in table] == wanted
+    assert list(table[0]) == ["level", "kind", "rows", "text"]
+    levels = {row["kind"]: (row["level"], row["rows"]) for row in table}
+    assert levels == {
+        "non-finite": ("alarm", "1"),
+        "zero": ("alarm", "1"),
+        "equal": ("remark", "1"),
+    }
+
+
+@pytest.mark.parametrize(("chosen", "ids"), [("all", [*range(SIZE)]), ("2:4,9", [2, 3, 9])])
+def test_rows_are_written_if_they_are_asked_for(
+    in_process: InProcess, chosen: str, ids: list[int]
+) -> None:
+    table = list(csv.DictReader(io.StringIO(data_of(in_process, "-f", "csv", "--rows", chosen))))
+
+    assert [int(row["id"]) for row in table] == ids
+    faults = {int(row["id"]): row["fault"] for row in table if row["fault"]}
+    assert faults == {2: "zero", 3: "non-finite"}
+    norms = embcli.open("model.safetensors").audit().main.norms[ids]
+    assert [float(row["norm"] or "nan") for row in table] == pytest.approx(norms, nan_ok=True)
+
+
+def test_a_document_has_findings_and_the_rows_that_are_asked_for(in_process: InProcess) -> None:
+    without = json.loads(data_of(in_process, "-f", "json"))
+    with_rows = json.loads(data_of(in_process, "-f", "json", "--rows", "all"))
+
+    assert "rows" not in without
+    assert without["findings"] == with_rows["findings"]
+    assert len(with_rows["rows"]) == SIZE
+    assert without["audit"] == with_rows["audit"]
+
+
+@pytest.mark.parametrize("format", formats_for("ranking"))
+@pytest.mark.parametrize("words", [[], ["--rows", "all"]], ids=["findings", "rows"])
+def test_an_audit_without_a_finding_can_be_written_in_every_format(
+    in_process: InProcess, format: str, words: list[str]
+) -> None:
+    in_process.ok("audit", "sound.safetensors", *words, "-f", format, "-o", "out")
+
+    assert Path("out").exists()
+
+
+def test_rows_that_are_not_there_are_refused(in_process: InProcess) -> None:
+    assert "out of range" in in_process.refused("audit", "model.safetensors", "--rows", "12")
+    assert "does not choose" in in_process.refused("audit", "model.safetensors", "--rows", "al")

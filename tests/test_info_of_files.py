@@ -1,0 +1,127 @@
+"""`info` lists special tokens, what a file says of itself, and files without a token matrix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGUFWriter
+from safetensors.numpy import save_file
+from tokenizers import AddedToken, Tokenizer, models
+
+from tests.files.made import closed
+from tests.runners import InProcess
+from tests.snapshots import Snapshot
+
+ROWS = np.ones((6, 3), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run_of(in_process: InProcess, *words: str) -> dict[str, Any]:
+    return json.loads(in_process.ok("info", *words, "-f", "json").out)["run"]
+
+
+def test_special_tokens_of_every_file_are_listed(in_process: InProcess, snapshot: Snapshot) -> None:
+    Path("m").mkdir()
+    save_file({"wte.weight": ROWS}, "m/model.safetensors", metadata={"format": "pt"})
+    names = ["<s>", "</s>", "<pad>", "<unk>", "a", "b"]
+    tokenizer = Tokenizer(models.WordLevel({name: row for row, name in enumerate(names)}, "<unk>"))
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names[:4]])
+    tokenizer.save("m/tokenizer.json")
+    files = {
+        "config.json": {"bos_token_id": 0, "eos_token_id": [1, 4]},
+        "generation_config.json": {"eos_token_id": 1, "pad_token_id": 2},
+        "tokenizer_config.json": {"unk_token": "<unk>", "pad_token": {"content": "<none>"}},
+        "special_tokens_map.json": {"bos_token": "<s>"},
+    }
+    for name, content in files.items():
+        Path("m", name).write_text(json.dumps(content))
+
+    found = run_of(in_process, "m")["special_ids"]
+
+    listed = {(row["file"], row["role"]): (row["ids"], row["name"]) for row in found}
+    assert listed == {
+        ("config.json", "bos"): ([0], None),
+        ("config.json", "eos"): ([1, 4], None),
+        ("generation_config.json", "eos"): ([1], None),
+        ("generation_config.json", "pad"): ([2], None),
+        ("tokenizer_config.json", "unk"): ([3], "<unk>"),
+        ("tokenizer_config.json", "pad"): ([], "<none>"),
+        ("special_tokens_map.json", "bos"): ([0], "<s>"),
+    }
+    snapshot("info/special-ids.txt", in_process.ok("info", "m").text)
+
+
+def test_a_file_of_special_ids_that_cannot_be_read_is_noted(in_process: InProcess) -> None:
+    save_file({"wte.weight": ROWS}, "model.safetensors")
+    Path("generation_config.json").write_text('{"eos_token_id": "one"}')
+
+    ran = in_process("info", "model.safetensors")
+
+    assert ran.status == 0
+    assert "eos_token_id is one" in ran.err
+
+
+def test_the_metadata_of_a_file_is_listed(in_process: InProcess) -> None:
+    kept = {"format": "pt", "note": "a\nb\x1b[31m"}
+    save_file({"wte.weight": ROWS}, "m.safetensors", metadata=kept)
+    writer = GGUFWriter("m.gguf", "llama")
+    writer.add_name("Tiny")
+    writer.add_context_length(7)
+    writer.add_tensor("token_embd.weight", ROWS)
+    closed(writer)
+
+    assert run_of(in_process, "m.safetensors")["metadata"] == kept
+    page = in_process.ok("info", "m.safetensors").text
+    assert "metadata: note: a\\nb\\u001b[31m" in page
+    metadata = run_of(in_process, "m.gguf")["metadata"]
+    assert metadata["general.name"] == "Tiny"
+    assert all(key.startswith("general.") for key in metadata)
+
+
+def test_parameters_are_counted_as_torch_counts_them(in_process: InProcess) -> None:
+    """Tied weights are one parameter with two names."""
+    model = torch.nn.Sequential(torch.nn.Embedding(6, 3), torch.nn.Linear(3, 6))
+    model[1].weight = model[0].weight
+    names = {"0.weight": "wte.weight", "1.weight": "lm_head.weight", "1.bias": "lm_head.bias"}
+    state = {names[name]: tensor for name, tensor in model.state_dict().items()}
+    torch.save(state, "model.pt")
+
+    counted = sum(parameter.numel() for parameter in model.parameters())
+    assert run_of(in_process, "model.pt")["parameters"] == counted
+    assert f"3 tensors, {counted} parameters" in in_process.ok("info", "model.pt").text
+
+
+def test_tensors_of_a_file_without_a_token_matrix_are_listed(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    tensors = {"x.one": ROWS, "x.two": ROWS[0], "x.three": ROWS}
+    save_file(tensors, "other.safetensors", metadata={"kind": "none"})
+
+    snapshot(
+        "info/no-token-matrix.txt", in_process.ok("info", "other.safetensors", "--tensors").text
+    )
+    document = json.loads(in_process.ok("info", "other.safetensors", "--tensors", "-f", "json").out)
+    shapes = {row["tensor"]: tuple(row["shape"]) for row in document["tensors"]}
+    assert shapes == {name: tensor.shape for name, tensor in tensors.items()}
+    assert document["run"]["parameters"] == 6 * 3 + 3 + 6 * 3
+    assert "no tensor has the name" in document["run"]["reason"]
+
+
+def test_what_is_no_file_of_tensors_is_still_refused(in_process: InProcess) -> None:
+    save_file({"x.one": ROWS, "x.two": ROWS}, "other.safetensors")
+    Path("text.txt").write_text("This is a text.\n")
+
+    in_process.refused("info", "other.safetensors")
+    in_process.refused("info", "text.txt", "--tensors")
+    in_process.refused("info", "missing.safetensors", "--tensors")
+    in_process.refused("info", "other.safetensors", "--tensors", "--encoding", "nonsense")
+    in_process.refused("info", "other.safetensors", "--tensors", "--tensor", "nonsense")
