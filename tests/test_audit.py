@@ -17,7 +17,8 @@ from embcli import encodings, errors, formats
 from embcli.errors import InputError
 from embcli.files.tensors import StoredLayer
 from embcli.numerics.statistics import Covariance
-from embcli.verbs.audit import Audit, unused
+from embcli.verbs.audit import Audit, MatrixAudit, unused
+from embcli.verbs.audit.measure import choice_of
 from tests import transcripts
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -87,6 +88,11 @@ def audited() -> Audit:
     return embcli.open("m").audit()
 
 
+def audited_matrix() -> MatrixAudit:
+    """Return the audit of the token matrix."""
+    return audited().main
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -126,19 +132,23 @@ def test_the_fullest_page_fits_a_small_screen(in_process: InProcess, snapshot: S
     write_model(matrix, **{"lm_head.weight": head})
 
     snapshot("audit/fullest.txt", on_a_small_screen(in_process, "audit", "./m"))
-    assert embcli.open("m", tensor="lm_head.weight").audit().output is None
+    assert embcli.open("m", tensor="lm_head.weight").audit().head is None
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_data_has_the_planted_faults_and_no_others(in_process: InProcess, tied: bool) -> None:
     write_model(planted(tied), tied)
 
-    document = document_of(in_process, "audit", "m")
+    document = document_of(in_process, "audit", "m", "--rows", "all")
 
     assert document["audit"]["faults"] == {
         "non-finite": 2,
         "zero": 1,
         "missing": 0,
+        "head": 0,
+        "special-ids": 0,
+        "tied": 0,
+        "fit": 0,
         "equal": 3,
         "padding": PADDING,
         "candidates": 3,
@@ -179,7 +189,7 @@ def test_the_indicators_are_those_of_plain_numpy(padding: int) -> None:
     matrix = np.concatenate([matrix, more]) + np.float32(0.3)
     write_model(matrix, tied=True)
 
-    found = audited().indicators
+    found = audited_matrix().indicators
 
     exact = matrix.astype(np.float64)
     mean = exact[:TOKENS].mean(axis=0)
@@ -201,7 +211,7 @@ def test_rows_that_nearly_are_the_first_component_have_cosines_all_the_same() ->
     matrix[4] = np.eye(DIM)[0]
     write_model(matrix, tied=True)
 
-    found = audited().indicators
+    found = audited_matrix().indicators
 
     for values in found.values():
         known = values[~np.isnan(values)]
@@ -219,29 +229,33 @@ def test_rows_in_one_direction_have_none_without_it() -> None:
     matrix = np.outer(np.arange(1, ROWS + 1), np.arange(3, DIM + 3))
     write_model(matrix.astype(np.float32), tied=True)
 
-    found = audited().indicators
+    found = audited_matrix().indicators
 
     assert np.isnan(found["without_first"]).all()
     assert found["cosine_distance"].max() < 1e-15
 
 
-@pytest.mark.parametrize("factor", [1, 1e9])
-def test_unused_rows_are_held_against_the_mean_of_the_others(factor: float) -> None:
+@pytest.mark.parametrize(("factor", "indicator"), [(1, "centred"), (1e9, "cosine_distance")])
+def test_unused_rows_are_held_against_the_mean_of_the_others(factor: float, indicator: str) -> None:
     """So is a row that outweighs the others."""
     matrix = trained(tied=True)
     matrix[UNUSED[4]] *= np.float32(factor)
     write_model(matrix, tied=True)
 
-    threshold = audited().threshold
+    choice = audited_matrix().choice
 
+    mean = matrix[:TOKENS].astype(np.float64).mean(axis=0)
     exact = matrix[UNUSED].astype(np.float64)
+    if indicator == "centred":
+        exact -= mean
     distances = np.empty(len(exact))
     for place, row in enumerate(exact):
         others = np.delete(exact, place, axis=0)
         distances[place] = cosine_distances(row[None], others.mean(axis=0))[0]
     median = np.median(distances)
     deviation = 1.4826 * np.median(np.abs(distances - median))
-    assert threshold == pytest.approx(median + 3 * deviation, abs=1e-9)
+    assert choice.indicator == indicator
+    assert choice.threshold == pytest.approx(median + 3 * deviation, abs=1e-9)
 
 
 def test_the_norms_of_a_matrix_of_several_blocks_are_those_of_plain_numpy() -> None:
@@ -251,7 +265,7 @@ def test_the_norms_of_a_matrix_of_several_blocks_are_those_of_plain_numpy() -> N
     matrix[1200, 3] = np.nan
     save_file({"wte.weight": matrix}, "m.safetensors")
 
-    found = embcli.open("m.safetensors").audit()
+    found = embcli.open("m.safetensors").audit().main
 
     finite = np.delete(matrix, 1200, axis=0).astype(np.float64)
     norms = np.linalg.norm(finite, axis=1)
@@ -307,7 +321,7 @@ def test_a_matrix_of_one_value_is_audited_in_all_formats(
     save_file({"wte.weight": np.full(shape, value, np.float32)}, "m.safetensors")
 
     for name in formats.formats_for("ranking"):
-        ran = in_process("audit", "m.safetensors", "-f", name)
+        ran = in_process("audit", "m.safetensors", "--rows", "all", "-f", name)
 
         assert ran.status == status
         assert ran.out
@@ -375,7 +389,7 @@ def test_a_zero_row_breaks_a_matrix_whose_config_json_names_another_row_padding(
 @pytest.mark.parametrize(
     ("matrix", "reason"),
     [
-        (vectors(TOKENS), "untrained"),
+        (vectors(TOKENS), "not told"),
         (trained()[: USED + 1], "1 row"),
         (np.pad(vectors(USED), ((0, 20), (0, 0))), "0 rows"),
     ],
@@ -385,10 +399,10 @@ def test_without_a_threshold_there_is_a_reason_and_no_candidate(
 ) -> None:
     write_model(matrix)
 
-    found = audited()
+    found = audited_matrix()
 
-    assert found.threshold is None
-    assert reason in found.reason
+    assert found.choice.threshold is None
+    assert reason in found.choice.reason
     assert found.candidates.size == 0
 
 
@@ -397,24 +411,22 @@ BERT = {"tie_word_embeddings": True, "architectures": ["BertModel"]}
 
 
 @pytest.mark.parametrize(
-    ("config", "relation", "indicator"),
+    ("config", "words"),
     [
-        (GPT2, "same", "cosine_distance"),
-        (BERT, "none", "norm"),
+        (GPT2, "no head of its own"),
+        (BERT, "none"),
     ],
 )
 def test_config_json_decides_whether_the_token_matrix_is_the_head(
-    config: dict[str, Any], relation: str, indicator: str
+    config: dict[str, Any], words: str
 ) -> None:
     write_model(planted(tied=True))
     write_config(**config)
 
-    found = audited()
+    fit = audited().fit
 
-    assert found.output is not None
-    assert found.output.relation == relation
-    assert "config.json names" in found.output.reason
-    assert found.indicator == indicator
+    assert words in fit.head_in_words
+    assert "config.json names" in fit.head_in_words
 
 
 def test_a_page_says_what_an_unusual_config_or_matrix_changes(
@@ -431,18 +443,29 @@ def test_a_page_says_what_an_unusual_config_or_matrix_changes(
 
 def test_unused_rows_that_cancel_out_tell_candidates_only_by_norm() -> None:
     matrix = vectors(TOKENS)
-    matrix[USED:] = 0
-    matrix[USED] = 0.01
-    matrix[USED + 1] = -0.01
+    matrix[USED::2] = 0.01
+    matrix[USED + 1 :: 2] = -0.01
     matrix[60] = 0.005
     write_model(matrix, tied=True)
 
-    found = audited()
+    found = audited_matrix()
 
-    assert found.indicator == "norm"
+    assert found.choice.indicator == "norm"
     assert found.indicators == {}
     assert found.candidates.tolist() == [60]
-    assert found.threshold == pytest.approx(0.04, rel=1e-6)
+    assert found.choice.threshold == pytest.approx(0.04, rel=1e-6)
+
+
+def test_no_candidates_are_listed_if_half_of_the_tokens_would_be() -> None:
+    """The unused rows are all shorter, but so different that their threshold is no limit."""
+    unused_norms = np.linspace(0.1, 0.99, RESERVED)
+    used_norms = np.linspace(1, 1.1, USED)
+
+    choice = choice_of({"norm": unused_norms}, {"norm": used_norms})
+
+    assert choice.area == 1
+    assert choice.threshold is None
+    assert "half of the tokens" in choice.reason
 
 
 def test_fail_on_needs_a_fault() -> None:

@@ -83,10 +83,16 @@ def size_findings(sizes: Sizes) -> Iterator[Finding]:
 
 def _padding_in_words(rows: int, tokens: int) -> str:
     text = f"{counted(rows - tokens, 'row')} after the last of {counted(tokens, 'token')}"
+    multiple = padded_multiple(rows, tokens)
+    return f"{text}, up to a multiple of {multiple}" if multiple else text
+
+
+def padded_multiple(rows: int, tokens: int) -> int | None:
+    """Return the multiple that the rows were probably padded to; None if they reach none."""
     for multiple in _PADDED_TO:
         if rows % multiple == 0 and rows - tokens < multiple:
-            return f"{text}, up to a multiple of {multiple}"
-    return text
+            return multiple
+    return None
 
 
 def special_id_findings(found: list[SpecialId], rows: int, tokens: int | None) -> Iterator[Finding]:

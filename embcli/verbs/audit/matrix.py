@@ -51,7 +51,8 @@ class MatrixAudit:
     measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
     indicators: Distances  # (V,) float64 each; none if no row is known to be unused
     choice: Choice
-    candidates: np.ndarray  # (n,) int64, by the chosen indicator
+    ranked: np.ndarray  # (n,) int64: used rows, the most like unused ones first, by the choice
+    candidates: np.ndarray  # (n,) int64: the first of them, up to the threshold of the choice
 
     @cached_property
     def non_finite(self) -> np.ndarray:
@@ -125,12 +126,12 @@ def audited_matrix(
 
     used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
     choice = choice_of(unused_values, used_values)
+    ranked = used[:0]
     candidates = used[:0]
     if choice.threshold is not None:
-        chosen = values[choice.indicator][used]
-        by_value = used[np.argsort(chosen, kind="stable")]
-        count = np.count_nonzero(chosen <= choice.threshold)
-        candidates = by_value[:count]
+        chosen = used_values[choice.indicator]
+        ranked = used[np.argsort(chosen, kind="stable")]
+        candidates = ranked[: np.count_nonzero(chosen <= choice.threshold)]
     return MatrixAudit(
         name=name,
         shape=(size, dim),
@@ -143,5 +144,6 @@ def audited_matrix(
         measured=np.flatnonzero(kinds.token & np.isfinite(norms)),
         indicators=indicators,
         choice=choice,
+        ranked=ranked,
         candidates=candidates,
     )

@@ -239,7 +239,10 @@ def choice_of(unused_values: Distances, used_values: Distances) -> Choice:
     if area < _LEAST_AREA:
         reason = f"unused rows are not told from others: at best {area:.2f} of pairs, by {best}"
         return Choice(best, area, None, reason)
-    return Choice(best, area, _threshold(known[best]), "")
+    threshold = _threshold(known[best])
+    if np.nanmedian(used_values[best]) <= threshold:
+        return Choice(best, area, None, "half of the tokens are like unused rows")
+    return Choice(best, area, threshold, "")
 
 
 def area_under_curve(lower: np.ndarray, higher: np.ndarray) -> float:

@@ -23,6 +23,7 @@ from embcli.page import (
 )
 from embcli.page.labels import first_of, id_labels, named_rows, origin_in_words, origin_lines
 from embcli.selection import Excerpt
+from embcli.verbs.audit.fit import padded_multiple
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -87,7 +88,12 @@ def _unused_fact(audit: Audit) -> Fact:
     if audit.encoding is None:
         return Fact("unused", "unknown without an encoding")
     parts = [_unused_in_words(reason, ids) for reason, ids in audit.main.by_use.items()]
-    return Fact("unused", ", ".join(parts) or "none")
+    text = ", ".join(parts) or "none"
+    if "padding" in audit.main.by_use:
+        multiple = padded_multiple(audit.main.shape[0], audit.encoding.vocabulary_size)
+        if multiple:
+            text += f", up to a multiple of {multiple}"
+    return Fact("unused", text)
 
 
 _REASONS: dict[Unused, str] = {
@@ -193,9 +199,8 @@ def _candidates_fact(audit: Audit) -> Fact:
     is_other = matrix is not audit.main
     where = " of the output head" if is_other else ""
     threshold = _indicator_format(audit).write(choice.threshold)
-    area = f"which tells {choice.area:.2f} of pairs"
-    text = f"{count:,} like unused rows{where} by {indicator}, {area}: up to {threshold}"
-    return Fact("candidates", text)
+    area = f"area under curve {choice.area:.2f}"
+    return Fact("candidates", f"{count:,}{where}: {indicator} up to {threshold}, {area}")
 
 
 _INDICATORS = {
@@ -207,10 +212,11 @@ _INDICATORS = {
 
 
 def _candidates_table(audit: Audit) -> Iterator[RenderableType]:
-    """Yield a table of the candidates that resemble unused rows most, if there are any."""
+    """Yield a table of the tokens that resemble unused rows most, candidates or not."""
     matrix = audit.listed
-    excerpt = Excerpt.first(audit.top, len(matrix.candidates))
-    ids = matrix.candidates[excerpt.places]
+    fewest = min(audit.top, len(matrix.ranked))
+    excerpt = Excerpt.first(audit.top, max(len(matrix.candidates), fewest))
+    ids = matrix.ranked[excerpt.places]
     if not len(ids):
         return
     labels = id_labels(ids, audit.tokens(ids))
@@ -238,7 +244,7 @@ def _columns(matrix: MatrixAudit) -> Distances:
 def _indicator_format(audit: Audit) -> NumberFormat:
     """Return the format that the threshold and the indicators in the table have in common."""
     matrix = audit.listed
-    shown = matrix.candidates[: audit.top]
+    shown = matrix.ranked[: audit.top]
     values = _columns(matrix)[matrix.choice.indicator][shown]
     threshold = np.array([matrix.choice.threshold])
     return NumberFormat([threshold, values], audit.style.precision)
@@ -246,7 +252,7 @@ def _indicator_format(audit: Audit) -> NumberFormat:
 
 def _fit_facts(audit: Audit) -> Iterator[Fact]:
     """Yield what does not fit together between the files of the model."""
-    about_rows = ("non-finite", "zero", "missing", "equal", "candidates")
+    about_rows = ("non-finite", "zero", "missing", "equal", "padding", "candidates")
     for finding in audit.findings:
         is_shown_above = finding.kind in about_rows or finding.text.endswith("output head")
         if not is_shown_above:
