@@ -62,10 +62,10 @@ def tokenizer_file(folder: Path, names: tuple[str, ...] = (*TOKENIZERS, "*.gguf"
 def is_tokenizer(name: str) -> bool:
     """Return whether a path is a tokenizer's file, or a folder with one and without weights."""
     path = Path(name)
-    if path.is_dir():
+    if os.path.isdir(name):  # no error for a name that is too long
         has_weights = any(any(path.glob(pattern)) for pattern in _WEIGHTS)
         return not has_weights and any(any(path.glob(pattern)) for pattern in TOKENIZERS)
-    return path.is_file() and any(path.match(pattern) for pattern in TOKENIZERS)
+    return os.path.isfile(name) and any(path.match(pattern) for pattern in TOKENIZERS)
 
 
 def _preferred_file(folder: Path, patterns: tuple[str, ...], lack: str) -> Path:

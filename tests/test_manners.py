@@ -111,7 +111,7 @@ def test_json_on_a_terminal_is_coloured_and_the_same_document(
         ("lookup --ids IDS --columns 0:34 -f ndjson", "102,000"),
         ("compare --ids IDS --dim 102 -f csv", "102,000"),
         ("compare --ids IDS --dim 51 -f json", "102,000"),
-        ("audit --dim 4 -f json", "502,570"),
+        ("audit --dim 4 --rows all -f json", "502,570"),
     ],
 )
 def test_more_than_100_000_numbers_are_refused_on_a_terminal(

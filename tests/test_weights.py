@@ -165,7 +165,7 @@ def test_the_norms_are_those_of_an_audit(own_file: Path) -> None:
 
     norms = model.weights(sort="norm").order.norms
 
-    assert np.array_equal(norms, model.audit().norms, equal_nan=True)
+    assert np.array_equal(norms, model.audit().main.norms, equal_nan=True)
 
 
 def test_a_page_in_the_order_of_norms_shows_both_ends(
