@@ -62,10 +62,12 @@ def tokenizer_file(folder: Path, names: tuple[str, ...] = (*TOKENIZERS, "*.gguf"
 def is_tokenizer(name: str) -> bool:
     """Return whether a path is a tokenizer's file, or a folder with one and without weights."""
     path = Path(name)
-    if os.path.isdir(name):  # no error for a name that is too long
+    # Path.is_dir raises an error if the name is too long.
+    if os.path.isdir(name):  # noqa: PTH112
         has_weights = any(any(path.glob(pattern)) for pattern in _WEIGHTS)
         return not has_weights and any(any(path.glob(pattern)) for pattern in TOKENIZERS)
-    return os.path.isfile(name) and any(path.match(pattern) for pattern in TOKENIZERS)
+    is_file = os.path.isfile(name)  # noqa: PTH113
+    return is_file and any(path.match(pattern) for pattern in TOKENIZERS)
 
 
 def _preferred_file(folder: Path, patterns: tuple[str, ...], lack: str) -> Path:

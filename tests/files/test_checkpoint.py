@@ -232,12 +232,20 @@ def test_tensors_can_be_named() -> None:
     assert opened({"wte": matrix(), "a": zeros(20, 5)}, token="a").shape("token") == (20, 5)
 
 
-@pytest.mark.parametrize("role", ["position", "token_type", "head"])
+@pytest.mark.parametrize("role", ["position", "token_type"])
 def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(role: str) -> None:
     source = opened({"wte": matrix()})
     assert source.shape(role) is None
     with pytest.raises(InputError, match="it has no"):
         source.open({role: None})
+
+
+def test_a_head_that_is_not_there_is_refused() -> None:
+    source = opened({"wte": matrix()})
+    with pytest.raises(InputError, match="it has no output head"):
+        source.shape("head")
+    with pytest.raises(InputError, match="it has no output head"):
+        source.open({"head": None})
 
 
 # --- positions ------------------------------------------------------------------------------------
