@@ -165,11 +165,21 @@ def _expanded(path: str) -> Path:
 
 def cached_models(cache: Path) -> Iterator[tuple[str, Path]]:
     """Yield the names and the files of the models in a cache, of the main revision of each."""
+    for name, folder in _model_folders(cache):
+        with suppress(InputError, OSError):
+            yield name, model_file(_revision_folder(folder, name, "main"))
+
+
+def cached_names(cache: Path) -> list[str]:
+    """Return the names of the models in a cache, with or without weights; opens no file."""
+    return [name for name, _ in _model_folders(cache)]
+
+
+def _model_folders(cache: Path) -> Iterator[tuple[str, Path]]:
     for folder in sorted(cache.glob("models--*")):
         name = _model_name(folder)
         if _MODEL.fullmatch(name):
-            with suppress(InputError, OSError):
-                yield name, model_file(_revision_folder(folder, name, "main"))
+            yield name, folder
 
 
 def _model_name(folder: Path) -> str:

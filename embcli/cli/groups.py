@@ -88,7 +88,9 @@ class FileOptions:
     """A model on disk."""
 
     encoding: o.Encoding = None
-    path: Annotated[str | None, option("Model", o.MODEL, "--from PATH")] = None
+    path: Annotated[
+        str | None, option("Model", o.MODEL, "--from PATH", autocompletion=o.models)
+    ] = None
     tensor: o.Tensor = None
 
     def opened(self, path: str | None = None) -> "Model":

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from embcli import names
+from embcli.errors import InputError
 
 # Parameters of the library whose flags have other names; all others are flags of the same name.
 _FLAGS = {"top": "-k", "path": "--from", "text": "TEXT", "word": "WORD"}
@@ -51,25 +52,55 @@ def explained_words(incomplete: str) -> list[str]:
 
 
 def encodings(incomplete: str) -> list[str]:
-    """Complete the last of some encodings, or the name of a tokenizer's file or folder.
-
-    A name that a shell would have to quote is omitted.
-    """
+    """Complete the last of some encodings, or the name of a tokenizer's file or folder."""
     if "," in incomplete:
         return some_of(names.ENCODINGS)(incomplete)
     found = [name for name in names.ENCODINGS if name.startswith(incomplete)]
     if found and incomplete:
-        with suppress(OSError):  # the folder may be gone or unreadable
-            found += [name for name in _tokenizer_files() if name.startswith(incomplete)]
+        found += _files_here(incomplete, "json|gguf|tiktoken")
     return found
 
 
-def _tokenizer_files() -> list[str]:
-    """Return the folders, which end with a slash, and the tokenizers' files in this folder."""
-    is_plain = re.compile(r"[\w.-]+(/|\.(json|gguf|tiktoken))").fullmatch
-    with os.scandir() as entries:
-        found = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-    return sorted(filter(is_plain, found))
+def models(incomplete: str) -> list[str]:
+    """Complete the name of a model in the Hugging Face cache, or of a file or folder here.
+
+    Without such a model there are no names, and the shell completes paths.
+    """
+    from embcli.hub import cache_folder, cached_names
+
+    found = [name for name in cached_names(cache_folder()) if name.startswith(incomplete)]
+    if found:
+        found += _files_here(incomplete, "safetensors|gguf|bin|pt|pth|npy|npz|vec")
+    return found
+
+
+def tensors(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a matrix in the model that the command line names before it."""
+    from embcli.files import open_tensors
+    from embcli.hub import located
+
+    # Arguments have no names yet while an option has no value.
+    paths = [context.params.get("path"), *context.args]
+    for path in filter(None, paths):
+        with suppress(InputError):
+            matrices = open_tensors(located(path)).items()
+            names_of_matrices = [name for name, tensor in matrices if tensor.is_matrix]
+            return [name for name in names_of_matrices if name.startswith(incomplete)]
+    return []
+
+
+def _files_here(beginning: str, suffixes: str) -> list[str]:
+    """Return the folders, which end with a slash, and the files with a suffix in this folder.
+
+    A name that a shell would have to quote is omitted.
+    """
+    is_plain = re.compile(rf"[\w.-]+(/|\.({suffixes}))").fullmatch
+    try:
+        with os.scandir() as entries:
+            found = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+    except OSError:  # the folder may be gone or unreadable
+        return []
+    return sorted(name for name in found if name.startswith(beginning) and is_plain(name))
 
 
 def argument(metavar: str, help: str, **settings: Any) -> Any:
@@ -116,8 +147,11 @@ Encoding = Annotated[
 ]
 
 # The model.
-Path_ = Annotated[str | None, argument("PATH", MODEL)]
-Tensor = Annotated[str | None, option("Model", "The token matrix in that file.", "NAME")]
+Path_ = Annotated[str | None, argument("PATH", MODEL, autocompletion=models)]
+Tensor = Annotated[
+    str | None,
+    option("Model", "The token matrix in that file.", "NAME", autocompletion=tensors),
+]
 Vocab = Annotated[
     int | None, option("Model", "Rows of the token layer.", "V", default="the encoding's")
 ]
