@@ -18,27 +18,27 @@ __all__ = ["saved"]  # a fixture
 
 
 def long_text(seed: int) -> str:
-    """Return a text of 3,000 words, with numbers, blanks, line breaks and other scripts."""
+    """Return a text of 1,000 words, with numbers, blanks, line breaks and other scripts."""
     chance = random.Random(seed)
     words = ["every", "Effort", "moves", "éa", "12,345", "日本", "don't", "(you)", "<s>", "🤖"]
     blanks = [" ", " ", " ", "\n", "  ", ".\n\n", "\t", ", "]
-    return "".join(chance.choice(words) + chance.choice(blanks) for _ in range(3000))
+    return "".join(chance.choice(words) + chance.choice(blanks) for _ in range(1000))
 
 
 def checked(path: Path, monkeypatch: pytest.MonkeyPatch, special: bool = False) -> list[int]:
     """Hold a text in parts against the whole text; return how many parts there were."""
+    whole = HuggingFaceEncoding(path, "whole")
+    cut = HuggingFaceEncoding(path, "cut")
     counts = []
     for seed in range(3):
         text = long_text(seed)
         monkeypatch.setattr(cutting, "PART_SIZE", len(text))
-        whole = HuggingFaceEncoding(path, "whole")
         ids = whole.encode(text, special).tolist()
         spans = whole.spans(text, special).tolist()
         theirs = whole.tokenizer.encode(text, add_special_tokens=False)
         assert ids == theirs.ids
 
-        monkeypatch.setattr(cutting, "PART_SIZE", 500)
-        cut = HuggingFaceEncoding(path, "cut")
+        monkeypatch.setattr(cutting, "PART_SIZE", 150)
         assert cut.encode(text, special).tolist() == ids
         assert cut.spans(text, special).tolist() == spans
         parts = cut._parts(text, special)
