@@ -8,6 +8,7 @@ import inspect
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from hypothesis import HealthCheck, settings
 # read this when they are imported.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
-# Processes that tests start find embcli compiled, as users do.
+# Processes that tests start find embcli compiled, as users do. Workers find the tests compiled:
+# pytest takes seconds in each of them to rewrite all assertions.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 from tests.runners import InProcess, Process, Terminal  # noqa: E402 - It imports numpy.
 from tests.snapshots import Snapshot  # noqa: E402
