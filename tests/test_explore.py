@@ -341,8 +341,8 @@ async def test_a_row_and_a_text_can_be_typed_at_once() -> None:
 @pytest.mark.parametrize("seed", range(4))
 async def test_keys_at_random_end_nothing(seed: int) -> None:
     chance = random.Random(seed)
-    async with walk() as (app, pilot):
-        for _ in range(5):
+    async with walk(size=(40, 12)) as (app, pilot):
+        for _ in range(3):
             await send(pilot, *chance.choices([*KEYS, "question_mark", "a", "1", "y"], k=40))
             # The app also ends by a signal to the process of the tests, which gives a code.
             assert app.return_code is None
