@@ -76,7 +76,7 @@ class Store:
                 return None
             matrix = npy.open_memmap(path, mode="r")
             os.utime(path)
-        except (OSError, ValueError):
+        except Exception:  # Python's parser raises many kinds for a damaged header.
             return None
         is_known = matrix.shape == shape and matrix.dtype == np.float32
         return matrix if is_known else None

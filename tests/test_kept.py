@@ -57,6 +57,19 @@ def path(store: Store, seeded: Seeded = SMALL, name: str = "token") -> Path:
     return store.folder / file_name(name, seeded, build.this_build())
 
 
+def test_a_kept_layer_whose_header_has_a_damaged_byte_is_drawn_again(store: Store) -> None:
+    opened(store)
+    whole = path(store).read_bytes()
+    for place in range(128):
+        for value in (0, 1, 0x22, 0x27, 0x28, 0x5B, 0x7B, 0xFF):
+            path(store).write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+            kept = store.read(path(store).name, (6, 3))
+            assert kept is None or kept.shape == (6, 3)
+
+    path(store).write_bytes(whole[:8] + b"\1" + whole[9:])
+    assert_same_bits(opened(store).rows(np.arange(6)), live(SMALL)["token"])
+
+
 def in_folder(store: Store) -> set[str]:
     return {entry.name for entry in store.folder.iterdir()}
 
