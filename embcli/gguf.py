@@ -17,6 +17,7 @@ from embcli.binary import Binary, BinaryStream, quoted
 # The bytes of a header that are read; ten times those of any model. They bound the work that a
 # file can cause.
 _LONGEST = 1 << 28
+_MOST = 100_000  # tensors, and keys of metadata; a model has up to a few thousand
 
 
 class GgufTensor(NamedTuple):
@@ -89,6 +90,9 @@ class _Reader:
             raise self.binary.file_error(f"{fault}; embcli reads little-endian versions 2 and 3")
         tensor_count = self.number("uint64")
         pair_count = self.number("uint64")
+        for count, things in ((tensor_count, "tensors"), (pair_count, "keys of metadata")):
+            if count > _MOST:
+                raise self.binary.file_error(f"it has {count:,} {things}, more than {_MOST:,}")
 
         metadata: dict[str, Any] = {}
         arrays: dict[str, list[bytes] | np.ndarray] = {}
