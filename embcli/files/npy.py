@@ -25,11 +25,17 @@ from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
+try:
+    from lzma import LZMAError
+except ImportError:  # Python can be built without it, and refuses such archives then.
+    LZMAError = zipfile.BadZipFile  # type: ignore[misc, assignment]
+
 _PREFIX = 1 << 14  # the bytes of an array that contain its header
 # The errors that zipfile raises for a damaged archive.
 DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
+    LZMAError,
     RuntimeError,
     OSError,
     ValueError,
@@ -94,7 +100,10 @@ def read(binary: Binary, _: Notes) -> Tensors:
 
 def _unpacked(binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     try:
-        return np.atleast_2d(np.load(io.BytesIO(archive.read(info))))
+        with archive.open(info) as file:
+            array = np.load(file)
+            file.read()  # Only at the end of a member is its checksum compared.
+        return np.atleast_2d(array)
     except DAMAGES as error:
         raise _damage_error(binary, info, error) from None
 

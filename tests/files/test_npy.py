@@ -6,6 +6,7 @@ import io
 import os
 import re
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import ml_dtypes
@@ -128,6 +129,20 @@ def test_a_damaged_archive_is_refused(start: int, damage: bytes, reason: str) ->
     message = refused("m.npz", data)
     assert re.search(reason, message)
     assert len(message) < 500
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_byte_of_a_compressed_array_is_refused_or_changes_nothing(
+    compression: int,
+) -> None:
+    archive = zipped({"a.npy": saved(matrix(30, 20))}, compression)
+    for place in range(40, len(archive) - 100, 61):
+        data = bytearray(archive)
+        data[place] ^= 0xFF
+        Path("m.npz").write_bytes(data)
+        with suppress(InputError):
+            row = embcli.open("m.npz")[1]
+            assert row.tolist() == matrix(30, 20)[1].tolist()
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
