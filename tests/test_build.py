@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401 - A fake one that is loaded first would stay.
 
 from embcli.errors import LayerError, Notes
 from embcli.seeded_layers import build
