@@ -11,8 +11,10 @@ if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
 
 import errno
 import gc
+import math
 import os
 import sys
+import time
 import warnings
 from contextlib import suppress
 from typing import NoReturn
@@ -27,6 +29,7 @@ def run() -> NoReturn:
     process collects few cycles.
     """
     gc.disable()
+    _occupy_closed_streams()
     # numpy's BLAS would start threads that no command needs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # numpy warns of NaN and infinity, on some processors more often; pages show them as they are.
@@ -44,11 +47,23 @@ def run() -> NoReturn:
             status = 130
         else:
             status = 2
-            sys.excepthook(type(error), error, error.__traceback__)
+            if not _is_explained(error):
+                sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError):  # A stream that was closed is None.
             stream.flush()
     os._exit(status)
+
+
+def _occupy_closed_streams() -> None:
+    """Open the null device on each of the descriptors 0 to 2 that is closed.
+
+    A file that is opened later would take it, and what is done to standard error, to the file.
+    """
+    descriptor = 0
+    while descriptor <= 2:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.close(descriptor)
 
 
 def _handle_signals() -> None:
@@ -58,11 +73,26 @@ def _handle_signals() -> None:
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _end)
 
 
-def _end(number: int, _: object) -> NoReturn:
-    """Exit as on Ctrl-C, so that no half-written file is left behind."""
+_MOST_CLEANING = 1.0  # seconds that the removal of half-written files takes at most
+_last_end = -math.inf  # the time of the last signal
+
+
+def _end(number: int, _: object) -> None:
+    """Exit, so that no half-written file is left behind.
+
+    What follows at once is ignored, or it would interrupt the removal of these files: `timeout`
+    sends its signal twice.
+    """
+    global _last_end  # noqa: PLW0603 - A handler has no other state.
+    now = time.monotonic()
+    if now - _last_end < _MOST_CLEANING:
+        return
+    _last_end = now
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     raise SystemExit(128 + number)
 
 
@@ -102,7 +132,7 @@ def main() -> int:
     return status if isinstance(status, int) else 0
 
 
-def _is_explained(error: Exception) -> bool:
+def _is_explained(error: BaseException) -> bool:
     """Print the sentence for an error, and return whether there is one."""
     from embcli.cli.console import say, say_error
 

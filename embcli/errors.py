@@ -137,7 +137,7 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str]) -> None
 _NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment"
 
 
-def ran_out(error: Exception) -> bool:
+def ran_out(error: BaseException) -> bool:
     """Return whether an error says that memory ran out.
 
     Python, numpy, torch and the system say it differently.

@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 from embcli import formats, names
 from embcli.cli.app import command_line
-from tests.runners import TIMEOUT, InProcess
+from tests.runners import TIMEOUT, InProcess, Process
 
 FOLDER = Path(__file__).parents[1] / "completions"
 SCRIPTS = {
@@ -336,6 +336,19 @@ def test_a_disk_that_fills_up_leaves_the_start_file_as_it_was(
     assert f"'{start}': File too large" in message
     assert start.read_bytes() == before
     assert not [*tmp_path.glob(".embcli*")]
+
+
+def test_the_path_of_an_installed_script_is_printed_in_any_encoding(
+    process: Process, tmp_path: Path
+) -> None:
+    home = tmp_path / "日本"
+    home.mkdir()
+
+    told = process.ok(
+        "--install-completion", "bash", HOME=str(home), PYTHONIOENCODING="latin-1"
+    ).text
+
+    assert f"completion is in {home}" in told
 
 
 def test_powershell_is_told_how_to_install_it(in_process: InProcess) -> None:

@@ -19,6 +19,7 @@ from embcli.formats import ContentKind
 from embcli.seeded_layers.seeded import Seeded
 from tests.oracles import assert_same_bits, live
 from tests.runners import TIMEOUT, InProcess, Process, Ran, Terminal
+from tests.test_beside import save_words
 
 TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
@@ -409,6 +410,10 @@ def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character(
         ("embcli tokenize hi -f ids <&-", 0, b"5303\n", ""),
         ("embcli tokenize hi -f ids >&-", 2, b"", "standard output is closed"),
         ("embcli tokenize hi -f ids 2>&-", 0, b"5303\n", ""),
+        ("embcli --help >&-", 2, b"", "standard output is closed"),
+        ("embcli lookup --help >&-", 2, b"", "standard output is closed"),
+        ("embcli --version >&-", 2, b"", "standard output is closed"),
+        ("embcli tokenize hi -f ids --encoding FOLDER 2>&-", 0, b"0\n", ""),
         ("embcli tokenize hi -f ids --seed 1 2>&-", 2, b"", ""),
         ("embcli tokenize hi -f ids -o OUT <&- >&- 2>&- ; cat OUT", 0, b"5303\n", ""),
     ],
@@ -416,7 +421,9 @@ def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character(
 def test_closed_streams_are_no_reason_to_fail_where_they_are_not_needed(
     tmp_path: Path, script: str, status: int, out: bytes, error: str
 ) -> None:
-    ran = bash(script.replace("OUT", str(tmp_path / "out")))
+    save_words(str(tmp_path / "tokenizer.json"), "hi")
+
+    ran = bash(script.replace("OUT", str(tmp_path / "out")).replace("FOLDER", str(tmp_path)))
 
     assert ran.status == status
     assert ran.out == out
@@ -478,6 +485,19 @@ def test_memory_does_not_grow_with_the_output(
     tokens = len(encodings.get("gpt2").encode(LONG)) * 15
     more_bytes = tokens * (columns - 1) * bytes_of_a_number
     assert large - small < more_bytes / 8
+
+
+def test_a_compressed_array_takes_less_than_twice_its_size(
+    process: Process, tmp_path: Path
+) -> None:
+    small = tmp_path / "small.npz"
+    large = tmp_path / "large.npz"
+    np.savez_compressed(small, a=np.ones((2, 500), np.float32))
+    np.savez_compressed(large, a=np.ones((50_000, 500), np.float32))
+
+    more = peak(process, "weights", str(large)) - peak(process, "weights", str(small))
+
+    assert more < 2 * 50_000 * 500 * 4
 
 
 # --- other programs -------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import typer.core
 from embcli import names
 from embcli.cli import options as o
 from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, Command, Function, Options
-from embcli.cli.console import PrintedNotes
+from embcli.cli.console import PrintedNotes, check_stdout, limit_columns
 from embcli.cli.groups import (
     BatchModel,
     ComparedGiven,
@@ -86,7 +86,20 @@ def _flowing(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-class OneValueCommand(typer.core.TyperCommand):
+class _Helping:
+    """A part of a command that makes its help end well: if nobody reads it, and in any width."""
+
+    def format_help(self, context: Any, formatter: Any) -> None:
+        check_stdout()
+        limit_columns()
+        super().format_help(context, formatter)  # type: ignore[misc]
+
+
+class Group(_Helping, typer.core.TyperGroup):
+    """The list of commands."""
+
+
+class OneValueCommand(_Helping, typer.core.TyperCommand):
     """A command that refuses an option which is given twice; Typer would drop the first value."""
 
     def parse_args(self, context: Any, words: list[str]) -> list[str]:
@@ -98,7 +111,7 @@ class OneValueCommand(typer.core.TyperCommand):
                 continue
             takes_one_value = not parameter.is_flag and not parameter.multiple
             if takes_one_value and count > 1:
-                raise InputError(f"{parameter.opts[0]} is given {count} times; it takes one value")
+                raise InputError(f"{parameter.opts[0]} is given {count} times; give it once")
         return super().parse_args(context, words)
 
 
@@ -111,6 +124,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
     is_first = words is not None and not words
     called = words[0] if words and words[0] in COMMANDS else None
     app = typer.Typer(
+        cls=Group,
         add_completion=False,  # embcli installs scripts itself
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
@@ -170,6 +184,7 @@ def embcli(
 ) -> None:
     """Answer the options before a command."""
     from embcli.cli.completion import install, script
+    from embcli.cli.output import ResultWriter
 
     if version:
         answer = f"embcli {__version__}"
@@ -179,7 +194,7 @@ def embcli(
         answer = install(install_completion)
     else:
         return
-    typer.echo(answer)
+    ResultWriter().write(f"{answer}\n".encode("utf-8", "backslashreplace"))
     raise typer.Exit
 
 

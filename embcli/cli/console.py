@@ -3,6 +3,7 @@
 All commands write there through this module, so that nothing unsafe reaches a terminal.
 """
 
+import os
 import shutil
 import sys
 import textwrap
@@ -12,7 +13,8 @@ from contextlib import ExitStack, suppress
 from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
-from embcli.errors import EmbcliError, Notes
+from embcli.errors import EmbcliError, Notes, OutputError
+from embcli.result import number_in
 from embcli.wording import Sentence, in_line, shortened
 
 Item = TypeVar("Item")
@@ -29,6 +31,18 @@ def terminal_size() -> tuple[int, int]:
     """Return the columns and lines of the terminal, or of the environment."""
     columns, lines = shutil.get_terminal_size()
     return min(columns, _LARGEST), min(lines, _LARGEST)
+
+
+def limit_columns() -> None:
+    """Limit the width that rich reads from the environment; it would fill any number of columns."""
+    if number_in("COLUMNS") > _LARGEST:
+        os.environ["COLUMNS"] = str(_LARGEST)
+
+
+def check_stdout() -> None:
+    """Raise OutputError if standard output was closed."""
+    if sys.stdout is None:
+        raise OutputError("standard output is closed; open it, or redirect it to a file")
 
 
 def say(*lines: str) -> None:

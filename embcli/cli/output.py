@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
-from embcli.cli.console import is_terminal, say, terminal_size, watched
+from embcli.cli.console import check_stdout, is_terminal, say, terminal_size, watched
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, PICTURES, SUFFIXES, VIEWS, ContentKind, DataFormat, FormatName
 from embcli.names import Color
@@ -155,8 +155,8 @@ class ResultWriter:
 
         A terminal gets text at once, with control characters escaped, and no binary data.
         """
-        if self.path is None and sys.stdout is None:
-            raise OutputError("standard output is closed; open it, or name a file with --output")
+        if self.path is None:
+            check_stdout()
         place = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
         with explaining_failure(self.path), place as file:
             if kind == "page" or not file.isatty():
@@ -176,13 +176,14 @@ def format_of(kind: ContentKind, named: str | None, file: str | None) -> FormatN
     """Return the format to write a kind of result in.
 
     It is the named one, else that of the file's suffix, else that of EMBCLI_FORMAT. Raises
-    OutputError for a format that cannot hold the result. A suffix that says another format than the
-    named one is noted.
+    OutputError for a format that cannot hold the result.
     """
     path = None if file == "-" else file
-    chosen = chosen_format(kind, named, path, os.environ.get("EMBCLI_FORMAT") or "")
-    if path is not None and named is not None:
-        by_suffix = SUFFIXES.get(Path(path).suffix.lower(), chosen)
-        if by_suffix != chosen:
-            say(f"{path!r} is written as {chosen}, as --format says, not as {by_suffix}")
-    return chosen
+    return chosen_format(kind, named, path, os.environ.get("EMBCLI_FORMAT") or "")
+
+
+def note_suffix(path: Path, format: FormatName) -> None:
+    """Note a file whose suffix says another format than the one that --format names."""
+    by_suffix = SUFFIXES.get(path.suffix.lower(), format)
+    if by_suffix != format:
+        say(f"{str(path)!r} is written as {format}, as --format says, not as {by_suffix}")
