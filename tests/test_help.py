@@ -5,6 +5,7 @@ The pages of help stand in tests/pages/VERB/help.txt.
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -35,6 +36,17 @@ def test_a_command_has_a_page_of_help_under_two_names(
 
     snapshot(f"./{verb}/help.txt", page)
     assert in_process.ok("help", *verb.split(), COLUMNS="80").text == page
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_the_examples_of_a_command_stand_above_its_options_as_they_are_typed(
+    in_process: InProcess, verb: str
+) -> None:
+    above, _, below = in_process.ok(verb, "--help", COLUMNS="100").text.partition("╭─")
+
+    for example in re.findall(r"\[not dim\](.*)\[/\]", COMMANDS[verb].help):
+        assert example in above
+        assert example not in below
 
 
 def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(
@@ -68,10 +80,10 @@ def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb: str) -> N
 
 
 def examples() -> list[str]:
-    """Return the command lines below the options of each command; test_tour reads all of a tour."""
+    """Return the command lines above the options of each command; test_tour reads all of a tour."""
     found = []
     for command in COMMANDS.values():
-        found += command.epilog.split("\n\n")[1::2]
+        found += re.findall(r"\[not dim\](.*)\[/\]", command.help)
     found.remove("embcli tour")
     return found
 

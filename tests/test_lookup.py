@@ -337,3 +337,11 @@ def test_a_page_of_sequences_says_how_many_they_are(
     words = ("lookup", "--lines", "--dim", "2", "--position", position)
 
     snapshot(f"lookup/{name}", in_process.ok(*words, stdin=text).text)
+
+
+@pytest.mark.parametrize("words", [(), ("--draw",), ("--position", "none")])
+def test_all_matrices_are_those_that_are_shown_by_default(
+    in_process: InProcess, words: tuple[str, ...]
+) -> None:
+    lookup = ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", *words)
+    assert in_process.ok(*lookup, "--show", "all").out == in_process.ok(*lookup).out

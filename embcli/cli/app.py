@@ -67,14 +67,15 @@ def command(
 ) -> Callable[[Function], Function]:
     """Return a decorator that makes a function a command in a panel of the list.
 
-    `examples` are command lines, and what each of them shows; `content` and `view` are those of
-    Command.
+    `examples` are command lines, and what each of them shows; they follow the description, above
+    the options. `content` and `view` are those of Command.
     """
-    epilog = "\n\n".join(f"[dim]# {comment}[/dim]\n\n{line}" for line, comment in examples.items())
+    shown = [f"# {comment}\n[not dim]{line}[/]" for line, comment in examples.items()]
 
     def register(function: Function) -> Function:
-        help = _flowing(inspect.getdoc(function) or "")
-        settings = {"rich_help_panel": panel, "epilog": epilog, "help": help}
+        description = _flowing(inspect.getdoc(function) or "")
+        help = "\n\n".join([description, *shown])
+        settings = {"rich_help_panel": panel, "help": help}
         COMMANDS[function.__name__] = Command(function, content, view), settings
         return function
 

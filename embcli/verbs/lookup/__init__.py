@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -192,7 +192,7 @@ def lookup(
     no_added: bool = False,
     lines: bool = False,
     window: bool = False,
-    show: tuple[MatrixName, ...] | MatrixName | None = None,
+    show: tuple[MatrixName, ...] | MatrixName | Literal["all"] | None = None,
     columns: str | None = None,
     trace: int | None = None,
     draw: bool = False,
@@ -202,10 +202,10 @@ def lookup(
     """Return the rows that tokens pick, (T, D), their position rows, and their sum, the input.
 
     `window` splits longer texts into sequences of C tokens, and `position` says which positions are
-    added to the token rows. `show` names the matrices to show and save, `only` the tokens, by a
-    text or by IDs (only digits), `trace` the token whose sum is written out. Raises InputError for
-    tokens without a row, sequences longer than the position layer, and options that do not go
-    together.
+    added to the token rows. `show` names the matrices to show and save, by default "all"; `only`
+    the tokens, by a text or by IDs (only digits); `trace` the token whose sum is written out.
+    Raises InputError for tokens without a row, sequences longer than the position layer, and
+    options that do not go together.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).lookup([2, 3]).input.shape
@@ -220,11 +220,12 @@ def lookup(
         tokens = tokens.window(context_length)
     position = cast("JoinedKind | None", OTHER_NAMES.get(position or "", position))
     check_choice("position", position, JOINED_KINDS)
-    if isinstance(show, str):
-        show = (show,)
-    asked: Names = show or ()
-    for name in asked:
+    chosen: Names = (show,) if isinstance(show, str) else show or ()
+    if "all" in chosen:
+        chosen = ()
+    for name in chosen:
         check_choice("show", name, MATRICES)
+    asked = chosen
     if draw and not asked:
         asked = ("token",)
 
@@ -264,7 +265,7 @@ def lookup(
         step_values=_step_values(plan, layers, positions.rows),
         position_source=positions.source,
         matrices=tuple(_matrices(plan, asked)),
-        show=show,
+        show=chosen or None,
         recipe=plan.recipe,
         only=chosen_tokens,
         trace=trace,
