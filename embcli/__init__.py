@@ -43,14 +43,22 @@ _HOMES = {
 }
 
 
+# The verbs that are not also the name of a module.
+_VERBS = (
+    *("tokenize", "merges", "batch", "lookup", "compare", "decode"),
+    *("weights", "neighbors", "audit", "diff", "info"),
+)
+
+
 def __getattr__(name: str) -> object:
     """Import a public name when it is first asked for."""
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        cure = f"; a model has it: embcli.seeded().{name}(...)" if name in _VERBS else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{cure}")
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*__all__, "__version__"]

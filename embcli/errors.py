@@ -7,10 +7,12 @@ result, but are not part of its data or its page. `Watch` is how a long pass sho
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from numbers import Real
+from typing import Any, Protocol, TypeVar
 
 from embcli.wording import Parameter, Sentence, in_bytes
 
@@ -112,9 +114,26 @@ def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: i
         )
 
 
+def whole_number(parameter: str, value: Any) -> int:
+    """Return an integer of Python or of numpy as Python's; raises InputError for another type."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        wrong = "{parameter} must be a whole number, not {given}"
+        given = repr(value)[:60]
+        raise InputError(Sentence(wrong, parameter=Parameter(parameter), given=given)) from None
+
+
+def check_number(parameter: str, value: Any) -> None:
+    """Raise InputError for a value that is not a number."""
+    if not isinstance(value, Real):
+        wrong = "{parameter} must be a number, not {given!r}"
+        raise InputError(Sentence(wrong, parameter=Parameter(parameter), given=value))
+
+
 def check_top(top: int) -> None:
     """Raise InputError for a number of rows below 1."""
-    if top < 1:
+    if whole_number("top", top) < 1:
         raise InputError(Sentence("{top} must be at least 1, not {given:,}", given=top))
 
 

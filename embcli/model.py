@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from embcli import names
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError, Notes, whole_number
 from embcli.layer import shape_of
-from embcli.opened import Opened, TextOrIds, sequences_of
+from embcli.opened import Opened, TextOrIds, array_of, sequences_of
 from embcli.tokens import check_ids
 from embcli.verbs.audit import audit
 from embcli.verbs.batch import batch
@@ -40,7 +40,7 @@ def seeded(
     vocab: int | None = None,
     dim: int = names.DEFAULT_DIM,
     *,
-    encoding: str = names.DEFAULT_ENCODING,
+    encoding: str | Path = names.DEFAULT_ENCODING,
     seed: int = names.DEFAULT_SEED,
     context_length: int = names.DEFAULT_CONTEXT_LENGTH,
     no_cache: bool = False,
@@ -115,7 +115,7 @@ _LEAST_SHARE = 0.75
 def open(
     path: str | Path,
     *,
-    encoding: str | None = None,
+    encoding: str | Path | None = None,
     tensor: str | None = None,
     base: Model | None = None,
     notes: Notes | None = None,
@@ -143,7 +143,7 @@ def open(
         from embcli.files.adapter import AdaptedSource
 
         return Model(AdaptedSource(base.source, str(path)), base.encoding, remarks)
-    checkpoint = Checkpoint(str(path), tensor, remarks)
+    checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
     rows, _ = shape_of(checkpoint, "token")
     reason = ""
     known: Encoding | None
@@ -201,6 +201,10 @@ class Model(Opened):
     diff = diff
     info = info
 
+    def __dir__(self) -> list[str]:
+        internal = ("source", "watch", "resolve_rows")
+        return [name for name in super().__dir__() if name not in internal]
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -225,8 +229,11 @@ class Model(Opened):
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").token
         if isinstance(key, slice):
+            for bound in (key.start, key.stop, key.step):
+                if bound is not None:
+                    whole_number("rows", bound)
             key = np.arange(*key.indices(len(self)))
-        ids = np.asarray(key)
+        ids = array_of(key)
         tokens = self.tokens(np.atleast_1d(ids))
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)
         layers = self.source.open({"token": tokens.ids})

@@ -192,7 +192,19 @@ def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
 
 def ids_of(values: Any) -> np.ndarray:
     """Return token IDs as an array, (T,) int64; raises InputError for anything else."""
-    ids = np.asarray(values)
+    ids = array_of(values)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise InputError(f"this is neither a text nor a list of token IDs: {str(values)[:60]!r}")
+        raise _neither_error(values)
     return ids.astype(np.int64)
+
+
+def array_of(values: Any) -> np.ndarray:
+    """Return values as an array; raises InputError for lists of different lengths."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise _neither_error(values) from None
+
+
+def _neither_error(values: Any) -> InputError:
+    return InputError(f"this is neither a text nor a list of token IDs: {str(values)[:60]!r}")

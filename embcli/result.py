@@ -23,6 +23,7 @@ from embcli.errors import (
     check_choice,
     missing_extra,
     unwatched,
+    whole_number,
 )
 from embcli.formats import (
     ALIASES,
@@ -71,11 +72,12 @@ class Style:
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
         _check_range("precision", self.precision, 1, _HIGHEST_PRECISION)
+        object.__setattr__(self, "precision", int(self.precision))  # numpy's can be unsigned
         _check_range("width", self.width, _LEAST_WIDTH, _LARGEST_WIDTH)
 
 
 def _check_range(name: str, value: int | None, low: int, high: int) -> None:
-    if value is not None and not low <= value <= high:
+    if value is not None and not low <= whole_number(name, value) <= high:
         wrong = "{name} {given} is out of range; it goes from {low} to {high}"
         raise OutputError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
 
@@ -216,7 +218,7 @@ class Result(ABC):
         array = records.matrices.get(name)
         if array is None:
             names = ", ".join(records.matrices) or "none"
-            raise OutputError(f"this result has no matrix {name[:40]!r}; there are: {names}")
+            raise OutputError(f"this result has no matrix {str(name)[:40]!r}; there are: {names}")
         matrix = np.empty(array.shape, array.dtype)
         start = 0
         for piece in records.pieces((), (name,)):

@@ -262,9 +262,9 @@ def matching_rows(chosen: np.ndarray, match: str, encoding: Encoding | None) -> 
     """
     try:
         pattern = re.compile(match)
-    except re.error as error:
+    except (re.error, TypeError) as error:
         wrong = "{match} {given!r} is not a regular expression: {error}"
-        raise InputError(Sentence(wrong, given=match[:60], error=error)) from None
+        raise InputError(Sentence(wrong, given=str(match)[:60], error=error)) from None
     if encoding is None:
         needs = "{match} {given!r} needs tokens, and these rows stand for no known tokens"
         raise InputError(Sentence(needs, given=match[:40]))

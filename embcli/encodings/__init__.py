@@ -24,12 +24,13 @@ from embcli.errors import InputError, Notes, missing_extra
 __all__ = ["Encoding", "encoding_for_rows", "encoding_of_file", "encoding_of_size", "get"]
 
 
-def get(name: str) -> Encoding:
+def get(named: str | Path) -> Encoding:
     """Return the encoding with this name or of this model, which can be a path of a file or folder.
 
     >>> get("gpt-4o").name
     'o200k_base'
     """
+    name = str(named)
     if name in DEFINITIONS:
         return _of_tiktoken(name)
     from embcli.hub import OLLAMA, located, tokenizer_file

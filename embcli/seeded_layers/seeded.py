@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 
-from embcli.errors import LayerError, refuse_too_large
+from embcli.errors import LayerError, refuse_too_large, whole_number
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
 from embcli.wording import Parameter, Sentence
 
@@ -25,7 +24,7 @@ class Seeded:
 
     def __post_init__(self) -> None:
         for name in ("vocab", "dim", "context_length"):
-            check_size(name, getattr(self, name))
+            object.__setattr__(self, name, check_size(name, getattr(self, name)))
         object.__setattr__(self, "seed", torch_seed(self.seed))
         # Drawing itself needs little memory, so that a layer may take the whole machine's.
         for name in ("token", "position"):
@@ -37,19 +36,18 @@ class Seeded:
         return rows, self.dim
 
 
-def check_size(name: str, size: int) -> None:
-    """Raise LayerError for a size of a matrix that is out of range.
-
-    Raises TypeError for one that is not an integer.
-    """
+def check_size(name: str, given: int) -> int:
+    """Return the size of a matrix; raises LayerError for one that is out of range."""
     parameter = Parameter(name)
-    if operator.index(size) < 1:
+    size = whole_number(name, given)
+    if size < 1:
         wrong = "{name} must be at least 1, not {size:,}"
         raise LayerError(Sentence(wrong, name=parameter, size=size))
     # The digits of a larger number would fill the message about the memory that it takes.
     if size >= 10**40:
         wrong = "{name} is out of range; no machine has that much memory"
         raise LayerError(Sentence(wrong, name=parameter))
+    return size
 
 
 def torch_seed(seed: int) -> int:
@@ -60,7 +58,8 @@ def torch_seed(seed: int) -> int:
     >>> torch_seed(-5) == 2**64 - 5
     True
     """
-    if not -(2**63) <= operator.index(seed) < 2**64:
+    number = whole_number("seed", seed)
+    if not -(2**63) <= number < 2**64:
         wrong = "{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}"
         raise LayerError(Sentence(wrong, given=seed))
-    return seed % 2**64
+    return number % 2**64

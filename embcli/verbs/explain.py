@@ -140,6 +140,7 @@ def explain(word: str | None = None) -> Explanations:
     if word is None:
         return Explanations(entries())
     known = {_plain(name): entry for name, entry in named().items()}
+    word = str(word)
     plain_word = _plain(word)
     variants = (
         plain_word,

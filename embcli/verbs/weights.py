@@ -214,7 +214,7 @@ def weights(
     [['1.2753', '-0.201', '-0.1606']]
     """
     check_choice("layer", str(layer), get_args(LayerName))
-    check_choice("sort", sort, get_args(Sort))
+    check_choice("sort", str(sort), get_args(Sort))
     notes = model.notes.begun()
     size, dim = shape_of(model.source, layer)
     encoding = None if layer == "position" else model.source.encoding

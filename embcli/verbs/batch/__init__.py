@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.errors import InputError, Watch
+from embcli.errors import InputError, Watch, whole_number
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
@@ -172,7 +172,7 @@ def batch(
     samples = windows.samples(len(tokens))
     _check_counts(windows, len(tokens), samples)
     count = windows.batches(samples)
-    first = index or 0
+    first = whole_number("index", index or 0)
     if not 0 <= first < count:
         verb = "is" if count == 1 else "are"
         wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"

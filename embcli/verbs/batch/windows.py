@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError, Notes, whole_number
 from embcli.layer import shape_of
 from embcli.seeded_layers.build import loading_torch
 from embcli.seeded_layers.source import SeededSource
@@ -34,7 +34,8 @@ class Windows:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_length", "stride"):
-            value = getattr(self, name)
+            value = whole_number(name, getattr(self, name))
+            object.__setattr__(self, name, value)  # torch's loader takes none of numpy's
             if not 1 <= value < 2**31:
                 wrong = "{name} must be at least 1 and below 2**31, not {value}"
                 raise InputError(Sentence(wrong, name=Parameter(name), value=str(value)[:20]))

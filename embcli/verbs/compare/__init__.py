@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.errors import InputError, check_choice, refuse_too_large
+from embcli.errors import InputError, check_choice, check_number, refuse_too_large
 from embcli.layer import Origin, shape_of
 from embcli.names import DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.opened import Opened, TextOrIds
@@ -191,8 +191,10 @@ def _chosen_parts(show: tuple[str, ...] | str | None) -> tuple[str, ...] | None:
 
 
 def _check_learning_rate(learning_rate: float | None) -> None:
-    largest = float(np.finfo(np.float32).max)
-    if learning_rate is not None and not 0 <= learning_rate <= largest:
+    if learning_rate is None:
+        return
+    check_number("learning_rate", learning_rate)
+    if not 0 <= learning_rate <= float(np.finfo(np.float32).max):
         wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
         raise InputError(Sentence(wrong, rate=learning_rate))
 

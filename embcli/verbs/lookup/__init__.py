@@ -67,6 +67,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     input = MatrixOf()  # (n, D) float32, the answer
     hidden = MatrixOf()  # (n, H) float32, what the first block reads, if that is not the input
 
+    @property
+    def ids(self) -> np.ndarray:
+        """The IDs of the tokens that are looked up, (n,) uint32 or int64."""
+        return self.tokens.ids if self.only is None else self.tokens.ids[self.only]
+
     def __len__(self) -> int:
         return len(self.tokens) if self.only is None else len(self.only)
 
@@ -218,7 +223,7 @@ def lookup(
     if window:
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
-    position = cast("JoinedKind | None", OTHER_NAMES.get(position or "", position))
+    position = cast("JoinedKind | None", OTHER_NAMES.get(str(position), position))
     check_choice("position", position, JOINED_KINDS)
     chosen: Names = (show,) if isinstance(show, str) else show or ()
     if "all" in chosen:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from embcli.binary import quoted
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError, Notes, whole_number
 from embcli.layer import Source
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.recipe import AddPosition, AddType, Recipe, RecipeStep, in_words
@@ -180,7 +180,7 @@ def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
     if not plan.steps:
         wrong = "{trace} writes out a sum; {position} {kind} adds nothing"
         raise InputError(Sentence(wrong, kind=plan.kind))
-    if not 0 <= trace < len(tokens):
+    if not 0 <= whole_number("trace", trace) < len(tokens):
         verb = "is" if len(tokens) == 1 else "are"
         there_are = f"there {verb} {counted(len(tokens), 'token')}"
         wrong = "{trace} {given} is not a token: {there_are}, counted from 0"

@@ -135,7 +135,7 @@ def neighbors(
             raise InputError(Sentence(wrong))
     else:
         raise InputError(Sentence("give {text} or {vector}, one of them"))
-    check_choice("metric", metric, get_args(Metric))
+    check_choice("metric", str(metric), get_args(Metric))
     check_top(top)
     among = chosen_rows(rows, match, size, source.encoding)
 

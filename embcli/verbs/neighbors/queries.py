@@ -120,8 +120,12 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
 
     Raises InputError for another shape, and for numbers that float32 does not hold.
     """
-    with np.errstate(over="ignore"):
-        rows = np.atleast_2d(np.asarray(vectors, np.float32))
+    try:
+        with np.errstate(over="ignore"):
+            rows = np.atleast_2d(np.asarray(vectors, np.float32))
+    except (TypeError, ValueError):
+        wrong = "{vector} must be an array of numbers, not {given}"
+        raise InputError(Sentence(wrong, given=repr(vectors)[:60])) from None
     if rows.shape[1:] != (dim,) or not np.isfinite(rows).all():
         wrong = (
             "{vector} must have rows of D = {dim_of_rows:,} finite numbers, not the shape {shape}"

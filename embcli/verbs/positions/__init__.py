@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.errors import InputError, check_choice, refuse_too_large
+from embcli.errors import InputError, check_choice, check_number, refuse_too_large
 from embcli.layer import Layers, Origin, Source
 from embcli.names import DEFAULT_THETA, PAIRINGS, SHORT_LENGTH, Pairing, __version__
 from embcli.numerics.steps import sinusoids
@@ -130,7 +130,7 @@ def positions(
     """
     source = model.source
     notes = model.notes.begun()
-    kind = OTHER_NAMES.get(kind or "", kind)
+    kind = OTHER_NAMES.get(str(kind), kind)
     check_choice("kind", kind, KINDS)
     check_choice("pairing", pairing, PAIRINGS)
 
@@ -143,6 +143,7 @@ def positions(
     refuse_too_large("a table of positions", (length, dim))
     pairing = pairing or "interleaved"
     theta = DEFAULT_THETA if theta is None else theta
+    check_number("theta", theta)
     if choice.kind == "rotary":
         check_rotation(dim, theta)
 

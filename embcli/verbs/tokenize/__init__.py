@@ -37,6 +37,9 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         """The token IDs, (T,) uint32 or int64."""
         return self.tokens.ids
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.ids, dtype, copy=copy)
+
     @cached_property
     def comes_back(self) -> bool:
         """Whether the tokens decode to the texts, byte for byte; True for IDs."""

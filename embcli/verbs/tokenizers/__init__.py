@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -156,7 +157,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
 
 def tokenizers(
     text: TextOrIds,
-    encodings: Sequence[str],
+    encodings: Sequence[str | Path] | str | Path,
     *,
     special: bool = False,
     lines: bool = False,
@@ -177,7 +178,7 @@ def tokenizers(
     check_choice("fail_on", fail_on, CUT_FAULTS)
     sequences = sequences_of(text, lines)
     all_notes = Notes() if notes is None else notes
-    names = [encodings] if isinstance(encodings, str) else encodings
+    names = [encodings] if isinstance(encodings, str | Path) else encodings
     found = tuple(get(name) for name in names)
     texts = sequences.texts
     if texts is None:

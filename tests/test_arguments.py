@@ -1,0 +1,120 @@
+"""Arguments of the library: numbers of numpy and paths as Python's own, other types refused."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import embcli
+from embcli import Model
+from embcli.seeded_layers.seeded import Seeded
+from tests.oracles import assert_same_bits, live
+from tests.test_beside import save_words
+
+MODEL = embcli.seeded(vocab=6, dim=4, context_length=8)
+IDS = [1, 2, 3, 4, 5, 0]
+
+WRONG: dict[str, Callable[[], Any]] = {
+    "vocab must be a whole number, not '6'": lambda: embcli.seeded("6").lookup([1]),
+    "dim must be a whole number, not None": lambda: embcli.seeded(6, None).lookup([1]),
+    "seed must be a whole number, not 1.5": lambda: embcli.seeded(6, seed=1.5).lookup([1]),
+    "context_length must be a whole number, not '3'": lambda: MODEL.positions(context_length="3"),
+    "trace must be a whole number, not 1.5": lambda: MODEL.lookup([1, 2], trace=1.5),
+    "position \"['none']\" is not known": lambda: MODEL.lookup([1], position=["none"]),
+    "top must be a whole number, not '3'": lambda: MODEL.neighbors([1], top="3"),
+    "top must be a whole number, not 1.5": lambda: MODEL.audit(top=1.5),
+    "metric 'None' is not known": lambda: MODEL.neighbors([1], metric=None),
+    "match '3' is not a regular expression": lambda: MODEL.neighbors([1], match=3),
+    "vector must be an array of numbers, not 'a'": lambda: MODEL.neighbors(vector="a"),
+    "vector must be an array of numbers, not [[1.0], [2, 3]]": (
+        lambda: MODEL.neighbors(vector=[[1.0], [2, 3]])
+    ),
+    "batch_size must be a whole number, not '3'": lambda: MODEL.batch(IDS, batch_size="3"),
+    "stride must be a whole number, not 1.5": lambda: MODEL.batch(IDS, stride=1.5),
+    "max_length must be a whole number, not None": lambda: MODEL.batch(IDS, max_length=None),
+    "theta must be a number, not '3'": lambda: MODEL.positions("rotary", theta="3"),
+    "learning_rate must be a number, not [1]": lambda: MODEL.compare([1], learning_rate=[1]),
+    "sort 'None' is not known": lambda: MODEL.weights(sort=None),
+    "precision must be a whole number, not '3'": lambda: MODEL.weights().styled(precision="3"),
+    "rows must be a whole number, not 'a'": lambda: MODEL["a":"b"],  # type: ignore[misc]
+    "a list of token IDs: '[[1, 2], [3]]'": lambda: MODEL.lookup([[1, 2], [3]]),
+    "a list of token IDs: '[[1], [2, 3]]'": lambda: MODEL[[[1], [2, 3]]],
+    "no encoding or model is named 'None'": lambda: embcli.seeded(encoding=None),
+    "not found as a file": lambda: embcli.open(3),
+    "no matrix '3'": lambda: MODEL.lookup([1]).matrix(3),
+    "'3' is not explained": lambda: embcli.explain(3),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_an_argument_of_a_wrong_type_is_refused(message: str) -> None:
+    with pytest.raises(embcli.EmbcliError) as refusal:
+        WRONG[message]()
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16])
+def test_whole_numbers_of_numpy_are_as_good_as_pythons(kind: type[np.integer[Any]]) -> None:
+    model = embcli.seeded(kind(6), kind(4), seed=kind(5), context_length=kind(8))
+
+    assert_same_bits(model[kind(2)], live(Seeded(6, 4, 8, 5))["token"][2])
+    batch = model.batch(IDS, batch_size=kind(1), max_length=kind(2), stride=kind(1), index=kind(3))
+    assert batch.inputs.tolist() == [[4, 5]]
+    assert len(model.neighbors([1], top=kind(2)).ids) == 2
+    assert str(model.lookup([1, 2], trace=kind(1))) == str(model.lookup([1, 2], trace=1))
+    page = model.weights().styled(precision=kind(2), width=kind(80))
+    assert str(page) == str(model.weights().styled(precision=2, width=80))
+    rate = model.compare([1], seed=kind(3), learning_rate=np.float32(0.5))
+    assert rate.verdict.identical
+
+
+def test_a_path_names_an_encoding_wherever_a_text_does(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    save_words(str(file), "a", "b")
+    matrix = tmp_path / "m.npy"
+    np.save(matrix, np.eye(2, dtype=np.float32))
+
+    for path in (file, tmp_path):
+        assert embcli.seeded(encoding=path).tokenize("b").ids.tolist() == [1]
+        assert embcli.open(matrix, encoding=path).lookup("b").input.tolist() == [[0, 1]]
+        assert embcli.tokenizers("b", [path, "gpt2"]).counts == [1, 1]
+        assert embcli.tokenizers("b", path).counts == [1]
+
+
+# --- what a user finds ----------------------------------------------------------------------------
+
+
+def test_the_ids_of_a_tokenization_are_its_array() -> None:
+    tokens = MODEL.tokenize(IDS)
+
+    assert np.asarray(tokens).tolist() == IDS
+    assert np.asarray(tokens, np.float32).dtype == np.float32
+    copied = np.array(tokens)
+    copied[0] = 7
+    assert tokens.ids.tolist() == IDS
+
+
+def test_a_lookup_has_the_ids_of_its_rows() -> None:
+    assert MODEL.lookup(IDS).ids.tolist() == IDS
+    assert MODEL.lookup(IDS, only="3,5").ids.tolist() == [3, 5]
+
+
+VERBS = [name for name, _ in inspect.getmembers(Model, inspect.isfunction) if name[0] != "_"]
+NOT_OF_A_MODULE = {*VERBS} - {"tokens", "resolve_rows", "decode_bytes", "positions"}
+
+
+@pytest.mark.parametrize("verb", sorted(NOT_OF_A_MODULE))
+def test_a_verb_that_is_no_function_of_the_module_is_pointed_to(verb: str) -> None:
+    with pytest.raises(AttributeError, match=rf"embcli\.seeded\(\)\.{verb}\(\.\.\.\)"):
+        getattr(embcli, verb)
+
+
+def test_completion_offers_what_is_meant_for_users() -> None:
+    assert {*dir(embcli)} == {*embcli.__all__, "__version__"}
+    public = {name for name in dir(MODEL) if not name.startswith("_")}
+    assert public == {*VERBS, "encoding", "notes", "shape"} - {"resolve_rows"}
