@@ -14,6 +14,9 @@ from itertools import takewhile
 from embcli.errors import InputError
 
 _WITH_TEXT = ("tokenize", "batch", "lookup", "compare", "neighbors")
+_DRAWN = ("lookup", "compare", "batch")
+_READERS = ("lookup", "compare", "weights", "neighbors", "positions")
+_HEATED = ("weights", "positions", "neighbors")
 _ARGUMENT = ".*unexpected extra argument"
 # What Typer says of a wrong option or argument, the commands that it says it of (none: all), and
 # what would be right.
@@ -24,11 +27,21 @@ _CURES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "IDs are not negative; a text that begins with - goes after --. ",
     ),
     (
-        "No such option: --from",
+        "No such option: --(from|model)",
         ("tokenize", "decode"),
         "--encoding takes a model's folder or tokenizer. ",
     ),
-    ("No such option: --map", ("weights",), "--heat shows rows as colours. "),
+    ("No such option: --ids", ("weights",), "--rows takes IDs and tokens: 2,3,5. "),
+    ("No such option: --(plot|draw|map)", _HEATED, "--heat shows rows as colours. "),
+    ("No such option: --(plot|map)", _DRAWN, "--draw makes a picture, --heat shows colours. "),
+    ("No such option: --rows", ("lookup",), "--only picks tokens. "),
+    ("No such option: --rows", ("batch",), "--index picks a batch, --all shows every one. "),
+    ("No such option: --model", _READERS, "--from names a model, --encoding a tokenizer. "),
+    (
+        "No such option: --(csv|json|npy)",
+        (*_READERS, "tokenize", "batch"),
+        "-f names a format: -f json. ",
+    ),
     (_ARGUMENT, ("tour",), "--text takes a text in quotes, --step a number. "),
     (rf"{_ARGUMENT}\(s\) \([0-9 ]+\)", _WITH_TEXT, "Write IDs as one word: 2,3,5,1. "),
     (_ARGUMENT, _WITH_TEXT, "Put a text of several words in quotes. "),
