@@ -90,9 +90,9 @@ class _Reader:
             raise self.binary.file_error(f"{fault}; embcli reads little-endian versions 2 and 3")
         tensor_count = self.number("uint64")
         pair_count = self.number("uint64")
-        for count, things in ((tensor_count, "tensors"), (pair_count, "keys of metadata")):
-            if count > _MOST:
-                raise self.binary.file_error(f"it has {count:,} {things}, more than {_MOST:,}")
+        if max(tensor_count, pair_count) > _MOST:
+            things = f"{tensor_count:,} tensors and {pair_count:,} keys of metadata"
+            raise self.binary.file_error(f"it has {things}, of which it may have {_MOST:,} each")
 
         metadata: dict[str, Any] = {}
         arrays: dict[str, list[bytes] | np.ndarray] = {}

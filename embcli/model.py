@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from embcli import names
-from embcli.errors import InputError, Notes, whole_number
+from embcli.errors import InputError, Notes
 from embcli.layer import shape_of
 from embcli.opened import Opened, TextOrIds, array_of, sequences_of
 from embcli.tokens import check_ids
@@ -229,10 +229,10 @@ class Model(Opened):
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").token
         if isinstance(key, slice):
-            for bound in (key.start, key.stop, key.step):
-                if bound is not None:
-                    whole_number("rows", bound)
-            key = np.arange(*key.indices(len(self)))
+            try:
+                key = np.arange(*key.indices(len(self)))
+            except TypeError as error:
+                raise InputError(str(error)) from None
         ids = array_of(key)
         tokens = self.tokens(np.atleast_1d(ids))
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)

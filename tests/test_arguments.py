@@ -41,7 +41,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "learning_rate must be a number, not [1]": lambda: MODEL.compare([1], learning_rate=[1]),
     "sort 'None' is not known": lambda: MODEL.weights(sort=None),
     "precision must be a whole number, not '3'": lambda: MODEL.weights().styled(precision="3"),
-    "rows must be a whole number, not 'a'": lambda: MODEL["a":"b"],  # type: ignore[misc]
+    "slice indices must be integers": lambda: MODEL["a":"b"],  # type: ignore[misc]
     "a list of token IDs: '[[1, 2], [3]]'": lambda: MODEL.lookup([[1, 2], [3]]),
     "a list of token IDs: '[[1], [2, 3]]'": lambda: MODEL[[[1], [2, 3]]],
     "no encoding or model is named 'None'": lambda: embcli.seeded(encoding=None),

@@ -15,7 +15,6 @@ from embcli.errors import InputError
 
 _WITH_TEXT = ("tokenize", "batch", "lookup", "compare", "neighbors")
 _DRAWN = ("lookup", "compare", "batch")
-_READERS = ("lookup", "compare", "weights", "neighbors", "positions")
 _HEATED = ("weights", "positions", "neighbors")
 _ARGUMENT = ".*unexpected extra argument"
 # What Typer says of a wrong option or argument, the commands that it says it of (none: all), and
@@ -36,12 +35,6 @@ _CURES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("No such option: --(plot|map)", _DRAWN, "--draw makes a picture, --heat shows colours. "),
     ("No such option: --rows", ("lookup",), "--only picks tokens. "),
     ("No such option: --rows", ("batch",), "--index picks a batch, --all shows every one. "),
-    ("No such option: --model", _READERS, "--from names a model, --encoding a tokenizer. "),
-    (
-        "No such option: --(csv|json|npy)",
-        (*_READERS, "tokenize", "batch"),
-        "-f names a format: -f json. ",
-    ),
     (_ARGUMENT, ("tour",), "--text takes a text in quotes, --step a number. "),
     (rf"{_ARGUMENT}\(s\) \([0-9 ]+\)", _WITH_TEXT, "Write IDs as one word: 2,3,5,1. "),
     (_ARGUMENT, _WITH_TEXT, "Put a text of several words in quotes. "),
