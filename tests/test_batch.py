@@ -258,6 +258,70 @@ def test_chosen_columns_show_the_numbers_that_a_drawing_shows(
     snapshot("batch/chosen-columns-drawn.txt", in_process.ok(*words, "--draw").text)
 
 
+@pytest.mark.parametrize(("length", "stride"), [(4, 5), (4, 6), (3, 9), (1, 2), (1, 3)])
+def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) -> None:
+    """They are counted between the starts of two samples."""
+    options = {"batch_size": 1, "max_length": length, "stride": stride, "all": True}
+    places = [*range(40)]
+    result = embcli.seeded(40, 2).batch(places, **options)
+    between = {*range(stride, 2 * stride)}
+    never_inputs = between - {*result.inputs.ravel().tolist()}
+    never_targets = never_inputs - {*result.targets.ravel().tolist()}
+
+    page = " ".join(str(result).split())
+
+    assert f"Never an input: {len(never_inputs)} of every {stride} tokens;" in page
+    assert f"never a target: {len(never_targets)}." in page
+
+
+@pytest.mark.parametrize("stride", [1, 4])
+def test_a_page_does_not_speak_of_skipped_tokens_if_there_are_none(stride: int) -> None:
+    page = str(embcli.seeded(40, 2).batch([*range(40)], batch_size=1, stride=stride))
+
+    assert "never" not in page
+
+
+@pytest.mark.parametrize(
+    ("options", "which"),
+    [
+        ({}, "Batch 0, the first of 3:"),
+        ({"index": 2}, "Batch 2 of 0 to 2:"),
+        ({"all": True}, "All 3 batches:"),
+        ({"batch_size": 9}, "The only batch:"),
+        ({"batch_size": 9, "all": True}, "The only batch:"),
+    ],
+)
+def test_a_page_says_which_batch_it_shows(options: dict[str, Any], which: str) -> None:
+    result = embcli.seeded(40, 2).batch([*range(40)], **({"batch_size": 3} | options))
+
+    assert str(result).startswith(which)
+
+
+def test_another_batch_is_suggested_if_there_is_one(in_process: InProcess) -> None:
+    words = ("batch", "--ids", "1,2,3,4,5,6,7,8,9", "--batch-size")
+
+    assert "--index K" in in_process.ok(*words, "1", suggestions=True).text
+    assert "--index K" not in in_process.ok(*words, "2", suggestions=True).text
+    assert "--index K" not in in_process.ok(*words, "1", "--all", suggestions=True).text
+
+
+TOY_TEXT = "Once upon a time there lived"
+
+
+@pytest.mark.parametrize(
+    ("width", "cell"),
+    [
+        (120, "Once ␣upon ␣a ␣time → ␣there "),
+        (80, "Once …ime → ␣there "),
+        (76, "Once ␣u… ␣time  │"),
+    ],
+)
+def test_the_last_target_of_a_sample_is_beside_its_inputs(width: int, cell: str) -> None:
+    result = embcli.seeded(dim=2).batch(TOY_TEXT, batch_size=1)
+
+    assert cell in export.text(result, width)
+
+
 BOOKS_BATCH: dict[str, Any] = {}
 ONE_LONG_SAMPLE: dict[str, Any] = {"max_length": 64, "stride": 1}
 

@@ -324,7 +324,7 @@ def test_without_a_home_there_is_no_cache_and_a_note(
 @pytest.mark.parametrize(
     "verb",
     [
-        "batch --ids 1,2,3,4,5 --batch-size 1",
+        "batch --ids 1,2,3,4,5 --batch-size 1 --draw",
         "lookup --ids 1,2",
         "neighbors --ids 1",
         "audit",

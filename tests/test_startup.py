@@ -101,6 +101,7 @@ TOKENS = {"numpy", "tiktoken"}
             "tokenize hi": TOKENS | {"rich"},
             "tokenize --ids 31373,11": TOKENS | {"rich"},
             "info": TOKENS | {"rich"},
+            "batch --ids 1,2,3,4,5,6 --batch-size 2 --stride 1": TOKENS | {"rich"},
         },
     ],
     ids=["cache", "tokens"],

@@ -24,6 +24,7 @@ _DO = {
     ("tensors",): "--tensors lists all",
     ("show",): "--show NAMES picks steps",
     ("draw",): "--draw shows whole tokens",
+    ("index",): "--index K picks another batch",
     ("keep_last",): "--keep-last keeps incomplete batches",
     ("tensor", "encoding"): "--tensor or --encoding name others",
     ("path",): "--from MODEL reads a real model",

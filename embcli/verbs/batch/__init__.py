@@ -1,19 +1,21 @@
 """Sliding-window batches of inputs and targets, and the input embeddings that a model reads.
 
-`batch` makes Batches, which is plain data; its rows are gathered when somebody asks for them.
-`windows` cuts the text and draws as the chapter's data loader does, and `page` shows the result.
+`batch` makes Batches; layers are drawn when their numbers are asked for, so that a page of IDs in
+order needs no torch. `windows` cuts the text and draws as the chapter's data loader does, and
+`page` shows the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.errors import InputError, Watch, whole_number
-from embcli.layer import Layer, Origin, shape_of
+from embcli.layer import shape_of
 from embcli.names import DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
@@ -21,7 +23,7 @@ from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
 from embcli.selection import select
 from embcli.tokens import Tokens, check_ids
-from embcli.verbs.batch.windows import Windows, loader_draws
+from embcli.verbs.batch.windows import Draws, Windows, loader_draws
 from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
@@ -30,22 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Batches(Result, verb="batch", content="batches"):
-    """One batch of a text, or all of them; rows are gathered on demand."""
+    """One batch of a text, or all of them; layers are drawn and rows are gathered on demand."""
 
     tokens: Tokens
-    layer: Layer  # (V, D)
-    positions: np.ndarray  # (T, D) float32
-    order: np.ndarray  # (N,) int64: the samples of these batches
+    source: SeededSource
+    windows: Windows
+    places: np.ndarray  # (N,) int64: of the samples of these batches in the loader's order
     columns: np.ndarray  # (chosen columns,) int64
-    origin: Origin
-    run: dict[str, Any]
+    run: dict[str, Any]  # without the torch that draws
     count: int  # batches of the whole text
     first: int  # batch
-    batch_size: int  # B
-    max_length: int  # T
-    stride: int
-    shuffle: bool
-    keep_last: bool  # even if incomplete
     all: bool  # batches
     draw: bool
     columns_chosen: bool  # whether the user chose them
@@ -53,6 +49,16 @@ class Batches(Result, verb="batch", content="batches"):
     inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
     targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
     input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
+
+    @cached_property
+    def draws(self) -> Draws:
+        """What the chapter's script draws; torch is imported."""
+        return loader_draws(self.source, self.tokens.ids, self.windows, self.notes)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The samples of these batches, (N,) int64."""
+        return self.draws.order[self.places] if self.windows.shuffle else self.places
 
     @property
     def is_drawn(self) -> bool:
@@ -64,26 +70,27 @@ class Batches(Result, verb="batch", content="batches"):
 
         `[:, :-1]` are the inputs, `[:, 1:]` the targets.
         """
-        starts = samples[:, None] * self.stride
-        ids = self.tokens.ids[starts + np.arange(self.max_length + 1)]
+        starts = samples[:, None] * self.windows.stride
+        ids = self.tokens.ids[starts + np.arange(self.windows.max_length + 1)]
         return np.asarray(ids.astype(np.int64))
 
     def embeddings(self, samples: np.ndarray) -> np.ndarray:
         """Return token rows + position rows of samples, (n, T, chosen columns) float32."""
         ids = self.ids(samples)[:, :-1]
-        token_rows = self.layer.rows(ids.ravel()).reshape(*ids.shape, -1)
-        rows: np.ndarray = token_rows + self.positions
+        token_rows = self.draws.layers["token"].rows(ids.ravel()).reshape(*ids.shape, -1)
+        rows: np.ndarray = token_rows + self.draws.position[: self.windows.max_length]
         return rows[..., self.columns] if self.columns_chosen else rows
 
     def records(self) -> Records:
         samples = len(self.order)
-        length = self.max_length
+        length = self.windows.max_length
+        _, dim = self.source.shape("token")
         return Records(
-            run=self.run,
+            run=self.run | dict(self.draws.layers.origin.build),
             unit="samples",
             rows=samples,
             fields={"batch": int, "sample": int},
-            pieces=in_pieces(samples, length * self.layer.shape[1], self._values),
+            pieces=in_pieces(samples, length * dim, self._values),
             matrices={
                 "inputs": ArraySpec((samples, length), "int64"),
                 "targets": ArraySpec((samples, length), "int64"),
@@ -98,7 +105,7 @@ class Batches(Result, verb="batch", content="batches"):
         samples = self.order[places]
         ids = self.ids(samples)
         values = {
-            "batch": self.first + places // self.batch_size,
+            "batch": self.first + places // self.windows.batch_size,
             "sample": samples,
             "inputs": ids[:, :-1],
             "targets": ids[:, 1:],
@@ -109,7 +116,8 @@ class Batches(Result, verb="batch", content="batches"):
 
     def _lines(self, watch: Watch) -> Iterator[dict[str, Any]]:
         """Yield an object for each batch, as ndjson has them."""
-        starts = range(self.batch_size, len(self.order), self.batch_size)
+        size = self.windows.batch_size
+        starts = range(size, len(self.order), size)
         batches = np.split(self.order, starts)
         for number, samples in enumerate(watch(batches, len(self.order), len), self.first):
             ids = self.ids(samples)
@@ -185,27 +193,23 @@ def batch(
         raise InputError(Sentence(wrong, length=max_length, rows=context_length))
     check_ids(tokens, vocabulary_size)
     chosen_columns = select(columns, dim, "column")
-
-    draws = loader_draws(source, windows, samples, notes)
     stop = count if all else first + 1
-    layers = source.open({"token": tokens.ids}, notes)
-    run = run_of(tokens.encoding, sequences=tokens.sequences, **layers.origin.document())
+    places = np.arange(samples)[first * batch_size : stop * batch_size]
+    run = run_of(tokens.encoding, sequences=tokens.sequences, **source.origin.document())
     run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
     run["batches"] = count
     return Batches(
         tokens=tokens,
-        layer=layers["token"],
-        positions=draws.position[:max_length].copy(),
-        order=draws.order[first * batch_size : stop * batch_size],
+        source=source,
+        windows=windows,
+        places=places,
         columns=chosen_columns,
-        origin=layers.origin,
         run=run | vars(windows),
         count=count,
         first=first,
         all=all,
         draw=draw,
         columns_chosen=columns is not None,
-        **vars(windows),
         notes=notes,
     )
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.cells import cell_len
 
+from embcli.layer import shape_of
 from embcli.page import (
     Hint,
     Label,
@@ -23,7 +25,6 @@ from embcli.page.labels import origin_lines, token_label
 from embcli.page.table import SHORTEST
 from embcli.selection import Excerpt
 from embcli.tokens import shown
-from embcli.verbs.batch.windows import sample_count
 from embcli.wording import counted
 
 if TYPE_CHECKING:
@@ -53,17 +54,25 @@ def page(batches: Batches, width: int) -> Iterator[RenderableType]:
         return
     yield _shapes(batches)
     yield from _remarks(batches)
-    yield from origin_lines(batches.origin)
+    yield from origin_lines(batches.source.origin)
 
 
 def _heading(batches: Batches) -> str:
-    which = f"Batch {batches.first:,} of {batches.count:,}"
-    if batches.all:
-        which = "The only batch" if batches.count == 1 else f"All {batches.count:,} batches"
+    windows = batches.windows
     samples = f"{_letter(batches)} = {counted(len(batches.order), 'sample')}"
-    length = f"T = {counted(batches.max_length, 'token')}"
-    shuffled = ", shuffled" if batches.shuffle else ""
-    return f"{which}: {samples} of {length}, stride {batches.stride:,}{shuffled}"
+    length = f"T = {counted(windows.max_length, 'token')}"
+    shuffled = ", shuffled" if windows.shuffle else ""
+    return f"{_which(batches)}: {samples} of {length}, stride {windows.stride:,}{shuffled}"
+
+
+def _which(batches: Batches) -> str:
+    if batches.count == 1:
+        return "The only batch"
+    if batches.all:
+        return f"All {batches.count:,} batches"
+    if not batches.first:
+        return f"Batch 0, the first of {batches.count:,}"
+    return f"Batch {batches.first:,} of 0 to {batches.count - 1:,}"
 
 
 def _letter(batches: Batches) -> str:
@@ -74,8 +83,8 @@ def _letter(batches: Batches) -> str:
 def _shapes(batches: Batches) -> Table:
     letter = _letter(batches)
     samples = f"{len(batches.order):,}"
-    length = f"{batches.max_length:,}"
-    vocabulary_size, dim = batches.layer.shape
+    length = f"{batches.windows.max_length:,}"
+    vocabulary_size, dim = shape_of(batches.source, "token")
     source = f"rows of V = {counted(vocabulary_size, 'token')}, D = {counted(dim, 'column')}"
     shape = f"({samples}, {length}, {dim:,})"
     rows = [
@@ -95,20 +104,26 @@ def _shapes(batches: Batches) -> Table:
 
 
 def _remarks(batches: Batches) -> Iterator[RenderableType]:
-    length = batches.max_length
-    stride = batches.stride
-    samples = sample_count(len(batches.tokens), length, stride)
-    dropped = samples - batches.count * batches.batch_size
+    windows = batches.windows
+    samples = windows.samples(len(batches.tokens))
+    dropped = samples - batches.count * windows.batch_size
     if dropped > 0:
         what = f"{counted(dropped, 'sample')} dropped"
         yield Note(f"{what}: the last batch is incomplete.", "keep_last")
-    if stride > length:
-        skipped = f"{stride - length:,} of {stride:,} tokens"
-        yield safe_text(f"The stride exceeds T: {skipped} are in no sample.")
+    if windows.stride > windows.max_length:
+        # The first token after a sample is the target of its last input.
+        unread = windows.stride - windows.max_length
+        yield safe_text(
+            f"The stride exceeds T. Never an input: {unread:,} of every {windows.stride:,} tokens; "
+            f"of these never a target: {unread - 1:,}."
+        )
     if batches.is_drawn:
         yield safe_text(
-            "Position rows differ from lookup's: the loader consumes a random number first."
+            "As in the book, the loader starts before the position layer is drawn, so these rows "
+            "are not those of lookup."
         )
+    if batches.count > 1 and not batches.all:
+        yield Hint(("index",))
 
 
 # --- the table of IDs ---
@@ -117,31 +132,38 @@ def _remarks(batches: Batches) -> Iterator[RenderableType]:
 def _table_of_ids(batches: Batches, width: int) -> tuple[Matrix, bool]:
     """Return the inputs and targets of some samples, and whether tokens beside them are shortened.
 
-    Positions that do not fit are left out.
+    These are the input tokens and the last target, if there is room for it. Positions that do not
+    fit are left out.
     """
     excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
     samples = batches.order[excerpt.places]
     ids = batches.ids(samples)  # (n, T + 1)
     labels = []
     if batches.all:
-        labels.append(Label("batch", batches.first + excerpt.places // batches.batch_size))
+        labels.append(Label("batch", batches.first + excerpt.places // batches.windows.batch_size))
     labels.append(Label("sample", samples))
 
     is_shortened = False
     if batches.tokens.encoding is not None:
         tokens = [batches.tokens.bytes_of(sample) for sample in ids]
-        whole = [" ".join(map(shown, sample)) for sample in tokens]
         room = _room_for_words(batches, ids, labels, width)
         fits = room >= SHORTEST
         cells = room if fits else _SHORT_WORDS
-        words = [shorten(text, cells) for text in whole]
-        is_shortened = words != whole
+        inputs = [" ".join(map(shown, sample[:-1])) for sample in tokens]
+        targets = [f" → {shown(sample[-1])}" for sample in tokens]
+        room_for_inputs = cells - max(map(cell_len, targets))
+        if room_for_inputs < SHORTEST:
+            targets = [""] * len(targets)
+            room_for_inputs = cells
+        is_shortened = max(map(cell_len, inputs)) > room_for_inputs
+        pairs = zip(inputs, targets, strict=True)
+        words = [f"{shorten(text, room_for_inputs)}{target}" for text, target in pairs]
         labels.append(Label("tokens", words, "left", short=not fits))
 
     matrix = Matrix(
         labels,
         [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")],
-        np.arange(batches.max_length),
+        np.arange(batches.windows.max_length),
         excerpt.gaps,
         column="position",
         rows_left_out=omission(excerpt, "row"),
@@ -151,9 +173,9 @@ def _table_of_ids(batches: Batches, width: int) -> tuple[Matrix, bool]:
 
 def _room_for_words(batches: Batches, ids: np.ndarray, labels: list[Label], width: int) -> int:
     """Return the cells that labels, inputs and targets leave of a line; negative for none."""
-    last_position = batches.max_length - 1  # the widest header
+    last_position = batches.windows.max_length - 1  # the widest header
     cell = len(str(max(int(ids.max()), last_position)))
-    block = 3 + batches.max_length * (cell + 2)
+    block = 3 + batches.windows.max_length * (cell + 2)
     taken = sum(label.width + 2 for label in labels)
     return width - taken - 2 * block
 
@@ -165,7 +187,7 @@ def _picture(batches: Batches) -> Matrix:
     """Return the input embeddings of some tokens of some samples, a line for each token."""
     most_samples = _MOST_COLOURED_SAMPLES if batches.style.heat else _MOST_DRAWN_SAMPLES
     samples = Excerpt.ends(most_samples, len(batches.order))
-    positions = Excerpt.ends(_MOST_DRAWN_TOKENS, batches.max_length)
+    positions = Excerpt.ends(_MOST_DRAWN_TOKENS, batches.windows.max_length)
     order = batches.order[samples.places]
     count = len(positions.places)  # lines of a sample
     ids = batches.ids(order)

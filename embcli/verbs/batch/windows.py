@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from embcli.errors import InputError, Notes, whole_number
-from embcli.layer import shape_of
+from embcli.layer import Layers, shape_of
 from embcli.seeded_layers.build import loading_torch
 from embcli.seeded_layers.source import SeededSource
 from embcli.wording import Parameter, Sentence
@@ -60,14 +60,17 @@ def sample_count(tokens: int, max_length: int, stride: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What the chapter's script draws after the token layer."""
+    """What the chapter's script draws."""
 
+    layers: Layers  # the token layer
     order: np.ndarray  # (samples,) int64: the samples of the first batch, of the second, ...
     position: np.ndarray  # (C, D) float32: the position layer
 
 
-def loader_draws(source: SeededSource, windows: Windows, samples: int, notes: Notes) -> Draws:
+def loader_draws(source: SeededSource, ids: np.ndarray, windows: Windows, notes: Notes) -> Draws:
+    """Return the layers and the order for a text of these IDs, (tokens,); torch is imported."""
     context_length, dim = shape_of(source, "position")
+    samples = windows.samples(len(ids))
     with loading_torch(notes):
         import torch
         from torch.utils.data import DataLoader
@@ -83,4 +86,4 @@ def loader_draws(source: SeededSource, windows: Windows, samples: int, notes: No
         iter(loader)  # which consumes a random number
         order = np.fromiter(loader.sampler, np.int64, samples)
         position = torch.nn.Embedding(context_length, dim).weight.detach()
-    return Draws(order, position.numpy())
+    return Draws(source.open({"token": ids}, notes), order, position.numpy())
