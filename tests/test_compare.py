@@ -61,8 +61,10 @@ class PlainLayer(NamedTuple):
     """What one layer gives; `gradient` and `after` have a row for each ID, (V, D)."""
 
     output: np.ndarray
+    loss: float
     gradient: np.ndarray
     after: np.ndarray  # one step
+    loss_after: float
 
     @property
     def rows_with_gradient(self) -> int:
@@ -75,6 +77,7 @@ class Plain(NamedTuple):
 
     first: np.ndarray  # (D, V)
     weight: np.ndarray  # (V, D)
+    target: np.ndarray  # (T, D)
     embedding: PlainLayer
     linear: PlainLayer
 
@@ -92,6 +95,8 @@ def plain(
     embedding = torch.nn.Embedding(size, dim)
     if weight is not None:
         embedding.weight = torch.nn.Parameter(torch.tensor(weight))
+        torch.manual_seed(seed)
+    target = torch.randn(len(ids), dim)
     torch.manual_seed(seed)
     linear = torch.nn.Linear(size, dim, bias=False)
     first = linear.weight.detach().numpy()
@@ -99,21 +104,28 @@ def plain(
     linear.weight = torch.nn.Parameter(shared.T.clone())
 
     index = torch.tensor(ids, dtype=torch.int64)
-    found = plain_layer(embedding, index, rate)
-    turned = plain_layer(linear, one_hot(index, size).float(), rate)
+    found = plain_layer(embedding, index, target, rate)
+    turned = plain_layer(linear, one_hot(index, size).float(), target, rate)
     by_rows = turned._replace(gradient=turned.gradient.T, after=turned.after.T)
-    return Plain(first, shared.numpy(), found, by_rows)
+    return Plain(first, shared.numpy(), target.numpy(), found, by_rows)
 
 
-def plain_layer(layer: Any, inputs: torch.Tensor, rate: float) -> PlainLayer:
+def plain_layer(layer: Any, inputs: torch.Tensor, target: torch.Tensor, rate: float) -> PlainLayer:
     """Run a layer forwards and backwards, and take a step."""
     optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
     output = layer(inputs)
-    loss = output.square().sum() / 2
+    loss = torch.nn.functional.mse_loss(output, target)
     loss.backward()
     gradient = layer.weight.grad.clone()
     optimizer.step()
-    return PlainLayer(output.detach().numpy(), gradient.numpy(), layer.weight.detach().numpy())
+    loss_after = torch.nn.functional.mse_loss(layer(inputs), target)
+    return PlainLayer(
+        output.detach().numpy(),
+        loss.item(),
+        gradient.numpy(),
+        layer.weight.detach().numpy(),
+        loss_after.item(),
+    )
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -149,6 +161,8 @@ def assert_gradients(found: Comparison, expected: Plain, ids: list[int]) -> None
     """Compare the gradients of the rows whose IDs occur."""
     touched = sorted(set(ids))
     gradient = found.gradient
+    assert_same_bits(gradient.target, expected.target)
+    np.testing.assert_equal(gradient.loss, expected.embedding.loss)  # NaN without tokens
     assert gradient.ids.tolist() == touched
     assert gradient.times.tolist() == [ids.count(token_id) for token_id in touched]
     assert_same_bits(gradient.embedding, expected.embedding.gradient[touched])
@@ -168,6 +182,7 @@ def assert_training(found: Comparison, expected: Plain, ids: list[int]) -> None:
     assert_same_bits(training.before, expected.weight[touched])
     assert_same_bits(training.embedding, embedding_after[touched])
     np.testing.assert_allclose(training.linear, linear_after[touched], rtol=1e-5, atol=1e-5)
+    np.testing.assert_equal(training.loss, expected.embedding.loss_after)
     assert training.rows["embedding"] == rows_moved(embedding_after, expected.weight)
     assert training.rows["linear"] == rows_moved(linear_after, expected.weight)
 
@@ -345,9 +360,10 @@ def test_a_page_of_a_difference_says_where_it_comes_from(
     ],
 )
 def test_a_cost_has_a_table(
-    infinite: Comparison, snapshot: Snapshot, name: str, width: int, times: dict[str, Any]
+    snapshot: Snapshot, name: str, width: int, times: dict[str, Any]
 ) -> None:
-    result = replace(with_times(infinite, times), show=("cost",))
+    larger = seeded([3, 1], 5000, 12, show=("cost",))
+    result = with_times(larger, times)
 
     snapshot(f"compare/{name}", export.text(result, width))
 
@@ -461,6 +477,9 @@ def test_the_json_document_holds_what_torch_gives(in_process: InProcess) -> None
         assert_same_decimals(document["matrices"][name], layer.output)
         assert_same_decimals(gradient[name], layer.gradient[1:])
         assert_same_decimals(training[name], layer.after[1:])
+    assert_same_decimals(gradient["target"], expected.target)
+    assert gradient["loss_before"] == expected.embedding.loss
+    assert training["loss_after"] == expected.embedding.loss_after
     assert training["rows_not_moved"] == {"embedding": 1, "linear": 1}
     assert document["run"]["shapes"] == SHAPES
 
@@ -526,6 +545,35 @@ def test_a_drawing_has_a_column_for_each_token(snapshot: Snapshot) -> None:
     snapshot("compare/drawing.txt", export.text(with_times(result), 80))
 
 
+@pytest.mark.parametrize(("size", "is_timed"), [(6_666, False), (6_667, True)])
+def test_a_page_has_no_times_below_100_000_multiplications(size: int, is_timed: bool) -> None:
+    """They would be those of the calls."""
+    page = str(seeded(THREE_IDS, size, show=("cost",)))
+
+    assert ("x the time;" in page) == is_timed
+    assert ("time on 1 thread" in page) == is_timed
+    assert "are multiplications by zero." in page
+
+
+@pytest.mark.parametrize("more", [{}, {"gradient": True}, {"learning_rate": 0.5}])
+def test_a_page_says_once_that_both_ways_are_the_same(more: dict[str, Any]) -> None:
+    page = str(seeded([1, 2, 1], 4, **more))
+
+    assert page.count("Bit-identical") == 1
+    assert ("values and gradients" in page) == bool(more)
+
+
+def test_a_page_has_the_loss_of_both_ends_of_a_step() -> None:
+    expected = plain([3, 1, 3], 6, 2, rate=0.5).embedding
+
+    page = str(seeded([3, 1, 3], 6, 2, learning_rate=0.5))
+
+    before = np.float32(expected.loss)
+    after = np.float32(expected.loss_after)
+    assert after < before
+    assert f"(output - target)²): {before} before the step, {after} after it" in page
+
+
 def test_training_says_how_many_rows_moved(snapshot: Snapshot) -> None:
     result = seeded([3], 6, 3, learning_rate=0.1)
 
@@ -567,7 +615,7 @@ def test_both_ways_are_strips_of_colours(snapshot: Snapshot) -> None:
     ("more", "copies"),
     [
         ({}, 2),
-        ({"gradient": True}, 4),
+        ({"gradient": True}, 5),
         ({"learning_rate": 0}, 5),
     ],
 )

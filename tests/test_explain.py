@@ -84,6 +84,14 @@ def test_each_term_has_an_example_and_takes_few_lines(
     assert text.count("\n") <= 12
 
 
+def test_examples_with_numbers_in_place_of_tokens_name_their_vocabulary() -> None:
+    """The numbers would be shown as tokens that nobody meant."""
+    examples = [line for entry in ENTRIES for line in entry.examples]
+    ranges = [line for line in examples if re.search(r"--ids \d+:", line)]
+    assert ranges
+    assert all("--vocab" in line for line in ranges)
+
+
 def test_the_questions_have_a_command_each() -> None:
     blocks = entry_of("questions").blocks
     answers = [below for above, below in pairwise(blocks) if "?" in above.text]

@@ -131,7 +131,8 @@ def compare(
 
     Both layers are torch's own and share the token matrix; `result.verdict.identical` says whether
     the outputs have the same bits. `gradient` compares a backward pass, `learning_rate` a step of
-    training. `seed` is for the linear layer's own first weights. Raises InputError for tokens
+    training; the loss is the mean squared distance to a target, which torch.randn draws right after
+    the embedding. `seed` is for the linear layer's own first weights. Raises InputError for tokens
     without a row, and LayerError if memory is insufficient.
 
     >>> import embcli
@@ -148,7 +149,7 @@ def compare(
         seed = DEFAULT_SEED if source.origin.seed is None else source.origin.seed
     seed = torch_seed(seed)
     has_gradient = gradient or learning_rate is not None
-    _check_memory(shape, has_gradient, has_step=learning_rate is not None)
+    _check_memory(shape, has_gradient)
     check_ids(tokens, shape[0], can_enlarge=source.origin.is_seeded)
 
     with loading_torch(notes):
@@ -199,12 +200,10 @@ def _check_learning_rate(learning_rate: float | None) -> None:
         raise InputError(Sentence(wrong, rate=learning_rate))
 
 
-def _check_memory(shape: tuple[int, int], has_gradient: bool, has_step: bool) -> None:
+def _check_memory(shape: tuple[int, int], has_gradient: bool) -> None:
     """Raise LayerError if the copies of the weight, (V, D), and a one-hot row need more memory."""
     copies = 2
     if has_gradient:
-        copies += 2
-    if has_step:
-        copies += 1
+        copies += 3
     one_hot_row = (8 + 4) * shape[0]  # bytes: int64, as torch makes it, and float32
     refuse_too_large("a pair of layers", shape, copies=copies, more=one_hot_row)

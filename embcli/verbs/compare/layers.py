@@ -7,15 +7,16 @@ is numpy: the outputs of both layers, what they cost, and their gradients if the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.nn.functional import one_hot
+from torch.nn.functional import mse_loss, one_hot
 
 from embcli.errors import Notes
 from embcli.layer import Origin, Source, shape_of
@@ -56,8 +57,10 @@ def compare(
     notes: Notes,
 ) -> ComparedLayers:
     """Run both layers on the IDs, (T,) int64; the state of torch's generator is changed."""
+    torch.manual_seed(seed)
     embedding, origin = _embedding_layer(source, notes)
     size, dim = embedding.weight.shape
+    target = torch.randn(len(ids), dim)
     torch.manual_seed(seed)
     linear = torch.nn.Linear(size, dim, bias=False)
     first_weight = linear.weight.detach()
@@ -70,7 +73,7 @@ def compare(
 
     gradient = None
     if has_gradient:
-        gradient = _gradient(embedding, linear, index, learning_rate)
+        gradient = _gradient(embedding, linear, index, target, learning_rate)
     return ComparedLayers(
         origin=origin,
         first=first_weight.numpy(),
@@ -149,9 +152,8 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
     A row of that matrix has a single 1, so the sums are exact in any order, and slices give the
     same bits as the whole.
     """
-    size = linear.in_features
-    slices = _sliced(ids, size, _OUTPUT_SLICE)
-    return torch.cat([linear(one_hot(part, size).float()) for part in slices])
+    slices = _sliced(ids, linear.in_features, _OUTPUT_SLICE)
+    return torch.cat([linear(_input(linear, part)) for part in slices])
 
 
 def _cost(
@@ -187,14 +189,14 @@ def _gradient(
     embedding: torch.nn.Embedding,
     linear: torch.nn.Linear,
     ids: torch.Tensor,
+    target: torch.Tensor,
     learning_rate: float | None,
 ) -> Gradient:
     """Return the gradients of both weights, and with a learning rate the weights after one step."""
     occurring, places = np.unique(ids.numpy(), return_inverse=True)
     slices = _sliced(ids, linear.in_features, GRADIENT_SLICE)
-    one_hot_rows = (one_hot(part, linear.in_features).float() for part in slices)
-    lookup = _trained(embedding, [ids], occurring, learning_rate)
-    product = _trained(linear, one_hot_rows, occurring, learning_rate)
+    lookup = _trained(embedding, (ids,), target, occurring, learning_rate)
+    product = _trained(linear, slices, target, occurring, learning_rate)
 
     training = None
     if learning_rate is not None:
@@ -203,6 +205,7 @@ def _gradient(
             linear=product.after,
             before=embedding.weight.detach()[torch.from_numpy(occurring)].numpy(),
             rows={"embedding": lookup.moved, "linear": product.moved},
+            loss=mse_loss(torch.from_numpy(lookup.after[places]), target).item(),
             learning_rate=learning_rate,
             size=linear.in_features,
         )
@@ -212,6 +215,8 @@ def _gradient(
         ids=occurring,
         times=np.bincount(places, minlength=len(occurring)),
         rows={"embedding": lookup.rows, "linear": product.rows},
+        target=target.numpy(),
+        loss=mse_loss(embedding(ids), target).item(),
         slices=len(slices),
         training=training,
     )
@@ -228,49 +233,39 @@ class _Trained(NamedTuple):
 
 def _trained(
     layer: TorchLayer,
-    inputs: Iterable[torch.Tensor],
+    slices: Sequence[torch.Tensor],
+    target: torch.Tensor,
     occurring: np.ndarray,
     learning_rate: float | None,
 ) -> _Trained:
-    """Run a layer backward over slices of its input, and let it take one step.
+    """Run a copy of the layer backward over slices of the IDs, and let it take one step.
 
-    The full gradient and the weight after the step are each as large as the weight, (V, D). They
-    are gone when this returns, before the other layer makes its own.
+    The copy and its gradient are each as large as the weight, (V, D). They are gone when this
+    returns, before the other layer makes its own.
     """
-    chosen = torch.from_numpy(occurring)
-    gradient = _summed_gradient(layer, inputs)
-    by_row = _by_row(layer, gradient)
-    rows = int((by_row != 0).any(dim=1).sum())
-    weight = _by_row(layer, layer.weight.detach())
-    if learning_rate is None:
-        return _Trained(by_row[chosen].numpy(), rows, weight[chosen].numpy(), 0)
+    trained = deepcopy(layer)
+    for part, wanted in zip(slices, torch.split(target, len(slices[0])), strict=True):
+        output = trained(_input(trained, part))
+        loss = mse_loss(output, wanted, reduction="sum") / target.numel()
+        torch.autograd.backward(loss)  # which adds to the gradient
+    weight_gradient: Any = trained.weight.grad
+    gradient = _by_row(trained, weight_gradient)
+    rows = int((gradient != 0).any(dim=1).sum())
 
-    after = _by_row(layer, _after_step(layer, gradient, learning_rate))
-    is_other = after.view(torch.int32) != weight.view(torch.int32)
+    torch.optim.SGD(trained.parameters(), lr=learning_rate or 0).step()
+    before = _by_row(layer, layer.weight.detach())
+    after = _by_row(trained, trained.weight.detach())
+    is_other = after.view(torch.int32) != before.view(torch.int32)
     moved = int(is_other.any(dim=1).sum())
-    return _Trained(by_row[chosen].numpy(), rows, after[chosen].numpy(), moved)
+    chosen = torch.from_numpy(occurring)
+    return _Trained(gradient[chosen].numpy(), rows, after[chosen].numpy(), moved)
 
 
-def _summed_gradient(layer: TorchLayer, inputs: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Return the gradient of the layer's weight, (D, V) or (V, D), summed over slices of input."""
-    gradients = (torch.autograd.grad(_loss(layer(part)), layer.weight)[0] for part in inputs)
-    total = next(gradients)
-    for gradient in gradients:
-        total += gradient
-    return total
-
-
-def _loss(output: torch.Tensor) -> torch.Tensor:
-    """Return the loss that `Gradient.loss` names."""
-    return output.square().sum() / 2
-
-
-def _after_step(layer: TorchLayer, gradient: torch.Tensor, learning_rate: float) -> torch.Tensor:
-    """Return the weight after one step of SGD; the layer keeps its own, which both share."""
-    parameter = torch.nn.Parameter(layer.weight.detach().clone())
-    parameter.grad = gradient
-    torch.optim.SGD([parameter], lr=learning_rate).step()
-    return parameter.detach()
+def _input(layer: TorchLayer, ids: torch.Tensor) -> torch.Tensor:
+    """Return what the layer reads: IDs, or their one-hot matrix."""
+    if isinstance(layer, torch.nn.Linear):
+        return one_hot(ids, layer.in_features).float()
+    return ids
 
 
 def _by_row(layer: TorchLayer, weight: torch.Tensor) -> torch.Tensor:

@@ -35,12 +35,13 @@ from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
 from embcli.verbs.lookup import context_rows
-from embcli.wording import counted, in_bytes, in_seconds
+from embcli.wording import in_bytes, in_seconds
 
 if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison
 
 _MOST_TOKENS = 40  # tokens in a table
+_FEWEST_TIMED = 100_000  # multiplications; fewer take less time than the call itself
 _FEW = 8  # rows of a weight, tokens of a drawing, and tokens and terms that are written out
 
 
@@ -50,7 +51,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
     most_rows = rows_that_fit(options, 2 * _MOST_TOKENS) // 2
     yield from _heading(comparison)
     yield from _steps(comparison, width, most_rows)
-    yield _judgement(comparison.verdict)
+    yield _judgement(comparison.verdict, comparison.gradient)
     yield from _explanation(comparison)
 
     if comparison.draw and len(comparison.tokens):
@@ -302,11 +303,13 @@ def _interleaved(matrices: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(matrices, axis=1).reshape(-1, matrices[0].shape[1])
 
 
-def _judgement(verdict: Verdict) -> Text:
+def _judgement(verdict: Verdict, gradient: Gradient | None = None) -> Text:
     if not verdict.values:
         return safe_text("Nothing to compare: there are no tokens.")
     if verdict.identical:
         identical = f"Bit-identical: all {verdict.values:,} values"
+        if gradient is not None and gradient.verdict.identical:
+            identical += " and gradients"
         return safe_text(f"{identical}, the largest |difference| is 0.", "good")
     different = f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ"
     largest = _number(verdict.difference)
@@ -324,7 +327,7 @@ def _explanation(comparison: Comparison) -> Iterator[Text]:
     """Yield the reason why the outputs are the same, or where and why they differ."""
     verdict = comparison.verdict
     if verdict.place is None:
-        if verdict.values:
+        if verdict.values and comparison.gradient is None:
             same = "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
             yield safe_text(same)
         return
@@ -482,21 +485,26 @@ def _backward_pass(
     """Yield the gradients of both weights, and what a step of training makes of the weights."""
     training = gradient.training
     rows = _gradient_rows(gradient, most_rows)
+    loss = _number(gradient.loss)
     if training is not None:
         rows = _training_rows(gradient, training)
-    yield title(f"The gradients of both weights, for the loss {gradient.loss}")
-    yield safe_text("One row per ID: its gradient is the output itself, summed over its n tokens.")
+        loss = f"{loss} before the step, {_number(training.loss)} after it"
+    yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
+    yield _weight(comparison, gradient.target, "pos")
+    yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
+    yield safe_text(f"Loss, mean((output - target)²): {loss}")
     yield _pair_table(comparison, rows, width)
 
-    yield _judgement(gradient.verdict)
-    if gradient.verdict.kind == "value":
-        order = "Gradients of an ID that occurs several times are summed in another order"
-        yield safe_text(f"{order}: they differ by rounding.")
-    elif not gradient.verdict.identical:
-        yield safe_text("The outputs differ, and so do their gradients.")
+    if not gradient.verdict.identical:
+        yield _judgement(gradient.verdict)
+        reason = "The outputs differ, and so do their gradients."
+        if gradient.verdict.kind == "value":
+            order = "Gradients of an ID that occurs several times are summed in another order"
+            reason = f"{order}: they differ by rounding."
+        yield safe_text(reason)
 
     if training is not None:
-        yield from _training(training, len(gradient.ids))
+        yield from _training(training)
         return
     embedding = f"{gradient.rows['embedding']:,} in the embedding"
     linear = f"{gradient.rows['linear']:,} in the linear layer"
@@ -512,9 +520,9 @@ def _gradient_rows(gradient: Gradient, most_rows: int) -> PairRows:
 
 
 def _training_rows(gradient: Gradient, training: Training) -> PairRows:
-    """Return three lines for each ID: its row before the step, its gradient, and the row after."""
+    """Return three lines for each ID: its row before the step, its gradient, and the new row."""
     most_ids = 4
-    lines = ["row", "gradient", "row after"]
+    lines = ["row", "grad", "new row"]
     excerpt = Excerpt.first(most_ids, len(gradient.ids))
     places = excerpt.places
     before = training.before[places]
@@ -522,22 +530,21 @@ def _training_rows(gradient: Gradient, training: Training) -> PairRows:
     linear = _interleaved([before, gradient.linear[places], training.linear[places]])
     labels = [
         Label("ID", _spread(gradient.ids[places], len(lines))),
+        Label("n", _spread(gradient.times[places], len(lines))),
         Label("", lines * len(places), "left"),
     ]
     missing = omission(excerpt, "ID", gradient.ids)
     return PairRows(Pair(embedding, linear), labels, missing=missing)
 
 
-def _training(training: Training, occurring: int) -> Iterator[Text]:
+def _training(training: Training) -> Iterator[Text]:
     size = training.size
     yield title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
-    yield _judgement(training.verdict)
+    if not training.verdict.identical:
+        yield _judgement(training.verdict)
     embedding = f"{training.rows['embedding']:,} of {size:,} rows in the embedding"
     linear = f"{training.rows['linear']:,} of {size:,} rows in the linear layer"
     yield safe_text(f"Moved: {embedding}, {linear}.")
-    absent = size - occurring
-    verb = "is" if absent == 1 else "are"
-    yield safe_text(f"{counted(absent, 'row')} of {size:,} {verb} of tokens that did not occur.")
 
 
 class CostRow(NamedTuple):
@@ -574,7 +581,7 @@ def _cost_rows(cost: dict[str, Any]) -> list[CostRow]:
     one_hot = cost["one_hot_bytes"]
     seconds = cost["seconds"]
     least = cost["least_seconds"]
-    return [
+    rows = [
         CostRow(
             "multiply-adds",
             f"{multiply_adds['embedding']:,}",
@@ -589,6 +596,11 @@ def _cost_rows(cost: dict[str, Any]) -> list[CostRow]:
         ),
         CostRow("one-hot int64", "0", in_bytes(one_hot["int64"]), "T·V, as torch makes it"),
         CostRow("one-hot float32", "0", in_bytes(one_hot["float32"]), "T·V"),
+    ]
+    if multiply_adds["linear"] < _FEWEST_TIMED:
+        return rows
+    return [
+        *rows,
         CostRow(
             "time on 1 thread",
             in_seconds(seconds["embedding"]),
@@ -605,14 +617,15 @@ def _cost_rows(cost: dict[str, Any]) -> list[CostRow]:
 
 
 def _cost_line(cost: dict[str, Any]) -> Text:
-    ratio = f"{cost['ratio']:,.0f}"
-    if cost["ratio"] < 10:
-        ratio = f"{cost['ratio']:.1f}"
+    multiply_adds = cost["multiply_adds"]["linear"]
     zeros = "none"
     if cost["tokens"]:
-        zeros = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}"
-    line = f"linear: {ratio}x the time; {zeros} are multiplications by zero"
+        zeros = f"{cost['multiplications_by_zero']:,} of {multiply_adds:,}"
+    line = f"{zeros} are multiplications by zero"
+    if multiply_adds >= _FEWEST_TIMED:
+        decimals = 0 if cost["ratio"] >= 10 else 1
+        line = f"{cost['ratio']:,.{decimals}f}x the time; {line}"
     slices = cost["slices"]
     if slices > 1:
         line += f"; computed in {slices:,} slices of tokens to save memory"
-    return safe_text(f"{line}.")
+    return safe_text(f"linear: {line}.")

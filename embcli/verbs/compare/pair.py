@@ -156,6 +156,7 @@ class Training(Pair):
 
     before: np.ndarray  # (IDs, D) float32: the rows of both weights before the step
     rows: dict[str, int]  # how many of all V rows of each weight changed
+    loss: float  # of the lookup, after the step
     learning_rate: float
     size: int  # V
 
@@ -165,6 +166,7 @@ class Training(Pair):
             "learning_rate": self.learning_rate,
             "rows_moved": self.rows,
             "rows_not_moved": {way: self.size - moved for way, moved in self.rows.items()},
+            "loss_after": self.loss,
             "verdict": self.verdict.document(),
             "before": decimals(self.before),
             "embedding": decimals(self.embedding),
@@ -179,13 +181,17 @@ class Gradient(Pair):
     ids: np.ndarray  # (IDs,) int64, in order
     times: np.ndarray  # (IDs,) int64: how many tokens have each ID
     rows: dict[str, int]  # how many of all V rows of each weight have a gradient other than 0
+    target: np.ndarray  # (T, D) float32
+    loss: float  # of the lookup, before a step
     slices: int  # the linear layer's gradient is a sum over so many slices of tokens
     training: Training | None  # what one step with these gradients gives
-    loss = "output.square().sum() / 2"
+    loss_name = "torch.nn.functional.mse_loss(output, target)"
 
     def document(self) -> dict[str, Any]:
         return {
-            "loss": self.loss,
+            "loss": self.loss_name,
+            "target": decimals(self.target),
+            "loss_before": self.loss,
             "rows_with_gradient": self.rows,
             "slices": self.slices,
             # The place of this verdict counts the rows here.
