@@ -568,9 +568,9 @@ def test_a_page_has_the_loss_of_both_ends_of_a_step() -> None:
 
     page = str(seeded([3, 1, 3], 6, 2, learning_rate=0.5))
 
-    before = np.float32(expected.loss)
-    after = np.float32(expected.loss_after)
-    assert after < before
+    before = str(np.float32(expected.loss))
+    after = str(np.float32(expected.loss_after))
+    assert expected.loss_after < expected.loss
     assert f"(output - target)²): {before} before the step, {after} after it" in page
 
 
