@@ -220,10 +220,15 @@ def test_queries_have_their_own_exclusions_however_many_share_a_pass(metric: Met
     found = nearest(Blocks(matrix), queries * times, 5, metric, None, without * times)
 
     expected = []
+    left_out = []
     for query, rows in zip(queries, without, strict=True):
         scores = reference(matrix, query, metric)
         expected.append(first(scores, metric, 5, tuple(rows.tolist())))
+        ranked = first(scores, metric, 90)
+        left_out.append([(row, scores[row]) for row in ranked if row in rows])
     assert [answer.ids.tolist() for answer in found.rankings] == expected * times
+    scored = [[*zip(own.ids, own.scores, strict=True)] for own in found.left_out]
+    assert scored == left_out * times
     assert found.searched == 90
 
 
@@ -235,10 +240,11 @@ def test_rows_that_are_chosen_are_the_only_answers(metric: Metric) -> None:
     among = np.sort([*range(0, 600, 3), 11, 40, 890])
     query = matrix[5].astype(np.float64)
 
-    found = nearest(Stub(matrix), [query], 4, metric, among, [NONE])
+    found = nearest(Stub(matrix), [query], 4, metric, among, [np.array([7, 11])])
 
     scores = np.full(900, np.nan)
     scores[among] = reference(matrix[among], query, metric)
     assert found.rankings[0].ids.tolist() == first(scores, metric, 4)
     assert found.searched == 203
     assert found.not_finite.tolist() == [11]
+    assert not len(found.left_out[0].ids), "row 7 is not searched, and row 11 has no score"

@@ -32,6 +32,7 @@ class Search(NamedTuple):
     """A ranking for each query, and the rows without a score."""
 
     rankings: list[Ranking]
+    left_out: list[Ranking]  # for each query, the rows that were not allowed as answers
     searched: int  # rows, including those without a score
     not_finite: np.ndarray  # (n,) int64, IDs of rows that contain NaN or infinity
     zero: np.ndarray  # (n,) int64, IDs of rows without a direction; only under cosine
@@ -50,7 +51,7 @@ def nearest(
 
     The queries are finite, and under cosine not zero. `among` are the rows to search, (n,) int64
     ascending, or None for all. `excluded` has the IDs that are not allowed as answers, for each
-    query.
+    query; they are ranked apart.
     """
     searched = layer.shape[0] if among is None else len(among)
     rankings: list[Ranking] = []
@@ -64,7 +65,25 @@ def nearest(
         # Each pass finds the same rows without a score.
         not_finite, zero = _add_blocks(top_rows, blocks, metric)
         rankings += [rows.ranking() for rows in top_rows]
-    return Search(rankings, searched, not_finite, zero)
+    left_out = []
+    for query, ids in zip(queries, excluded, strict=True):
+        left_out.append(_ranking_of(layer, query, metric, _searched_ids(ids, among)))
+    return Search(rankings, left_out, searched, not_finite, zero)
+
+
+def _searched_ids(ids: np.ndarray, among: np.ndarray | None) -> np.ndarray:
+    """Return those of some IDs that are searched, (n,) int64 ascending."""
+    return np.unique(ids) if among is None else np.intersect1d(ids, among)
+
+
+def _ranking_of(layer: Layer, query: np.ndarray, metric: Metric, ids: np.ndarray) -> Ranking:
+    """Return the ranking of these rows alone; rows without a score have no rank."""
+    no_ids = np.empty(0, np.int64)
+    if not len(ids):
+        return Ranking(no_ids, np.empty(0))
+    top_rows = _TopRows(len(ids), metric, query, no_ids)
+    _add_blocks([top_rows], _blocks(layer, ids), metric)
+    return top_rows.ranking()
 
 
 def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:

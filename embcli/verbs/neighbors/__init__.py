@@ -67,7 +67,7 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         run = run_of(self.encoding, **self.origin.document())
         run |= {
             "metric": self.metric,
-            "queries": [query.document() for query in self.queries],
+            "queries": self._query_documents(),
             "searched": self.search.searched,
             "not_finite": len(self.search.not_finite),
             "zero": len(self.search.zero),
@@ -85,6 +85,15 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
             columns["token"] = (str, [token_text(token) for token in self.tokens(ids)])
         columns["score"] = (float, self.scores)
         return listed(run, "neighbors", **columns)
+
+    def _query_documents(self) -> list[dict[str, Any]]:
+        """Return each query, and the scores of its own rows, which are no answers."""
+        documents = []
+        for query, left_out in zip(self.queries, self.search.left_out, strict=True):
+            scores = zip(left_out.ids.tolist(), left_out.scores.tolist(), strict=True)
+            own_rows = [{"id": row, "score": score} for row, score in scores]
+            documents.append({**query.document(), "left_out": own_rows})
+        return documents
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.verbs.neighbors.page import page

@@ -75,10 +75,16 @@ def _query_part(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
     if neighbors.metric == "cosine" and (query.plus or query.minus):
         yield safe_text("Each term is scaled to length 1 first.")
 
-    ranking = neighbors.search.rankings[number]
-    if not len(ranking.ids):
+    if len(neighbors.search.rankings[number].ids):
+        yield from _ranks(neighbors, number)
+    else:
         yield safe_text("No other rows.")
-        return
+    if len(np.unique(query.all_ids)) > 1:
+        yield from _own_rows(neighbors, number)
+
+
+def _ranks(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
+    ranking = neighbors.search.rankings[number]
     excerpt = Excerpt.ends(_MOST_NEIGHBORS, len(ranking.ids))
     if neighbors.style.heat:
         yield _heat_map(neighbors, number, excerpt)
@@ -89,6 +95,21 @@ def _query_part(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
     missing = left_out(_ranks_left_out(excerpt))
     if missing is not None:
         yield missing
+
+
+def _own_rows(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
+    """Yield the rows of a query of several rows, which are no answers to it, with their scores."""
+    own_rows = neighbors.search.left_out[number]
+    named = own_rows.ids[:_MOST_IDS]
+    if not len(named):
+        return
+    scores = written(own_rows.scores[:_MOST_IDS], neighbors.style.precision)
+    names = []
+    for row, token, score in zip(named.tolist(), neighbors.tokens(named), scores, strict=True):
+        names.append(f"{shown(token) or f'ID {row}'} {score}")
+    if len(own_rows.ids) > _MOST_IDS:
+        names.append(f"{len(own_rows.ids) - _MOST_IDS:,} more")
+    yield safe_text(f"Left out, as part of the query: {', '.join(names)}")
 
 
 def _query_in_words(neighbors: Neighbors, number: int) -> str:
