@@ -168,7 +168,7 @@ def test_the_heading_of_compare_names_the_matrix(in_process: InProcess, snapshot
 # --- positions ------------------------------------------------------------------------------------
 
 
-def test_positions_are_the_rows_of_the_file_and_their_dot_products(
+def test_positions_are_the_rows_of_the_file_and_their_cosines_or_dot_products(
     in_process: InProcess, gpt2: dict[str, torch.Tensor]
 ) -> None:
     words = "positions --from gpt2.safetensors"
@@ -176,11 +176,26 @@ def test_positions_are_the_rows_of_the_file_and_their_dot_products(
     exact = rows.astype(np.float64)
 
     in_process.ok(*words.split(), "-o", "rows.npy")
-    in_process.ok(*words.split(), "--similarity", "--rows", "3:9", "-o", "dots.npy")
+    similarity = (*words.split(), "--similarity", "--rows", "3:9")
+    in_process.ok(*similarity, "-o", "cosines.npy")
+    in_process.ok(*similarity, "--metric", "dot", "-o", "dots.npy")
 
     assert_same_bits(np.load("rows.npy"), rows)
     dots = exact[3:9] @ exact.T
     np.testing.assert_allclose(np.load("dots.npy"), dots, rtol=1e-6, atol=1e-6)
+    norms = np.sqrt(np.square(exact).sum(axis=1))
+    cosines = dots / np.outer(norms[3:9], norms)
+    np.testing.assert_allclose(np.load("cosines.npy"), cosines, rtol=1e-6, atol=1e-6)
+
+
+def test_a_page_says_what_the_similarities_of_a_trained_model_mean(
+    in_process: InProcess, snapshot: Snapshot, gpt2: dict[str, torch.Tensor]
+) -> None:
+    words = "positions gpt2.safetensors --similarity --rows 0:2 --columns 0:3"
+
+    pages = session(in_process, words, f"{words} --metric dot")
+
+    snapshot("from/similarity.txt", pages)
 
 
 # --- token types, and positions behind padding ----------------------------------------------------

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import embcli
+from embcli.model import Model
 from embcli.positions import KINDS
 from embcli.positions.rotary import rotated_rows
 from embcli.positions.sinusoidal import wave_rows
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.positions import PositionTable
-from tests.oracles import assert_same_bits, gathered, gathered_field, live, normal
+from tests.oracles import Stub, StubSource, assert_same_bits, gathered, gathered_field, live, normal
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -143,6 +144,9 @@ def test_similarity_of_relative_positions_is_the_product_with_a_token_row() -> N
     found = matrices_of(table("relative", ids="9", similarity=True))
 
     np.testing.assert_allclose(found["similarity"], rows @ token_row, rtol=1e-6)
+    lengths = np.linalg.norm(rows, axis=2) * np.linalg.norm(token_row)
+    cosines = table("relative", ids="9", similarity=True, metric="cosine").similarity
+    np.testing.assert_allclose(cosines, rows @ token_row / lengths, rtol=1e-6)
 
 
 @pytest.mark.parametrize("pairing", ["interleaved", "halves"])
@@ -198,6 +202,19 @@ def test_similarity_is_the_dot_product_of_what_two_positions_become(kind: str, n
 
     products = vectors @ vectors.T
     np.testing.assert_allclose(found["similarity"], products, atol=2e-5)
+    lengths = np.sqrt((vectors * vectors).sum(axis=1))
+    cosines = table(kind, similarity=True, metric="cosine").similarity
+    np.testing.assert_allclose(cosines, products / np.outer(lengths, lengths), atol=2e-6)
+
+
+def test_a_row_of_zeros_has_no_cosine() -> None:
+    rows = Stub([[3, 4], [0, 0], [4, 3]])
+    layers = Model(StubSource({"token": rows, "position": rows}))
+
+    found = layers.positions(similarity=True, metric="cosine").similarity
+
+    expected = np.float32([[1, np.nan, 0.96], [np.nan] * 3, [0.96, np.nan, 1]])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])

@@ -528,8 +528,17 @@ def positions(
         option("Model", "Base of the rotary angles.", "", default=f"{names.DEFAULT_THETA:g}"),
     ] = None,
     similarity: Annotated[
-        bool, option("View", "Show the dot products of positions.", "--similarity")
+        bool, option("View", "Show how similar positions are.", "--similarity")
     ] = False,
+    metric: Annotated[
+        names.Similarity | None,
+        option(
+            "View",
+            "Measure of --similarity.",
+            "",
+            default="cosine for a model, else dot",
+        ),
+    ] = None,
     rows: o.Rows = None,
     columns: o.Columns = None,
 ) -> Any:
@@ -546,6 +555,7 @@ def positions(
         theta=theta,
         ids=ids,
         similarity=similarity,
+        metric=metric,
         rows=rows,
         columns=columns,
     )

@@ -1,4 +1,4 @@
-"""What the kinds of positions have in common: their matrices, sentences for a page, dot products.
+"""What the kinds of positions have in common: their matrices, sentences for a page, similarities.
 
 Matrices are computed when their rows are asked for, so that many positions cost nothing until then.
 """
@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+from embcli.names import Similarity
 
 Rows = Callable[[np.ndarray], np.ndarray]  # row numbers (n,) int64 -> rows (n, ..., columns)
 ONLY_THE_DISTANCE = "They depend only on the distance: equal along each diagonal."
@@ -34,9 +36,9 @@ class ShownPositions(NamedTuple):
     size: str  # how long a row is, in words
     formula: str
     matrices: list[PositionMatrix]
-    # The dot products with other positions, (m,) -> positions (n,) -> (n, m) float32.
-    products: Callable[[np.ndarray], Rows]
-    meaning: str  # what the dot products mean
+    # The similarities with other positions, (m,) -> positions (n,) -> (n, m) float32.
+    similarities: Callable[[np.ndarray], Rows]
+    meaning: str  # what the similarities mean
     note: str = ""  # a line below the matrices
 
 
@@ -45,21 +47,27 @@ def in_turn(columns: np.ndarray) -> int:
     return 2 if (np.diff(columns) % 2).all() else 1
 
 
-def products_of(vectors: Rows) -> Callable[[np.ndarray], Rows]:
-    """Return the dot products of positions that have vectors, (n, D) float64."""
+def similarities_of(vectors: Rows, metric: Similarity) -> Callable[[np.ndarray], Rows]:
+    """Return the similarities of positions that have vectors, (n, D) float64."""
 
-    def products(others: np.ndarray) -> Rows:
-        other_vectors = vectors(others).T
-        return lambda positions: dot_products(vectors(positions), other_vectors)
+    def similarities(others: np.ndarray) -> Rows:
+        other_vectors = vectors(others)
+        return lambda positions: products(vectors(positions), other_vectors, metric)
 
-    return products
+    return similarities
 
 
-def dot_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the product of (n, D) and (D, m) float64, (n, m) float32."""
+def products(left: np.ndarray, right: np.ndarray, metric: Similarity) -> np.ndarray:
+    """Return the dot products, or cosines, of (n, D) and (m, D) float64: (n, m) float32.
+
+    A cosine with a row of zeros is NaN.
+    """
     # A weight may be infinite, and a product may be too large for float32.
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(left @ right, np.float32)
+        if metric == "cosine":
+            left = left / np.linalg.norm(left, axis=1, keepdims=True)
+            right = right / np.linalg.norm(right, axis=1, keepdims=True)
+        return np.asarray(left @ right.T, np.float32)
 
 
 def frequencies(dim: int, theta: float) -> np.ndarray:

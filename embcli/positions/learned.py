@@ -8,19 +8,24 @@ from __future__ import annotations
 import numpy as np
 
 from embcli.layer import Layer
-from embcli.positions.kind import PositionMatrix, ShownPositions, products_of
+from embcli.names import Similarity
+from embcli.positions.kind import PositionMatrix, ShownPositions, similarities_of
 
 
-def learned(layer: Layer, columns: np.ndarray, is_stored: bool) -> ShownPositions:
+def learned(
+    layer: Layer, columns: np.ndarray, is_stored: bool, metric: Similarity
+) -> ShownPositions:
     """Return the rows of a position layer, which is seeded, or stored by a model."""
     formula = (
         "A separate layer, drawn after the token layer: row p is added to the token row; "
         "training adjusts it."
     )
-    meaning = "Random rows: their dot products mean nothing before training."
+    meaning = "Random rows: their similarities mean nothing before training."
     if is_stored:
         formula = "The model's own position layer, as trained: row p is added to the token row."
-        meaning = "As trained: positions with similar rows have large dot products."
+        meaning = "As trained: rows that point in similar directions have a cosine near 1."
+        if metric == "dot":
+            meaning = "As trained: a dot product is large for similar rows, and for long ones."
 
     def chosen_columns(positions: np.ndarray) -> np.ndarray:
         return layer.rows(positions)[:, columns]
@@ -32,6 +37,6 @@ def learned(layer: Layer, columns: np.ndarray, is_stored: bool) -> ShownPosition
         size=f"D = {layer.shape[1]:,} columns",
         formula=formula,
         matrices=[PositionMatrix("position", chosen_columns, columns)],
-        products=products_of(vectors),
+        similarities=similarities_of(vectors, metric),
         meaning=meaning,
     )

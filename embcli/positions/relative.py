@@ -9,17 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from embcli.layer import Layer
-from embcli.positions.kind import PositionMatrix, Rows, ShownPositions, dot_products
+from embcli.names import Similarity
+from embcli.positions.kind import PositionMatrix, Rows, ShownPositions, products
 
 LARGEST_DISTANCE = 16  # k: larger distances have the same row
 
 
 def relative(
-    layer: Layer, columns: np.ndarray, length: int, token_row: np.ndarray
+    layer: Layer, columns: np.ndarray, length: int, token_row: np.ndarray, metric: Similarity
 ) -> ShownPositions:
     """Return the rows of all pairs of T positions, the distances, (T, T), and the rows they pick.
 
-    Dot products are those with a token row, (1, D) float32.
+    Similarities are those with a token row, (1, D) float32.
     """
     k = LARGEST_DISTANCE
     rows = 2 * k + 1
@@ -36,9 +37,9 @@ def relative(
     def rows_of_pairs(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T, columns)
         return chosen_columns(distances(positions))
 
-    def products(others: np.ndarray) -> Rows:
+    def similarities(others: np.ndarray) -> Rows:
         exact_rows = layer_rows.astype(np.float64)
-        by_distance = dot_products(exact_rows, token_row[0].astype(np.float64))  # (2k + 1,)
+        by_distance = products(exact_rows, token_row.astype(np.float64), metric)[:, 0]  # (2k + 1,)
         return lambda positions: by_distance[_distances(positions, others) + k]
 
     pair_matrix = PositionMatrix(
@@ -68,7 +69,7 @@ def relative(
         size=f"D = {dim:,} columns, k = {k}",
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
         matrices=[pair_matrix, distance_matrix, row_matrix],
-        products=products,
+        similarities=similarities,
         meaning="With this row: equal at equal distances, the same for all distances >= k.",
     )
 

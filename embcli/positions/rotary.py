@@ -12,14 +12,14 @@ import math
 import numpy as np
 
 from embcli.errors import LayerError
-from embcli.names import Pairing
+from embcli.names import Pairing, Similarity
 from embcli.positions.kind import (
     ONLY_THE_DISTANCE,
     PositionMatrix,
     ShownPositions,
     frequencies,
     in_turn,
-    products_of,
+    similarities_of,
 )
 from embcli.wording import Sentence
 
@@ -35,7 +35,12 @@ def check_rotation(dim: int, theta: float) -> None:
 
 
 def rotary(
-    pairs: np.ndarray, token_row: np.ndarray, token_id: int, pairing: Pairing, theta: float
+    pairs: np.ndarray,
+    token_row: np.ndarray,
+    token_id: int,
+    pairing: Pairing,
+    theta: float,
+    metric: Similarity,
 ) -> ShownPositions:
     """Return the angles of the chosen pairs, and their columns of a token row, rotated.
 
@@ -80,7 +85,7 @@ def rotary(
         size=f"D/2 = {dim // 2:,} angles",
         formula=f"Pair i of the columns is rotated by {angle}; pairs are {pairing}.",
         matrices=[angles_of_pairs, rotated_row],
-        products=products_of(vectors),
+        similarities=similarities_of(vectors, metric),
         meaning=ONLY_THE_DISTANCE,
         note="Models rotate queries and keys like this, not the embedding.",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from embcli.names import DEFAULT_THETA
+from embcli.names import DEFAULT_THETA, Similarity
 from embcli.positions.kind import (
     ONLY_THE_DISTANCE,
     PositionMatrix,
@@ -17,11 +17,13 @@ from embcli.positions.kind import (
     ShownPositions,
     frequencies,
     in_turn,
-    products_of,
+    similarities_of,
 )
 
 
-def sinusoidal(dim: int, columns: np.ndarray, model_formula: Rows | None) -> ShownPositions:
+def sinusoidal(
+    dim: int, columns: np.ndarray, model_formula: Rows | None, metric: Similarity
+) -> ShownPositions:
     """Return sinusoids by the paper's formula, or by that of a model, (n,) -> (n, D) float32."""
     formula = "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added."
     meaning = ONLY_THE_DISTANCE
@@ -45,7 +47,7 @@ def sinusoidal(dim: int, columns: np.ndarray, model_formula: Rows | None) -> Sho
         size=f"D = {dim:,} columns",
         formula=formula,
         matrices=[PositionMatrix("position", chosen_columns, columns, column_period=column_period)],
-        products=products_of(vectors),
+        similarities=similarities_of(vectors, metric),
         meaning=meaning,
     )
 

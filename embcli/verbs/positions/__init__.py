@@ -1,4 +1,4 @@
-"""How positions become vectors: the rows, angles or distances of a kind, and its dot products.
+"""How positions become vectors: the rows, angles or distances of a kind, and its similarities.
 
 `positions` makes a PositionTable, whose matrices are computed when they are asked for. `choice`
 finds the kind, T and D, the files of `embcli.positions` compute, and `page` shows it.
@@ -15,7 +15,15 @@ import numpy as np
 
 from embcli.errors import InputError, check_choice, check_number, refuse_too_large
 from embcli.layer import Layers, Origin, Source
-from embcli.names import DEFAULT_THETA, PAIRINGS, SHORT_LENGTH, Pairing, __version__
+from embcli.names import (
+    DEFAULT_THETA,
+    PAIRINGS,
+    SHORT_LENGTH,
+    SIMILARITIES,
+    Pairing,
+    Similarity,
+    __version__,
+)
 from embcli.numerics.steps import sinusoids
 from embcli.opened import Opened
 from embcli.positions import KINDS, OTHER_NAMES, PositionKind, check_options
@@ -52,7 +60,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     length: int  # T
     chosen: np.ndarray  # (n,) int64, positions
     columns: np.ndarray  # (columns,) int64: of D, of pairs of D, or positions (similarity)
-    is_similarity: bool
+    similarity_metric: Similarity | None  # None unless the matrix is that of similarities
     origin: Origin | None  # where the layers come from; None if all is computed
     rows_chosen: bool  # whether the user chose them
     columns_chosen: bool
@@ -62,13 +70,17 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
     distance = MatrixOf()  # (n, T) int64
-    similarity = MatrixOf()  # (n, T) float32, dot products
+    similarity = MatrixOf()  # (n, T) float32, dot products or cosines
+
+    @property
+    def is_similarity(self) -> bool:
+        return self.similarity_metric is not None
 
     @property
     def matrices(self) -> list[PositionMatrix]:
         shown = self.shown()
         if self.is_similarity:
-            return [PositionMatrix("similarity", shown.products(self.columns), self.columns)]
+            return [PositionMatrix("similarity", shown.similarities(self.columns), self.columns)]
         return shown.matrices
 
     def records(self) -> Records:
@@ -113,6 +125,7 @@ def positions(
     theta: float | None = None,
     ids: str | int | None = None,
     similarity: bool = False,
+    metric: Similarity | None = None,
     rows: str | None = None,
     columns: str | None = None,
 ) -> PositionTable:
@@ -120,8 +133,9 @@ def positions(
 
     Unless `kind` is given, it is the model's own; of seeded layers, learned. T is the context
     length, of relative positions 16; unless it is given, a page shows positions 0 to 15.
-    `similarity` returns their dot products, (T, T). Raises InputError for an option that this kind
-    does not have, and LayerError for an odd D of rotary positions.
+    `similarity` returns their cosines or dot products, (T, T), by `metric`; unless it is given,
+    cosines for a checkpoint, and dot products for seeded layers. Raises InputError for an option
+    that this kind does not have, and LayerError for an odd D of rotary positions.
 
     >>> import embcli
     >>> table = embcli.seeded(dim=4).positions("sinusoidal", context_length=2)
@@ -133,6 +147,7 @@ def positions(
     kind = OTHER_NAMES.get(str(kind), kind)
     check_choice("kind", kind, KINDS)
     check_choice("pairing", pairing, PAIRINGS)
+    metric = _metric(source, metric, similarity)
 
     choice = choose(source, kind, context_length)
     length = choice.length
@@ -164,15 +179,19 @@ def positions(
     match choice.kind:
         case "learned":
             is_stored = not source.origin.is_seeded
-            shown = partial(learned, layers["position"], vector_columns, is_stored)
+            shown = partial(learned, layers["position"], vector_columns, is_stored, metric)
         case "sinusoidal":
-            shown = partial(sinusoidal, dim, vector_columns, _model_formula(source, dim))
+            model_formula = _model_formula(source, dim)
+            shown = partial(sinusoidal, dim, vector_columns, model_formula, metric)
         case "relative":
             options = {"clip": LARGEST_DISTANCE}
-            shown = partial(relative, layers["position"], vector_columns, length, token_row)
+            layer = layers["position"]
+            shown = partial(relative, layer, vector_columns, length, token_row, metric)
         case "rotary":
             options = {"pairing": pairing, "theta": theta}
-            shown = partial(rotary, vector_columns, token_row, token_id, pairing, theta)
+            shown = partial(rotary, vector_columns, token_row, token_id, pairing, theta, metric)
+    if similarity:
+        options["metric"] = metric
 
     has_length = is_stored or context_length is not None
     is_long = length > SHORT_LENGTH and not has_length and rows is None
@@ -184,7 +203,7 @@ def positions(
         length=length,
         chosen=chosen_rows,
         columns=chosen_columns,
-        is_similarity=similarity,
+        similarity_metric=metric if similarity else None,
         origin=layers.origin if layers else None,
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
@@ -192,6 +211,19 @@ def positions(
         reason=choice.reason,
         notes=notes,
     )
+
+
+def _metric(source: Source, metric: Similarity | None, is_similarity: bool) -> Similarity:
+    """Return how similarities are measured: as the user chose, or as suits the rows.
+
+    Rows of a model have lengths of their own, which a dot product would show.
+    """
+    check_choice("metric", metric, SIMILARITIES)
+    if metric is not None and not is_similarity:
+        raise InputError(Sentence("{metric} goes with {similarity}"))
+    if metric is not None:
+        return metric
+    return "dot" if source.origin.is_seeded else "cosine"
 
 
 def _one_id(ids: str | int | None) -> np.ndarray:

@@ -98,7 +98,7 @@ def open_layers(
 ) -> Layers:
     """Open the layers that this kind needs; raise InputError for a token ID without a row.
 
-    Rotary positions rotate a token row; relative ones are multiplied by it for dot products.
+    Rotary positions rotate a token row; relative ones are multiplied by it for similarities.
     """
     wanted: dict[str, np.ndarray | None] = {}
     if choice.kind == "rotary" or (choice.kind == "relative" and is_similarity):

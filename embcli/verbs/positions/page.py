@@ -72,7 +72,8 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
         yield safe_text(shown.formula)
         return
     count = counted(length, "position")
-    yield title(f"Dot products of {table.kind} positions{part}: T = {count}")
+    name = "Cosines" if table.similarity_metric == "cosine" else "Dot products"
+    yield title(f"{name} of {table.kind} positions{part}: T = {count}")
     yield safe_text(shown.meaning)
     if table.kind in OPTIONS["ids"]:
         yield safe_text(f"The row is that of token ID {table.token_id}.")
