@@ -23,7 +23,8 @@ DiffSort = Literal["change", "id"]  # the order of the rows of a diff
 Metric = Literal["cosine", "dot", "l2"]
 Similarity = Literal["cosine", "dot"]  # how similar two positions are
 Color = Literal["auto", "always", "never"]
-Theme = Literal["light", "dark"]  # the background of a picture
+Background = Literal["light", "dark"]
+Theme = Literal["auto", "light", "dark"]  # a background, or that of wherever a page is shown
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
 CutFault = Literal["different"]  # what gives status 1 where several tokenizers are compared
 # What an audit can find; whoever runs it says what of it gives status 1.

@@ -65,7 +65,7 @@ class Style:
     heat: bool = False  # whether matrices are strips of colours
     bare: bool = False  # whether a page has only titles, tables, pictures and drawings
     width: int | None = None  # columns of a page; None for the default of the medium
-    theme: Theme = "light"  # the background of a picture
+    theme: Theme = "auto"  # the background; auto: of the terminal or notebook; a file's is light
     # This function makes a line from what notes say of parameters.
     suggest: Callable[[Sequence[Note | Hint]], str] | None = None
 
@@ -166,11 +166,11 @@ class Result(ABC):
         return self.page("table").decode().removesuffix("\n")
 
     def _repr_html_(self) -> str:
-        """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
+        """Return the page as a fragment of HTML, for notebooks."""
         from embcli.page.export import fragment
 
         width = width_of(self.style.width, "html")
-        return fragment(self.view(), width)
+        return fragment(self.view(), width, self.style.theme)
 
     def save(
         self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched

@@ -26,7 +26,7 @@ sys.dont_write_bytecode = False
 from tests.runners import InProcess, Process, Terminal  # noqa: E402 - It imports numpy.
 from tests.snapshots import Snapshot  # noqa: E402
 
-_OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", "TERM")
+_OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "COLORFGBG", "LINES", "COLORTERM", "TERM")
 
 # `--hypothesis-profile long` looks further; whoever asks for a number of examples gets that number.
 # No test is timed: a busy machine is no failure.

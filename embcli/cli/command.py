@@ -131,7 +131,7 @@ def _flags_of(group: Any) -> list[inspect.Parameter]:
 
 def _refuse_options(format: FormatName, options: Options, path: Path | None) -> None:
     """Raise OutputError for an option that the format cannot show."""
-    limits = {**dict.fromkeys(_ON_PAGES, VIEWS), "theme": PICTURES}
+    limits = {**dict.fromkeys(_ON_PAGES, VIEWS), "theme": ("table", *PICTURES)}
     for name, formats in limits.items():
         if groups.is_given(options.get(name)) and format not in formats:
             needed = f"it needs --format {or_list(formats)}"

@@ -247,7 +247,13 @@ class Page:
         ),
     ] = None
     theme: Annotated[
-        names.Theme | None, option("View", "Background of a picture.", "", default="light")
+        names.Theme | None,
+        option(
+            "View",
+            "Background of the terminal, or of a picture.",
+            "",
+            default="auto: COLORFGBG, or dark; a picture's light",
+        ),
     ] = None
     format: Annotated[
         str | None,

@@ -101,10 +101,11 @@ class ResultWriter:
             )
         elif self._on_a_terminal:
             columns, lines = terminal_size()
-            text = export.text(page, self.style.width or columns, lines, self.is_colored)
+            columns = self.style.width or columns
+            text = export.text(page, columns, lines, self.is_colored, self.style.theme)
             content = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
         else:
-            text = export.text(page, width, None, self.is_colored)
+            text = export.text(page, width, None, self.is_colored, self.style.theme)
             content = text.encode("utf-8", "backslashreplace")
         self._write_bytes(content, "page")
 

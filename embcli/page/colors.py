@@ -1,12 +1,13 @@
 """Colours of text and of numbers, which can be read on black, on white, and as 16 colours.
 
 The scale of signed numbers is symmetric about 0: blue below, orange to red above, which no common
-colour blindness confuses. Colours get darker with the distance from 0, or lighter in a picture on a
-dark background. Numbers without a sign use the upper half of the scale.
+colour blindness confuses. 0 is close to the background: colours get darker with the distance from
+it, or lighter on a dark background. Numbers without a sign use the upper half of the scale.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,8 @@ from rich.style import Style
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from embcli.names import Background
 
 # Levels of numbers that are not finite.
 NAN = -1
@@ -41,7 +44,8 @@ INKS = {
     "light": {"dim": "#6a7077"},
     "dark": {"dim": "#959da6", "#0087d7": "#3da9f5", "#d75f00": "#f58b3c", "#008700": "#4fc34f"},
 }
-DARK = "dark_ground"  # a style of a console whose background is known to be dark
+# A console whose background is known has a style of one of these names.
+BACKGROUNDS: dict[Background, str] = {"light": "light_background", "dark": "dark_background"}
 _TOKEN_STYLES = [
     Style.parse("#0087d7"),
     Style.parse("#d75f00"),
@@ -70,10 +74,20 @@ def colors_of(console: Console) -> Sequence[Color]:
     """Return the colours of a scale on a console, the least number first; none without colour."""
     if console.color_system is None or console.no_color:
         return ()
+    background = _background_of(console)
     if console.color_system in ("standard", "windows"):
-        return _SCALE_OF_16
-    is_dark = bool(console.get_style(DARK, default="none"))
-    return _DARK_SCALE if is_dark else _SCALE
+        return _SCALES_OF_16[background]
+    return _SCALES[background]
+
+
+def _background_of(console: Console) -> Background:
+    """Return the background that is known of a console, or that of the terminal."""
+    for background, name in BACKGROUNDS.items():
+        if console.get_style(name, default="none"):
+            return background
+    # COLORFGBG has the numbers of two colours among 16, `15;0`: the last is the background.
+    number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if number in ("7", "15") else "dark"
 
 
 def _scale(names: str) -> list[Color]:
@@ -86,9 +100,14 @@ def _scale(names: str) -> list[Color]:
     return [Color.from_rgb(*color) for color in np.transpose(parts).tolist()]
 
 
-_SCALE = _scale("#00286e #0087d7 #a5d4f2 #e4e4e4 #fac496 #d75f00 #6e1e00")
-_DARK_SCALE = _scale("#5cc4ff #1f96ec #2b628f #505050 #8a4f22 #e07318 #ffab4a")
-_SCALE_OF_16 = [Color.parse(name) for name in ("blue", "cyan", "white", "yellow", "red")]
+_SCALES: dict[Background, list[Color]] = {
+    "light": _scale("#00286e #0087d7 #a5d4f2 #ebebeb #fac496 #d75f00 #6e1e00"),
+    "dark": _scale("#5cc4ff #1f96ec #245579 #303030 #7a451e #e07318 #ffab4a"),
+}
+_SCALES_OF_16: dict[Background, list[Color]] = {
+    "light": [Color.parse(name) for name in ("blue", "cyan", "white", "yellow", "red")],
+    "dark": [Color.parse(name) for name in ("cyan", "blue", "black", "red", "yellow")],
+}
 
 
 class ColorScale(NamedTuple):

@@ -21,7 +21,7 @@ from rich.text import Text
 from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
-from embcli.page.colors import DARK, INKS
+from embcli.page.colors import BACKGROUNDS, INKS
 from embcli.page.parts import CutPage, Sheets
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Drawing, Line, Shortened
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from embcli.formats import PageFormat
-    from embcli.names import Theme
+    from embcli.names import Background, Theme
 
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
-_THEMES: dict[Theme, TerminalTheme] = {
+_THEMES: dict[Background, TerminalTheme] = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
     "dark": TerminalTheme((17, 21, 28), (226, 230, 234), _ANSI),
 }
@@ -75,11 +75,18 @@ pre + pre {{ margin-top: 16px; }}
 </body>
 </html>
 """.replace("FONTS", _FONTS)
+_COLOR = re.compile("([a-z-]*color: #[0-9a-f]{6})")  # in a style of HTML
 # Another font may draw the dots, in another width.
 _DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
 
 
-def text(page: RenderableType, width: int, lines: int | None = None, color: bool = False) -> str:
+def text(
+    page: RenderableType,
+    width: int,
+    lines: int | None = None,
+    color: bool = False,
+    theme: Theme = "auto",
+) -> str:
     """Return a page as in a pipe, or on a terminal of some lines.
 
     There are no spaces at the ends of lines.
@@ -94,6 +101,8 @@ def text(page: RenderableType, width: int, lines: int | None = None, color: bool
         color_system=color_system,
         no_color=not color,
     )
+    if theme != "auto":
+        console.push_theme(Themes({BACKGROUNDS[theme]: "bold"}))
     with console.capture() as captured:
         console.print(page, highlight=False, markup=False, emoji=False)
     printed = captured.get().split("\n")
@@ -103,32 +112,36 @@ def text(page: RenderableType, width: int, lines: int | None = None, color: bool
 def exported(
     page: RenderableType, format: PageFormat, width: int, theme: Theme, color: bool = True
 ) -> bytes:
-    """Return a page as a text or a picture. Raises OutputError if PNG cannot be drawn here."""
+    """Return a page as a text or a picture, which is light unless the theme is dark.
+
+    Raises OutputError if PNG cannot be drawn here.
+    """
     if format == "table":
         return text(page, width).encode()
     if format == "markdown":
         return markdown(page, width).encode()
+    background: Background = "dark" if theme == "dark" else "light"
     if format == "html":
-        return _html(page, width, color, theme).encode()
-    svg = _svg(page, width, color, theme)
+        return _html(page, width, color, background).encode()
+    svg = _svg(page, width, color, background)
     return svg.encode() if format == "svg" else png(svg)
 
 
-def _svg(page: RenderableType, width: int, color: bool, theme: Theme) -> str:
-    terminal = _THEMES[theme]
-    console = _recorded(page, width, color, theme, margin=2)
+def _svg(page: RenderableType, width: int, color: bool, background: Background) -> str:
+    terminal = _THEMES[background]
+    console = _recorded(page, width, color, background, margin=2)
     code = _SVG.replace("GROUND", terminal.background_color.hex)
     return console.export_svg(
         theme=terminal, code_format=code, unique_id="embcli", font_aspect_ratio=0.602
     )
 
 
-def _html(page: RenderableType, width: int, color: bool, theme: Theme) -> str:
+def _html(page: RenderableType, width: int, color: bool, background: Background) -> str:
     """Return a page as a document of HTML, in which a printer keeps each sheet whole."""
-    terminal = _THEMES[theme]
+    terminal = _THEMES[background]
     codes = []
     for sheet in page.sheets if isinstance(page, Sheets) else [page]:
-        console = _recorded(sheet, width, color, theme)
+        console = _recorded(sheet, width, color, background)
         code = console.export_html(theme=terminal, code_format="{code}", inline_styles=True)
         codes.append(code.replace("⋮", _DOTS))
     return _HTML.format(
@@ -138,14 +151,40 @@ def _html(page: RenderableType, width: int, color: bool, theme: Theme) -> str:
     )
 
 
-def fragment(page: RenderableType, width: int) -> str:
-    """Return a page as an element for a notebook, which can have a light or a dark background."""
+def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
+    """Return a page as an element for a notebook.
+
+    Its colours are for a light or a dark background; of the theme auto, for the one that the reader
+    prefers (`prefers-color-scheme`).
+    """
+    if theme == "auto":
+        return _for_both(_fragment(page, width, "light"), _fragment(page, width, "dark"))
+    return _fragment(page, width, theme)
+
+
+def _fragment(page: RenderableType, width: int, background: Background) -> str:
     style = f"font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
-    console = _recorded(page, width, color=True, theme=None)
+    console = _recorded(page, width, color=True, background=background)
     code = console.export_html(
         code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
     )
     return code.replace("⋮", _DOTS)
+
+
+def _for_both(light: str, dark: str) -> str:
+    """Return two fragments that differ only in their colours as one; the browser chooses a colour.
+
+    A browser that does not know `light-dark` takes the light one, which stands before it.
+    """
+    parts = []
+    for part, dark_part in zip(_COLOR.split(light), _COLOR.split(dark), strict=True):
+        parts.append(part)
+        if part != dark_part:
+            name, color = part.split(": ")
+            _, dark_color = dark_part.split(": ")
+            parts.append(f"; {name}: light-dark({color}, {dark_color})")
+    html = "".join(parts)
+    return html.replace('<pre style="', '<pre style="color-scheme: light dark; ', 1)
 
 
 def png(svg: str) -> bytes:
@@ -169,20 +208,15 @@ def _console(width: int, **options: Any) -> Console:
 
 
 def _recorded(
-    page: RenderableType, width: int, color: bool, theme: Theme | None, margin: int = 0
+    page: RenderableType, width: int, color: bool, background: Background, margin: int = 0
 ) -> Console:
-    """Return a console with a page and margins; it is as wide as the longest line and the margins.
-
-    Without a theme the page is for any background.
-    """
+    """Return a console with a page and margins; as wide as its longest line and the margins."""
     console = _console(width, record=True, color_system="truecolor", no_color=not color)
-    if theme == "dark":
-        console.push_theme(Themes({DARK: "bold"}))
+    console.push_theme(Themes({BACKGROUNDS[background]: "bold"}))
     options = console.options.update(highlight=False, markup=False)
     segments = console.render(page, options)
     if color:
-        inks = INKS[theme] if theme else {}
-        inked = (_inked(segment, inks) for segment in segments)
+        inked = (_inked(segment, INKS[background]) for segment in segments)
         lines = list(Segment.split_lines(inked))
     else:
         lines = list(Segment.split_lines(Segment.remove_color(segments)))
