@@ -9,6 +9,7 @@ import builtins
 import io
 import math
 import re
+import struct
 import sys
 import xml.etree.ElementTree as ET
 from itertools import pairwise
@@ -837,29 +838,108 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "averaged"),
+    ("columns", "averaged"),
     [
-        (512, 128, ""),
-        (513, 128, "the mean of 2 columns"),
-        (512, 129, "the mean of 2 rows"),
+        (191, ""),
+        (192, "the mean of 2 columns"),
+        (383, "the mean of 3 columns"),
     ],
 )
-def test_a_file_has_a_cell_for_each_number_up_to_512_columns_and_128_rows(
-    columns: int, rows: int, averaged: str
-) -> None:
-    values = np.sin(np.arange(rows * columns, dtype=np.float32).reshape(rows, columns))
-    labels = [Label("pos", np.arange(rows))]
-    page = Strips(labels, [Values(values)], np.arange(columns), lines=40)
+def test_a_file_has_a_cell_for_each_number_that_fits_a_slide(columns: int, averaged: str) -> None:
+    values = np.sin(np.arange(40 * columns, dtype=np.float32).reshape(40, columns))
+    labels = [Label("position", np.arange(40))]
+    page = Strips(labels, [Values(values)], np.arange(columns), lines=45)
 
     document = export.exported(page, "html", 100, "light", color=False)
 
     printed = "".join(ET.fromstring(document).find(".//{*}pre").itertext())  # type: ignore[union-attr]
+    strips = re.findall(r"^ *(\d*)  │  (\S+)$", printed, re.MULTILINE)
+    assert len(strips) == 40
+    numbers = [number for number, _ in strips if number]
+    assert numbers == [str(row) for row in range(0, 40, 2)], "a label for each second row"
     if averaged:
         assert averaged in printed
     else:
         assert "the mean of" not in printed
-        strips = re.findall(r"^ *\d+  │  (\S+)$", printed, re.MULTILINE)
-        assert [len(strip) for strip in strips] == [columns] * rows
+        assert {len(strip) for _, strip in strips} == {columns}
+
+
+def test_a_file_is_wider_than_a_slide_if_the_user_says_so() -> None:
+    values = np.ones((2, 384), np.float32)
+    page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
+
+    assert "the mean of 2 columns" in export.exported(page, "html", 100, "light").decode()
+    assert "the mean of" not in export.exported(page, "html", 400, "light").decode()
+
+
+def size_of_png(picture: bytes) -> tuple[int, int]:
+    """Return the width and height in pixels, from the header of a PNG."""
+    return struct.unpack(">II", picture[16:24])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "weights --dim 384 --heat",
+        "positions --similarity --heat --context-length 512 --dim 8",
+        "positions sinusoidal --context-length 64 --dim 64 --heat",
+        "positions sinusoidal --context-length 64 --dim 64",
+        "positions rotary --context-length 512 --heat",
+        "lookup --ids 0:99 --dim 300 --heat",
+        "tokenize hi",
+    ],
+)
+def test_a_picture_is_a_slide_whose_text_can_be_read(in_process: InProcess, words: str) -> None:
+    svg = in_process.ok(*words.split(), "-f", "svg").text
+    width, height = size_of_png(in_process.ok(*words.split(), "-f", "png").out)
+
+    assert width <= 1920
+    assert height <= 1080
+    (font_size,) = re.findall(r"font-size: (\d+)px", svg)
+    (svg_width,) = re.findall(r'viewBox="0 0 (\S+) ', svg)
+    assert float(font_size) * width / float(svg_width) >= 16
+
+
+def test_a_page_that_is_no_slide_can_be_read_too() -> None:
+    long = Group(*["x" * 100] * 90)
+    wide = Text("x" * 400)
+
+    assert size_of_png(export.exported(long, "png", 100, "light"))[0] == 1920
+    letters = size_of_png(export.exported(wide, "png", 400, "light"))[0] / 404
+    assert letters >= 16 * 0.602 * 20 / 21 * 0.99, "the width of a letter of 16 pixels"
+
+
+@pytest.mark.parametrize(
+    ("largest", "limit", "beyond"), [(1.9, 1.9, ""), (8.0, 1.0, "; 2 beyond, up to 8")]
+)
+def test_a_scale_that_a_few_numbers_set_ends_at_a_percentile(
+    largest: float, limit: float, beyond: str
+) -> None:
+    """The numbers have marks and means of their own if they are not finite."""
+    values = np.ones((4, 200), np.float32)
+    values[1, 7] = largest
+    values[2, 9] = -largest
+    values[3, :2] = np.nan, np.inf
+    page = Matrix([Label("ID", range(4))], [Values(values)], np.arange(200), heat=True)
+
+    lines = export.text(page, 300).splitlines()
+
+    assert lines[-1].startswith(f"-{limit:g} ")
+    assert f" {limit:g}  " in lines[-1]
+    expected = f"the scale ends at the 99.5th percentile{beyond}; " if beyond else ""
+    assert lines[-1].endswith(f"{expected}?: 1 NaN; !: 1 infinite")
+    (row,) = [line.split()[-1] for line in lines if line.split()[:1] == ["2"]]
+    assert row[9] == ".", "the first of the characters"
+
+
+def test_a_scale_of_mostly_zeros_reaches_the_largest_number() -> None:
+    values = np.zeros((1, 1000))
+    values[0, 3] = 2.0
+
+    scale = ColorScale.of([values])
+    assert scale.without_outliers([values]) == scale
+    nothing = ColorScale.of([np.zeros((0, 3))])
+    assert nothing.without_outliers([np.zeros((0, 3))]) == nothing
 
 
 def backgrounds_of_html(page: RenderableType, theme: Literal["dark", "light"]) -> np.ndarray:

@@ -101,7 +101,7 @@ def _scale(names: str) -> list[Color]:
 
 
 _SCALES: dict[Background, list[Color]] = {
-    "light": _scale("#00286e #0087d7 #a5d4f2 #ebebeb #fac496 #d75f00 #6e1e00"),
+    "light": _scale("#00286e #0087d7 #a5d4f2 #e4e4e4 #fac496 #d75f00 #6e1e00"),
     "dark": _scale("#5cc4ff #1f96ec #245579 #303030 #7a451e #e07318 #ffab4a"),
 }
 _SCALES_OF_16: dict[Background, list[Color]] = {
@@ -127,11 +127,21 @@ class ColorScale(NamedTuple):
             signed = signed or bool((matrix < 0).any())
         return cls(limit, signed)
 
+    def without_outliers(self, values: Sequence[np.ndarray]) -> ColorScale:
+        """Return the scale up to the 99.5th percentile of sizes if only a few set its limit."""
+        sizes = np.concatenate([np.abs(matrix[np.isfinite(matrix)]) for matrix in values])
+        if not sizes.size:
+            return self
+        percentile = float(np.percentile(sizes, 99.5))
+        if 0 < 2 * percentile < self.limit:
+            return self._replace(limit=percentile)
+        return self
+
     def levels(self, values: np.ndarray, count: int) -> np.ndarray:
         """Return the level of each value, int64 in the shape of the values.
 
-        Levels are from 0 to count - 1, or NAN or INFINITE. `count` is odd for signed numbers, so
-        that 0 has a level of its own.
+        Levels are from 0 to count - 1, or NAN or INFINITE; numbers beyond the scale have those of
+        its ends. `count` is odd for signed numbers, so that 0 has a level of its own.
 
         >>> ColorScale(2.0).levels(np.array([-2, 0, 0.9, np.nan]), 5).tolist()
         [0, 2, 3, -1]
@@ -140,7 +150,7 @@ class ColorScale(NamedTuple):
         highest = count - 1
         shares = np.where(np.isfinite(values), values, 0).astype(np.float64)
         if self.limit:
-            shares /= self.limit
+            shares = np.clip(shares / self.limit, -1, 1)
         levels = zero + np.rint(shares * (highest - zero)).astype(np.int64)
         levels[np.isnan(values)] = NAN
         levels[np.isinf(values)] = INFINITE

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from embcli.formats import PageFormat
     from embcli.names import Background, Theme
 
+_FONT_SIZE = 21  # pixels, in an SVG
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
@@ -42,7 +43,7 @@ _SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" \
 viewBox="0 0 {terminal_width} {terminal_height}" width="{terminal_width}">
 <style>
-.{unique_id}-matrix {{ font-family: FONTS; font-size: 21px; }}
+.{unique_id}-matrix {{ font-family: FONTS; font-size: FONT_SIZEpx; }}
 {styles}
 </style>
 <rect width="100%" height="100%" fill="GROUND"/>
@@ -52,7 +53,7 @@ viewBox="0 0 {terminal_width} {terminal_height}" width="{terminal_width}">
 {matrix}
 </g>
 </svg>
-""".replace("FONTS", _FONTS)
+""".replace("FONTS", _FONTS).replace("FONT_SIZE", str(_FONT_SIZE))
 _HTML = """\
 <!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
@@ -199,7 +200,21 @@ def png(svg: str) -> bytes:
             "png needs a monospace font, and there is none; "
             "on Debian: apt install fonts-dejavu-core"
         )
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2))
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_zoom(svg)))
+
+
+def _zoom(svg: str) -> float:
+    """Return the size of a PNG relative to its SVG: a slide, whose text has 16 pixels at least.
+
+    A page that is too long for one is as wide as a slide.
+    """
+    _, _, width, height = map(float, re.findall(r"[\d.]+", svg.partition('viewBox="')[2])[:4])
+    largest = 2.0
+    smallest = 16 / _FONT_SIZE
+    zoom = min(1920 / width, 1080 / height, largest)
+    if zoom < smallest:
+        zoom = min(1920 / width, largest)
+    return max(zoom, smallest)
 
 
 def _console(width: int, **options: Any) -> Console:

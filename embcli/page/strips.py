@@ -1,8 +1,8 @@
 """Numbers as colours: strips, one per row of a table, or a picture of a whole matrix.
 
 Each has a colour bar. On a terminal two numbers can share a cell; in a file each number has a cell
-of its own. Without colour each number is a character, denser for a larger number. `Matrix` yields
-strips in place of numbers if a page is to be a heat map.
+of its own if the picture then fits a slide. Without colour each number is a character, denser for a
+larger number. `Matrix` yields strips in place of numbers if a page is to be a heat map.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDEST = 4  # the most cells of a number
-_FILE_COLUMNS = 512  # the most columns of a file's picture whose numbers have cells of their own
-_FILE_ROWS = 128
+_SLIDE_CELLS = 204  # the width of a file's page, unless the user chose a larger one
+_MOST_LABELS = 24  # of the rows of a picture
 _MARKED = Style.parse("bold #ffd700 on #000000")
 _colored = lru_cache(4096)(Style.from_color)
 
@@ -46,13 +46,6 @@ class Values(NamedTuple):
 def has_halves(console: Console) -> bool:
     """Return whether two numbers can share a cell: on a coloured screen, but not in a file."""
     return bool(colors_of(console)) and not console.record
-
-
-def room(console: Console, cells: int, columns: int) -> int:
-    """Return the cells for some columns: those of the page, or more in a file."""
-    if console.record:
-        return max(cells, min(columns, _FILE_COLUMNS))
-    return cells
 
 
 class Shades(Text):
@@ -170,34 +163,41 @@ class Strips(Composite):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = fit_labels(options.max_width, self.labels, self.trailing, len(self.blocks))
-        fit = self._fit(console, cells)
+        cells_of_slide = cells
+        if console.record:
+            cells_of_slide += max(_SLIDE_CELLS - options.max_width, 0) // len(self.blocks)
+        fit = self._fit(console, cells, cells_of_slide)
         averages = []
         for block in self.blocks:
             rows = means(block.values.T, fit.rows_per_bin).T
             averages.append(means(rows, fit.columns_per_bin, self._column_period))
-        scale = ColorScale.of(averages)
+        scale = ColorScale.of(averages).without_outliers(averages)
 
         table = self._strips(labels, averages, scale, fit, console)
         if console.record:
             # A file is as wide as its strips.
-            unlimited = options.update(max_width=8 * _FILE_COLUMNS)
+            largest_width = 10_000
+            unlimited = options.update(max_width=largest_width)
             table.width = console.measure(table, options=unlimited).maximum
         yield table
         yield ""
         yield self._bar(averages, scale, fit, console, options.max_width)
 
-    def _fit(self, console: Console, cells: int) -> Fit:
-        """Return how the numbers fit into a block's cells, and into the lines of a picture."""
+    def _fit(self, console: Console, cells: int, cells_of_slide: int) -> Fit:
+        """Return how the numbers fit into a block's cells, and into the lines of a picture.
+
+        In a file, numbers that have no cells of their own there can take those of a slide.
+        """
         columns = len(self.numbers)
         rows = len(self.blocks[0].values)
         halves = has_halves(console)
-        available = room(console, cells, columns)
+        available = max(cells, min(columns, cells_of_slide))
         if self.lines is None:
             return Fit.of(columns, available, halves, self._column_period)
 
         # An axis and a rule are above a picture; a blank line, a colour bar and a remark below.
         lines_around = 5
-        lines = max(self.lines - lines_around, _FILE_ROWS if console.record else 1)
+        lines = max(self.lines - lines_around, 1)
         is_stacked = halves and (self.square or rows > lines)
         height = 2 * lines if is_stacked else lines
         rows_per_bin = max(math.ceil(rows / height), 1)
@@ -207,9 +207,13 @@ class Strips(Composite):
             return fit._replace(glyph="▀") if is_stacked else fit
 
         # Two stacked numbers fill a cell; otherwise a number takes two cells to be square.
-        width = cells if is_stacked else room(console, cells // 2, columns)
+        width = cells
+        if not is_stacked:
+            width = max(cells // 2, min(columns, cells_of_slide // 2))
         per_bin = max(rows_per_bin, math.ceil(columns / width))
-        side = _side_of_square(rows, columns, height, width)
+        side = 1
+        if colors_of(console):  # Characters would only be repeated.
+            side = _side_of_square(rows, columns, height, width)
         fit = Fit(
             bins=math.ceil(columns / per_bin),
             columns_per_bin=per_bin,
@@ -230,10 +234,14 @@ class Strips(Composite):
         """Return the table of strips, without the colour bar."""
         strips_per_line = 2 if fit.glyph == "▀" else 1
         first_strips = range(0, len(averages[0]) * fit.strips_per_bin, strips_per_line)
+        rows_per_label = 1
+        if self.lines is not None:
+            rows_per_label = math.ceil(len(averages[0]) / _MOST_LABELS)
         rows: list[int | None] = []  # the row whose labels a line has, if it has labels
         for first in first_strips:
             row, strip_of_row = divmod(first, fit.strips_per_bin)
-            rows.append(None if strip_of_row else row * fit.rows_per_bin)
+            has_labels = not strip_of_row and row % rows_per_label == 0
+            rows.append(row * fit.rows_per_bin if has_labels else None)
 
         axis = self._axis(fit.width)
         blocks = []
@@ -288,15 +296,20 @@ class Strips(Composite):
         shades = strip(scale.limit * shares[None], scale, console, glyph="▌" if halves else "")
         bar = Text(f"{low} ").append_text(shades).append(f" {limit}")
 
-        remarks = "; ".join(self._remarks(averages, fit, console))
+        remarks = "; ".join(self._remarks(averages, scale, fit, console))
         if remarks:
             fits = bar.cell_len + GAP + len(remarks) <= width
             bar.append("  " if fits else "\n")
             bar.append(remarks)
         return bar
 
-    def _remarks(self, averages: Sequence[np.ndarray], fit: Fit, console: Console) -> list[str]:
-        """Return what colours do not tell: which numbers are averaged, and which are not finite."""
+    def _remarks(
+        self, averages: Sequence[np.ndarray], scale: ColorScale, fit: Fit, console: Console
+    ) -> list[str]:
+        """Return what colours do not tell.
+
+        These are which numbers are averaged, how many are beyond the scale, or not finite.
+        """
         remarks = []
         sizes = []
         if fit.rows_per_bin > 1:
@@ -308,6 +321,14 @@ class Strips(Composite):
             shade = "colour" if colors_of(console) else "character"
             ends = " (fewer at the ends)" if self._has_smaller_bins(fit) else ""
             remarks.append(f"each {shade}: the mean of {' x '.join(sizes)}{ends}")
+
+        largest = ColorScale.of(averages).limit
+        if largest > scale.limit:
+            # Infinite numbers have a mark.
+            beyond = [np.isfinite(values) & (np.abs(values) > scale.limit) for values in averages]
+            count = sum(int(is_beyond.sum()) for is_beyond in beyond)
+            ends = "the scale ends at the 99.5th percentile"
+            remarks.append(f"{ends}; {count:,} beyond, up to {largest:.{self.precision}g}")
 
         nans = sum(int(np.isnan(values).sum()) for values in averages)
         if nans:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from embcli.verbs.lookup import Lookup
 
 _MOST_TOKENS = 40  # a table in a file or a pipe shows no more
+_MOST_STRIPS = 42  # of a heat map there
+_MOST_STRIPS_BESIDE_HIDDEN = 24
 _FEWEST_TOKENS = 2  # any table shows these
 _MOST_TRACED = 40  # columns of a trace
 _MOST_TARGETS = 4  # positions that a drawing names beside a picked row
@@ -51,7 +53,11 @@ def page(lookup: Lookup, options: ConsoleOptions) -> Iterator[RenderableType]:
         yield from _drawing(lookup, width)
 
     lines = len(lookup.shown)  # lines per token
-    tokens = rows_that_fit(options, lines * _MOST_TOKENS) // lines
+    lines_elsewhere = lines * _MOST_TOKENS
+    if lookup.style.heat:
+        has_two_maps = "hidden" in lookup.shown
+        lines_elsewhere = _MOST_STRIPS_BESIDE_HIDDEN if has_two_maps else _MOST_STRIPS
+    tokens = rows_that_fit(options, lines_elsewhere) // lines
     yield from _table(lookup, max(tokens, _FEWEST_TOKENS))
 
     remarks = list(_remarks(lookup))
@@ -78,18 +84,26 @@ def _table(lookup: Lookup, most_tokens: int) -> Iterator[RenderableType]:
     yield title(f"{_heading(lookup)}: {_size(lookup)}")
 
     terms = []
-    projected = []
+    hidden = []
     for term in _shown_terms(lookup, index):
-        if len(lookup.columns_of(term.name)) == len(lookup.columns):
-            terms.append(term)
+        if term.name == "hidden" and _is_hidden_apart(lookup):
+            hidden.append(term)
         else:
-            projected.append(term)
+            terms.append(term)
     if terms:
         yield _matrix(lookup, terms, excerpt, every=lookup.columns_chosen)
-    if projected:
-        columns = lookup.columns_of(projected[0].name)
+    if hidden:
+        columns = lookup.columns_of("hidden")
+        if terms and lookup.style.heat:
+            yield ""
         yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
-        yield _matrix(lookup, projected, excerpt, every=False)
+        yield _matrix(lookup, hidden, excerpt, every=False)
+
+
+def _is_hidden_apart(lookup: Lookup) -> bool:
+    """Return whether `hidden` has a table of its own: other columns, or a scale of colours."""
+    has_other_columns = len(lookup.columns_of("hidden")) != len(lookup.columns)
+    return has_other_columns or (lookup.style.heat and lookup.shown != ("hidden",))
 
 
 def _shows_sum(lookup: Lookup) -> bool:

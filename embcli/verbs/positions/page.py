@@ -102,8 +102,8 @@ def _row_limit(
     """Return how much of a matrix is shown on a page with so many of them."""
     count = len(view.row_numbers)
     if table.style.heat and (table.is_similarity or not table.rows_chosen):
-        lines_in_pipe = 35  # the height of one picture
-        lines = rows_that_fit(options, lines_in_pipe * views) // views
+        lines_of_slide = 48
+        lines = rows_that_fit(options, lines_of_slide) // views
         return RowLimit(count, lines)
 
     shows_positions = view.matrix.row_numbers is None
