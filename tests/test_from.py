@@ -269,6 +269,18 @@ def test_position_rows_begin_behind_those_of_padding(
 
 
 @pytest.mark.usefixtures("roberta")
+def test_hidden_has_a_scale_of_its_own_in_a_heat_map(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    """Only there: alone, and among numbers, it stands in the one table."""
+    words = "lookup --ids 3,4 --from ./roberta"
+    pages = session(in_process, f"{words} --heat", f"{words} --heat --show hidden")
+
+    snapshot("from/hidden-as-heat.txt", pages)
+    assert "What the first block reads" not in in_process.ok(*words.split()).text
+
+
+@pytest.mark.usefixtures("roberta")
 def test_pages_say_which_position_row_comes_first(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
