@@ -861,6 +861,7 @@ def tour(
     {
         "embcli explain one-hot": "a word that a page prints",
         "embcli explain equal_to": "a field of the data formats",
+        "embcli explain sinusoidal vs learned": "a question, in words of yours",
         "embcli explain": "the list of words",
     },
     content="list",
@@ -870,7 +871,7 @@ def explain(
     *,
     word: Annotated[
         list[str] | None,
-        argument("WORD", "A term, field or format of a page.", autocompletion=explained_words),
+        argument("WORD", "A term, field or format, or a question.", autocompletion=explained_words),
     ] = None,
 ) -> Any:
     """Explain a word of a page, with an example and its source.

@@ -2,8 +2,9 @@
 
 The words are read from `data/explain/`: a file for each part, an entry for each word. An entry is a
 heading (`# one-hot`), perhaps a line of other names (`Also: one-hot row`), and blocks between blank
-lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; and at the
-end where a book or a paper has it (`From: ...`). An item is a word of its own, too.
+lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; a table,
+whose lines begin with `| `; and at the end where a book or a paper has it (`From: ...`). An item is
+a word of its own, too.
 """
 
 from __future__ import annotations
@@ -28,12 +29,19 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 FOLDER = Path(__file__).parents[1] / "data" / "explain"
+# Words that do not tell what a question is about.
+_COMMON_WORDS = re.compile(
+    r"\b(a|about|all|an|and|any|are|as|at|be|becomes?|between|by|can|do|does|each|explain|for|from|get"
+    r"|happens?|has|have|how|i|in|into|is|it|its|like|looks?|many|me|means?|much|my|no|not|of|on|or|same|so"
+    r"|than|that|the|there|they|things?|this|to|versus|vs|was|we|what|when|where|which|who|why|will"
+    r"|with|you|your)\b"
+)
 
 
 class Block(NamedTuple):
-    """A paragraph, a command line, or an item of a list."""
+    """A paragraph, a command line, an item of a list, or a table."""
 
-    kind: Literal["prose", "command", "item"]
+    kind: Literal["prose", "command", "item", "table"]
     text: str
     name: str = ""  # the name of an item
 
@@ -53,7 +61,7 @@ class Entry(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All paragraphs and items, a line each."""
+        """All paragraphs, items and tables, in lines."""
         lines = [block.line for block in self.blocks if block.kind != "command"]
         return "\n".join(lines)
 
@@ -103,7 +111,7 @@ def _list_page(entries: Iterable[Entry]) -> RenderResult:
 def _entry_page(entry: Entry) -> RenderResult:
     from rich.padding import Padding
 
-    from embcli.page import safe_text, title
+    from embcli.page import Drawing, safe_text, title
 
     heading = title(entry.word)
     other_names = f" ({', '.join(entry.also)})" if entry.also else ""
@@ -113,6 +121,8 @@ def _entry_page(entry: Entry) -> RenderResult:
             yield safe_text(block.text)
         elif block.kind == "command":
             yield safe_text(f"  {block.text}", "accent")
+        elif block.kind == "table":
+            yield Drawing([safe_text(line) for line in block.text.split("\n")])
         else:
             yield Padding(_item_text(block), (0, 0, 0, 2))
     if entry.source:
@@ -132,7 +142,8 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. Raises InputError, with the nearest words, for a word that is not explained.
+    not count. A question finds the entry whose names share most words with it.
+    Raises InputError, with the nearest words, for what is not explained.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
@@ -151,14 +162,32 @@ def explain(word: str | None = None) -> Explanations:
     for variant in variants:
         if variant in known:
             return Explanations((known[variant],))
-    raise _not_explained(word, known)
+    return Explanations((_answer(word, known),))
+
+
+def _answer(asked: str, known: Mapping[str, Entry]) -> Entry:
+    """Return the entry whose names share most words with a question."""
+    asked_words = _telling_words(asked)
+
+    def likeness(entry: Entry) -> tuple[int, int]:
+        words = _telling_words(" ".join((entry.word, *entry.also)))
+        return len(words & asked_words), -len(words)
+
+    best = max(entries(), key=likeness)
+    if likeness(best)[0] == 0:
+        raise _not_explained(asked, known)
+    return best
+
+
+def _telling_words(text: str) -> set[str]:
+    """Return the words that tell what a text is about, without a plural's s."""
+    rest = _COMMON_WORDS.sub("", text.casefold())
+    return {_plain(word).removesuffix("s") for word in re.findall(r"[^\s?!.,;:()\"]+", rest)}
 
 
 def _not_explained(word: str, known: Mapping[str, Entry]) -> InputError:
     """Return the error for an unknown word, with the nearest words that are known."""
-    parts = [_plain(part) for part in re.split(r"[\s?!.,;]+", word)]
-    alike = difflib.get_close_matches(_plain(word), known)
-    near = [known[name].word for name in (*parts, *alike) if name in known]
+    near = [known[name].word for name in difflib.get_close_matches(_plain(word), known)]
     nearest = "explain without one lists all"
     if near:
         nearest = f"the nearest: {', '.join(dict.fromkeys(near))}"
@@ -217,6 +246,8 @@ def _parse_entry(part: str, text: str) -> Entry:
         elif block.startswith("- "):
             items = block.removeprefix("- ").split("\n- ")
             blocks += [_parse_item(item) for item in items]
+        elif block.startswith("| "):
+            blocks.append(Block("table", re.sub("^[|] ", "", block, flags=re.MULTILINE)))
         else:
             blocks.append(Block("prose", line))
     return Entry(word.strip(), part, also, tuple(blocks), source)
