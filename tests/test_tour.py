@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import os
@@ -19,8 +20,9 @@ from unittest.mock import Mock
 import numpy as np
 import pyte
 import pytest
+import torch
 
-from embcli.cli.tour import STEPS, TourStep, as_typed, with_text
+from embcli.cli.tour import EXERCISES, STEPS, TourStep, as_typed, with_text
 from embcli.names import TOUR_TEXT
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
 from tests.snapshots import Snapshot
@@ -115,11 +117,10 @@ def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32() -> None:
     np.testing.assert_allclose(first + second, total, rtol=1e-6)
 
 
-def test_the_answer_to_a_lookup_is_the_row_of_the_matrix(in_process: InProcess) -> None:
+def test_the_answer_to_a_lookup_is_how_many_numbers_it_has(in_process: InProcess) -> None:
     step = step_with("--ids 2,3,5,1")
-    matrix = data(in_process, step.about)["matrices"]["token"]
     picked = data(in_process, step.command)["matrices"]["token"]
-    assert str(matrix.index(picked[1])) == step.answers[0]
+    assert str(np.size(picked)) == step.answers[0]
 
 
 def test_the_answer_to_the_cost_is_what_compare_counts(in_process: InProcess) -> None:
@@ -128,23 +129,49 @@ def test_the_answer_to_the_cost_is_what_compare_counts(in_process: InProcess) ->
     assert str(cost["multiply_adds"]["embedding"]) == step.answers[0]
 
 
-def test_the_answer_to_a_batch_is_the_target_of_the_first_input(in_process: InProcess) -> None:
+def test_the_answer_to_a_batch_is_how_many_tokens_one_sample_takes(in_process: InProcess) -> None:
     step = step_with("embcli batch")
-
     matrices = data(in_process, step.command)["matrices"]
-    overlapping = data(in_process, f"{step.command} --stride 1")["matrices"]
+    taken = [*matrices["inputs"][0], matrices["targets"][0][-1]]
+    assert str(len(taken)) == step.answers[0]
 
-    assert matrices["inputs"][0][0] == 40
-    assert str(matrices["targets"][0][0]) == step.answers[0]
-    # "With --stride 1 samples overlap."
-    assert overlapping["inputs"][0][1:] == overlapping["inputs"][1][:-1]
+    line = f"--vocab 9 --batch-size 1 --max-length {len(matrices['inputs'][0])}".split()
+    in_process.ok("batch", "--ids", f"0:{len(taken)}", *line)
+    in_process.refused("batch", "--ids", f"0:{len(taken) - 1}", *line)
 
 
-def test_the_special_token_that_the_words_name_is_one(in_process: InProcess) -> None:
-    words = step_with("--special").words
-    rows = data(in_process, words[words.index("embcli tokenize") :])["tokens"]
-    assert rows[1]["token"] == "<|endoftext|>"
-    assert rows[1]["id"] == 50256
+@pytest.mark.parametrize("step", [step for step in STEPS if step.answers])
+def test_no_question_has_its_answer_in_its_text_and_each_has_a_hint(
+    step: TourStep, in_process: InProcess
+) -> None:
+    shown = f"{step.heading} {step.question} {step.hint} {step.about}"
+    if step.about:
+        shown += output(in_process, step.about)
+    for answer in step.answers:
+        assert not re.search(rf"\b{re.escape(answer)}\b", shown)
+    assert step.hint
+
+
+def test_the_words_that_no_vocabulary_has_become_several_tokens(in_process: InProcess) -> None:
+    rows = data(in_process, step_with("Akwirw").command)["tokens"]
+    assert [row["token"] for row in rows].count("<|endoftext|>") == 1
+    assert len([row for row in rows if "Akwirw".startswith(row["token"])]) == 1
+
+
+def test_the_windows_of_both_strides_are_those_of_the_samples(in_process: InProcess) -> None:
+    step = step_with("--windows")
+    for command in (step.about, step.command):
+        document = data(in_process, command)
+        length = document["run"]["max_length"]
+        page = output(in_process, command)
+        drawn = [line for line in page.splitlines() if "■" in line]
+        assert len(drawn) == len(document["samples"])
+        columns = [len(word) for word in re.findall(r"\S+ *", page.splitlines()[1])]
+        starts = np.cumsum([0, *columns])[1:]
+        for number, line in enumerate(drawn):
+            marks = [line[start : start + 1].strip() for start in starts[:-1]]
+            expected = [""] * (number * document["run"]["stride"]) + ["■"] * length + ["□"]
+            assert marks == (expected + [""] * len(marks))[: len(marks)]
 
 
 def test_the_gradient_that_the_words_refer_to_is_explained(in_process: InProcess) -> None:
@@ -188,7 +215,7 @@ def words_of(command: str, folder: Path) -> list[str]:
     return ran.stdout.decode().removesuffix("\0").split("\0")
 
 
-@pytest.mark.parametrize("number", [1, 11])
+@pytest.mark.parametrize("number", [1, 13])
 def test_a_shell_reads_a_command_as_it_is_shown(
     number: int, tmp_path: Path, in_process: InProcess
 ) -> None:
@@ -222,8 +249,8 @@ def test_a_text_of_ones_own_reaches_each_step_with_a_text(
     text = tour(in_process, "--text", "you and me")
     assert text.count('"you and me"') == sum("{text}" in step.command for step in STEPS)
 
-    sum_of_ones_own = tour(in_process, "--text", "you and me", "--step", "11")
-    snapshot("tour/step-11-with-a-text-of-ones-own.txt", sum_of_ones_own)
+    sum_of_ones_own = tour(in_process, "--text", "you and me", "--step", "13")
+    snapshot("tour/step-13-with-a-text-of-ones-own.txt", sum_of_ones_own)
 
 
 # --- handouts -------------------------------------------------------------------------------------
@@ -238,32 +265,94 @@ def test_a_handout_asks_on_one_sheet_and_answers_on_the_last(
     snapshot(f"tour/handout-of-a-question.{suffix}", file.read_text())
 
 
-def test_a_handout_has_all_steps_and_their_answers_at_the_end(
-    tmp_path: Path, in_process: InProcess
-) -> None:
-    tour(in_process, "-o", str(tmp_path / "handout.md"))
+@pytest.fixture
+def handout(tmp_path: Path, in_process: InProcess) -> str:
+    """Return the handout of all steps, as Markdown without its escapes."""
+    file = tmp_path / "handout.md"
+    assert tour(in_process, "-o", str(file), "--title", "Week 2") == ""
+    return file.read_text().replace("\\", "")
 
-    page = (tmp_path / "handout.md").read_text().replace("\\", "")
-    steps, _, answers = page.partition("**Answers**")
-    for number, step in zip(NUMBERS, STEPS, strict=True):
-        assert f"**{number}{OF_ALL}{step.heading}**" in steps
+
+def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> None:
+    assert handout.startswith("**Week 2**\n\nName: ___")
+    steps, _, answers = handout.partition("**Answers**")
+    for step in (*STEPS, *EXERCISES):
+        assert f"  {step.heading}**" in steps
         assert step.words in (answers if step.question else steps)
         if step.question:
             assert step.question in steps
             assert step.command not in steps
-            assert f"The answer: {step.answers[0]}\n" in answers
+    for step in STEPS:
+        for answer in step.answers[:1]:
+            assert f"The answer: {answer}\n" in answers
     assert "The answer: " not in steps
 
 
-def test_a_printer_splits_no_step_of_a_handout(tmp_path: Path, in_process: InProcess) -> None:
+def test_a_handout_asks_ten_more_questions_of_different_kinds(handout: str) -> None:
+    assert len({step.heading for step in EXERCISES}) == 10
+    numbers_of_steps = re.findall(
+        rf"(\d+)/{len(STEPS) + 10}  ", handout.partition("**Answers**")[0]
+    )
+    assert numbers_of_steps == [str(number) for number in range(1, len(STEPS) + 11)]
+
+
+torch.manual_seed(123)
+TOKEN_ROWS = torch.nn.Embedding(6, 3).weight
+SUM = (TOKEN_ROWS[2] + torch.nn.Embedding(1024, 3).weight[0]).tolist()
+# The pages that answer the questions of a handout, and what each has to say.
+SOLUTIONS = {
+    "Question: tokens": " 6 tokens,",
+    "Question: parameters": f"{torch.nn.Embedding(50, 8).weight.numel()} parameters",
+    "Question: a one-hot row": "1  ×      2",
+    "Question: targets": "│  1  4  1  5",
+    "Question: number of samples": "N = 4 samples",
+    "Question: dropped samples": "2 samples dropped",
+    "Question: shapes": "(2, 3, 5)",
+    "Question: a sum by hand": "   ".join(f"{number:.2f}" for number in SUM).replace(" -", "-"),
+    "Question: one token at two places": "2 of 5 tokens",
+    "Question: the gradient of a token that occurs twice": " 3  2",
+}
+
+
+@pytest.mark.parametrize("step", EXERCISES, ids=lambda step: step.heading)
+def test_the_page_of_an_answer_has_it(step: TourStep, in_process: InProcess) -> None:
+    assert SOLUTIONS[step.heading] in output(in_process, step.command)
+    assert SOLUTIONS[step.heading] not in step.question + step.about
+
+
+@pytest.mark.parametrize("tokens", [8, 11, 30])
+def test_the_windows_of_the_loader_are_those_that_a_loop_finds(
+    tokens: int, in_process: InProcess
+) -> None:
+    line = f"batch --ids 0:{tokens} --vocab 99 --max-length 3 --stride 2 --batch-size 1 --all"
+    page = in_process.ok(*line.split(), "--windows", COLUMNS="80").text
+    starts = [start for start in range(0, tokens, 2) if start + 3 < tokens]
+    assert f"N = {len(starts)} samples" in page
+    assert page.count("\n") <= 15
+    assert max(map(len, page.splitlines())) <= 80
+
+
+def test_html_sets_sentences_as_prose_and_a_printer_splits_no_step(
+    tmp_path: Path, in_process: InProcess
+) -> None:
     tour(in_process, "--text", LONG_TEXT, "-o", str(tmp_path / "handout.html"))
 
     page = (tmp_path / "handout.html").read_text()
-    *steps, _, answers = re.findall("<pre>(.*?)</pre>", page, re.DOTALL)
-    assert [re.findall(r">(\d+)/", step) for step in steps] == [[str(number)] for number in NUMBERS]
+    first, *steps, _, answers = re.findall("<section>(.*?)</section>", page, re.DOTALL)
+    assert "From text to input embeddings" in first
+    headings = [re.findall(r">(\d+)/", step) for step in steps]
+    assert headings == [[str(number)] for number in range(1, len(STEPS) + 11)]
     assert "Answers</span>" in answers
-    for sheet in (*steps, answers):
-        assert sheet.count("\n") < 60
+    for step in steps:
+        assert step.count("\n") < 60
+
+    prose = re.findall("<p>(.*?)</p>", page, re.DOTALL)
+    sentences = [html.unescape(re.sub("<.*?>", "", text)).strip() for text in prose]
+    for step in (*STEPS, *EXERCISES):
+        assert step.own.get("words", step.words) in sentences
+    for command in re.findall(r"\$ embcli", page):
+        assert command not in "".join(sentences)
+    assert "│" not in "".join(prose)
 
 
 # --- on a terminal --------------------------------------------------------------------------------
@@ -328,7 +417,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(
             assert seen.count("$ embcli") == (1 if step.about else 0)
             seen = screen.press(f"{step.answers[0]}\n")
             assert "\nRight.\n" in seen
-        assert seen.count("$ embcli ") == 1
+        assert seen.count("$ embcli ") == (2 if step.about and not step.question else 1)
 
         page, _, words = seen.rstrip().rpartition("\n\n")
         assert " ".join(step.words.split()) in " ".join(words.split())
@@ -406,7 +495,7 @@ def test_a_right_answer_at_the_second_try_is_right_and_enter_skips_a_question(
     screen = start("--step", "3")
     screen.press()
     screen.press("4\n")
-    assert "\nRight.\n" in screen.press("The fourth.\n")
+    assert "\nRight.\n" in screen.press("Twelve.\n")
 
     assert screen.press("b").startswith("2/")
     assert "Your answer" in screen.press("\n")

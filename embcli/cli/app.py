@@ -319,6 +319,9 @@ def batch(
     layers: BatchModel,
     columns: o.Columns = None,
     draw: o.Draw = False,
+    windows: Annotated[
+        bool, option("View", "Draw where the samples are in the text.", "--windows")
+    ] = False,
 ) -> Any:
     """Show sliding-window batches of a text.
 
@@ -336,6 +339,7 @@ def batch(
         all=all,
         context_length=layers.context_length,
         draw=draw,
+        windows=windows,
         columns=columns,
     )
 
@@ -829,7 +833,7 @@ def explore(
     {
         "embcli tour": "all steps, with questions",
         'embcli tour --text "Hello, world" --step 6': "one step, with your own text",
-        "embcli tour -o handout.html": "all steps on one page",
+        'embcli tour -o handout.html --title "Week 2"': "all steps and ten questions, to print",
     },
     content="page",
 )
@@ -842,6 +846,9 @@ def tour(
         int | None,
         option("View", "Start at step N, counted from 1; in a pipe, print only that step.", "N"),
     ] = None,
+    title: Annotated[
+        str, option("Output", "The title of a handout (with --output).", "--title TEXT")
+    ] = "From text to input embeddings",
     output: o.Output = None,
 ) -> Any:
     """Go through the chapter, step by step.
@@ -853,7 +860,7 @@ def tour(
     def result_of(words: list[str]) -> object:
         return run(words, Command.result)
 
-    return guide(text, step, result_of, is_file=output not in (None, "-"))
+    return guide(text, step, title, result_of, is_file=output not in (None, "-"))
 
 
 @command(

@@ -1,7 +1,8 @@
 """The tour: steps on a terminal, led by keys; in a pipe or a file all of them, or one.
 
 The steps are in `data/tour.json`. A step shows a command, its result, and words about it. The
-results are those of the commands themselves, which `app` passes in as a function.
+results are those of the commands themselves, which `app` passes in as a function. A handout also
+has the questions of `data/exercises.json`, whose answers are results of commands, too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _KEYS = "Enter continues, b goes back, q quits"
 _KEYS_PROMPT = f"{_KEYS}: "
 _ANSWER_PROMPTS = (
     f"Your answer ({_KEYS}): ",
-    "Not quite. Try again (Enter shows the answer, b goes back, q quits): ",
+    "Try again (Enter shows the answer, b goes back, q quits): ",
 )
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
@@ -58,7 +59,8 @@ class TourStep:
     words: str
     question: str = ""
     answers: tuple[str, ...] = ()  # the first one is shown
-    about: str = ""  # a command whose output is shown above the question
+    hint: str = ""  # after a wrong answer
+    about: str = ""  # a command whose output is shown first
     # The fields that differ if the reader has given another text.
     own: dict[str, str] = field(default_factory=dict)
 
@@ -71,12 +73,13 @@ def _plain(answer: str) -> str:
     return re.sub(r"[\s,.]", "", answer).casefold()
 
 
-def _steps() -> list[TourStep]:
-    file = Path(__file__).parents[1] / "data" / "tour.json"
+def _steps(name: str) -> list[TourStep]:
+    file = Path(__file__).parents[1] / "data" / name
     return [TourStep(**step) for step in orjson.loads(file.read_bytes())]
 
 
-STEPS = _steps()
+STEPS = _steps("tour.json")
+EXERCISES = _steps("exercises.json")
 
 
 def with_text(command: str, text: str) -> list[str]:
@@ -112,12 +115,17 @@ def as_typed(typed: list[str]) -> str:
 
 
 def guide(
-    text: str, first: int | None, result_of: Callable[[list[str]], object], is_file: bool
+    text: str,
+    first: int | None,
+    heading: str,
+    result_of: Callable[[list[str]], object],
+    is_file: bool,
 ) -> Handout:
     """Go through the tour on a terminal, from the step that is named; otherwise return its sheets.
 
-    These are all steps, or only the named one. `result_of` returns the result of the command with
-    these words after `embcli`. A step that fails is reported and the tour continues; then the
+    These are all steps, or only the named one. `heading` is the title of all of them in a file,
+    which has more questions. `result_of` returns the result of the command with these words after
+    `embcli`. A step that fails is reported and the tour continues; then the
     status is 2.
     """
     if text.strip() in ("", "-"):  # the steps cannot share standard input
@@ -130,7 +138,9 @@ def guide(
         wrong = "{step} must be from 1 to {count}, not {given}"
         raise InputError(Sentence(wrong, count=len(steps), given=str(first)[:20]))
 
-    tour = _Tour(steps, text, result_of)
+    if is_file and first is None:
+        steps = [*steps, *EXERCISES]
+    tour = _Tour(steps, text, result_of, heading)
     if is_file or not (is_terminal(sys.stdout) and is_terminal(sys.stdin)):
         return tour.handout(first, is_file)
     is_at_the_end = tour.walk(first or 1)
@@ -141,10 +151,11 @@ def guide(
 
 
 def _last_words() -> list[RenderableType]:
-    lines: list[RenderableType] = ["Next, with a text of yours, and with a model on your disk:"]
-    for verb, flag in _NEXT:
-        lines.append(safe_text(f'$ embcli {verb} "A text of yours" {flag}', "accent"))
-    return lines
+    commands = [f'$ embcli {verb} "A text of yours" {flag}' for verb, flag in _NEXT]
+    return [
+        safe_text("Next, with a text of yours, and with a model on your disk:"),
+        Group(*[safe_text(command, "accent") for command in commands]),
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +173,7 @@ class Handout(Result, verb="tour", content="page"):
         raise OutputError("the tour is a page, without data behind it")
 
     def view(self) -> RenderableType:
-        return Sheets([Group(*sheet) for sheet in self.sheets])
+        return Sheets(self.sheets)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.view()
@@ -175,6 +186,7 @@ class _Tour:
     steps: list[TourStep]
     text: str
     result_of: Callable[[list[str]], object]
+    heading: str  # of a handout
     has_failed: bool = False
 
     def walk(self, number: int) -> bool:
@@ -203,7 +215,8 @@ class _Tour:
             if is_key or not is_open:
                 return self._left(answer)
 
-        asked = self._asked(number, above=step.about)
+        above = step.about if step.question else ""
+        asked = self._asked(number, above)
         height = shutil.get_terminal_size().lines - 1
         _show_screen([*asked, *self._told(number, asked, answer, height)])
         return self._left(_read_key())
@@ -217,6 +230,9 @@ class _Tour:
     def handout(self, only: int | None, is_on_paper: bool) -> Handout:
         """Return all steps, or one, each on a sheet; on paper the answers are on the last one."""
         sheets: list[Sequence[RenderableType]] = []
+        if is_on_paper and only is None:
+            name = safe_text("Name: ______________________________   Date: ____________________")
+            sheets.append([title(self.heading), name])
         answers: list[RenderableType] = [title("Answers")]
         height = _SHEET if is_on_paper else None
         numbers = range(1, len(self.steps) + 1) if only is None else [only]
@@ -229,7 +245,7 @@ class _Tour:
             told = self._told(number, asked, height=height)
             if is_on_paper and step.question:
                 line = "Your answer: ____________________  (The answers are at the end.)"
-                sheets.append([*asked, "", line])
+                sheets.append([*asked, "", safe_text(line)])
                 answers += ["", asked[0], *told]
             else:
                 sheets.append([*asked, *told])
@@ -280,7 +296,7 @@ class _Tour:
 
     def _typed(self, command: str) -> list[RenderableType]:
         lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
-        return [safe_text(line, "accent") for line in lines]
+        return [Group(*[safe_text(line, "accent") for line in lines])]
 
     def _page(self, command: str) -> RenderableType:
         """Return the page of the result of a command; empty if it fails, which is reported."""
@@ -308,6 +324,8 @@ def _read_answer(step: TourStep) -> tuple[str, bool]:
         answer = line.decode(errors="replace").strip()
         if not answer or answer in (_BACK, _QUIT) or step.is_right(answer):
             break
+        if prompt == _ANSWER_PROMPTS[0]:
+            print(f"Not quite. {step.hint}")
     return answer, bool(line)
 
 

@@ -63,20 +63,24 @@ _HTML = """\
 <style>
 body {{ background: {background}; color: {foreground}; margin: 12px; }}
 pre {{ font: 14px/16px FONTS; margin: 0; }}
-pre + pre {{ margin-top: 16px; }}
+p {{ font: 16px/22px Georgia,serif; max-width: 44em; margin: 6px 0; }}
+section + section {{ margin-top: 28px; }}
 @media print {{
   body {{ margin: 0; }}
   pre {{ font-size: 8pt; line-height: 9.2pt; break-inside: avoid; }}
-  pre + pre:last-child {{ break-before: page; }}
+  p {{ font-size: 10.5pt; line-height: 14pt; }}
+  section {{ break-inside: avoid; }}
+  section + section:last-child {{ break-before: page; break-inside: auto; }}
 }}
 </style>
 </head>
 <body>
-<pre>{code}</pre>
+{body}
 </body>
 </html>
 """.replace("FONTS", _FONTS)
 _COLOR = re.compile("([a-z-]*color: #[0-9a-f]{6})")  # in a style of HTML
+_UNWRAPPED = 100_000  # columns of prose, which a browser wraps
 # Another font may draw the dots, in another width.
 _DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
 
@@ -138,15 +142,26 @@ def _svg(page: RenderableType, width: int, color: bool, background: Background) 
 
 
 def _html(page: RenderableType, width: int, color: bool, background: Background) -> str:
-    """Return a page as a document of HTML, in which a printer keeps each sheet whole."""
+    """Return a page as a document of HTML, with a section for each of several sheets."""
     terminal = _THEMES[background]
-    codes = []
-    for sheet in page.sheets if isinstance(page, Sheets) else [page]:
-        console = _recorded(sheet, width, color, background)
+
+    def element(part: RenderableType, name: str = "pre", columns: int = width) -> str:
+        console = _recorded(part, columns, color, background)
         code = console.export_html(theme=terminal, code_format="{code}", inline_styles=True)
-        codes.append(code.replace("⋮", _DOTS))
+        return f"<{name}>{code}</{name}>".replace("⋮", _DOTS)
+
+    body = ""
+    if isinstance(page, Sheets):
+        for sheet in page.sheets:
+            body += "<section>\n"
+            for part in sheet:
+                is_prose = isinstance(part, Text)
+                body += element(part, "p", _UNWRAPPED) if is_prose else element(part)
+            body += "</section>\n"
+    else:
+        body = element(page)
     return _HTML.format(
-        code="</pre>\n<pre>".join(codes),
+        body=body,
         background=terminal.background_color.hex,
         foreground=terminal.foreground_color.hex,
     )

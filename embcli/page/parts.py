@@ -195,12 +195,16 @@ class CutPage:
 
 @dataclass(frozen=True, eq=False)
 class Sheets:
-    """Pages one after another; when HTML is printed, none is split between two sheets of paper."""
+    """Pages one after another, each with its parts.
 
-    sheets: Sequence[RenderableType]
+    In HTML each text is set as prose, and a printer keeps a page whole, except the last one, which
+    begins a new sheet of paper.
+    """
+
+    sheets: Sequence[Sequence[RenderableType]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for place, sheet in enumerate(self.sheets):
             if place:
                 yield ""
-            yield sheet
+            yield Group(*sheet)

@@ -44,6 +44,7 @@ class Batches(Result, verb="batch", content="batches"):
     first: int  # batch
     all: bool  # batches
     draw: bool
+    draws_windows: bool  # whether a page shows where the samples are in the text
     columns_chosen: bool  # whether the user chose them
 
     inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
@@ -148,6 +149,7 @@ def batch(
     all: bool = False,
     context_length: int | None = None,
     draw: bool = False,
+    windows: bool = False,
     columns: str | None = None,
 ) -> Batches:
     """Return sliding-window batches as the chapter's loader gives them.
@@ -164,7 +166,7 @@ def batch(
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes)
     stride = max_length if stride is None else stride
-    windows = Windows(batch_size, max_length, stride, shuffle, keep_last)
+    sliding = Windows(batch_size, max_length, stride, shuffle, keep_last)
     if all and index is not None:
         raise InputError(Sentence("{all} and {index} both choose batches; give one of them"))
     source = model.source
@@ -177,9 +179,9 @@ def batch(
     context_length, _ = shape_of(source, "position")
 
     # Refuse batches that the text or the position layer is too short for.
-    samples = windows.samples(len(tokens))
-    _check_counts(windows, len(tokens), samples)
-    count = windows.batches(samples)
+    samples = sliding.samples(len(tokens))
+    _check_counts(sliding, len(tokens), samples)
+    count = sliding.batches(samples)
     first = whole_number("index", index or 0)
     if not 0 <= first < count:
         verb = "is" if count == 1 else "are"
@@ -201,14 +203,15 @@ def batch(
     return Batches(
         tokens=tokens,
         source=source,
-        windows=windows,
+        windows=sliding,
         places=places,
         columns=chosen_columns,
-        run=run | vars(windows),
+        run=run | vars(sliding),
         count=count,
         first=first,
         all=all,
         draw=draw,
+        draws_windows=windows,
         columns_chosen=columns is not None,
         notes=notes,
     )

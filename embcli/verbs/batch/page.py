@@ -22,7 +22,7 @@ from embcli.page import (
     title,
 )
 from embcli.page.labels import origin_lines, token_label
-from embcli.page.table import SHORTEST
+from embcli.page.table import GAP, SHORTEST
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.wording import counted
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
 _SHORT_WORDS = 12  # cells of the tokens of a sample if not all positions fit beside them
+_MOST_WINDOWS = 12
 _MOST_DRAWN_SAMPLES = 3
 _MOST_COLOURED_SAMPLES = 2  # a picture in colours has a colour bar below
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
@@ -47,6 +48,9 @@ def page(batches: Batches, width: int) -> Iterator[RenderableType]:
     else:
         matrix, is_shortened = _table_of_ids(batches, width)
     yield title(_heading(batches))
+    if batches.draws_windows:
+        yield _windows(batches, width)
+        return
     yield matrix
     if is_shortened:
         yield Hint(("draw",))
@@ -178,6 +182,27 @@ def _room_for_words(batches: Batches, ids: np.ndarray, labels: list[Label], widt
     block = 3 + batches.windows.max_length * (cell + 2)
     taken = sum(label.width + 2 for label in labels)
     return width - taken - 2 * block
+
+
+# --- the picture of the windows ---
+
+
+def _windows(batches: Batches, width: int) -> Table:
+    """Return a column for each token that fits, and a line for each sample."""
+    ids = batches.tokens.ids[: width // (SHORTEST + GAP) - 1]
+    words = [str(token_id) for token_id in ids]
+    if batches.tokens.encoding is not None:
+        words = [shorten(shown(token), SHORTEST) for token in batches.tokens.bytes_of(ids)]
+
+    samples = batches.order[:_MOST_WINDOWS]
+    marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
+    columns = [Label("sample", samples)]
+    for place, word in enumerate(words):
+        offsets = place - samples * batches.windows.stride  # of this token in each sample
+        length = batches.windows.max_length
+        parts = np.digitize(offsets, [0, length, length + 1])
+        columns.append(Label(word, marks[parts], "left"))
+    return ruled(columns)
 
 
 # --- the picture of what the model reads ---
