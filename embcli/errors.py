@@ -102,7 +102,7 @@ def memory_of_machine() -> int:
 def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:
     """Raise LayerError if float32 matrices do not fit into this machine's memory.
 
-    There are so many copies of this shape, and `more` bytes beside them.
+    There are `copies` matrices of this shape, and `more` bytes beside them.
     """
     rows, columns = shape
     size = 4 * rows * columns * copies + more

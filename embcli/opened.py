@@ -106,8 +106,8 @@ class Opened:
 
 
 def _unknown_encoding() -> InputError:
-    missing = "and no tokenizer that can be read, such as tokenizer.json, is beside them"
-    unknown = "these rows belong to no known encoding, {missing}: give {ids}, or {encoding}"
+    missing = "and no readable tokenizer, such as tokenizer.json, is beside them"
+    unknown = "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
     return InputError(Sentence(unknown, missing=missing))
 
 

@@ -201,7 +201,7 @@ class Result(ABC):
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
-        Raises OutputError if the result has no such form, or the extra `arrow` is missing.
+        Raises OutputError if the result is not written as parquet, or without the extra `arrow`.
         """
         from embcli import writers
 

@@ -266,7 +266,7 @@ def matching_rows(chosen: np.ndarray, match: str, encoding: Encoding | None) -> 
         wrong = "{match} {given!r} is not a regular expression: {error}"
         raise InputError(Sentence(wrong, given=str(match)[:60], error=error)) from None
     if encoding is None:
-        needs = "{match} {given!r} needs tokens, and these rows stand for no known tokens"
+        needs = "{match} {given!r} needs tokens, and the tokens of these rows are unknown"
         raise InputError(Sentence(needs, given=match[:40]))
     texts = [token_text(token) for token in tokens_of(chosen, encoding)]
     has_match = [text is not None and pattern.search(text) is not None for text in texts]

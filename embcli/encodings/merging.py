@@ -182,7 +182,7 @@ def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
     No token crosses the edge of a word. A space within a token is ignored, so that a merge can be
     given as its two tokens with a space between them.
     """
-    separator = "\udcff"  # what the byte FF, which UTF-8 never has, is decoded to
+    separator = "\udcff"  # the byte FF, invalid in UTF-8, is decoded to this
     joined = b"\xff".join(tokens).decode(errors="surrogateescape")
     before_space = re.findall(f"([^ {SPACE}{separator}]) ?(?={SPACE})", joined)
     characters = "".join(map(re.escape, sorted(set(before_space))))

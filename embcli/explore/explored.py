@@ -101,7 +101,7 @@ class ExploredMatrix:
     def row_of(self, text: str) -> int:
         """Return the ID of the row that a text names, by its ID or its token.
 
-        Raises InputError if there is no such row.
+        Raises InputError if no row has it.
         """
         if re.fullmatch("[0-9]+", text.strip()):
             return int(select(text.strip(), self.size, "row")[0])

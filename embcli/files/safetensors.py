@@ -105,7 +105,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
 
 
 def _read_entries(binary: Binary, length: int) -> dict[str, Any]:
-    """Return the entries of a header of so many bytes: the tensors by name, and the metadata."""
+    """Return the tensors by name, and the metadata, from a header of this many bytes."""
     longest = 100_000_000  # bytes; a limit of the format
     if binary.size < 8 + length:
         following = max(binary.size - 8, 0)

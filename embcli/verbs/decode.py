@@ -33,7 +33,7 @@ def decode_bytes(model: Opened, ids: Sequence[int] | np.ndarray) -> bytes:
     Raises InputError for IDs that the encoding does not have.
     """
     if model.encoding is None:
-        raise InputError(Sentence("{encoding} is required: these rows belong to no known one"))
+        raise InputError(Sentence("{encoding} is required: that of these rows is unknown"))
     array = ids_of(ids)
     check_known(array, model.encoding)
     return model.encoding.decode(array)

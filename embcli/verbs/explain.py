@@ -143,7 +143,7 @@ def explain(word: str | None = None) -> Explanations:
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
     not count. A question finds the entry whose names share most words with it.
-    Raises InputError, with the nearest words, for what is not explained.
+    Raises InputError, with the nearest words, for a word that is not explained.
 
     >>> explain("One hot").entries[0].word
     'one-hot'

@@ -99,7 +99,7 @@ def _unused_fact(audit: Audit) -> Fact:
 _REASONS: dict[Unused, str] = {
     "padding": "after the last token",
     "gap": "IDs without a token",
-    "byte": "bytes that UTF-8 never uses",
+    "byte": "bytes invalid in UTF-8",
     "reserved": "reserved names",
 }
 

@@ -85,7 +85,7 @@ class Batches(Result, verb="batch", content="batches"):
     def records(self) -> Records:
         samples = len(self.order)
         length = self.windows.max_length
-        _, dim = self.source.shape("token")
+        _, dim = shape_of(self.source, "token")
         return Records(
             run=self.run | dict(self.draws.layers.origin.build),
             unit="samples",

@@ -49,7 +49,7 @@ def page(batches: Batches, width: int) -> Iterator[RenderableType]:
         matrix, is_shortened = _table_of_ids(batches, width)
     yield title(_heading(batches))
     if batches.draws_windows:
-        yield _windows(batches, width)
+        yield from _windows(batches, width)
         return
     yield matrix
     if is_shortened:
@@ -187,14 +187,15 @@ def _room_for_words(batches: Batches, ids: np.ndarray, labels: list[Label], widt
 # --- the picture of the windows ---
 
 
-def _windows(batches: Batches, width: int) -> Table:
-    """Return a column for each token that fits, and a line for each sample."""
+def _windows(batches: Batches, width: int) -> Iterator[RenderableType]:
+    """Yield a table with a column for each token that fits, and a line for each sample."""
     ids = batches.tokens.ids[: width // (SHORTEST + GAP) - 1]
     words = [str(token_id) for token_id in ids]
     if batches.tokens.encoding is not None:
         words = [shorten(shown(token), SHORTEST) for token in batches.tokens.bytes_of(ids)]
 
     samples = batches.order[:_MOST_WINDOWS]
+    samples = samples[samples * batches.stride < len(ids)]
     marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
     columns = [Label("sample", samples)]
     for place, word in enumerate(words):
@@ -202,7 +203,10 @@ def _windows(batches: Batches, width: int) -> Table:
         length = batches.windows.max_length
         parts = np.digitize(offsets, [0, length, length + 1])
         columns.append(Label(word, marks[parts], "left"))
-    return ruled(columns)
+    yield ruled(columns)
+    if len(ids) < len(batches.tokens) or len(samples) < len(batches.order):
+        tokens = f"{len(ids)} of {counted(len(batches.tokens), 'token')}"
+        yield safe_text(f"Shown: {tokens}, {len(samples)} of {len(batches.order):,} samples.")
 
 
 # --- the picture of what the model reads ---

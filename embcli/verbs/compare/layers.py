@@ -139,7 +139,7 @@ def timed(call: Callable[[], torch.Tensor]) -> TimedRuns:
 
 
 def _sliced(ids: torch.Tensor, size: int, elements: int) -> tuple[torch.Tensor, ...]:
-    """Split the IDs into slices whose one-hot matrices, (n, V), have at most so many elements.
+    """Split the IDs into slices whose one-hot matrices, (n, V), have at most this many elements.
 
     A slice has at least one ID, however large V is.
     """

@@ -183,7 +183,7 @@ class Gradient(Pair):
     rows: dict[str, int]  # how many of all V rows of each weight have a gradient other than 0
     target: np.ndarray  # (T, D) float32
     loss: float  # of the lookup, before a step
-    slices: int  # the linear layer's gradient is a sum over so many slices of tokens
+    slices: int  # the linear layer's gradient is a sum over this many slices of tokens
     training: Training | None  # what one step with these gradients gives
     loss_name = "torch.nn.functional.mse_loss(output, target)"
 

@@ -104,7 +104,7 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
 
 @dataclass(frozen=True)
 class _ModelSum:
-    """The sum that a model itself makes of its token rows, as far as its files tell."""
+    """The sum that a model itself makes of its token rows, according to its files."""
 
     recipe: Recipe | None  # None if nothing names the type of the model
     has_position_layer: bool

@@ -99,7 +99,7 @@ def _views(table: PositionTable) -> list[MatrixView]:
 def _row_limit(
     table: PositionTable, view: MatrixView, views: int, options: ConsoleOptions
 ) -> RowLimit:
-    """Return how much of a matrix is shown on a page with so many of them."""
+    """Return how much of a matrix is shown on a page with this many of them."""
     count = len(view.row_numbers)
     if table.style.heat and (table.is_similarity or not table.rows_chosen):
         lines_of_slide = 48

@@ -144,7 +144,7 @@ def _shared_characters(groups: Sequence[Group]) -> Iterator[Text]:
         yield safe_text(f"{shown(characters)} is in tokens {places}: {parts}")
     if len(shared) > most_named:
         yield safe_text(
-            "More characters are in several tokens; the brackets show which tokens belong together."
+            "More characters are in several tokens; brackets join tokens that share a character."
         )
 
 
