@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
 _SHORT_WORDS = 12  # cells of the tokens of a sample if not all positions fit beside them
-_MOST_WINDOWS = 12
 _MOST_DRAWN_SAMPLES = 3
 _MOST_COLOURED_SAMPLES = 2  # a picture in colours has a colour bar below
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
@@ -194,8 +193,7 @@ def _windows(batches: Batches, width: int) -> Iterator[RenderableType]:
     if batches.tokens.encoding is not None:
         words = [shorten(shown(token), SHORTEST) for token in batches.tokens.bytes_of(ids)]
 
-    samples = batches.order[:_MOST_WINDOWS]
-    samples = samples[samples * batches.stride < len(ids)]
+    samples = batches.order[batches.order * batches.stride < len(ids)]
     marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
     columns = [Label("sample", samples)]
     for place, word in enumerate(words):
@@ -204,9 +202,9 @@ def _windows(batches: Batches, width: int) -> Iterator[RenderableType]:
         parts = np.digitize(offsets, [0, length, length + 1])
         columns.append(Label(word, marks[parts], "left"))
     yield ruled(columns)
-    if len(ids) < len(batches.tokens) or len(samples) < len(batches.order):
-        tokens = f"{len(ids)} of {counted(len(batches.tokens), 'token')}"
-        yield safe_text(f"Shown: {tokens}, {len(samples)} of {len(batches.order):,} samples.")
+    total = len(batches.tokens)
+    if len(ids) < total:
+        yield safe_text(f"Shown: the first {len(ids)} of {total:,} tokens.")
 
 
 # --- the picture of what the model reads ---
