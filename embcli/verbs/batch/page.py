@@ -193,7 +193,7 @@ def _windows(batches: Batches, width: int) -> Iterator[RenderableType]:
     if batches.tokens.encoding is not None:
         words = [shorten(shown(token), SHORTEST) for token in batches.tokens.bytes_of(ids)]
 
-    samples = batches.order[batches.order * batches.stride < len(ids)]
+    samples = batches.order[batches.order * batches.windows.stride < len(ids)]
     marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
     columns = [Label("sample", samples)]
     for place, word in enumerate(words):
