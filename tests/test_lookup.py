@@ -209,6 +209,16 @@ def test_a_screen_has_as_many_tokens_as_leave_room_for_the_page(
     snapshot(f"lookup/{name}", screen)
 
 
+@pytest.mark.parametrize(("tokens", "blank_lines"), [(3, 2), (4, 0), (40, 0)])
+def test_tokens_are_apart_where_a_screen_has_room_for_all_of_them(
+    in_process: InProcess, tokens: int, blank_lines: int
+) -> None:
+    screen = on_screen(in_process, 24, " the" * tokens)
+
+    table, _ = screen.split("Left out: ")
+    assert table.removesuffix("\n\n").count("\n\n") == blank_lines
+
+
 @pytest.mark.parametrize("dim", [1, 40, 41, 300])
 def test_a_trace_shows_the_sums_of_torchs_numbers(dim: int) -> None:
     """Above 40 columns it leaves out those in the middle."""

@@ -34,6 +34,8 @@ STYLES = {
     "bad": Style.parse("bold #ff0000"),
     "negative": Style.parse("#0087d7"),
     "positive": Style.parse("#d75f00"),
+    "negative_term": Style.parse("#5888b0"),  # in a sum whose result stands out
+    "positive_term": Style.parse("#b0784c"),
     "embedding": Style.parse("#0087d7"),
     "linear": Style.parse("#d75f00"),
     "accent": Style.parse("#0087d7"),  # commands, bars
@@ -41,8 +43,15 @@ STYLES = {
 # Colours that replace others, and dim, in a picture: its background is known, so that they can have
 # more contrast than colours for any background.
 INKS = {
-    "light": {"dim": "#6a7077"},
-    "dark": {"dim": "#959da6", "#0087d7": "#3da9f5", "#d75f00": "#f58b3c", "#008700": "#4fc34f"},
+    "light": {"dim": "#6a7077", "#5888b0": "#4a7ba6", "#b0784c": "#9e6a45"},
+    "dark": {
+        "dim": "#959da6",
+        "#0087d7": "#3da9f5",
+        "#d75f00": "#f58b3c",
+        "#5888b0": "#6ea0c8",
+        "#b0784c": "#c88c64",
+        "#008700": "#4fc34f",
+    },
 }
 # A console whose background is known has a style of one of these names.
 BACKGROUNDS: dict[Background, str] = {"light": "light_background", "dark": "dark_background"}
@@ -59,15 +68,17 @@ def token_style(place: int) -> Style:
     return _TOKEN_STYLES[place % len(_TOKEN_STYLES)]
 
 
-def sign_style(value: float) -> Style:
-    """Return the style of a number: blue below zero, orange above; bold red if it is not finite."""
+def sign_style(value: float, is_term: bool = False) -> Style:
+    """Return the style of a number: blue below zero, orange above; bold red if it is not finite.
+
+    A term of a sum has calmer colours.
+    """
     if not np.isfinite(value):
         return STYLES["bad"]
-    if value > 0:
-        return STYLES["positive"]
-    if value < 0:
-        return STYLES["negative"]
-    return Style.null()
+    if value == 0:
+        return Style.null()
+    sign = "positive" if value > 0 else "negative"
+    return STYLES[f"{sign}_term" if is_term else sign]
 
 
 def colors_of(console: Console) -> Sequence[Color]:

@@ -14,7 +14,7 @@ import numpy as np
 from rich.text import Text
 
 from embcli.layer import Origin
-from embcli.page import Label, Note, omission
+from embcli.page import Label, Note, omission, safe_text
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown
 
@@ -34,7 +34,8 @@ def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
 
 
 def token_label(tokens: Sequence[bytes | None]) -> Label:
-    return Label("token", [shown(token) for token in tokens], "left", short=True)
+    cells = [safe_text(shown(token), "strong") for token in tokens]
+    return Label("token", cells, "left", short=True)
 
 
 def id_labels(
@@ -55,7 +56,7 @@ def origin_lines(origin: Origin) -> Iterator[Text]:
     for reason in dict.fromkeys(origin.guesses.values()):
         yield guess(reason)
     if origin.is_seeded:
-        yield Note(f"Untrained: random rows of seed {origin.seed}.", "path", style="dim")
+        yield Note(f"Untrained: random rows of seed {origin.seed}.", "path")
 
 
 def guess(reason: str) -> Note:

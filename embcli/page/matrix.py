@@ -83,6 +83,7 @@ class Matrix(Strips):
     column: str = "column"  # what a column is, in the sentence on columns left out; "" for none
     rows_left_out: str = ""  # in words, for the same sentence
     rows_parameter: str = ""  # the parameter that chooses rows, if there is one
+    has_notes: bool = False  # whether notes of the page follow, apart by a blank line
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
@@ -103,6 +104,8 @@ class Matrix(Strips):
         if self.column == "column":
             parameters.append("columns")
         note = left_out(self.rows_left_out, columns_left_out, parameters=parameters)
+        if note is not None or self.has_notes:
+            yield ""
         if note is not None:
             yield note
 
@@ -167,7 +170,7 @@ class Matrix(Strips):
         for block in self.blocks:
             header = Line(headers, widths, title=in_line(block.title))
             blocks.append((header, self._lines(block, places, dots, widths)))
-        return ruled(labels, blocks, self.trailing, self.gaps, self.tones)
+        return ruled(labels, blocks, self.trailing, self.gaps, self.tones, sections=self.sections)
 
     def _lines(
         self, block: Values, places: np.ndarray, dots: Sequence[int], widths: Sequence[int]
@@ -182,7 +185,8 @@ class Matrix(Strips):
             if tone == "dim":
                 cells = [Text(write(value)) for value in row]
             else:
-                cells = [Text(write(value), sign_style(value)) for value in row]
+                is_term = tone == "term"
+                cells = [Text(write(value), sign_style(value, is_term)) for value in row]
             for place in dots:
                 cells.insert(place, _DOTS)
             lines.append(Line(cells, widths))

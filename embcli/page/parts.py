@@ -59,7 +59,7 @@ def title(text: str) -> Title:
 class Note(Text):
     """A remark on a page, with the parameters of the verb that change what it is about."""
 
-    def __init__(self, text: str, *parameters: str, style: str = "") -> None:
+    def __init__(self, text: str, *parameters: str, style: str = "dim") -> None:
         super().__init__(in_line(text), STYLES.get(style, style))
         self.parameters = parameters
 

@@ -156,6 +156,7 @@ class Strips(Composite):
     precision: int = 4
     lines: int | None = None  # None for a strip of each row
     square: bool = False
+    sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
 
     @cached_property
     def _column_period(self) -> int:
@@ -258,7 +259,7 @@ class Strips(Composite):
 
         labels_of_lines = [_at_rows(label, rows) for label in labels]
         trailing_of_lines = [_at_rows(label, rows) for label in self.trailing]
-        return ruled(labels_of_lines, blocks, trailing_of_lines, self.gaps)
+        return ruled(labels_of_lines, blocks, trailing_of_lines, self.gaps, sections=self.sections)
 
     def _axis(self, width: int) -> str:
         """Return the numbers of the first and the last column, at the ends of the strips."""

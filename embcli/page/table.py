@@ -95,11 +95,13 @@ def ruled(
     gaps: Sequence[int] = (),
     tones: Sequence[str] = (),
     has_rule: bool = True,
+    sections: Sequence[int] = (),
 ) -> Table:
     """Return a table of labels, blocks and trailing labels, with a bar before each block.
 
     A block is a header and its cells. A row of dots is inserted before each row in `gaps`; `tones`
-    are the names of the rows' styles. Without a rule below the header, columns are one cell apart.
+    are the names of the rows' styles. Without a rule below the header, columns are one cell apart;
+    with one, there is a blank line before each row in `sections`, which count rows of dots, too.
     """
     table = Table(
         box=_RULED if has_rule else None,
@@ -126,7 +128,7 @@ def ruled(
     remaining_tones = iter(tones)
     for place, cells in enumerate(zip(*columns, strict=True)):
         tone = "" if place in rows_of_dots else next(remaining_tones, "")
-        table.add_row(*cells, style=STYLES.get(tone))
+        table.add_row(*cells, style=STYLES.get(tone), end_section=place + 1 in sections)
     return table
 
 

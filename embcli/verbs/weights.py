@@ -144,8 +144,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             every=self.columns_chosen,
             rows_left_out=missing,
             rows_parameter="rows",
+            has_notes=not self.style.bare,
         )
-        yield ""
         yield from self._facts()
 
     def _labels(self, ids: np.ndarray) -> list[Label]:

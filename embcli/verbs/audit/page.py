@@ -55,7 +55,15 @@ def page(audit: Audit) -> Iterator[RenderableType]:
         table.add_row(f"{fact.name:12}", safe_text(fact.text, "bad" if fact.is_bad else ""))
     yield table
 
-    yield from _candidates_table(audit)
+    matrix = audit.listed
+    fewest = min(audit.top, len(matrix.ranked))
+    candidates = Excerpt.first(audit.top, max(len(matrix.candidates), fewest))
+    if candidates.total:
+        yield _candidates_table(audit, candidates)
+    ranks = np.arange(1, candidates.total + 1)
+    missing = left_out(omission(candidates, "candidate", ranks), parameters=("top",))
+    if missing is not None:
+        yield missing
     yield from origin_lines(audit.origin)
     yield _verdict(audit)
 
@@ -211,14 +219,10 @@ _INDICATORS = {
 }
 
 
-def _candidates_table(audit: Audit) -> Iterator[RenderableType]:
-    """Yield a table of the tokens that resemble unused rows most, candidates or not."""
+def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
+    """Return a table of the tokens that resemble unused rows most, candidates or not."""
     matrix = audit.listed
-    fewest = min(audit.top, len(matrix.ranked))
-    excerpt = Excerpt.first(audit.top, max(len(matrix.candidates), fewest))
     ids = matrix.ranked[excerpt.places]
-    if not len(ids):
-        return
     labels = id_labels(ids, audit.tokens(ids))
     headers = {"cosine_distance": "cosine distance"}  # other indicators are headers as they are
     for name, values in _columns(matrix).items():
@@ -228,12 +232,7 @@ def _candidates_table(audit: Audit) -> Iterator[RenderableType]:
         else:
             cells = written(values[ids], audit.style.precision)
         labels.append(Label(headers.get(name, name), cells))
-    yield ruled(labels)
-
-    ranks = np.arange(1, excerpt.total + 1)
-    missing = left_out(omission(excerpt, "candidate", ranks), parameters=("top",))
-    if missing is not None:
-        yield missing
+    return ruled(labels)
 
 
 def _columns(matrix: MatrixAudit) -> Distances:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from embcli.names import OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
+    STYLES,
     Hint,
     Label,
     Matrix,
@@ -29,6 +30,7 @@ from embcli.page import (
     ruled,
     safe_text,
     title,
+    token_style,
 )
 from embcli.page.labels import origin_in_words, origin_lines, picked_rows, token_label, token_labels
 from embcli.selection import Excerpt
@@ -64,8 +66,10 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield ""
         yield from _backward_pass(comparison, comparison.gradient, width, most_rows)
 
-    if "cost" in (comparison.show or ()):
+    shows_cost = "cost" in (comparison.show or ())
+    if shows_cost or not _chosen_steps(comparison):
         yield ""
+    if shows_cost:
         yield _cost_table(comparison.cost, width)
         yield _cost_line(comparison.cost)
     elif not console.record and not comparison.style.bare:
@@ -183,6 +187,7 @@ def _one_hot(comparison: Comparison, width: int, most_rows: int) -> Iterator[Ren
     yield ruled(labels, gaps=excerpt.gaps)
     note = left_out(missing)
     if note is not None:
+        yield ""
         yield note
 
 
@@ -374,7 +379,8 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> Iterator[Ren
         [*_one_hot_columns(tokens, ids, rows.rows), *_row_labels(comparison, tokens, rows.rows)],
         [Values(np.concatenate([factors, sums]))],
         gaps=rows.gaps,
-        tones=[*rows.tones, *["linear"] * len(ids)],
+        tones=[*rows.tones, *["strong"] * len(ids)],
+        sections=[len(rows.rows) + len(rows.gaps)],
         rows_left_out=omission(tokens, "token"),
     )
 
@@ -389,12 +395,15 @@ def _tokens_of_drawing(comparison: Comparison, width: int, most_rows: int) -> in
 
 
 def _one_hot_columns(tokens: Excerpt, ids: np.ndarray, rows: np.ndarray) -> list[Label]:
-    """Return the entries of one-hot rows at some rows of the weight, and no entry at the sums."""
-    one = safe_text("1", "strong")
+    """Return the entries of one-hot rows at some rows of the weight, and no entry at the sums.
+
+    Each 1 has the colour of its token.
+    """
     zero = safe_text("0", "dim")
     no_entries = [safe_text("")] * len(ids)
     labels = []
     for place, token_id in zip(tokens.places.tolist(), ids.tolist(), strict=True):
+        one = safe_text("1", STYLES["strong"] + token_style(place))
         entries = [one if row == token_id else zero for row in rows.tolist()]
         labels.append(Label(str(place), entries + no_entries))
     if tokens.left_out:
@@ -406,8 +415,9 @@ def _one_hot_columns(tokens: Excerpt, ids: np.ndarray, rows: np.ndarray) -> list
 def _row_labels(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> list[Label]:
     """Return what stands between the one-hot columns of a drawing and its numbers."""
     signs = ["×"] * len(rows) + ["="] * len(tokens.places)  # noqa: RUF001
-    numbers = [str(row) for row in rows.tolist()]
-    numbers += [f"pos {place}" for place in tokens.places.tolist()]
+    numbers: list[object] = rows.tolist()
+    for place in tokens.places.tolist():
+        numbers.append(safe_text(f"pos {place}", token_style(place)))
     labels = [Label("", signs), Label("row", numbers)]
     if comparison.tokens.encoding is not None:
         ids = comparison.tokens.ids[tokens.places]
@@ -426,6 +436,7 @@ def _trace(comparison: Comparison) -> Iterator[RenderableType]:
         yield from _traced_token(comparison, place)
     note = left_out(omission(excerpt, "token"))
     if note is not None:
+        yield ""
         yield note
 
 
@@ -504,6 +515,7 @@ def _backward_pass(
         yield safe_text(reason)
 
     if training is not None:
+        yield ""
         yield from _training(training)
         return
     embedding = f"{gradient.rows['embedding']:,} in the embedding"

@@ -47,6 +47,7 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     changed = Excerpt.ends(2 * diff.top, len(diff.changed))
     if changed.total:
         yield from _changed_table(diff, changed)
+        yield ""
     missing = left_out(*_omissions(diff, changed), parameters=("top",))
     if missing is not None:
         yield missing

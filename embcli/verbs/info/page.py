@@ -56,6 +56,7 @@ def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableT
     yield ruled(labels)
     others = len(checkpoint.tensors) - len(info.roles)
     if others:
+        yield ""
         yield LeftOut(f"Left out: {counted(others, 'other tensor')}.", "tensors")
     yield ""
     for fact in _facts(info):

@@ -44,6 +44,7 @@ _MOST_STRIPS = 42  # of a heat map there
 _MOST_STRIPS_BESIDE_HIDDEN = 24
 _FEWEST_TOKENS = 2  # any table shows these
 _MOST_TRACED = 40  # columns of a trace
+_TONES = {"input": "strong", "hidden": "strong"}  # results stand out from the terms above them
 _MOST_TARGETS = 4  # positions that a drawing names beside a picked row
 
 
@@ -53,17 +54,20 @@ def page(lookup: Lookup, options: ConsoleOptions) -> Iterator[RenderableType]:
         yield from _drawing(lookup, width)
 
     lines = len(lookup.shown)  # lines per token
-    lines_elsewhere = lines * _MOST_TOKENS
+    lines_elsewhere = (lines + 1) * _MOST_TOKENS
     if lookup.style.heat:
         has_two_maps = "hidden" in lookup.shown
         lines_elsewhere = _MOST_STRIPS_BESIDE_HIDDEN if has_two_maps else _MOST_STRIPS
-    tokens = rows_that_fit(options, lines_elsewhere) // lines
-    yield from _table(lookup, max(tokens, _FEWEST_TOKENS))
+    rows = rows_that_fit(options, lines_elsewhere)
+    tokens = max(rows // lines, _FEWEST_TOKENS)
+    is_spaced = (lines + 1) * len(lookup) <= rows + 1
+    yield from _table(lookup, tokens, is_spaced)
 
     remarks = list(_remarks(lookup))
-    line = safe_text("; ".join(remarks))
+    line = safe_text("; ".join(remarks), "dim")
     if line.cell_len > width:
-        yield from map(safe_text, remarks)
+        for remark in remarks:
+            yield safe_text(remark, "dim")
     elif remarks:
         yield line
     if lookup.tokens.sequences == 2:
@@ -77,8 +81,11 @@ def page(lookup: Lookup, options: ConsoleOptions) -> Iterator[RenderableType]:
 # --- the table of terms ---
 
 
-def _table(lookup: Lookup, most_tokens: int) -> Iterator[RenderableType]:
-    """Yield the terms of some tokens, or the matrices that the user chose, below a title."""
+def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> Iterator[RenderableType]:
+    """Yield the terms of some tokens, or the matrices that the user chose, below a title.
+
+    If it is spaced, there is a blank line between the lines of two tokens.
+    """
     excerpt = Excerpt.ends(most_tokens, len(lookup))
     index = lookup.index(excerpt.places)
     yield title(f"{_heading(lookup)}: {_size(lookup)}")
@@ -91,13 +98,13 @@ def _table(lookup: Lookup, most_tokens: int) -> Iterator[RenderableType]:
         else:
             terms.append(term)
     if terms:
-        yield _matrix(lookup, terms, excerpt, every=lookup.columns_chosen)
+        yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup.columns_chosen)
     if hidden:
         columns = lookup.columns_of("hidden")
         if terms and lookup.style.heat:
             yield ""
         yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
-        yield _matrix(lookup, hidden, excerpt, every=False)
+        yield _matrix(lookup, hidden, excerpt, is_spaced, every=False)
 
 
 def _is_hidden_apart(lookup: Lookup) -> bool:
@@ -144,7 +151,9 @@ def _shown_terms(lookup: Lookup, index: np.ndarray) -> list[Term]:
     return terms
 
 
-def _matrix(lookup: Lookup, terms: list[Term], excerpt: Excerpt, every: bool) -> Matrix:
+def _matrix(
+    lookup: Lookup, terms: list[Term], excerpt: Excerpt, is_spaced: bool, every: bool
+) -> Matrix:
     """Return terms with the same columns as a table, with a line for each term of each token."""
     index = lookup.index(excerpt.places)
     columns = lookup.columns_of(terms[0].name)
@@ -153,6 +162,13 @@ def _matrix(lookup: Lookup, terms: list[Term], excerpt: Excerpt, every: bool) ->
     if lookup.kind == "sinusoidal" and lookup.recipe is None:
         column_period = in_turn(columns)
     labels = _labels_of_terms(lookup, index, terms)
+    lines = len(terms)
+    tones = []
+    sections = range(0)
+    if lines > 1:
+        tones = [_TONES.get(term.name, "term") for term in terms]
+    if lines > 1 and is_spaced:
+        sections = range(0, lines * len(index), lines)
     return Matrix(
         labels,
         [Values(rows.reshape(-1, len(columns)), column_period=column_period)],
@@ -161,8 +177,11 @@ def _matrix(lookup: Lookup, terms: list[Term], excerpt: Excerpt, every: bool) ->
         precision=lookup.style.precision,
         heat=lookup.style.heat,
         every=every,
+        sections=sections,
+        tones=tones * len(index),
         rows_left_out=omission(excerpt, "token", lookup.only),
         rows_parameter="only",
+        has_notes=not lookup.style.bare,
     )
 
 
@@ -184,9 +203,10 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
         token_names[first_lines] = tokens.bytes_of(tokens.ids[index])
         labels.append(token_label(token_names))
 
-    names = [term.name for term in terms]
-    if _shows_sum(lookup):
-        names = [f"{term.sign} {term.name}".lstrip() for term in terms]
+    names = []
+    for term in terms:
+        name = f"{term.sign} {term.name}".lstrip() if _shows_sum(lookup) else term.name
+        names.append(safe_text(name, _TONES.get(term.name, "dim")))
     labels.append(Label("", names * len(index), "left"))
 
     numbers: list[object] = []
@@ -290,9 +310,11 @@ def _drawing(lookup: Lookup, width: int) -> Iterator[RenderableType]:
         heat=lookup.style.heat,
         column="",  # the table below names columns
     )
+    yield ""
     missing = left_out(picked.missing)
     if missing is not None:
         yield missing
+        yield ""
 
 
 def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
@@ -354,6 +376,7 @@ def _trace(lookup: Lookup, place: int, width: int) -> Iterator[RenderableType]:
 
     missing = left_out(omission(excerpt, "column", lookup.columns), parameters=("columns",))
     if missing is not None:
+        yield ""
         yield missing
 
 

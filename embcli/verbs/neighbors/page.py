@@ -94,6 +94,7 @@ def _ranks(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
     yield ruled(labels, gaps=excerpt.gaps)
     missing = left_out(_ranks_left_out(excerpt))
     if missing is not None:
+        yield ""
         yield missing
 
 

@@ -47,6 +47,7 @@ def page(
     yield _table(result, excerpt, rows, groups)
     note = left_out(omission(excerpt, "row"))
     if note is not None:
+        yield ""
         yield note
     yield ""
     yield _totals(result)
