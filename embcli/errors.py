@@ -11,6 +11,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any, Protocol, TypeVar
 
@@ -240,8 +241,10 @@ class Notes:
     def added(self, remark: str | Sentence) -> None:
         """Do nothing with a new remark; the command prints it."""
 
-    def slow(self, what: str) -> None:
-        """Do nothing with the name of a step that takes longer than PATIENCE."""
+    @contextmanager
+    def slow(self, what: str) -> Iterator[None]:
+        """Do nothing around a step that takes longer than PATIENCE; the command shows its name."""
+        yield
 
     def finish(self) -> None:
         """Do nothing at the end of a result."""

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -226,7 +227,7 @@ def test_a_torch_that_memory_is_too_small_for_is_not_called_broken(
 
 
 @pytest.mark.parametrize(
-    ("patience", "notes"), [(0.0, ["loading torch"]), (60.0, [])], ids=["short", "long"]
+    ("patience", "notes"), [(0.0, ["loading torch", "done"]), (60.0, [])], ids=["short", "long"]
 )
 def test_loading_that_takes_longer_than_patience_is_noted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patience: float, notes: list[str]
@@ -234,8 +235,15 @@ def test_loading_that_takes_longer_than_patience_is_noted(
     with_torch(monkeypatch, torch_of(tmp_path, code="import time; time.sleep(0.2)"))
     monkeypatch.setattr(build, "PATIENCE", patience)
     found: list[str] = []
+
+    @contextmanager
+    def slow(what: str) -> Iterator[None]:
+        found.append(what)
+        yield
+        found.append("done")
+
     listener = Notes()
-    monkeypatch.setattr(listener, "slow", found.append)
+    monkeypatch.setattr(listener, "slow", slow)
 
     with loading_torch(listener):
         assert found == notes

@@ -271,7 +271,7 @@ def test_of_many_ranks_a_page_shows_both_ends(
 
     (gap,) = [place for place, line in enumerate(lines) if "⋮" in line]
     around_gap = "\n".join(lines[gap - 2 : gap + 3])
-    end = "\n".join(lines[-6:])
+    end = "\n".join(lines[-7:])
     snapshot(f"neighbors/many-ranks-as-{view}.txt", f"{around_gap}\n[...]\n{end}\n")
 
 

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
@@ -82,9 +82,19 @@ class PrintedNotes(Notes):
     def added(self, remark: str | Sentence) -> None:
         say(_with_flags(remark))
 
-    def slow(self, what: str) -> None:
-        if is_terminal(sys.stderr):
-            say(what)
+    @contextmanager
+    def slow(self, what: str) -> Iterator[None]:
+        """Show the name of a step, and erase it at the end."""
+        if not is_terminal(sys.stderr):
+            yield
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        name = Text(in_line(f"embcli: {what}"))
+        with Live(name, console=Console(stderr=True), auto_refresh=False, transient=True):
+            yield
 
     def finish(self) -> None:
         for text in self.counted:

@@ -21,7 +21,7 @@ from embcli.errors import OutputError
 from embcli.formats import FORMATS, PICTURES, SUFFIXES, VIEWS, ContentKind, DataFormat, FormatName
 from embcli.names import Color
 from embcli.result import Result, Style, chosen_format, width_of
-from embcli.wording import printable
+from embcli.wording import counted, in_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,6 +68,7 @@ class ResultWriter:
                 self.show(result.view())
             elif self.path is not None and FORMATS[self.format].folder:
                 result.save(self.path, self.format, watch=watched)
+                self._say_written(counted(len(FORMATS[self.format].folder), "file"))
             else:
                 self._write_data(result)
         result.notes.finish()
@@ -133,6 +134,7 @@ class ResultWriter:
             return
         with self._open("binary" if FORMATS[format].binary else "text") as file:
             writers.write(records, format, file, result.notes, watched)
+        self._say_written(counted(records.rows, "row"))
 
     def _refuse_many_numbers(self, records: Records, names: tuple[str, ...]) -> None:
         """Raise OutputError for more numbers than a terminal is for."""
@@ -145,6 +147,13 @@ class ResultWriter:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
         with self._open(kind) as file:
             file.write(content)
+        self._say_written(in_bytes(len(content)))
+
+    def _say_written(self, amount: str) -> None:
+        """Say on a terminal what was written to a file or a folder."""
+        is_told = self.path is not None and (self.path.is_file() or self.path.is_dir())
+        if is_told and is_terminal(sys.stderr):
+            say(f"wrote {self.path}: {amount}")
 
     @property
     def _on_a_terminal(self) -> bool:

@@ -89,7 +89,8 @@ def loading_torch(notes: Notes | None = None) -> Iterator[None]:
             with ThreadPoolExecutor(1) as pool:
                 loading = pool.submit(import_module, "torch")
                 if wait([loading], PATIENCE).not_done and notes:
-                    notes.slow("loading torch")
+                    with notes.slow("loading torch"):
+                        wait([loading])
                 loading.result()
         except Exception as error:  # An installed package can fail to load in any way.
             if ran_out(error):

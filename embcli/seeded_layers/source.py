@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -119,12 +120,13 @@ class SeededSource:
 
 
 def _noted_if_slow(blocks: Iterator[np.ndarray], what: str, notes: Notes) -> Iterator[np.ndarray]:
-    """Yield the blocks of a layer; a note says once what is drawn if it takes long."""
+    """Yield the blocks of a layer; a note says what is drawn as long as that takes."""
     start = time.monotonic()
-    is_noted = False
-    for block in blocks:
-        is_slow = time.monotonic() - start > PATIENCE
-        if is_slow and not is_noted:
-            notes.slow(what)
-            is_noted = True
-        yield block
+    with ExitStack() as stack:
+        is_noted = False
+        for block in blocks:
+            is_slow = time.monotonic() - start > PATIENCE
+            if is_slow and not is_noted:
+                stack.enter_context(notes.slow(what))
+                is_noted = True
+            yield block

@@ -1,0 +1,92 @@
+"""What a terminal is told beside the page: what takes long, and what was written to a file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from embcli.cli.console import PrintedNotes
+from tests.runners import InProcess, _Buffer, _text_stream
+from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fixture.
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("lookup hi -o a.csv", "a.csv: 1 row"),
+        ("tokenize hello_world -o a.json", "a.json: 3 rows"),
+        ("lookup hi --dim 3 -o a.npy", "a.npy: 1 row"),
+        ("decode 1 -o a.bin", "a.bin: 1 byte"),
+        ("weights --vocab 5 --dim 2 -f projector -o folder", "folder: 3 files"),
+    ],
+)
+def test_a_terminal_is_told_what_was_written(
+    in_process: InProcess, command: str, said: str
+) -> None:
+    words = command.split()
+
+    told = in_process(*words, error_terminal=True)
+    silent = in_process(*words)
+
+    assert (told.status, told.out, told.err) == (0, b"", f"embcli: wrote {said}\n")
+    assert (silent.status, silent.out, silent.err) == (0, b"", "")
+
+
+def test_the_size_of_a_page_is_that_of_its_file(in_process: InProcess) -> None:
+    ran = in_process("tokenize", "hi", "-o", "a.txt", error_terminal=True)
+
+    size = len(Path("a.txt").read_bytes())
+    assert ran.err == f"embcli: wrote a.txt: {size} bytes\n"
+
+
+def test_nothing_is_said_of_a_device(in_process: InProcess) -> None:
+    assert in_process("tokenize", "hi", "-o", "/dev/null", error_terminal=True).err == ""
+
+
+def on_screen(printed: str) -> str:
+    """Return what a terminal shows at the end, for the few sequences that a line is erased by."""
+    lines = [""]
+    for part in re.findall(r"\x1b\[[0-9;?]*[a-zA-Z]|\r|\n|[^\x1b\r\n]+", printed):
+        if part == "\n":
+            lines.append("")
+        elif part == "\x1b[1A":
+            assert lines.pop() == ""
+        elif part == "\x1b[2K":
+            lines[-1] = ""
+        elif part.isprintable():
+            lines[-1] += part
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_name_of_a_slow_step_is_erased_at_its_end(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    errors = _Buffer(terminal=True)
+    monkeypatch.setattr(sys, "stderr", _text_stream(errors))
+    notes = PrintedNotes()
+
+    try:
+        with notes.slow("loading torch"):
+            during = on_screen(errors.getvalue().decode())
+            if fails:
+                raise ValueError
+    except ValueError:
+        notes.add("it failed")
+
+    assert during.strip() == "embcli: loading torch"
+    left = "embcli: it failed\n" if fails else ""
+    assert on_screen(errors.getvalue().decode()) == left
+
+
+def test_a_pipe_is_not_told_of_a_slow_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = _Buffer(terminal=False)
+    monkeypatch.setattr(sys, "stderr", _text_stream(errors))
+
+    with PrintedNotes().slow("loading torch"):
+        pass
+
+    assert errors.getvalue() == b""
