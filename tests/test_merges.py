@@ -255,11 +255,11 @@ def test_scores_add_up_to_those_of_sentencepiece(tmp_path: Path, by_bytes: bool)
 
 
 def test_a_long_page_leaves_out_rows_in_the_middle(in_process: InProcess) -> None:
-    page = in_process.ok("tokenize", " a" * 250, "--merges").text
+    page = in_process.ok("tokenize", " a" * 250, "--merges", "--no-draw").text
     assert "rows 100 to 149 (50 of 250)" in page
 
 
-@pytest.mark.parametrize("options", [("--merges", "--draw"), ("--draw",)])
+@pytest.mark.parametrize("options", [("--merges",), ("--draw",)])
 def test_pieces_are_drawn_as_trees_side_by_side(
     in_process: InProcess, snapshot: Snapshot, options: tuple[str, ...]
 ) -> None:
@@ -293,9 +293,10 @@ def test_the_numbers_below_a_tree_are_apart(kind: str, tmp_path: Path) -> None:
     opened = vocabulary(kind, tmp_path)
 
     for text in ("aé日é", "ccccabcb" * 2):
-        result = opened.merges(text, draw=True)
-        lines = str(result.styled(width=500)).splitlines()
-        assert [int(word) for word in lines[-3].split()] == [*result.pieces[0].ids]
+        result = opened.merges(text)
+        page = str(result.styled(width=500))
+        (tree, _) = page.split("\n\n")
+        assert [int(word) for word in tree.splitlines()[-1].split()] == [*result.pieces[0].ids]
 
 
 def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(
@@ -308,7 +309,7 @@ def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(
     path.parent.mkdir()
     path.write_bytes(b"".join(lines))
 
-    page = str(model(path).merges("xyz", draw=True))
+    page = str(model(path).merges("xyz"))
     snapshot("merges/tree-without-merges.txt", page)
 
 
@@ -320,7 +321,7 @@ def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(
     known = GPT2 | {"kinds": GPT2["kinds"][1:]}
     opened = model(written(Path("without-z.gguf"), "gpt2", words, **known))
 
-    pages = [str(opened.merges(text, draw=True)) for text in ("abzab", "z")]
+    pages = [str(opened.merges(text)) for text in ("abzab", "z")]
     snapshot("merges/trees-of-unknown-bytes.txt", "\n\n".join(pages))
 
 
@@ -329,3 +330,19 @@ def test_rows_are_the_steps_and_a_token_that_no_merge_made_is_step_0(
 ) -> None:
     ran = in_process.ok("tokenize", "is a!", "--merges", "-f", "ndjson")
     snapshot("merges/steps.ndjson", ran.text)
+
+
+def test_a_sentence_of_four_words_leaves_most_of_a_screen(in_process: InProcess) -> None:
+    page = in_process.ok("tokenize", "Every effort moves you", "--merges", COLUMNS="80").text
+
+    assert page.count("\n") <= 20
+    assert "Merging stops" not in page, "each piece is one token"
+
+
+def test_merging_stops_where_no_two_neighbours_have_a_merge(in_process: InProcess) -> None:
+    page = in_process.ok("tokenize", "so strawberry,strawberry", "--merges").text
+    parts = ["st", "raw", "berry"]
+
+    assert page.endswith(f"\nMerging stops at {' + '.join(parts)}: no merge joins two of these.\n")
+    for left, right in pairwise(parts):
+        assert len(embcli.seeded().tokenize(left + right).ids) == 2

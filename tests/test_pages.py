@@ -66,7 +66,8 @@ FURTHER = {
         "compare --ids 5,999 --vocab 1000 --dim 20 --show one-hot --draw --trace --width 60"
     ),
     "tokenize/bare.txt": "tokenize 'Every effort moves you… 👋' --bare",
-    "merges/bare.txt": "tokenize 'This is it' --merges --draw --bare",
+    "merges/bare.txt": "tokenize 'This is it' --merges --bare",
+    "merges/table.txt": "tokenize 'Akwirw ier Every' --merges --no-draw",
     "weights/bare.txt": "weights --vocab 6 --dim 3 --bare",
     "lookup/bare-heat.txt": "lookup --ids 2,3 --vocab 6 --dim 3 --heat --bare",
     "batch/bare.txt": "batch 'Every effort moves you forward' --batch-size 1 --bare",
@@ -86,7 +87,7 @@ TEXT = "'Every effort moves you… 👋 日本語 <b> [i]'"
 PICTURED = (
     f"tokenize {TEXT}",
     f"tokenize {TEXT} --encoding gpt2,o200k_base",
-    "tokenize 'This is it' --merges --draw",
+    "tokenize 'This is it' --merges",
     "weights --vocab 60 --dim 40",
     f"lookup {TEXT} --dim 40",
     "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --trace 0 --draw",

@@ -20,7 +20,6 @@ from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fix
         ("tokenize hello_world -o a.json", "a.json: 3 rows"),
         ("lookup hi --dim 3 -o a.npy", "a.npy: 1 row"),
         ("decode 1 -o a.bin", "a.bin: 1 byte"),
-        ("weights --vocab 5 --dim 2 -f projector -o folder", "folder: 3 files"),
     ],
 )
 def test_a_terminal_is_told_what_was_written(

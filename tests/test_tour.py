@@ -232,7 +232,7 @@ def test_a_shell_reads_a_command_as_it_is_shown(
 def test_the_readers_own_text_reaches_the_command_as_it_is(
     text: str, tmp_path: Path, in_process: InProcess
 ) -> None:
-    expected = in_process.ok("tokenize", "--merges", "--draw", stdin=text, COLUMNS="80").text
+    expected = in_process.ok("tokenize", "--merges", stdin=text, COLUMNS="80").text
 
     shown = tour(in_process, "--text", text, "--step", "1")
     above = shown.partition(expected)[0]

@@ -226,7 +226,7 @@ def _several(encodings: list[str] | None) -> list[str]:
     "Text and vectors",
     {
         'embcli tokenize "Every effort moves you"': "the tokens of a sentence, their IDs and bytes",
-        "embcli tokenize strawberry --merges --draw": "how its letters became these tokens",
+        "embcli tokenize strawberry --merges": "how its letters became these tokens",
         'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base': (
             "under two tokenizers, side by side"
         ),
@@ -252,7 +252,12 @@ def tokenize(
     merges: Annotated[
         bool, option("View", "Show how each piece becomes tokens, merge by merge.", "--merges")
     ] = False,
-    draw: o.Draw = False,
+    draw: Annotated[
+        bool | None,
+        option(
+            "View", "Draw the merges as trees, or list them with their ranks.", "--draw/--no-draw"
+        ),
+    ] = None,
     fail_on: Annotated[
         names.CutFault | None,
         option("View", "Exit with 1 if the encodings cut the text differently.", "--fail-on NAME"),
@@ -279,7 +284,7 @@ def tokenize(
         )
     model = opened({"encoding": encodings[0]})
     if is_derived:
-        return model.merges(sequences, special=given.special, draw=draw)
+        return model.merges(sequences, special=given.special, draw=draw is not False)
     return model.tokenize(sequences, special=given.special, no_added=given.no_added)
 
 

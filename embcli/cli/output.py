@@ -68,7 +68,6 @@ class ResultWriter:
                 self.show(result.view())
             elif self.path is not None and FORMATS[self.format].folder:
                 result.save(self.path, self.format, watch=watched)
-                self._say_written(counted(len(FORMATS[self.format].folder), "file"))
             else:
                 self._write_data(result)
         result.notes.finish()
@@ -150,9 +149,8 @@ class ResultWriter:
         self._say_written(in_bytes(len(content)))
 
     def _say_written(self, amount: str) -> None:
-        """Say on a terminal what was written to a file or a folder."""
-        is_told = self.path is not None and (self.path.is_file() or self.path.is_dir())
-        if is_told and is_terminal(sys.stderr):
+        """Say on a terminal what was written to a file, but not to a device."""
+        if self.path and self.path.is_file() and is_terminal(sys.stderr):
             say(f"wrote {self.path}: {amount}")
 
     @property

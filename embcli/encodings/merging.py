@@ -53,13 +53,13 @@ class Derivation:
 
     @cached_property
     def rows(self) -> list[tuple[int, DerivationStep]]:
-        """The steps, numbered from 1. The tokens that no merge made come first, as step 0."""
+        """The steps, numbered from 1. The tokens that no merge made come last, as step 0."""
         made = {step.token_id for step in self.steps}
-        rows = []
+        rows = [*enumerate(self.steps, 1)]
         for token_id in self.ids:
             if token_id not in made:
                 rows.append((0, DerivationStep(b"", token_id)))
-        return [*rows, *enumerate(self.steps, 1)]
+        return rows
 
 
 def derive(

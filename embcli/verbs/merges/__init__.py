@@ -55,7 +55,7 @@ class Merges(Result, verb="merges", content="list"):
 
     tokens: Tokens
     pieces: tuple[Derivation, ...]
-    draw: bool = False  # show each piece as a tree
+    draw: bool = True  # show each piece as a tree, not the steps as a table
 
     @property
     def ids(self) -> list[int]:
@@ -110,9 +110,10 @@ class Merges(Result, verb="merges", content="list"):
         yield from page(self, console, options)
 
 
-def merges(model: Opened, text: TextOrIds, *, special: bool = False, draw: bool = False) -> Merges:
+def merges(model: Opened, text: TextOrIds, *, special: bool = False, draw: bool = True) -> Merges:
     """Return how each piece of a text becomes tokens: merge by merge, or as the encoding does it.
 
+    The page draws a tree of each piece, or with `draw=False` lists the steps with their ranks.
     Raises InputError for an encoding that does not tell.
 
     >>> import embcli

@@ -19,6 +19,7 @@ from embcli.page import (
     title,
     token_style,
 )
+from embcli.page.labels import first_of
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges, StepRow, step_rows
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _WIDEST_IN_FILE = 512  # cells of a tree
 _MOST_ROWS = 200
 _MOST_TREES = 50
+_MOST_PARTS = 6  # tokens that a sentence names
 _TREE_GAP = 4  # cells between trees
 
 
@@ -48,6 +50,7 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> Iterator[
         yield from _table(result)
     yield ""
     yield _totals(result)
+    yield from _stop(result)
 
 
 def _has_merges(result: Merges) -> bool:
@@ -67,6 +70,16 @@ def _totals(result: Merges) -> Text:
     return safe_text(f"{start}{pieces} become {tokens}{name}")
 
 
+def _stop(result: Merges) -> Iterator[Text]:
+    """Yield why merging stops, for the first piece that becomes several tokens."""
+    for piece in result.pieces:
+        if piece.merges and len(piece.ids) > 1:
+            tokens = result.tokens.bytes_of(np.array(piece.ids))
+            parts = first_of(map(shown, tokens), _MOST_PARTS, " + ")
+            yield safe_text(f"Merging stops at {parts}: no merge joins two of these.", "dim")
+            return
+
+
 def _table(result: Merges) -> Iterator[RenderableType]:
     all_rows = step_rows(result.pieces)
     excerpt = Excerpt.ends(_MOST_ROWS, len(all_rows))
@@ -76,7 +89,7 @@ def _table(result: Merges) -> Iterator[RenderableType]:
 
     labels = [
         Label("piece", _piece_cells(result, rows), "left", short=True),
-        Label("step", [row.number for row in rows]),
+        Label("step", [row.number or "" for row in rows]),
     ]
     if "left" in fields:
         labels.append(Label("left", [shown(step.left) for step in steps]))
@@ -91,6 +104,7 @@ def _table(result: Merges) -> Iterator[RenderableType]:
 
     note = left_out(omission(excerpt, "row"))
     if note is not None:
+        yield ""
         yield note
 
 

@@ -46,14 +46,12 @@ def page(table: PositionTable, options: ConsoleOptions) -> Iterator[RenderableTy
     shown = table.shown()
     yield from _heading(table, shown)
     views = _views(table)
-    has_notes = table.origin is not None and not table.style.bare
     for place, view in enumerate(views):
         if place:
             yield ""
         if view.matrix.heading:
             yield title(view.matrix.heading)
-        limit = _row_limit(table, view, len(views), options)
-        yield _drawn(table, view, limit, has_notes and view is views[-1])
+        yield _drawn(table, view, _row_limit(table, view, len(views), options))
     if shown.note and not table.is_similarity:
         yield safe_text(shown.note)
     if table.reason:
@@ -135,7 +133,7 @@ def _rows_of_all(table: PositionTable) -> int:
     return rows
 
 
-def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit, has_notes: bool) -> Matrix:
+def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit) -> Matrix:
     """Return the rows of a matrix that are shown, or a picture of all."""
     excerpt = Excerpt.ends(limit.rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
@@ -152,7 +150,6 @@ def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit, has_notes: b
         square=table.is_similarity,
         rows_left_out=omission(excerpt, "row", view.row_numbers),
         rows_parameter="rows",
-        has_notes=has_notes,
     )
 
 
