@@ -1,8 +1,8 @@
 """See what an embedding layer does: the rows that tokens pick, from a seeded layer or a real model.
 
 `open` reads a model's file and `seeded` draws layers as PyTorch does; both return a `Model`, whose
-methods are the verbs of the command and return what it shows. `tokenizers` compares encodings,
-which needs no model.
+methods are the verbs of the command and return what it shows. `tokenizers` compares encodings and
+`count` counts tokens, which needs no model.
 
 >>> import embcli
 >>> embcli.seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from embcli.model import Model, open, seeded
     from embcli.names import __version__ as __version__
     from embcli.result import Result
+    from embcli.verbs.count import count
     from embcli.verbs.explain import explain
     from embcli.verbs.tokenizers import tokenizers
 
@@ -28,6 +29,7 @@ __all__ = [
     "Model",
     "OutputError",
     "Result",
+    "count",
     "explain",
     "open",
     "seeded",
@@ -37,6 +39,7 @@ _HOMES = {
     **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),
     **dict.fromkeys(("EmbcliError", "InputError", "LayerError", "OutputError"), "embcli.errors"),
     "Result": "embcli.result",
+    "count": "embcli.verbs.count",
     "explain": "embcli.verbs.explain",
     "tokenizers": "embcli.verbs.tokenizers",
     "__version__": "embcli.names",

@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from embcli.errors import Watch
 
 Names = tuple[str, ...]
-FieldType = type[int | float | str | bool] | type[list[int]]
+
+
+@dataclass(frozen=True)
+class NumbersBy:
+    """The type of a field that is an object of whole numbers, which has these keys.
+
+    Formats of cells have a column for each key.
+    """
+
+    keys: Names
+
+
+FieldType = type[int | float | str | bool] | type[list[int]] | NumbersBy
 Values = Callable[["np.ndarray", Names], dict[str, Any]]
 MOST_ROWS = 4096  # the most rows of a piece, so that memory does not grow with a result
 

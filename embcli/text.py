@@ -119,7 +119,7 @@ def decoded(content: str | bytes, name: str) -> str:
 
     The InputError for invalid UTF-8 calls it `name` and says where it is.
     """
-    data = content if isinstance(content, bytes) else _original_bytes(content)
+    data = content if isinstance(content, bytes) else original_bytes(content)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -127,7 +127,7 @@ def decoded(content: str | bytes, name: str) -> str:
         raise InputError(f"{name} is not UTF-8: {reason}") from None
 
 
-def _original_bytes(argument: str) -> bytes:
+def original_bytes(argument: str) -> bytes:
     """Return the bytes of an argument; Python has read invalid UTF-8 as lone surrogates."""
     try:
         return argument.encode("utf-8", "surrogateescape")

@@ -21,7 +21,7 @@ import orjson
 from embcli.errors import Notes, OutputError, Watch, unwatched
 from embcli.files.safetensors import header
 from embcli.formats import DataFormat
-from embcli.records import ArraySpec, Names, Piece, Records
+from embcli.records import ArraySpec, Names, NumbersBy, Piece, Records
 from embcli.wording import Sentence, in_data
 
 
@@ -188,13 +188,14 @@ class _Dialect(NamedTuple):
         """Write a line of names, then a line for each row; a matrix has a cell for each column."""
         records = reader.records
         matrices = reader.table_matrix
-        names: list[str | int] = [*records.fields]
+        no_rows = Piece(0, {name: [] for name in records.fields})
+        names: list[str | int] = [*_in_columns(no_rows, records).fields]
         for name in matrices:
             array = records.matrices[name]
             names += array.columns or records.columns or range(array.shape[1])
         file.write(self.separator.join(self.cells(names)) + self.line_end)
         for block in reader.blocks(records.fields, matrices):
-            file.writelines(self.lines(block))
+            file.writelines(self.lines(_in_columns(block, records)))
 
     def lines(self, piece: Piece) -> Iterator[bytes]:
         columns = [self.cells(values) for values in piece.fields.values()]
@@ -213,6 +214,19 @@ class _Dialect(NamedTuple):
         if value is None:
             return b""
         return in_data(self.escape(str(value))).encode()
+
+
+def _in_columns(piece: Piece, records: Records) -> Piece:
+    """Return a piece with a field for each key of an object, such as `tokens.gpt2`."""
+    fields = {}
+    for name, values in piece.fields.items():
+        kind = records.fields[name]
+        if not isinstance(kind, NumbersBy):
+            fields[name] = values
+            continue
+        for key in kind.keys:
+            fields[f"{name}.{key}"] = [numbers[key] for numbers in values]
+    return replace(piece, fields=fields)
 
 
 def _in_quotes(text: str) -> str:

@@ -320,6 +320,8 @@ PAGES = (
     "tokenize 'Every effort 👋'",
     "tokenize 'Every effort' --merges",
     "tokenize 'Unbelievable!' --encoding gpt2,o200k_base",
+    "count the-verdict.txt the-verdict.txt --lines",
+    "count the-verdict.txt --encoding gpt2,o200k_base",
     "weights --vocab 6 --dim 3",
     "lookup 'Every effort' --dim 4 --trace 0",
     "compare --trace --gradient",

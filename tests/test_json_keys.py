@@ -81,6 +81,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
+    Path("own.txt").write_text("Every effort\n\nmoves you\n")
     ones = np.ones((2, 3), np.float32)
     np.savez("own.npz", token=ones, position=ones, token_type_embeddings=ones)
 

@@ -64,6 +64,11 @@ SAME = [
         "tokenize 'Unbelievable 日!' --encoding gpt2 --encoding o200k_base",
         "embcli.tokenizers('Unbelievable 日!', ['gpt2', 'o200k_base'])",
     ),
+    (
+        "count book.txt --encoding gpt2,o200k_base --lines",
+        "embcli.count(paths='book.txt', encodings=['gpt2', 'o200k_base'], lines=True)",
+    ),
+    (f"count --text '{TEXT}'", "embcli.count(TEXT)"),
     (f"lookup '{TEXT}' --dim 4", "embcli.seeded(dim=4).lookup(TEXT)"),
     (
         "lookup --ids '2 3' --vocab 6 --dim 4 --position sinusoidal --show token",

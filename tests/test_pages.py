@@ -34,6 +34,7 @@ COMMANDS = {
     "tokenize": "tokenize 'Every effort moves you… 👋'",
     "tokenizers": "tokenize 'Every effort… 👋' --encoding gpt2,o200k_base",
     "merges": "tokenize strawberry --merges",
+    "count": "count texts --recursive --encoding gpt2,o200k_base",
     "decode": "decode 6109 3626 6100 345",
     "weights": "weights --vocab 6 --dim 3",
     "lookup": "lookup 'Every effort moves you' --dim 4",
@@ -88,6 +89,7 @@ PICTURED = (
     f"tokenize {TEXT}",
     f"tokenize {TEXT} --encoding gpt2,o200k_base",
     "tokenize 'This is it' --merges",
+    "count texts --recursive --lines",
     "weights --vocab 60 --dim 40",
     f"lookup {TEXT} --dim 40",
     "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --trace 0 --draw",
@@ -106,6 +108,11 @@ PICTURED = (
 NUMBER = re.compile(r"-?\d+\.\d{4}\b")
 FOREIGN = re.compile(r"font-face|<script|https?://(?!www\.w3\.org)")
 
+TEXTS = {
+    "english.txt": "Every effort moves you\n",
+    "german.txt": "Jede Mühe bringt dich weiter\n",
+    "japanese.txt": "どんな努力も前に進む力になる\n",
+}
 WORDS = [f"word{number}" for number in range(80)]
 RESERVED = [f"[unused{number}]" for number in range(20)]
 PADDING = 12  # rows behind those of the tokens
@@ -125,6 +132,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows[50] = 1.001 * rows[words + 3]
     positions = random.standard_normal((16, 8), np.float32)
     write_model(folder / "base", rows, positions)
+    (folder / "texts").mkdir()
+    for name, text in TEXTS.items():
+        (folder / "texts" / name).write_text(text)
 
     rows[11] += 0.5
     rows[60, 3] *= -1

@@ -9,6 +9,7 @@ import inspect
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -34,10 +35,9 @@ from embcli.cli.groups import (
     opened,
 )
 from embcli.cli.hints import cure, refuse_unknown
-from embcli.cli.input import read, read_ids, read_vectors
+from embcli.cli.input import read, read_ids, read_vectors, sources
 from embcli.cli.options import (
     argument,
-    encodings,
     explained_words,
     option,
     some_of,
@@ -238,17 +238,7 @@ def tokenize(
     *,
     given: ModelGiven,
     lines: o.Lines = False,
-    encoding: Annotated[
-        list[str] | None,
-        option(
-            "Input",
-            "An encoding or model, a tokenizer's file, or a GGUF; several are compared: "
-            "gpt2,o200k_base.",
-            "--encoding NAMES",
-            default=names.DEFAULT_ENCODING,
-            autocompletion=encodings,
-        ),
-    ] = None,
+    encoding: o.Encodings = None,
     merges: Annotated[
         bool, option("View", "Show how each piece becomes tokens, merge by merge.", "--merges")
     ] = False,
@@ -916,6 +906,66 @@ def decode(
     """
     token_ids = read_ids(" ".join(ids) if ids else None)
     return opened({"encoding": encoding}).decode_bytes(token_ids)
+
+
+@command(
+    "More",
+    {
+        "embcli count book.txt the-verdict.txt": "the tokens of files, and their total",
+        "embcli count book.txt --encoding gpt2,o200k_base --lines -f csv": (
+            "each line under two tokenizers, for a spreadsheet"
+        ),
+        "embcli count book.txt --fail-above 100000": (
+            "status 1 if it has more tokens, for a script"
+        ),
+    },
+    content="list",
+    view=BARE,
+)
+def count(
+    *,
+    files: Annotated[
+        list[str] | None,
+        argument("FILE", "Files to count; omit them or pass - to read standard input."),
+    ] = None,
+    text: Annotated[
+        str | None, option("Input", "Count this text in place of files.", "--text TEXT")
+    ] = None,
+    recursive: Annotated[
+        bool,
+        option(
+            "Input", "Count the files in folders, except hidden and binary ones.", "--recursive -r"
+        ),
+    ] = False,
+    lines: Annotated[
+        bool, option("Input", "Count each line, without its line end.", "--lines")
+    ] = False,
+    encoding: o.Encodings = None,
+    special: o.Special = False,
+    fail_above: Annotated[
+        int | None, option("View", "Exit with 1 if a file or line has more tokens.", "N")
+    ] = None,
+) -> Any:
+    """Count the tokens of files.
+
+    One row per file, or per line, and the total: tokens, characters and bytes.
+    """
+    from embcli.encodings import get_several
+    from embcli.verbs.count import Counting, Counts
+
+    counting = Counting(
+        get_several(_several(encoding)),
+        lines,
+        special,
+        fail_above,
+        recursive,
+        notes=PrintedNotes(),
+    )
+    rows = counting.rows(sources(files, text))
+    first_row = [*islice(rows, 1)]
+    if counting.tally.failures and not first_row:
+        raise InputError("nothing could be counted; --text takes a text in place of files")
+    return Counts(chain(first_row, rows), counting, notes=counting.notes)
 
 
 @command(

@@ -29,7 +29,7 @@ NUMBERS = (groups.Numbers, groups.Bare, groups.Page)
 FILE = (groups.File,)
 
 # Options that name files which the command reads.
-_READ = ("file", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")
+_READ = ("file", "files", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")
 # Options that only a page can show.
 _ON_PAGES = ("heat", "bare", "width", "trace", "draw")
 

@@ -104,9 +104,9 @@ class PrintedNotes(Notes):
 def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
     """Yield the items, under a progress bar if they take more than a second.
 
-    `total` is the sum of their sizes.
+    `total` is the sum of their sizes; without it there is no bar.
     """
-    if not is_terminal(sys.stderr):
+    if not (total and is_terminal(sys.stderr)):
         yield from items
         return
     start = time.monotonic()

@@ -39,14 +39,7 @@ class Given:
         str | None,
         option("Input", "Token IDs in place of the text: 2,3,5,1, or - to read them.", "IDS"),
     ] = None
-    special: Annotated[
-        bool,
-        option(
-            "Input",
-            "Recognise special tokens; add those that a model reads around a text.",
-            "--special",
-        ),
-    ] = False
+    special: o.Special = False
 
     @property
     def is_empty(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.text import Sequences
+    from embcli.verbs.count import Source
 
 _LONGEST_INPUT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
 _IDS = r"[0-9]+(?:[, ]+[0-9]+)*"
@@ -101,6 +103,23 @@ def _note_carriage_returns(texts: list[str]) -> None:
         say(f"the text keeps {returns}; Python's open() reads them as LF")
 
 
+def sources(files: Sequence[str] | None, text: str | None) -> list[Source]:
+    """Return what is counted: a text, or files; by default, and for -, standard input."""
+    from embcli.verbs.count import Source
+
+    _refuse_several({"FILE": files, "--text": text})
+    if text is not None:
+        return [Source.of_text(text)]
+    names = files or ["-"]
+    if "-" in names:
+        _refuse_terminal("FILE", "embcli count book.txt")
+    found = [*map(Source.of_file, names)]
+    for place, name in enumerate(names):
+        if name == "-":
+            found[place] = Source(name, lambda: nullcontext(sys.stdin.buffer))
+    return found
+
+
 def read_ids(ids: str | None = None) -> np.ndarray:
     """Read IDs, (T,) int64; without any, or for -, from standard input.
 
@@ -135,10 +154,8 @@ def _content(file: Path | None, name: str, example: str, verb: str | None = None
     """
     from embcli.text import decoded
 
-    if file is None and (sys.stdin is None or is_terminal(sys.stdin)):
-        hint = f"Try '{verb or _verb(example)} --help' for help."
-        raise InputError(f"no {name} given and nothing is piped in, as in: {example}", hint)
-
+    if file is None:
+        _refuse_terminal(name, example, verb)
     place = "standard input" if file is None else repr(str(file))
     try:
         with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
@@ -149,6 +166,13 @@ def _content(file: Path | None, name: str, example: str, verb: str | None = None
     if len(data) > _LONGEST_INPUT:
         raise InputError(f"cannot read {place}: it gives more than {in_bytes(_LONGEST_INPUT)}")
     return decoded(data, str(file or place))
+
+
+def _refuse_terminal(name: str, example: str, verb: str | None = None) -> None:
+    """Raise InputError if standard input is a terminal, or closed; see `_content`."""
+    if sys.stdin is None or is_terminal(sys.stdin):
+        hint = f"Try '{verb or _verb(example)} --help' for help."
+        raise InputError(f"no {name} given and nothing is piped in, as in: {example}", hint)
 
 
 def _verb(example: str) -> str:

@@ -145,6 +145,25 @@ Encoding = Annotated[
         autocompletion=encodings,
     ),
 ]
+Encodings = Annotated[
+    list[str] | None,
+    option(
+        "Input",
+        "An encoding or model, a tokenizer's file, or a GGUF; several are compared: "
+        "gpt2,o200k_base.",
+        "--encoding NAMES",
+        default=names.DEFAULT_ENCODING,
+        autocompletion=encodings,
+    ),
+]
+Special = Annotated[
+    bool,
+    option(
+        "Input",
+        "Recognise special tokens; add those that a model reads around a text.",
+        "--special",
+    ),
+]
 
 # The model.
 Path_ = Annotated[str | None, argument("PATH", MODEL, autocompletion=models)]

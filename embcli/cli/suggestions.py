@@ -35,6 +35,7 @@ _HAS_ALL = {  # the verbs whose results have everything in another format
     "lookup": "-f npy has all",
     "positions": "-f npy has all",
     "weights": "-f npy has all",
+    "count": "-f csv has all",
     "tokenize": "-f tsv has all",
     "tokenizers": "-f ndjson has all",
     "merges": "-f ndjson has all",

@@ -6,6 +6,7 @@ rows of a layer. A dialect is imported when the first encoding needs it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
@@ -20,8 +21,18 @@ from embcli.encodings.tiktoken import (
     import_tiktoken,
 )
 from embcli.errors import InputError, Notes, missing_extra
+from embcli.wording import Sentence
 
-__all__ = ["Encoding", "encoding_for_rows", "encoding_of_file", "encoding_of_size", "get"]
+__all__ = [
+    "Encoding",
+    "encoding_for_rows",
+    "encoding_of_file",
+    "encoding_of_size",
+    "get",
+    "get_several",
+]
+
+_MOST_NAMED = 100
 
 
 def get(named: str | Path) -> Encoding:
@@ -45,6 +56,25 @@ def get(named: str | Path) -> Encoding:
         with suppress(InputError):
             return _of_path(located(name, tokenizer_file), name)
         raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING]) from None
+
+
+def get_several(names: str | Path | Iterable[str | Path]) -> tuple[Encoding, ...]:
+    """Return the encodings with these names.
+
+    Raises InputError for none, for too many, and for one that is named twice.
+    """
+    given = [names] if isinstance(names, str | Path) else names
+    encodings = tuple(map(get, given))
+    if not 1 <= len(encodings) <= _MOST_NAMED:
+        wrong = "{encoding} must name from 1 to {most} tokenizers, not {count:,}"
+        raise InputError(Sentence(wrong, most=_MOST_NAMED, count=len(encodings)))
+    found: list[str] = []
+    for encoding in encodings:
+        if encoding.name in found:
+            wrong = "{encoding} names {twice} twice; give each tokenizer once"
+            raise InputError(Sentence(wrong, twice=encoding.name))
+        found.append(encoding.name)
+    return encodings
 
 
 @lru_cache

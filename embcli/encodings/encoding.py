@@ -65,6 +65,10 @@ class Encoding(ABC):
         The names of special tokens are plain text unless `special` is set.
         """
 
+    def count(self, text: str, special: bool = False) -> int:
+        """Return how many tokens `encode` returns, T."""
+        return len(self.encode(text, special))
+
     @abstractmethod
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the encoding has no such token."""

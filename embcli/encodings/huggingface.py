@@ -104,6 +104,9 @@ class HuggingFaceEncoding(Encoding):
             ids.append(np.array(encoded.ids, np.uint32))
         return np.concatenate(ids)
 
+    def count(self, text: str, special: bool = False) -> int:
+        return sum(len(encoded) for _, encoded in self._encoded(text, special, has_offsets=False))
+
     def _encoded(
         self, text: str, special: bool, has_offsets: bool = True
     ) -> Iterator[tuple[str, tokenizers.Encoding]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.encodings import Encoding, get
+from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, check_choice
 from embcli.names import CUT_FAULTS, CutFault, __version__
 from embcli.opened import TextOrIds, sequences_of
@@ -23,14 +23,12 @@ from embcli.result import Result
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers.measure import Bounds, Segment, segment_bounds, token_ends
-from embcli.wording import Sentence, counted
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Segment", "Tokenizers", "tokenizers"]
-
-_MOST_ENCODINGS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,12 +176,10 @@ def tokenizers(
     check_choice("fail_on", fail_on, CUT_FAULTS)
     sequences = sequences_of(text, lines)
     all_notes = Notes() if notes is None else notes
-    names = [encodings] if isinstance(encodings, str | Path) else encodings
-    found = tuple(get(name) for name in names)
+    found = get_several(encodings)
     texts = sequences.texts
     if texts is None:
         raise InputError("only a text can be split by several tokenizers, not IDs")
-    _check_encodings([encoding.name for encoding in found])
 
     tokens = tuple(tokenize(sequences, encoding, special, has_added=False) for encoding in found)
     if not any(map(len, tokens)):
@@ -192,14 +188,3 @@ def tokenizers(
     bases = np.cumsum([0, *sizes])
     ends = tuple(token_ends(tokens_of_one, texts, bases) for tokens_of_one in tokens)
     return Tokenizers(texts, found, tokens, ends, bases, fail_on, notes=all_notes)
-
-
-def _check_encodings(names: Sequence[str]) -> None:
-    """Raise InputError for no encoding, for too many, and for one that is named twice."""
-    if not 1 <= len(names) <= _MOST_ENCODINGS:
-        wrong = "{encoding} must name from 1 to {most} tokenizers, not {count:,}"
-        raise InputError(Sentence(wrong, most=_MOST_ENCODINGS, count=len(names)))
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            wrong = "{encoding} names {twice} twice; give each tokenizer once"
-            raise InputError(Sentence(wrong, twice=name))
