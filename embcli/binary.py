@@ -27,7 +27,10 @@ class Binary:
     """An open file, whose bytes are read as ranges.
 
     It stays open until nobody refers to it, because rows are read later. Several threads can read.
+    `remote` has a subclass for a file that is not on this machine; the last methods are for it.
     """
+
+    is_remote = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,6 +74,30 @@ class Binary:
                 rest = rest[length:]
         except OSError as error:
             raise self.file_error(str(error.strerror)) from None
+
+    def location(self, name: str) -> Path | str:
+        """Return where a file of the same folder is, as a user names it."""
+        return self.path.parent / name
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file with this name in the same folder."""
+        return os.path.isfile(self.path.parent / name)  # noqa: PTH113 - Path.is_file raises errors for some names
+
+    def sibling(self, name: str) -> Binary:
+        """Open a file of the same folder."""
+        return Binary(self.path.parent / name)
+
+    def bring_tokenizer(self) -> None:
+        """Put the tokenizer of the same folder beside `path`, where it is if the file is here."""
+
+    def load(self, offset: int, length: int, what: str) -> None:
+        """Announce that a range will be read as a whole; `what` it is.
+
+        Raises InputError if it is too large to be read over the network.
+        """
+
+    def keep_start(self) -> None:
+        """Keep the header of a remote file, which has been read."""
 
 
 class BinaryStream(io.RawIOBase):

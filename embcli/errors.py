@@ -241,6 +241,12 @@ class Notes:
     def added(self, remark: str | Sentence) -> None:
         """Do nothing with a new remark; the command prints it."""
 
+    def watch(
+        self, items: Iterable[Item], total: int, size: Callable[[Item], int], what: str
+    ) -> Iterator[Item]:
+        """Return the items; the command shows a progress bar that says what is read."""
+        return iter(items)
+
     @contextmanager
     def slow(self, what: str) -> Iterator[None]:
         """Do nothing around a step that takes longer than PATIENCE; the command shows its name."""

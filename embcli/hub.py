@@ -1,7 +1,7 @@
 """A path or the name of a model -> the file to read, in the folders where programs keep models.
 
-The network is never used, and nothing is started or written. The guide "Understand caching" of
-huggingface_hub describes its cache, the docs/faq of Ollama its folders.
+No network is used here, and nothing is started or written; `remote` reads `hf://` names. The guide
+"Understand caching" of huggingface_hub describes its cache, the docs/faq of Ollama its folders.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -18,7 +19,7 @@ from embcli.binary import Binary, quoted, read_object, read_whole
 from embcli.errors import InputError, Notes
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
-_WEIGHTS = (
+WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
     "*.safetensors.index.json",
@@ -50,7 +51,7 @@ _NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters
 def model_file(folder: Path) -> Path:
     """Return the file with a model's weights; raises InputError for none, and for several."""
     examples = "model.safetensors, *.safetensors, pytorch_model.bin"
-    return _preferred_file(folder, _WEIGHTS, f"no file of weights, such as {examples}")
+    return _preferred_file(folder, WEIGHTS, f"no file of weights, such as {examples}")
 
 
 def tokenizer_file(folder: Path, names: tuple[str, ...] = (*TOKENIZERS, "*.gguf")) -> Path:
@@ -64,7 +65,7 @@ def is_tokenizer(name: str) -> bool:
     path = Path(name)
     # Path.is_dir raises an error if the name is too long.
     if os.path.isdir(name):  # noqa: PTH112
-        has_weights = any(any(path.glob(pattern)) for pattern in _WEIGHTS)
+        has_weights = any(any(path.glob(pattern)) for pattern in WEIGHTS)
         return not has_weights and any(any(path.glob(pattern)) for pattern in TOKENIZERS)
     is_file = os.path.isfile(name)  # noqa: PTH113
     return is_file and any(path.match(pattern) for pattern in TOKENIZERS)
@@ -72,18 +73,23 @@ def is_tokenizer(name: str) -> bool:
 
 def _preferred_file(folder: Path, patterns: tuple[str, ...], lack: str) -> Path:
     """Return the only file of the first pattern that matches; `lack` says what is missing."""
+    names = [path.name for path in folder.glob("*") if path.is_file()]
+    return folder / preferred(names, patterns, str(folder), lack)
+
+
+def preferred(names: Iterable[str], patterns: tuple[str, ...], folder: str, lack: str) -> str:
+    """Return the only name that matches the first pattern that any of them matches."""
+    ordered_names = sorted(names)
     for pattern in patterns:
-        files = sorted(path for path in folder.glob(pattern) if path.is_file())
-        if len(files) == 1:
-            return files[0]
-        if files:
-            names = ", ".join(quoted(path.name) for path in files[:6])
-            if len(files) > 6:
-                names += ", ..."
-            raise InputError(
-                f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one"
-            )
-    raise InputError(f"{str(folder)!r} has {lack}")
+        found = [name for name in ordered_names if fnmatchcase(name, pattern)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            listed = ", ".join(map(quoted, found[:6]))
+            if len(found) > 6:
+                listed += ", ..."
+            raise InputError(f"{folder!r} has {len(found)} candidate files: {listed}; choose one")
+    raise InputError(f"{folder!r} has {lack}")
 
 
 def located(name: str, file_of: Callable[[Path], Path] = model_file) -> Path:
@@ -110,13 +116,13 @@ def _file_in(folder: Path, file_of: Callable[[Path], Path]) -> Path:
     try:
         return file_of(folder)
     except InputError:
-        for module_folder in _module_folders(folder):
+        for module_folder in module_folders(folder):
             with suppress(InputError):
                 return file_of(module_folder)
         raise
 
 
-def _module_folders(folder: Path) -> Iterator[Path]:
+def module_folders(folder: Path) -> Iterator[Path]:
     """Yield the folders that a modules.json names; the folder itself has an empty name."""
     longest_list = 1 << 20  # bytes
     try:
@@ -214,16 +220,17 @@ def _snapshot(name: str) -> Path:
 
 
 def _missing_model_error(model: str, cache: Path) -> InputError:
-    suffixes = [Path(pattern).suffix for pattern in _WEIGHTS]
+    suffixes = [Path(pattern).suffix for pattern in WEIGHTS]
     if Path(model).suffix in suffixes:  # it is a file rather than a model
         reason = "not found as a file, and the Hugging Face cache has no model of this name"
         return InputError(f"{quoted(model)} {reason}")
     hint = f"nor in {ollama_places()}"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}?"
+    over_network = f"read hf://{model} over the network, or " if "/" in model else ""
     return InputError(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
-        f"{str(cache)!r}; embcli never downloads: run hf download {model}",
+        f"{str(cache)!r}; {over_network}run hf download {model}",
         hint,
     )
 

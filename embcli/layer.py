@@ -79,6 +79,7 @@ class Layer(ABC):
     # float32.
     dtype: str
     place: tuple[Source, str]  # the source that opened it, and its name there
+    parts: tuple[Layer, ...] = ()  # the layers that it is computed from
     rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,8 +92,22 @@ class Layer(ABC):
         The IDs are in range, and were announced to `open`.
         """
 
+    def load(self) -> None:
+        """Announce that all rows will be read: those of a remote file are then read at once.
+
+        Raises InputError if they are too many.
+        """
+        for part in self.parts:
+            part.load()
+
+    def whole(self) -> np.ndarray:
+        """Return all rows, (V, D) float32."""
+        self.load()
+        return self.rows(np.arange(self.shape[0]))
+
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
+        self.load()
         size, dim = self.shape
         step = max(_BLOCK // dim, 1)
         for start in range(0, size, step):
@@ -139,6 +154,7 @@ class Origin:
     unopened: int = 0  # other tensors of the file
     # The user can name another tensor than the token matrix as the layer `token`.
     is_custom_tensor: bool = False
+    is_remote: bool = False  # whether rows are read over the network
 
     @property
     def is_seeded(self) -> bool:

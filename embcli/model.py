@@ -62,8 +62,8 @@ def seeded(
     from embcli.seeded_layers.source import SeededSource
     from embcli.store import Store
 
-    known = encodings.get(encoding)
     remarks = Notes() if notes is None else notes
+    known = encodings.get(encoding, remarks)
     size = known.vocabulary_size if vocab is None else vocab
     rows_encoding = encodings.encoding_for_rows(known, size)
     store = None if no_cache else Store.from_environment(remarks)
@@ -122,6 +122,7 @@ def open(
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the Hugging Face cache.
 
+    `hf://org/name[@revision][/file]` is read over the network, as no other name is.
     Only the description of the tensors is read. `tensor` names the token matrix if it has an
     unknown name. If an encoder and a decoder both read tokens, the encoder counts. Unless it is
     named, the encoding is the file's own vocabulary, a tokenizer beside the weights, or that of
@@ -148,10 +149,10 @@ def open(
     reason = ""
     known: Encoding | None
     if encoding is not None:
-        known = encodings.get(encoding)
+        known = encodings.get(encoding, remarks)
     else:
         tensors = checkpoint.tensors
-        known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks)
+        known = encodings.encoding_of_file(tensors.binary, tensors.own_words(), remarks)
         if known is None:
             known = encodings.encoding_of_size(rows)
             if known is not None:
@@ -170,11 +171,10 @@ def open(
 
 
 def _is_adapter(path: str | Path) -> bool:
-    from embcli.files import open_tensors
+    from embcli.files import open_named
     from embcli.files.adapter import adapted_modules
-    from embcli.hub import located
 
-    return bool(adapted_modules(open_tensors(located(str(path)))))
+    return bool(adapted_modules(open_named(str(path))))
 
 
 class Model(Opened):

@@ -1,7 +1,8 @@
-"""The store: the folder of seeded layers that embcli keeps for later runs.
+"""The store: the folder of seeded layers, and headers of remote files, kept for later runs.
 
-A layer is a .npy file, written atomically. Above 2 GB the least recently used ones are removed.
-Whatever is not a regular file, or belongs to a stranger, counts as missing.
+A layer is a .npy file, a header its bytes; both are written atomically. Above 2 GB the least
+recently used ones are removed. Whatever is not a regular file, or belongs to a stranger, counts as
+missing.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -33,7 +34,7 @@ class KeptFile(NamedTuple):
     used: float  # time of the last use, seconds since the epoch
 
 
-_NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")
+_NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|header-\w+\.bin|{PARTIAL.pattern}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,19 @@ class Store:
         is_known = matrix.shape == shape and matrix.dtype == np.float32
         return matrix if is_known else None
 
+    def read_header(self, name: str) -> bytes:
+        """Return the first bytes of a remote file that were kept; empty if they were not."""
+        path = self.folder / name
+        with suppress(OSError):
+            if self._is_trusted(path.lstat()):
+                os.utime(path)
+                return path.read_bytes()
+        return b""
+
+    def write_header(self, name: str, start: bytes, notes: Notes) -> None:
+        """Keep the first bytes of a remote file."""
+        self._write(name, lambda file: file.write(start), notes)
+
     def _is_trusted(self, status: os.stat_result) -> bool:
         """Return whether a file belongs to the user, to root, or to the folder's owner."""
         if not hasattr(os, "geteuid"):  # Windows has no such owners.
@@ -99,13 +113,20 @@ class Store:
         size = 4 * prod(shape)
         if 2 * size > LIMIT:
             return
+
+        def write(file: BinaryIO) -> None:
+            description = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            npy.write_array_header_1_0(file, description)
+            for block in blocks:
+                file.write(block.reshape(-1).view(np.uint8).data)
+
+        self._write(name, write, notes)
+
+    def _write(self, name: str, write: Callable[[BinaryIO], object], notes: Notes) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with replacing(self.folder / name) as file:
-                description = {"descr": "<f4", "fortran_order": False, "shape": shape}
-                npy.write_array_header_1_0(file, description)
-                for block in blocks:
-                    file.write(block.reshape(-1).view(np.uint8).data)
+                write(file)
         except OSError as error:
             notes.add(f"nothing is cached: cannot write to {self.folder} ({error.strerror})")
             return

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,12 +66,18 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no command line that a test runs within this process reach for the network."""
+    tried = []
+
     def refuse(*args: object, **kwargs: object) -> None:
+        tried.append(args)
         raise OSError("tests use no network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    yield
+    assert not tried, "something that ran reached for the network"
 
 
 @pytest.fixture(scope="session")

@@ -354,7 +354,7 @@ def test_the_cache_is_listed(in_process: InProcess, here: Store) -> None:
     assert files == [path(here).name, path(here, name="position").name]
 
     page = in_process.ok("cache").text
-    assert f"2 layers, {size} bytes of at most 2.0 GB" in page
+    assert f"2 files, {size} bytes of at most 2.0 GB" in page
     assert "token-6x3-seed123" in page
     assert "position-5x3-after-6x3-seed123" in page
 
@@ -368,7 +368,7 @@ def test_the_cache_is_cleared_and_files_of_others_stay(in_process: InProcess, he
     assert told == f"1 file removed, {size} bytes, from {here.folder}"
     assert in_folder(here) == {"mine.npy"}
     page = in_process.ok("cache").text
-    assert page == f"{here.folder}\n0 layers, 0 bytes of at most 2.0 GB\n"
+    assert page == f"{here.folder}\n0 files, 0 bytes of at most 2.0 GB\n"
 
 
 def test_a_file_that_cannot_be_removed_is_an_error(store: Store) -> None:

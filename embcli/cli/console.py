@@ -82,6 +82,11 @@ class PrintedNotes(Notes):
     def added(self, remark: str | Sentence) -> None:
         say(_with_flags(remark))
 
+    def watch(
+        self, items: Iterable[Item], total: int, size: Callable[[Item], int], what: str
+    ) -> Iterator[Item]:
+        return watched(items, total, size, what)
+
     @contextmanager
     def slow(self, what: str) -> Iterator[None]:
         """Show the name of a step, and erase it at the end."""
@@ -101,10 +106,13 @@ class PrintedNotes(Notes):
             say(text)
 
 
-def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
+def watched(
+    items: Iterable[Item], total: int, size: Callable[[Item], int], what: str = ""
+) -> Iterator[Item]:
     """Yield the items, under a progress bar if they take more than a second.
 
-    `total` is the sum of their sizes; without it there is no bar.
+    `total` is the sum of their sizes; without it there is no bar. The bar may say what is done, in
+    words without markup.
     """
     if not (total and is_terminal(sys.stderr)):
         yield from items
@@ -118,12 +126,13 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
             done += size(item)
             if bar is None and time.monotonic() - start > PATIENCE:
                 from rich.console import Console
+                from rich.markup import escape
                 from rich.progress import Progress
 
                 # No thread refreshes the bar: it would run while something is measured.
                 bar = stack.enter_context(
                     Progress(console=Console(stderr=True), transient=True, auto_refresh=False)
                 )
-                task = bar.add_task("", total=total, completed=done)
+                task = bar.add_task(escape(what), total=total, completed=done)
             if bar is not None:
                 bar.update(task, completed=done, refresh=True)

@@ -12,6 +12,7 @@ from embcli.cli.console import is_terminal
 from embcli.cli.groups import ModelOptions, opened
 from embcli.errors import InputError, OutputError, missing_extra
 from embcli.names import TokenLayer
+from embcli.remote import PREFIX
 from embcli.text import decoded
 from embcli.wording import in_line
 
@@ -28,6 +29,11 @@ def walk(
 
     Returns the exit status.
     """
+    if path is not None and path.startswith(PREFIX):
+        raise InputError(
+            f"explore reads all rows again and again, so not over the network: {path[:80]!r}",
+            f"Download it: hf download; then explore it without {PREFIX}",
+        )
     is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
     streams = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on standard error
     if is_dumb or not all(map(is_terminal, streams)):

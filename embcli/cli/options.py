@@ -128,7 +128,7 @@ def option(
     )
 
 
-MODEL = "A model: file, folder, or name in the Hugging Face cache."
+MODEL = "A model: file, folder, name in the Hugging Face cache, or hf://org/name."
 ENCODING = "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF."
 
 # What is given.

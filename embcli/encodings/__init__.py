@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from embcli.binary import Binary
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import (
     DEFINITIONS,
@@ -35,8 +36,10 @@ __all__ = [
 _MOST_NAMED = 100
 
 
-def get(named: str | Path) -> Encoding:
+def get(named: str | Path, notes: Notes | None = None) -> Encoding:
     """Return the encoding with this name or of this model, which can be a path of a file or folder.
+
+    Remarks on what is read over the network for a name that begins with `hf://` go to the notes.
 
     >>> get("gpt-4o").name
     'o200k_base'
@@ -44,8 +47,12 @@ def get(named: str | Path) -> Encoding:
     name = str(named)
     if name in DEFINITIONS:
         return _of_tiktoken(name)
+    from embcli import remote
     from embcli.hub import OLLAMA, located, tokenizer_file
 
+    if name.startswith(remote.PREFIX):
+        binary = remote.tokenizer(name, notes or Notes())
+        return _of_remote(binary, name) if binary.is_remote else _of_path(binary.path, name)
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
     if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
         return _of_path(located(name, tokenizer_file), name)
@@ -116,7 +123,7 @@ def _of_version(path: Path, name: str, version: _Version) -> Encoding:
         if file.read(4) == b"GGUF":
             from embcli.encodings.gguf import gguf_encoding
 
-            return gguf_encoding(path, name)
+            return gguf_encoding(Binary(path), name)
     if path.suffix == ".tiktoken" or path.name == "tekken.json":
         return RankFileEncoding(path, name)
     if path.suffix == ".model":
@@ -126,6 +133,13 @@ def _of_version(path: Path, name: str, version: _Version) -> Encoding:
     from embcli.encodings.huggingface import HuggingFaceEncoding
 
     return HuggingFaceEncoding(path, name)
+
+
+def _of_remote(binary: Binary, name: str) -> Encoding:
+    """Return the encoding of a file that stays on the hub, a GGUF."""
+    from embcli.encodings.gguf import gguf_encoding
+
+    return gguf_encoding(binary, name)
 
 
 def encoding_for_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
@@ -143,7 +157,7 @@ def encoding_of_size(size: int) -> Encoding | None:
     return None
 
 
-def encoding_of_file(weights: Path, stored: Encoding | None, notes: Notes) -> Encoding | None:
+def encoding_of_file(weights: Binary, stored: Encoding | None, notes: Notes) -> Encoding | None:
     """Return the encoding of the rows of a checkpoint.
 
     It is that of a tokenizer in the same folder, unless the tokens in the file, which `stored` has,
@@ -153,8 +167,9 @@ def encoding_of_file(weights: Path, stored: Encoding | None, notes: Notes) -> En
 
     if stored is not None and stored.splits:
         return stored
+    weights.bring_tokenizer()
     try:
-        path = tokenizer_file(weights.parent, TOKENIZERS)
+        path = tokenizer_file(weights.path.parent, TOKENIZERS)
     except InputError:
         return stored
     packages = {".json": "tokenizers", ".txt": "tokenizers", ".model": "sentencepiece"}
@@ -162,7 +177,7 @@ def encoding_of_file(weights: Path, stored: Encoding | None, notes: Notes) -> En
     if package and path.name != "tekken.json" and find_spec(package) is None:
         notes.add(missing_extra(f"the {path.name} beside the weights", "models"))
         return stored
-    encoding = _of_path(path, str(path))
+    encoding = _of_path(path, str(weights.location(path.name)))
     try:
         has_tokens = encoding.vocabulary_size > 0
     except InputError as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -53,9 +52,9 @@ def vocabulary_of(binary: Binary, header: GgufHeader, name: str) -> GgufEncoding
     return GgufEncoding(binary, header, words, name) if isinstance(words, list) else None
 
 
-def gguf_encoding(path: Path, name: str) -> GgufEncoding:
-    binary = Binary(path)
+def gguf_encoding(binary: Binary, name: str) -> GgufEncoding:
     encoding = vocabulary_of(binary, read_header(binary), name)
+    binary.keep_start()
     if encoding is None:
         raise binary.file_error("it has no vocabulary (tokenizer.ggml.tokens)")
     return encoding

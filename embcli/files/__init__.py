@@ -6,7 +6,6 @@ be several files with an index, whose tensors are read as if they were in one fi
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -14,9 +13,11 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+from embcli import remote
 from embcli.binary import Binary, quoted, read_object
 from embcli.errors import InputError, Notes
 from embcli.files.tensors import Tensor, Tensors
+from embcli.hub import located
 from embcli.text import is_text
 
 # A pattern of a line of word vectors: a word and at least one number.
@@ -44,21 +45,38 @@ _FORMATS = (
     _Format("a shard index", rb'\s*\{\s*["}]', ""),
     _Format("word vectors", _WORD_VECTOR, "vectors"),
 )
+_REMOTE = ("safetensors", "gguf")  # whose rows can be found without reading what is before them
 
 
 def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
     """Return the tensors of a file; raises InputError if it is damaged or of an unknown format."""
-    if notes is None:
-        notes = Notes()
-    binary = Binary(path)
+    return tensors_of(Binary(path), notes or Notes())
+
+
+def open_named(name: str, notes: Notes | None = None) -> Tensors:
+    """Return the tensors of a model by its path or name, also over the network."""
+    if name.startswith(remote.PREFIX):
+        known_notes = notes or Notes()
+        return tensors_of(remote.weights(name, known_notes), known_notes)
+    return open_tensors(located(name), notes)
+
+
+def tensors_of(binary: Binary, notes: Notes) -> Tensors:
+    """Return the tensors of an open file, as `open_tensors` does."""
     longest_start = 1 << 16  # bytes; the first line of word vectors can be as long
     start = binary.read(0, longest_start)
     for format in _FORMATS:
         if re.match(format.start, start, re.DOTALL):
             if not format.module:
                 return _read_index(binary)
+            if binary.is_remote and format.module not in _REMOTE:
+                raise binary.file_error(
+                    f"it is of {format.name}; over the network, embcli reads safetensors and GGUF",
+                    "Download it: hf download; then the same command without hf://",
+                )
             module = import_module(f"embcli.files.{format.module}")
             tensors: Tensors = module.read(binary, notes)
+            binary.keep_start()
             return tensors
     raise _unknown_format_error(binary, start)
 
@@ -94,19 +112,18 @@ def _read_index(binary: Binary) -> Tensors:
             "it is JSON, but not an index: it has no weight_map from tensors to files"
         )
 
-    paths: list[Path] = []
+    names: list[str] = []
     for name in dict.fromkeys(file_names.values()):
         pure_path = PurePath(name)
         if pure_path.is_absolute() or ".." in pure_path.parts:
             raise binary.file_error(f"it names a file outside its folder, {quoted(name)}")
-        path = binary.path.parent / name
-        if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises errors for some names
+        if not binary.has(name):
             raise binary.file_error(f"its file {quoted(name)} is missing")
-        paths.append(path)
+        names.append(name)
 
     is_safetensors = all(name.endswith(".safetensors") for name in file_names.values())
     format_name = "safetensors" if is_safetensors else "PyTorch"
-    return _Shards(binary, format_name, file_names, paths)
+    return _Shards(binary, format_name, file_names, names)
 
 
 class _Shards(Tensors):
@@ -116,15 +133,15 @@ class _Shards(Tensors):
     """
 
     def __init__(
-        self, binary: Binary, format: str, file_names: dict[str, str], files: list[Path]
+        self, binary: Binary, format: str, file_names: dict[str, str], files: list[str]
     ) -> None:
-        super().__init__(binary, format, {}, files=files)
+        super().__init__(binary, format, {}, files=map(binary.location, files))
         self._file_names = file_names
-        self._open_file = cache(open_tensors)
+        self._open_file = cache(lambda name: tensors_of(binary.sibling(name), Notes()))
 
     def __getitem__(self, name: str) -> Tensor:
         file_name = self._file_names[name]
-        tensors = self._open_file(self.path.parent / file_name)
+        tensors = self._open_file(file_name)
         if isinstance(tensors, _Shards):
             raise self.file_error(f"its file {quoted(file_name)} is itself an index")
         if name not in tensors:

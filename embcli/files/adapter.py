@@ -18,10 +18,9 @@ import numpy as np
 from embcli.binary import quoted
 from embcli.encodings.encoding import Encoding, sibling_json
 from embcli.errors import InputError, Notes
-from embcli.files import open_tensors
+from embcli.files import open_named
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
-from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 
 _FIRST = "lora_embedding_A"
@@ -41,6 +40,7 @@ class AdaptedLayer(Layer):
 
     def __init__(self, base: Layer, first: np.ndarray, second: np.ndarray, scale: float) -> None:
         self.shape = base.shape
+        self.parts = (base,)
         self._base = base
         self._first = first  # (r, V) float32
         self._second = second  # (D, r) float32
@@ -64,7 +64,7 @@ class AdaptedSource:
     def __init__(self, base: Checkpoint, path: str) -> None:
         self.base = base
         self.path = path
-        tensors = open_tensors(located(path))
+        tensors = open_named(path)
         self.module = _module_of(tensors, base)
         self._first = _array(tensors, self.module, _FIRST)
         self._second = _array(tensors, self.module, _SECOND)

@@ -16,13 +16,12 @@ import numpy as np
 from embcli.binary import Binary, quoted, read_object
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
-from embcli.files import open_tensors
+from embcli.files import open_named
 from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NORMS, UNTIED
 from embcli.files.quantised import INTEGERS, UnpackedTensors
 from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor
-from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.recipe import Recipe
 from embcli.wording import Sentence
@@ -59,6 +58,7 @@ class ShiftedLayer(Layer):
         self.dtype = layer.dtype
         self._layer = layer
         self._first = first
+        self.parts = (layer,)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         return self._layer.rows(ids + self._first)
@@ -79,7 +79,7 @@ class Checkpoint:
         self.path = path
         self.token = token
         self.encoding: Encoding | None = None  # the tokens that the rows stand for
-        stored = open_tensors(located(path), notes)
+        stored = open_named(path, notes)
 
         # A config.json that cannot be read is an error only for what needs it.
         self._config_error: InputError | None = None
@@ -207,6 +207,7 @@ class Checkpoint:
             first_position=first_position,
             unopened=len(self.tensors) - len(tensors),
             is_custom_tensor=self.roles.is_custom_tensor,
+            is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),
         )
         return Layers(layers, origin, self)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -76,8 +75,8 @@ def read(binary: Binary, _: Notes) -> Tensors:
     headers = {binary: header}
     if header.metadata.get("split.count", 1) != 1:
         headers = {}
-        for path in _part_paths(binary, header):
-            part = Binary(path)
+        for name in _part_names(binary, header):
+            part = binary.sibling(name)
             headers[part] = read_header(part)
 
     tensors: dict[str, Tensor] = {}
@@ -89,13 +88,14 @@ def read(binary: Binary, _: Notes) -> Tensors:
 
     # The first part describes the model and its vocabulary.
     first_part, first_header = next(iter(headers.items()))
-    own_words = partial(vocabulary_of, first_part, first_header, str(binary.path))
-    files = [part.path for part in headers]
+    name = str(binary.location(binary.path.name))
+    own_words = partial(vocabulary_of, first_part, first_header, name)
+    files = [binary.location(part.path.name) for part in headers]
     return Tensors(binary, "GGUF", tensors, first_header.metadata, files, own_words)
 
 
-def _part_paths(binary: Binary, header: GgufHeader) -> list[Path]:
-    """Return the paths of all parts; raises InputError if one of them is missing."""
+def _part_names(binary: Binary, header: GgufHeader) -> list[str]:
+    """Return the names of all parts; raises InputError if one of them is missing."""
     count = header.metadata["split.count"]
     if not isinstance(count, int) or not 0 < count < 10**5:
         raise binary.file_error(f"its split.count is {count!r}, which is not a number of parts")
@@ -104,13 +104,13 @@ def _part_paths(binary: Binary, header: GgufHeader) -> list[Path]:
         raise binary.file_error(
             f"it is one of {count} parts; its name must end like -00001-of-{count:05}.gguf"
         )
-    paths = []
+    names = []
     for number in range(1, count + 1):
-        path = binary.path.with_name(f"{name[1]}{number:05}-of-{name[3]}{name[4]}")
-        if not path.is_file():
-            raise binary.file_error(f"its part {path.name!r} is missing")
-        paths.append(path)
-    return paths
+        part = f"{name[1]}{number:05}-of-{name[3]}{name[4]}"
+        if not binary.has(part):
+            raise binary.file_error(f"its part {part!r} is missing")
+        names.append(part)
+    return names
 
 
 def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:

@@ -275,6 +275,9 @@ class _ScaledLayer(_UnpackedLayer):
         self._scale = scale
         self._zero_point = zero_point
         self._divisor = np.float32(divisor)
+        self.parts = (numbers, scale.layer)
+        if zero_point:
+            self.parts += (zero_point.layer,)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         _, dim = self.shape
@@ -297,6 +300,7 @@ class _MlxLayer(_UnpackedLayer):
         self._words = words
         self._scales = scales
         self._biases = biases
+        self.parts = (words, scales, biases)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         _, dim = self.shape
@@ -328,6 +332,7 @@ class _MappedLayer(_UnpackedLayer):
         self._numbers = numbers
         self._mapping = mapping
         self._factors = factors
+        self.parts = (numbers,)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         rows = self._numbers.rows(ids if self._mapping is None else self._mapping[ids])

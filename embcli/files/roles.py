@@ -23,6 +23,7 @@ from embcli.recipe import AddPosition, AddType, Project
 from embcli.wording import Sentence
 
 COMPARED = 1 << 26  # the most bytes of two matrices that are compared
+_COMPARED_REMOTE = 8  # the most rows over the network, where each is a request
 
 
 class Roles:
@@ -259,6 +260,8 @@ def equal_rows(first: Tensor, second: Tensor) -> int:
         return 0
     rows, dim = first.shape
     count = min(rows, max(COMPARED // (8 * dim), 2))
+    if first.binary.is_remote or second.binary.is_remote:
+        count = min(count, _COMPARED_REMOTE)
     first_layer = first.matrix(first)
     second_layer = second.matrix(second)
     spread_ids = np.linspace(0, rows - 1, count).astype(np.int64)

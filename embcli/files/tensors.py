@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,27 @@ from embcli.layer import Layer
 class StoredLayer(Layer):
     """A matrix whose numbers are widened to float32 when its rows are read.
 
-    `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width).
+    `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width). `load` is that
+    of the layer, for a file that can be remote.
     """
 
     def __init__(
-        self, shape: tuple[int, ...], numbers: StoredDtype, read: Callable[[np.ndarray], np.ndarray]
+        self,
+        shape: tuple[int, ...],
+        numbers: StoredDtype,
+        read: Callable[[np.ndarray], np.ndarray],
+        load: Callable[[], None] | None = None,
     ) -> None:
         rows, dim = shape
         self.shape = (rows, dim)
         self.dtype = numbers.name
         self._numbers = numbers
         self._read = read
+        self._load = load
+
+    def load(self) -> None:
+        if self._load is not None:
+            self._load()
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in file order."""
@@ -64,9 +75,9 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
         )
     matrix = _FileMatrix(tensor, numbers)
     is_by_row = matrix.column_step == 1
-    return StoredLayer(
-        tensor.shape, numbers, matrix.read_rows if is_by_row else matrix.read_columns
-    )
+    read = matrix.read_rows if is_by_row else matrix.read_columns
+    load = partial(tensor.binary.load, tensor.start, tensor.size, quoted(tensor.name))
+    return StoredLayer(tensor.shape, numbers, read, load)
 
 
 class _FileMatrix:
@@ -164,7 +175,7 @@ class Tensors(Mapping[str, Tensor]):
         format: str,
         tensors: Mapping[str, Tensor],
         metadata: Mapping[str, Any] | None = None,
-        files: Iterable[Path] = (),
+        files: Iterable[Path | str] = (),
         own_words: Callable[[], Encoding | None] = _no_words,
     ) -> None:
         self.binary = binary
@@ -173,7 +184,7 @@ class Tensors(Mapping[str, Tensor]):
         self.format = format  # its name
         self.tensors = tensors
         self.metadata = metadata or {}
-        self.files = tuple(files) or (binary.path,)
+        self.files = tuple(files) or (binary.location(binary.path.name),)
         self.own_words = own_words
 
     def __getitem__(self, name: str) -> Tensor:
@@ -203,8 +214,7 @@ class Tensors(Mapping[str, Tensor]):
         """Return a whole vector or matrix as float32; raises InputError for another tensor."""
         tensor = self[name]
         if len(tensor.shape) != 1:
-            layer = self.layer(name)
-            return layer.rows(np.arange(layer.shape[0]))
+            return self.layer(name).whole()
         # A vector is read as a matrix of one row.
         strides = (0, *tensor.strides) if tensor.strides else ()
         row = replace(tensor, shape=(1, *tensor.shape), strides=strides)

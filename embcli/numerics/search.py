@@ -91,6 +91,7 @@ def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[tuple[np.ndarray
     if among is None:
         yield from numbered_blocks(layer)
         return
+    layer.load()
     step = max(_BLOCK_VALUES // layer.shape[1], 1)
     for ids in np.split(among, range(step, len(among), step)):
         yield ids, layer.rows(ids)

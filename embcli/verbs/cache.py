@@ -50,7 +50,7 @@ class Files(Result, verb="cache", content="list"):
             yield safe_text(f"{counted(count, 'file')} removed, {size}, from {self.folder}")
             return
         yield safe_text(self.folder)
-        yield safe_text(f"{counted(count, 'layer')}, {size} of at most {in_bytes(LIMIT)}")
+        yield safe_text(f"{counted(count, 'file')}, {size} of at most {in_bytes(LIMIT)}")
         if self.entries:
             yield ""
             yield self._table()
@@ -60,12 +60,12 @@ class Files(Result, verb="cache", content="list"):
 
         times = [datetime.fromtimestamp(entry.used) for entry in self.entries]
         names = [entry.path.stem for entry in self.entries]
-        layers = [name.partition("-torch")[0] for name in names]
+        kept = [name.partition("-torch")[0] for name in names]
         return ruled(
             [
                 Label("last used", [time.isoformat(" ", "minutes") for time in times], "left"),
                 Label("size", [in_bytes(entry.size) for entry in self.entries]),
-                Label("layer", layers, "left"),
+                Label("file", kept, "left"),
             ]
         )
 

@@ -64,6 +64,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         fields: dict[str, FieldType] = {"id": int}
         if self.encoding:
             fields["token"] = str
+        if not self.rows_chosen:
+            self.layer.load()
         # A drawn layer is drawn anew for each piece, so scattered rows are read in larger ones.
         numbers_of_piece = 1 << 18
         if self.order:
@@ -168,7 +170,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
 
     def _facts(self) -> Iterator[Text]:
         """Yield what holds for the whole layer."""
-        from embcli.page import NumberFormat, safe_text
+        from embcli.page import Note, NumberFormat, safe_text
         from embcli.page.labels import origin_in_words, origin_lines
 
         size, dim = self.layer.shape
@@ -178,7 +180,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         yield safe_text(f"{origin}, {parameters}, {stored}")
 
         # A summary takes a pass over the layer, which chosen rows are not worth.
-        if self.order is not None or not self.rows_chosen:
+        if self.order is not None or not (self.rows_chosen or self.origin.is_remote):
             summary = self.summary
             ends = np.array([summary.minimum, summary.maximum], np.float32)
             numbers = NumberFormat([ends], self.style.precision)
@@ -187,6 +189,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             minimum = f"minimum {numbers.write(ends[0])}"
             maximum = f"maximum {numbers.write(ends[1])}"
             yield safe_text(f"{mean}, {deviation}, {minimum}, {maximum}")
+        elif not self.rows_chosen:
+            yield Note("Only these rows were read, over the network.", "sort", style="dim")
         if self.padding:
             yield safe_text(f"Padding: {self.padding}")
         yield from origin_lines(self.origin)

@@ -93,7 +93,7 @@ def _embedding_layer(source: Source, notes: Notes) -> tuple[torch.nn.Embedding, 
         torch.manual_seed(origin.seed)
         return torch.nn.Embedding(size, dim), origin
     layers = source.open({"token": None}, notes)
-    weight = torch.from_numpy(layers["token"].rows(np.arange(size)))
+    weight = torch.from_numpy(layers["token"].whole())
     return torch.nn.Embedding(size, dim, _weight=weight), layers.origin
 
 

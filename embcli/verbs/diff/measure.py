@@ -123,6 +123,8 @@ def compare_rows(
 ) -> Comparison:
     """Compare pairs of rows; those whose values all differ by at most `atol` count as equal."""
     all_base_rows, all_tuned_rows = matching.pairs
+    base.load()
+    tuned.load()
     count = len(all_base_rows)
     equal = np.ones(count, bool)
     cosine_distances = np.zeros(count)

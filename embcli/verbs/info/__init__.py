@@ -230,10 +230,9 @@ class FileInfo(Result, verb="info", content="list"):
 
 def file_info(path: str, reason: str, notes: Notes) -> FileInfo:
     """Return the tensors of a file; raises InputError for one that cannot be read."""
-    from embcli.files import open_tensors
-    from embcli.hub import located
+    from embcli.files import open_named
 
-    return FileInfo(path, open_tensors(located(path), notes), reason, notes=notes)
+    return FileInfo(path, open_named(path, notes), reason, notes=notes)
 
 
 def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
@@ -339,5 +338,5 @@ def _local_model(name: str, path: Path) -> LocalModel:
     shape = None
     with suppress(InputError):  # if no tensor is known to be the token matrix
         shape = Checkpoint(str(path)).shape("token")
-    size = sum(file.stat().st_size for file in tensors.files)
+    size = sum(Path(file).stat().st_size for file in tensors.files)
     return LocalModel(in_data(name), tensors.format, shape, size)

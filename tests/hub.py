@@ -1,0 +1,365 @@
+"""A hub of models on this machine, as huggingface_hub 2.4 asks it, for tests of `hf://` names.
+
+`Hub` serves the folders of models on two addresses of the loopback interface. The first one, the
+hub, answers these requests:
+
+- `GET /api/models/ORG/NAME` and `.../revision/REVISION`, with `?blobs=True`: the commit of the
+  revision and the files with their sizes
+- `HEAD` and `GET /ORG/NAME/resolve/COMMIT/FILE`: a small file, or a redirect to the storage. The
+  headers `X-Repo-Commit`, `ETag`, `X-Linked-Etag`, `X-Linked-Size` and `X-Xet-Hash` are those of
+  the real hub
+- `GET /api/agent-harnesses`, which huggingface_hub asks for once a day
+
+The second one, the storage, is another host and has the weights and the tokenizers, of which it
+gives ranges. Whatever is asked is kept in `Hub.asked`; `Hub.faults` make it misbehave.
+
+huggingface_hub reads its environment when it is imported, so commands run in a child process:
+`Hub.run` starts one for several command lines, and `main` is what this process does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+TOKEN = "hf_secret"
+LARGE = (".safetensors", ".gguf", ".bin", "tokenizer.json")  # what the storage has
+SILENCE = 20.0  # seconds in which a silent server answers nothing
+
+
+@dataclass
+class Asked:
+    """A request, and what was sent to answer it."""
+
+    host: str  # "hub" or "storage"
+    method: str
+    path: str
+    range: str  # "" for none
+    token: str
+    sent: int = 0  # bytes of the body
+
+
+@dataclass
+class Fault:
+    """What is wrong with the answers to some requests: those whose path has this part.
+
+    The kind is a status, or `silent` (no answer), `cut` (half of the body), `whole` (a range is
+    ignored), `other` (another range), `html` (no answer of a hub) or `gated`.
+    """
+
+    path: str
+    kind: int | str
+    host: str = "hub"
+    method: str = ""  # any
+    times: int = 1000  # how often
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command line gave, and what it left behind."""
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+    threads: int  # beside the main one
+    sockets: int  # once the session is closed
+    parts: list[str]  # files of unfinished downloads
+
+
+@dataclass
+class Hub:
+    """A hub and its storage, which serve while this is a context."""
+
+    home: Path  # the folder of the user: its Hugging Face cache, and that of embcli
+    models: dict[str, Path] = field(default_factory=dict)
+    delay: float = 0.0  # seconds before each answer
+    faults: list[Fault] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+
+    def __enter__(self) -> Hub:
+        hub = type("HubHandler", (_Handler,), {"hub": self, "host": "hub"})
+        storage = type("StorageHandler", (_Handler,), {"hub": self, "host": "storage"})
+        self._servers = [_Server(("127.0.0.1", 0), hub), _Server(("127.0.0.2", 0), storage)]
+        self.url, self.storage = (
+            "http://{}:{}".format(*server.server_address) for server in self._servers
+        )
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+    def commit(self, name: str) -> str:
+        return hashlib.sha1(name.encode()).hexdigest()
+
+    def snapshot(self, name: str) -> Path:
+        """Return the folder of the model in the user's cache."""
+        folder = f"models--{name.replace('/', '--')}"
+        return self.home / "hf/hub" / folder / "snapshots" / self.commit(name)
+
+    def ranges(self) -> list[Asked]:
+        """Return the requests for ranges that the storage has answered."""
+        return [asked for asked in self.asked if asked.host == "storage" and asked.range]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.upper().endswith("_PROXY") and not name.startswith("HF_")
+        }
+        mine = {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(self.home / "hf"),
+            "EMBCLI_CACHE_DIR": str(self.home / "embcli"),
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        }
+        return kept | mine | more
+
+    def run(self, *lines: list[str], cwd: Path | None = None, **more: str) -> list[Answer]:
+        """Run command lines in one child process."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.hub"],
+            input=json.dumps(lines).encode(),
+            capture_output=True,
+            env=self.environment(**more),
+            cwd=cwd,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return [Answer(**answer) for answer in json.loads(done.stdout)]
+
+    def python(self, code: str, stdin: str = "", **more: str) -> str:
+        """Run Python in a child process; return what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            input=stdin.encode(),
+            capture_output=True,
+            env=self.environment(**more),
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of clients that leave early: they do as they should."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers the requests of one connection."""
+
+    hub: Hub
+    host: str
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        range_ = self.headers.get("Range", "")
+        token = self.headers.get("Authorization", "")
+        self.asked = Asked(self.host, self.command, self.path, range_, token)
+        self.hub.asked.append(self.asked)
+        time.sleep(self.hub.delay)
+        fault = self.fault()
+        if fault == "silent":
+            time.sleep(SILENCE)
+            self.close_connection = True
+        elif isinstance(fault, int):
+            self.fail(fault)
+        elif fault == "gated":
+            self.fail(403, "GatedRepo")
+        elif fault == "html":
+            self.send(b"<html>Welcome to our Wi-Fi</html>")
+        elif self.host == "storage":
+            self.give(Path(unquote(urlsplit(self.path).path)), fault)
+        else:
+            self.route(unquote(urlsplit(self.path).path), fault)
+
+    def fault(self) -> int | str:
+        for fault in self.hub.faults:
+            is_meant = fault.host == self.host and fault.method in ("", self.command)
+            if is_meant and fault.path in self.path and fault.times:
+                fault.times -= 1
+                return fault.kind
+        return ""
+
+    def route(self, path: str, fault: int | str) -> None:
+        """Answer as the hub."""
+        if path == "/api/agent-harnesses":
+            self.send(b'{"standardEnvVars": [], "harnesses": {}}')
+            return
+        if about := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
+            self.describe(about[1], about[2] or "main")
+            return
+        asked = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        if asked is None or asked[1] not in self.hub.models:
+            self.fail(401, "RepoNotFound")
+            return
+        file = self.hub.models[asked[1]] / asked[3]
+        commit = self.hub.commit(asked[1])
+        if asked[2] not in (commit, "main"):
+            self.fail(404, "RevisionNotFound")
+        elif not file.is_file():
+            self.fail(404, "EntryNotFound", **{"X-Repo-Commit": commit})
+        else:
+            etag = hashlib.sha1(str(file).encode()).hexdigest()
+            headers = {"X-Repo-Commit": commit, "ETag": f'"{etag}"'}
+            if not file.name.endswith(LARGE):
+                self.give(file, fault, headers)
+                return
+            headers |= {
+                "X-Linked-Etag": headers["ETag"],
+                "X-Linked-Size": str(file.stat().st_size),
+                "X-Xet-Hash": "0" * 64,
+                "X-Xet-Refresh-Route": f"{self.hub.url}/xet",
+                "Location": f"{self.hub.storage}{file}?signature=1",
+            }
+            self.send(b"", 302, headers)
+
+    def describe(self, name: str, revision: str) -> None:
+        folder = self.hub.models.get(name)
+        if folder is None:
+            self.fail(401, "RepoNotFound")
+        elif revision not in ("main", "v1", self.hub.commit(name)):
+            self.fail(404, "RevisionNotFound")
+        else:
+            files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+            siblings = [
+                {"rfilename": file.relative_to(folder).as_posix(), "size": file.stat().st_size}
+                for file in files
+            ]
+            about = {"id": name, "sha": self.hub.commit(name), "siblings": siblings}
+            self.send(json.dumps(about).encode())
+
+    def give(
+        self, file: Path, fault: int | str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Send a file or a range of it."""
+        headers = dict(headers or {})
+        size = file.stat().st_size
+        first, last, status = 0, size - 1, 200
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if asked and fault != "whole":
+            first = int(asked[1])
+            last = min(int(asked[2] or last), last)
+            if first >= size:
+                self.fail(416)
+                return
+            if fault == "other":
+                first += 1
+                last += 1
+            status = 206
+            headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+        with open(file, "rb") as stream:
+            stream.seek(first)
+            length = last - first + 1
+            self.begin(status, length, headers)
+            if self.command == "HEAD":
+                return
+            rest = length // 2 if fault == "cut" else length
+            while rest:
+                part = stream.read(min(rest, 1 << 16))
+                self.wfile.write(part)
+                self.asked.sent += len(part)
+                rest -= len(part)
+                if fault == "whole":
+                    time.sleep(0.02)  # Otherwise buffers on the way take all of it.
+        if fault == "cut":
+            self.close_connection = True
+
+    def fail(self, status: int, code: str = "", **headers: str) -> None:
+        if code:
+            headers["X-Error-Code"] = code
+        self.send(b'{"error": "no"}', status, headers)
+
+    def send(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.begin(status, len(body), headers or {})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+            self.asked.sent = len(body)
+
+    def begin(self, status: int, length: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(length), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+# --- the child process ----------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Run the command lines of standard input, and print their answers as JSON."""
+    from tests.runners import InProcess
+
+    lines = json.load(sys.stdin)
+    answers = []
+    for line in lines:
+        start = time.monotonic()
+        ran = InProcess()(*line)
+        seconds = time.monotonic() - start
+        answers.append(
+            {
+                "status": ran.status,
+                "out": ran.text,
+                "err": ran.err,
+                "seconds": seconds,
+                **left_behind(),
+            }
+        )
+    json.dump(answers, sys.stdout)
+
+
+def left_behind() -> dict[str, Any]:
+    import huggingface_hub
+
+    threads = threading.active_count() - 1
+    huggingface_hub.close_session()
+    home = Path(os.environ["HF_HOME"])
+    return {
+        "threads": threads,
+        "sockets": sum(1 for _ in _sockets()),
+        "parts": [str(path) for path in home.rglob("*.incomplete")],
+    }
+
+
+def _sockets() -> Iterator[str]:
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = str(link.readlink())
+            if target.startswith("socket:"):
+                yield target
+
+
+if __name__ == "__main__":
+    main()
