@@ -40,7 +40,11 @@ ENCODINGS = tiktoken.list_encoding_names()
 
 def flags(command: str) -> set[str]:
     """Return all options of a command."""
-    spellings = {flag for option in COMMANDS[command].params for flag in option.opts}
+    spellings = {
+        flag
+        for option in COMMANDS[command].params
+        for flag in (*option.opts, *option.secondary_opts)
+    }
     return {flag for flag in spellings if flag.startswith("-")} | {"-h", "--help"}
 
 

@@ -184,7 +184,7 @@ def test_chosen_rows_alone_are_compared(in_process: InProcess) -> None:
         "added": 1,
     }
     assert "out of range" in in_process.refused("diff", "base.npy", "tuned.npy", "--rows", "12")
-    assert "no known tokens" in in_process.refused("diff", "base.npy", "tuned.npy", "--match", "a")
+    assert "are unknown" in in_process.refused("diff", "base.npy", "tuned.npy", "--match", "a")
 
 
 def test_rows_of_matching_tokens_alone_are_compared() -> None:

@@ -146,7 +146,8 @@ class ResultWriter:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
         with self._open(kind) as file:
             file.write(content)
-        self._say_written(in_bytes(len(content)))
+        if self.path is not None:
+            self._say_written(in_bytes(len(content)))
 
     def _say_written(self, amount: str) -> None:
         """Say on a terminal what was written to a file, but not to a device."""

@@ -67,7 +67,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield from _backward_pass(comparison, comparison.gradient, width, most_rows)
 
     shows_cost = "cost" in (comparison.show or ())
-    if shows_cost or not _chosen_steps(comparison):
+    if shows_cost or not (_chosen_steps(comparison) or comparison.gradient):
         yield ""
     if shows_cost:
         yield _cost_table(comparison.cost, width)
