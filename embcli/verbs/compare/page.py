@@ -63,7 +63,6 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield ""
         yield from _trace(comparison)
     if comparison.gradient is not None:
-        yield ""
         yield from _backward_pass(comparison, comparison.gradient, width, most_rows)
 
     shows_cost = "cost" in (comparison.show or ())
