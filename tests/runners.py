@@ -213,6 +213,7 @@ def become(arguments: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
     """
     os.closerange(3, 256)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # Python begins like this.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # embcli's first import does this.
     os.environ.update(environment)
     sys.argv = ["embcli", *arguments]
     begin = partial(open, encoding="utf-8", closefd=False)
