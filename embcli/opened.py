@@ -1,7 +1,8 @@
 """What verbs work on: a source of layers, and the encoding of texts.
 
-A verb is a function of `Opened` and its own parameters; `model.py` makes these functions methods of
-`Model`. Text and IDs in all the forms that a user can give become tokens here.
+`open` makes it of a file and `seeded` of a seed; neither reads a row. A verb is a function of
+`Opened` and its own parameters; `model.py` makes these functions methods of `Model`. Text and IDs
+in all the forms that a user can give become tokens here.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from embcli import names
 from embcli.errors import InputError, Notes, Watch, unwatched
 from embcli.layer import Source, shape_of
 from embcli.names import LayerName
@@ -21,9 +23,15 @@ from embcli.tokens import Tokens, shown, tokenize
 from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from embcli.encodings import Encoding
 
 TextOrIds = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
+
+
+# Models have rows without a token, but a tokenizer with fewer tokens for their rows is another's.
+_LEAST_SHARE = 0.75
 
 
 class Opened:
@@ -43,6 +51,140 @@ class Opened:
         self.encoding = encoding  # reads texts; None if it is unknown
         self.notes = Notes() if notes is None else notes  # remarks on how it was opened
         self.watch = watch
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        encoding: str | Path | None = None,
+        tensor: str | None = None,
+        base: Opened | None = None,
+        notes: Notes | None = None,
+    ) -> Self:
+        """Return a real model: a file, a folder, or `org/name[@revision]`.
+
+        Names are those of the Hugging Face cache; `hf://org/name[@revision][/file]` is read over
+        the network, as no other name is. Only the description of the tensors is read. `tensor`
+        names the token matrix if it has an unknown name. If an encoder and a decoder both read
+        tokens, the encoder counts. Unless it is named, the encoding is the file's own vocabulary, a
+        tokenizer beside the weights, or that of tiktoken's with as many tokens as there are rows.
+        If the file is a LoRA adapter of PEFT's with rows of embeddings, it is applied to `base`.
+        Raises InputError for a model that is not found, damaged, or ambiguous.
+
+        >>> import embcli, numpy, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "own.npy")
+        >>> numpy.save(path, numpy.eye(2, 3, dtype=numpy.float32))
+        >>> embcli.open(path)[1].tolist()
+        [0.0, 1.0, 0.0]
+        """
+        from embcli import encodings
+        from embcli.files.checkpoint import Checkpoint
+
+        remarks = Notes() if notes is None else notes
+        if base is not None and isinstance(base.source, Checkpoint) and _is_adapter(path):
+            from embcli.files.adapter import AdaptedSource
+
+            return cls(AdaptedSource(base.source, str(path)), base.encoding, remarks)
+        checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
+        rows, _ = shape_of(checkpoint, "token")
+        reason = ""
+        known: Encoding | None
+        if encoding is not None:
+            known = encodings.get(encoding, remarks)
+        else:
+            tensors = checkpoint.tensors
+            known = encodings.encoding_of_file(tensors.binary, tensors.own_words(), remarks)
+            if known is None:
+                known = encodings.encoding_of_size(rows)
+                if known is not None:
+                    reason = f"{known.name}, by the number of rows"
+            if known is not None and not checkpoint.has_tokens:
+                known = encodings.encoding_for_rows(known, rows)
+
+        if known is not None and checkpoint.has_tokens:
+            size = known.vocabulary_size
+            least_size = 0 if encoding is None else rows * _LEAST_SHARE
+            if not least_size <= size <= rows:
+                sizes = f"{size:,} tokens, this matrix {counted(rows, 'row')}"
+                remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
+        checkpoint.name_encoding(known, reason)
+        return cls(checkpoint, known, remarks)
+
+    @classmethod
+    def seeded(
+        cls,
+        vocab: int | None = None,
+        dim: int = names.DEFAULT_DIM,
+        *,
+        encoding: str | Path = names.DEFAULT_ENCODING,
+        seed: int = names.DEFAULT_SEED,
+        context_length: int = names.DEFAULT_CONTEXT_LENGTH,
+        no_cache: bool = False,
+        notes: Notes | None = None,
+    ) -> Self:
+        """Return a model with random layers, bit for bit those of `torch.manual_seed(seed)`.
+
+        The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the position layer,
+        drawn right after it, `torch.nn.Embedding(context_length, dim)`, (C, D). V is by default
+        that of the encoding. Nothing is drawn yet; drawn layers are kept in the user's cache folder
+        unless `no_cache`. Raises InputError for an unknown encoding, and LayerError for shapes and
+        seeds out of range.
+
+        >>> import embcli
+        >>> embcli.seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
+        ['1.2753', '-0.201', '-0.1606']
+        """
+        from embcli import encodings
+        from embcli.seeded_layers.seeded import Seeded
+        from embcli.seeded_layers.source import SeededSource
+        from embcli.store import Store
+
+        remarks = Notes() if notes is None else notes
+        known = encodings.get(encoding, remarks)
+        size = known.vocabulary_size if vocab is None else vocab
+        rows_encoding = encodings.encoding_for_rows(known, size)
+        store = None if no_cache else Store.from_environment(remarks)
+        layers = Seeded(size, dim, context_length, seed)
+        source = SeededSource(layers, store, rows_encoding)
+        return cls(source, known, remarks)
+
+    @classmethod
+    def seeded_for(
+        cls,
+        ids: TextOrIds,
+        vocab: int | None = None,
+        dim: int | None = None,
+        *,
+        encoding: str | None = None,
+        seed: int | None = None,
+        notes: Notes | None = None,
+    ) -> Self:
+        """Return a seeded model that is just large enough for these IDs.
+
+        V is by default the largest ID + 1, or for text that of the encoding, and D is 5. The layer
+        is not kept, and there is one position.
+
+        >>> Opened.seeded_for([2, 3, 1]).shape
+        (4, 5)
+        """
+        sequences = sequences_of(ids)
+        if vocab is None and sequences.ids is not None:
+            largest_ids = [int(sequence.max(initial=0)) for sequence in sequences.ids]
+            vocab = 1 + max(largest_ids, default=0)
+        if dim is None:
+            dim = names.COMPARED_DIM
+        if seed is None:
+            seed = names.DEFAULT_SEED
+        return cls.seeded(
+            vocab,
+            dim,
+            encoding=encoding or names.DEFAULT_ENCODING,
+            seed=seed,
+            context_length=1,
+            no_cache=True,
+            notes=notes,
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -103,6 +245,13 @@ class Opened:
             if is_token:
                 parts[place] = str(_id_of_token(part, encoding))
         return ",".join(parts)
+
+
+def _is_adapter(path: str | Path) -> bool:
+    from embcli.files import open_named
+    from embcli.files.adapter import adapted_modules
+
+    return bool(adapted_modules(open_named(str(path))))
 
 
 def _unknown_encoding() -> InputError:

@@ -274,8 +274,12 @@ def tokenize(
         )
     model = opened({"encoding": encodings[0]})
     if is_derived:
-        return model.merges(sequences, special=given.special, draw=draw is not False)
-    return model.tokenize(sequences, special=given.special, no_added=given.no_added)
+        from embcli.verbs.merges import merges as derive
+
+        return derive(model, sequences, special=given.special, draw=draw is not False)
+    from embcli.verbs import tokenize as verb
+
+    return verb.tokenize(model, sequences, special=given.special, no_added=given.no_added)
 
 
 @command(
@@ -322,7 +326,10 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    return layers.opened().batch(
+    from embcli.verbs import batch as verb
+
+    return verb.batch(
+        layers.opened(),
         given.read('embcli batch "Every effort moves you forward" --batch-size 1'),
         special=given.special,
         batch_size=batch_size,
@@ -399,7 +406,10 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    return model.opened().lookup(
+    from embcli.verbs import lookup as verb
+
+    return verb.lookup(
+        model.opened(),
         given.read('embcli lookup "Every effort moves you"', lines),
         special=given.special,
         no_added=given.no_added,
@@ -464,7 +474,10 @@ def compare(
     With the same weight, bit for bit; the exit status is 1 if they differ.
     """
     sequences = read(ids=names.COMPARED_IDS) if given.is_empty else given.read("embcli compare")
-    return model.opened_for(sequences).compare(
+    from embcli.verbs import compare as verb
+
+    return verb.compare(
+        model.opened_for(sequences),
         sequences,
         special=given.special,
         no_added=given.no_added,
@@ -547,7 +560,10 @@ def positions(
     positions 0 to 15, unless you choose T or rows.
     """
     chosen, path = named.chosen(kind)
-    return model.opened(path).positions(
+    from embcli.verbs import positions as verb
+
+    return verb.positions(
+        model.opened(path),
         chosen,
         context_length=model.context_length,
         pairing=pairing,
@@ -590,7 +606,9 @@ def weights(
 
     As a summary, or as chosen rows and columns, sorted by norm if you like.
     """
-    return model.opened(named).weights(layer=layer, rows=rows, columns=columns, sort=sort)
+    from embcli.verbs import weights as verb
+
+    return verb.weights(model.opened(named), layer=layer, rows=rows, columns=columns, sort=sort)
 
 
 @command(
@@ -645,7 +663,10 @@ def neighbors(
         vectors = read_vectors(vector, dim)
     else:
         raise InputError("--vector stands for the text or the IDs; give one of them")
-    return source.neighbors(
+    from embcli.verbs import neighbors as verb
+
+    return verb.neighbors(
+        source,
         sequences,
         layer=layer,
         special=given.special,
@@ -701,7 +722,9 @@ def audit(
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
-    return model.opened(named).audit(layer=layer, fail_on=listed(fail_on), rows=rows, top=top)
+    from embcli.verbs import audit as verb
+
+    return verb.audit(model.opened(named), layer=layer, fail_on=listed(fail_on), rows=rows, top=top)
 
 
 @command(
@@ -755,7 +778,10 @@ def diff(
     notes = PrintedNotes()  # are those of both models
     base_model = opened(options, base, notes)
     tuned_model = opened(options, tuned, notes, base_model)
-    return base_model.diff(
+    from embcli.verbs import diff as verb
+
+    return verb.diff(
+        base_model,
         tuned_model,
         layer=layer,
         tokens=tokens,
@@ -905,7 +931,9 @@ def decode(
     Byte for byte. Without IDS, IDs are read from standard input.
     """
     token_ids = read_ids(" ".join(ids) if ids else None)
-    return opened({"encoding": encoding}).decode_bytes(token_ids)
+    from embcli.verbs import decode as verb
+
+    return verb.decode_bytes(opened({"encoding": encoding}), token_ids)
 
 
 @command(
@@ -1005,13 +1033,14 @@ def info(
     reads, or all.
     """
     from embcli.verbs.info import file_info, local_models, this_machine
+    from embcli.verbs.info import info as info_of_model
 
     is_of_model = any(value is not None for value in (named, model.path, model.tensor))
     if models and is_of_model:
         raise InputError("--models lists all models; leave out the model")
     if is_of_model:
         try:
-            return model.opened(named).info(tensors=tensors)
+            return info_of_model(model.opened(named), tensors=tensors)
         except InputError as error:
             path = one_path(named, model.path)
             has_choice = model.tensor is not None or model.encoding is not None

@@ -46,15 +46,17 @@ def walk(
         raise OutputError(missing_extra("explore", "explore", error)) from None
     from embcli.explore.explored import ExploredMatrix
     from embcli.explore.spelling import speller
+    from embcli.model import Model
 
     row = row and decoded(row, "--row")
     text = text and decoded(text, "--text")
     model_options = {name: value for name, value in vars(options).items() if name != "path"}
-    model = opened(model_options, path)
-    if text is not None and model.encoding is None:
+    found = opened(model_options, path)
+    if text is not None and found.encoding is None:
         raise InputError("these rows have no tokens: --encoding names an encoding")
     if layer != "token":
         model_options["layer"] = layer
+    model = Model(found.source, found.encoding, found.notes, found.watch)
     matrix = ExploredMatrix(model, speller(path, model_options), layer)
     first_row = 0 if row is None else matrix.row_of(row)
     explorer = app.Explorer(matrix, first_row, text, sort)

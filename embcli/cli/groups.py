@@ -23,7 +23,7 @@ from embcli.positions import KINDS, OTHER_NAMES
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
-    from embcli.model import Model
+    from embcli.opened import Opened
     from embcli.text import Sequences
 
 
@@ -86,7 +86,7 @@ class FileOptions:
     ] = None
     tensor: o.Tensor = None
 
-    def opened(self, path: str | None = None) -> "Model":
+    def opened(self, path: str | None = None) -> "Opened":
         """Return the model that an argument or --from names."""
         return opened(vars(self), one_path(path, self.path))
 
@@ -136,13 +136,13 @@ class ComparedModel(FileOptions):
     ] = None
     seed: o.Seed = None
 
-    def opened_for(self, sequences: "Sequences") -> "Model":
+    def opened_for(self, sequences: "Sequences") -> "Opened":
         """Return the model that --from names, or a small one for these IDs."""
         if self.path is not None or self.tensor is not None:
             return opened({**vars(self), "seed": None}, self.path)
-        from embcli import model as library
+        from embcli.opened import Opened
 
-        model = library.seeded_for(
+        model = Opened.seeded_for(
             sequences,
             self.vocab,
             self.dim,
@@ -170,7 +170,7 @@ class BatchModel:
     seed: o.Seed = None
     no_cache: o.NoCache = False
 
-    def opened(self) -> "Model":
+    def opened(self) -> "Opened":
         return opened(vars(self))
 
 
@@ -272,13 +272,13 @@ def opened(
     options: Mapping[str, Any],
     path: str | None = None,
     notes: Notes | None = None,
-    base: "Model | None" = None,
-) -> "Model":
+    base: "Opened | None" = None,
+) -> "Opened":
     """Return the model of a path, or layers of a seed; an adapter is applied to its base.
 
     Raises InputError for options of the other one.
     """
-    from embcli import model as library
+    from embcli.opened import Opened
 
     remarks = notes or PrintedNotes()
     of_file = _given(options, ("encoding", "tensor"))
@@ -286,12 +286,12 @@ def opened(
     if path is None:
         if "tensor" in of_file:
             raise InputError(Sentence("{tensor} goes with {path}, which names the file"))
-        model = library.seeded(**of_file, **of_layers, notes=remarks)
+        model = Opened.seeded(**of_file, **of_layers, notes=remarks)
     else:
         for name in of_layers:
             flag = o.flag_of(name)
             raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
-        model = library.open(path, **of_file, base=base, notes=remarks)
+        model = Opened.open(path, **of_file, base=base, notes=remarks)
     model.watch = watched
     return model
 
