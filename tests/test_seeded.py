@@ -156,6 +156,7 @@ some_odd_floats = st.lists(finite | odd, max_size=9)
 @given(st.lists(some_floats, min_size=1) | st.lists(some_odd_floats, min_size=1))
 @example([[16777216, 16777218], [16777216], [16777218]])  # large numbers close together
 @example([[1, 2, 3], [np.inf, -np.inf]])
+@example([[0.0, 0.0, 0.0, 0.0, -0.0]])
 def test_a_summary_of_pieces_is_that_of_all_values(pieces: list[list[float]]) -> None:
     assume(any(pieces))
     summary = Summary()
@@ -165,8 +166,9 @@ def test_a_summary_of_pieces_is_that_of_all_values(pieces: list[list[float]]) ->
 
     values = np.concatenate(pieces)
     whole = torch.from_numpy(values).double()
-    np.testing.assert_equal(summary.minimum, whole.min().item())
-    np.testing.assert_equal(summary.maximum, whole.max().item())
+    positive_zero = 0.0  # turns -0.0 into 0.0: either can be the smallest of both
+    np.testing.assert_equal(summary.minimum + positive_zero, whole.min().item() + positive_zero)
+    np.testing.assert_equal(summary.maximum + positive_zero, whole.max().item() + positive_zero)
     np.testing.assert_allclose(summary.mean, whole.mean(), rtol=1e-9, atol=1e-6)
     if len(whole) > 1:
         np.testing.assert_allclose(summary.std, whole.std(), rtol=1e-6, atol=1e-9)
