@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from typing_extensions import Self
 
     from embcli.encodings import Encoding
 
