@@ -121,6 +121,26 @@ def test_a_head_is_a_copy_only_if_all_rows_are_equal(place: int) -> None:
     assert not audited().head_is_copy
 
 
+def test_a_packed_head_is_not_checked_and_no_missing_one() -> None:
+    save_file(
+        {
+            "model.embed_tokens.weight": vectors(1),
+            "lm_head.qweight": np.zeros((1, ROWS), np.int32),
+            "lm_head.qzeros": np.zeros((1, ROWS // 8), np.int32),
+            "lm_head.scales": np.zeros((1, ROWS), np.float16),
+        },
+        "m/model.safetensors",
+    )
+    audit = audited()
+    assert "tied" not in audit.kinds("finding")
+    assert any("head" in what and "GPTQ" in what for what in audit.fit.not_checked)
+
+
+def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> None:
+    Path("m/config.json").write_text("{")
+    assert "config.json" in in_process.refused("audit", "m")
+
+
 # --- ties -----------------------------------------------------------------------------------------
 
 TIED = {"tie_word_embeddings": True}

@@ -110,6 +110,11 @@ class Checkpoint:
         state = {"encoding": self.encoding, "reasons": self.reasons}
         return Checkpoint, (self.path, self.token), state
 
+    def check_config(self) -> None:
+        """Raise InputError if there is a config.json that cannot be read."""
+        if self._config_error:
+            raise self._config_error
+
     def _ignored_config(self) -> str:
         return f"{self._config_error}; it is ignored" if self._config_error else ""
 
@@ -176,8 +181,8 @@ class Checkpoint:
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         """Return the named layers; they give any rows, whichever IDs are announced."""
-        if self._config_error and "position" in wanted:
-            raise self._config_error  # it says which row is that of position 0
+        if "position" in wanted:
+            self.check_config()  # it says which row is that of position 0
 
         tensors: dict[str, Tensor] = {}
         layers: dict[str, Layer] = {}
@@ -224,8 +229,7 @@ class Checkpoint:
     @cached_property
     def recipe(self) -> Recipe | None:
         """How token rows become the input of the first block; None without a `model_type`."""
-        if self._config_error:
-            raise self._config_error
+        self.check_config()
         return None if self.roles.is_custom_tensor else recipe_of(self.roles, self.values)
 
     def values(self, name: str) -> np.ndarray:

@@ -332,11 +332,12 @@ def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(text: str
 
     model.diff(model)
     model.neighbors([3])
-    model.weights()
     assert "config.json" in str(model.info().recipe)
-    (note,) = model.audit().notes
+    (note,) = model.weights().notes
     assert re.search(r"config\.json.*; it is ignored$", str(note))
 
+    with pytest.raises(InputError, match=r"config\.json"):
+        model.audit()
     with pytest.raises(InputError, match=r"config\.json"):
         model.lookup([3])
     with pytest.raises(InputError, match=r"config\.json"):

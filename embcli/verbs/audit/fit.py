@@ -135,7 +135,7 @@ class Tie(NamedTuple):
     flag: bool | None  # None if neither config.json nor the family says it
     is_spelled_out: bool  # whether config.json says it
     needs_head: bool  # whether config.json names a class with an output head
-    has_own_head: bool  # whether the file has one that is not the token matrix itself
+    has_own_head: bool | None  # besides the token matrix itself; None for one that is not read
     model_type: str
 
 
@@ -148,11 +148,15 @@ def tie_findings(tie: Tie, is_copy: bool) -> Iterator[Finding]:
     if tie.flag and tie.has_own_head and not is_copy:
         text = f"{says} tied, but the head in the file differs; transformers 5 loads both, untied"
         yield Finding("tied", "finding", text)
-    elif tie.flag is False and tie.is_spelled_out and tie.needs_head and not tie.has_own_head:
+    elif _is_untied(tie) and tie.needs_head and tie.has_own_head is False:
         text = (
             f"{says} untied, but the file has no head of its own; transformers makes a random one"
         )
         yield Finding("tied", "finding", text)
+
+
+def _is_untied(tie: Tie) -> bool:
+    return tie.flag is False and tie.is_spelled_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +173,7 @@ class Fit:
 
     @property
     def has_own_head(self) -> bool:
-        return self.tie is not None and self.tie.has_own_head
+        return self.tie is not None and bool(self.tie.has_own_head)
 
     @property
     def padding_rows(self) -> set[int]:
@@ -200,6 +204,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
         return Fit(Sizes(rows, None, None, tokens))
 
+    source.check_config()
     weights = source.tensors.path
     config = source.roles.config
     not_checked = []
@@ -210,7 +215,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     if not config:
         not_checked.append("sizes and special IDs of a config.json: there is none")
 
-    has_own_head = False
+    has_own_head = None
     has_copied_head = False
     head_rows = None
     try:

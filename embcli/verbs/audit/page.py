@@ -273,8 +273,10 @@ def _verdict(audit: Audit) -> Text:
     if audit.head_is_copy:
         names.append(_IN_WORDS["head"])
     checked = f"the rows of {' and of '.join(names)}"
-    if audit.fit.tie is not None:
-        checked += ", sizes, special IDs and ties"
+    tie = audit.fit.tie
+    if tie is not None:
+        knows_head = tie.has_own_head is not None
+        checked += ", sizes, special IDs and ties" if knows_head else ", sizes and special IDs"
     text = f"Sound: {checked}"
     parts = list(audit.fit.not_checked)
     if audit.origin.unopened:
