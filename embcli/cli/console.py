@@ -14,7 +14,6 @@ from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
 from embcli.errors import EmbcliError, Notes, OutputError
-from embcli.result import number_in
 from embcli.wording import Sentence, in_line, shortened
 
 Item = TypeVar("Item")
@@ -35,6 +34,8 @@ def terminal_size() -> tuple[int, int]:
 
 def limit_columns() -> None:
     """Limit the width that rich reads from the environment; it would fill any number of columns."""
+    from embcli.result import number_in
+
     if number_in("COLUMNS") > _LARGEST:
         os.environ["COLUMNS"] = str(_LARGEST)
 
