@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
-from embcli.cli.console import check_stdout, is_terminal, say, terminal_size, watched
+from embcli.cli.console import is_terminal, say, terminal_size, watched
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, PICTURES, SUFFIXES, VIEWS, ContentKind, DataFormat, FormatName
 from embcli.names import Color
@@ -164,8 +164,8 @@ class ResultWriter:
 
         A terminal gets text at once, with control characters escaped, and no binary data.
         """
-        if self.path is None:
-            check_stdout()
+        if self.path is None and sys.stdout is None:
+            raise OutputError("standard output is closed; open it, or name a file with --output")
         place = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
         with explaining_failure(self.path), place as file:
             if kind == "page" or not file.isatty():
