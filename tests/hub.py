@@ -37,7 +37,7 @@ from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_secret"
 LARGE = (".safetensors", ".gguf", ".bin", "tokenizer.json")  # what the storage has
-SILENCE = 20.0  # seconds in which a silent server answers nothing
+SILENCE = 8.0  # seconds in which a silent server answers nothing
 
 
 @dataclass
@@ -320,8 +320,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Run the command lines of standard input, and print their answers as JSON."""
+    from embcli.remote import session
     from tests.runners import InProcess
 
+    session.TIMEOUT = 2
+    session.PAUSE = 0
     lines = json.load(sys.stdin)
     answers = []
     for line in lines:

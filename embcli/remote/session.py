@@ -25,9 +25,10 @@ from huggingface_hub.utils.tqdm import silent_tqdm
 from embcli.errors import InputError
 from embcli.names import PROGRAM, __version__
 
-_TIMEOUT = 5  # seconds
+TIMEOUT = 5  # seconds
 _MOST_TRIES = 3
-_PAUSE = 1  # seconds between them
+PAUSE = 1  # seconds between them
+_LATEST_TRY = 5  # seconds after the first one
 _LOGIN = "hf auth login"
 
 _Value = TypeVar("_Value")
@@ -52,7 +53,7 @@ def _send_once(request: httpx2.Request) -> None:
     if key in sent:
         raise _Stopped
     sent.add(key)
-    request.extensions["timeout"] = httpx2.Timeout(_TIMEOUT).as_dict()
+    request.extensions["timeout"] = httpx2.Timeout(TIMEOUT).as_dict()
 
 
 def _stop_at_fault(response: httpx2.Response) -> None:
@@ -103,10 +104,10 @@ def asked(name: str, call: Callable[[], _Value]) -> _Value:
             cause = error  # The answer is not that of a hub.
         finally:
             _SENT.reset(token)
-        is_late = time.monotonic() - start > _TIMEOUT
+        is_late = time.monotonic() - start > _LATEST_TRY
         if is_late or number == _MOST_TRIES or not _is_brief(cause):
             break
-        time.sleep(_PAUSE)
+        time.sleep(PAUSE)
     raise _explained(name, cause) from None
 
 
@@ -191,7 +192,7 @@ def _explained(name: str, cause: BaseException) -> InputError:
     if isinstance(cause, OSError):
         return _error(name, str(cause)[:200])
     if isinstance(cause, _Stopped | httpx2.TimeoutException):
-        return _error(name, f"{host} did not answer within {_TIMEOUT} seconds")
+        return _error(name, f"{host} did not answer within {TIMEOUT} seconds")
     if _is_cut(cause):
         return _error(name, f"{host} cut the connection")
     return _error(name, f"no answer from {host} ({str(cause)[:200]})")
