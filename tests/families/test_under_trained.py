@@ -6,6 +6,7 @@ them are trained for a while.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -82,16 +83,29 @@ def audited(model: LlamaForCausalLM, folder: Path) -> Audit:
     return embcli.open(folder).audit()
 
 
+def extended(model: LlamaForCausalLM, text: MadeText, mean_resizing: bool) -> LlamaForCausalLM:
+    """Return a copy of a model with four tokens more, of which two are trained for a while."""
+    longer = deepcopy(model)
+    longer.resize_token_embeddings(WORDS + PADDING + 4, mean_resizing=mean_resizing)
+    train(longer, text, 50, TRAINED)
+    return longer
+
+
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_untouched_of_the_added_tokens_rank_first(tied: bool, tmp_path: Path) -> None:
+def test_the_untouched_of_the_added_tokens_rank_before_the_trained(
+    tied: bool, tmp_path: Path
+) -> None:
     text = MadeText()
     model = untrained(tied)
     assert not len(audited(model, tmp_path / "untrained").main.ranked)
 
     train(model, text, 400, [])
-    model.resize_token_embeddings(WORDS + PADDING + 4)  # new rows are like the mean of the others
-    train(model, text, 50, TRAINED)
+    like_the_mean = extended(model, text, mean_resizing=True)
+    drawn_anew = extended(model, text, mean_resizing=False)
 
-    found = audited(model, tmp_path / "resized")
-    first = found.listed.ranked[:2].tolist()
+    first = audited(like_the_mean, tmp_path / "mean").listed.ranked[:2].tolist()
     assert sorted(first) == UNTOUCHED
+    # Rows that were drawn anew are like no unused row, and follow some rare words.
+    ranked = audited(drawn_anew, tmp_path / "anew").listed.ranked.tolist()
+    named = [token_id for token_id in ranked if token_id in NAMED]
+    assert sorted(named[:2]) == UNTOUCHED
