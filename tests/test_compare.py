@@ -582,14 +582,12 @@ def test_training_says_how_many_rows_moved(snapshot: Snapshot) -> None:
 
 def test_long_tables_name_what_they_leave_out(snapshot: Snapshot) -> None:
     outputs = seeded(SIXTY_IDS, 60, 2, show=("ids", "outputs"))
-    trace = seeded(NINE_IDS, 9, 2, trace=True)
 
     snapshot("compare/long-outputs.txt", export.text(with_times(outputs), 80))
-    snapshot("compare/long-trace.txt", export.text(with_times(trace), 80))
 
 
 def test_no_tokens_make_an_empty_comparison(snapshot: Snapshot) -> None:
-    result = seeded([], 1, gradient=True, trace=True, draw=True)
+    result = seeded([], 1, gradient=True, draw=True)
 
     snapshot("compare/no-tokens.txt", export.text(with_times(result), 80))
 

@@ -324,7 +324,7 @@ PAGES = (
     "count the-verdict.txt --encoding gpt2,o200k_base",
     "weights --vocab 6 --dim 3",
     "lookup 'Every effort' --dim 4 --trace 0",
-    "compare --trace --gradient",
+    "compare --draw --gradient",
     "batch --ids 40,367,2885,1464,1807 --batch-size 1",
     "positions --kind relative --context-length 4 --dim 3",
     "positions --kind sinusoidal --similarity --context-length 4",
@@ -380,7 +380,7 @@ def test_each_word_of_a_heading_is_explained(
 
 @pytest.mark.parametrize("line", PAGES)
 def test_each_field_of_a_row_is_explained(line: str, models: Path, in_process: InProcess) -> None:
-    without_views = re.sub(r" --trace 0| --trace| --gradient", "", line)
+    without_views = re.sub(r" --trace 0| --draw| --gradient", "", line)
     rows = in_process(*shlex.split(without_views), "-f", "ndjson").text
     row = json.loads(rows.splitlines()[0])
 

@@ -61,10 +61,10 @@ CASES = [
 FURTHER = {
     "compare/wide.txt": "compare --width 120",
     "compare/shared-weight-and-gradients.txt": (
-        "compare --ids 1,2 --vocab 3 --dim 3 --show shared --draw --trace --learning-rate 0.5"
+        "compare --ids 1,2 --vocab 3 --dim 3 --show shared --draw --learning-rate 0.5"
     ),
     "compare/many-rows.txt": (
-        "compare --ids 5,999 --vocab 1000 --dim 20 --show one-hot --draw --trace --width 60"
+        "compare --ids 5,999 --vocab 1000 --dim 20 --show one-hot --draw --width 60"
     ),
     "tokenize/bare.txt": "tokenize 'Every effort moves you… 👋' --bare",
     "merges/bare.txt": "tokenize 'This is it' --merges --bare",
@@ -94,7 +94,7 @@ PICTURED = (
     f"lookup {TEXT} --dim 40",
     "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --trace 0 --draw",
     "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --heat --color never",
-    "compare --ids 2,3,1 --show shared,cost --trace --gradient",
+    "compare --ids 2,3,1 --show shared,cost --draw --gradient",
     "batch --ids 1,2,3,4,5,6 --vocab 60 --dim 40 --batch-size 1 --draw",
     "positions relative --context-length 6 --vocab 60 --dim 40",
     "positions sinusoidal --similarity",

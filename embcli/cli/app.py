@@ -435,7 +435,7 @@ def _kind_of_compare(options: Options) -> ContentKind:
     "Text and vectors",
     {
         "embcli compare": "the chapter's three IDs, step by step",
-        'embcli compare "Every effort moves you" --trace': "the product of each token, written out",
+        'embcli compare "Every effort moves you" --draw': "the product, with all its numbers",
         "embcli compare --from model.safetensors": "on the matrix of a model",
     },
     content=_kind_of_compare,
@@ -457,9 +457,6 @@ def compare(
             autocompletion=some_of((*names.STEPS, "cost", "all", *names.OUTPUTS)),
         ),
     ] = None,
-    trace: Annotated[
-        bool, option("View", "Write out the product of each token.", "--trace")
-    ] = False,
     gradient: Annotated[
         bool, option("View", "Also compare the gradients of one backward pass.", "--gradient")
     ] = False,
@@ -482,7 +479,6 @@ def compare(
         special=given.special,
         no_added=given.no_added,
         show=listed(show),
-        trace=trace,
         gradient=gradient,
         learning_rate=learning_rate,
         draw=draw,

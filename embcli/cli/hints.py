@@ -33,6 +33,7 @@ _CURES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("No such option: --ids", ("weights",), "--rows takes IDs and tokens: 2,3,5. "),
     ("No such option: --(plot|draw|map)", _HEATED, "--heat shows rows as colours. "),
     ("No such option: --(plot|map)", _DRAWN, "--draw makes a picture, --heat shows colours. "),
+    ("No such option: --trace", ("compare",), "--draw shows the product. "),
     ("No such option: --rows", ("lookup",), "--only picks tokens. "),
     ("No such option: --rows", ("batch",), "--index picks a batch, --all shows every one. "),
     (_ARGUMENT, ("tour",), "--text takes a text in quotes, --step a number. "),

@@ -40,7 +40,6 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
     cost: dict[str, Any]  # a JSON document has it as it is
     gradient: Gradient | None
     show: tuple[str, ...] | None  # chosen steps and outputs; None: the IDs and both outputs
-    trace: bool
     draw: bool
 
     @cached_property
@@ -121,7 +120,6 @@ def compare(
     special: bool = False,
     no_added: bool = False,
     show: tuple[str, ...] | str | None = None,
-    trace: bool = False,
     gradient: bool = False,
     learning_rate: float | None = None,
     draw: bool = False,
@@ -173,7 +171,6 @@ def compare(
         cost=compared.cost,
         gradient=compared.gradient,
         show=shown,
-        trace=trace,
         draw=draw,
         notes=notes,
     )

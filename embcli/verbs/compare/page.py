@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEWEST_TIMED = 100_000  # multiplications; fewer take less time than the call itself
-_FEW = 8  # rows of a weight, tokens of a drawing, and tokens and terms that are written out
+_FEW = 8  # rows of a weight, and tokens of a drawing
 
 
 def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -59,9 +59,6 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
     if comparison.draw and len(comparison.tokens):
         yield ""
         yield from _drawing(comparison, width, most_rows)
-    if comparison.trace:
-        yield ""
-        yield from _trace(comparison)
     if comparison.gradient is not None:
         yield from _backward_pass(comparison, comparison.gradient, width, most_rows)
 
@@ -110,7 +107,7 @@ def _chosen_steps(comparison: Comparison) -> list[ComparisonStep]:
     if comparison.show is not None:
         named = {"outputs" if name in OUTPUTS else name for name in comparison.show}
         return [step for step in STEPS if step in named]
-    if comparison.draw or comparison.trace or comparison.gradient is not None:
+    if comparison.draw or comparison.gradient is not None:
         return []
     return ["ids", "outputs"]
 
@@ -422,71 +419,6 @@ def _row_labels(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> li
         ids = comparison.tokens.ids[tokens.places]
         labels.append(token_label([None] * len(rows) + comparison.tokens.bytes_of(ids)))
     return labels
-
-
-def _trace(comparison: Comparison) -> Iterator[RenderableType]:
-    yield title("The product, written out")
-    yield safe_text(
-        "Each row of the weight times its entry in the token's one-hot row, and the sum of all."
-    )
-    excerpt = Excerpt.ends(_FEW, len(comparison.tokens))
-    for place in excerpt.places.tolist():
-        yield ""
-        yield from _traced_token(comparison, place)
-    note = left_out(omission(excerpt, "token"))
-    if note is not None:
-        yield ""
-        yield note
-
-
-def _traced_token(comparison: Comparison, place: int) -> Iterator[RenderableType]:
-    """Yield the product of one token as a formula, and below it the rows that are added."""
-    token_id = int(comparison.tokens.ids[place])
-    size = len(comparison.weight)
-    terms = [*range(size)]
-    if size > _FEW:
-        terms = sorted({0, token_id, size - 1})
-    missing = ""
-    if len(terms) < size:
-        missing = f"{size - len(terms):,} terms, all of them 0 times a row"
-
-    factors: list[str] = []
-    rows = []
-    tones = []
-    for term in terms:
-        factor = "1 ·" if term == token_id else "0 ·"
-        factors.append(f"+ {factor}" if factors else factor)
-        rows.append(f"row{term}")
-        tones.append("strong" if term == token_id else "dim")
-    factors.append("=")
-    rows.append("sum")
-    values = np.concatenate([comparison.weight[terms], comparison.linear[place : place + 1]])
-
-    formula = _formula(terms, token_id)
-    yield title(f"token {place}, ID {token_id}: {formula} = row{token_id}")
-    yield _matrix(
-        comparison,
-        [Label("factor", factors), Label("row", rows, "left")],
-        [Values(values)],
-        tones=tones,
-        rows_left_out=missing,
-    )
-
-
-def _formula(terms: list[int], token_id: int) -> str:
-    """Return the sum of rows times their factors, with dots for those that are not in it.
-
-    >>> _formula([0, 2, 3], 2)
-    '0·row0 + … + 1·row2 + 0·row3'
-    """
-    parts = []
-    following = 0
-    for term in terms:
-        if term > following:
-            parts.append("…")
-        parts.append(f"1·row{term}" if term == token_id else f"0·row{term}")
-        following = term + 1
-    return " + ".join(parts)
 
 
 def _backward_pass(
