@@ -118,9 +118,10 @@ class Result(ABC):
     def records(self) -> Records:
         """Return the result as data."""
 
-    @abstractmethod
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the parts of the page, for rich."""
+        """Return the parts of the page, for rich: those of the module `page` beside the verb."""
+        module = import_module(f"{self.__module__}.page")
+        return list(module.page(self, console, options))  # all rows are read before one is shown
 
     @property
     def why_no(self) -> str:

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from rich.text import Text
 
 from embcli.layer import Origin
 from embcli.page import Label, Note, omission, safe_text
@@ -51,7 +50,7 @@ def origin_in_words(origin: Origin, layer: str) -> str:
     return f"seed {origin.seed}" if origin.is_seeded else origin.tensors[layer]
 
 
-def origin_lines(origin: Origin) -> Iterator[Text]:
+def origin_lines(origin: Origin) -> Iterator[Note]:
     """Yield the guesses about a checkpoint, or that seeded rows are random."""
     for reason in dict.fromkeys(origin.guesses.values()):
         yield guess(reason)

@@ -6,7 +6,6 @@ that a layer can be larger than memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
@@ -27,7 +26,6 @@ from embcli.wording import counted, in_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.text import Text
 
     from embcli.page import Label
 
@@ -168,7 +166,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             labels.append(Label("rank", self.order.ranks[ids]))
         return labels
 
-    def _facts(self) -> Iterator[Text]:
+    def _facts(self) -> RenderResult:
         """Yield what holds for the whole layer."""
         from embcli.page import Note, NumberFormat, safe_text
         from embcli.page.labels import origin_in_words, origin_lines

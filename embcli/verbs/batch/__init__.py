@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from embcli.selection import select
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.batch.windows import Draws, Windows, loader_draws
 from embcli.wording import Sentence, counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +125,6 @@ class Batches(Result, verb="batch", content="batches"):
                 "targets": np.ascontiguousarray(ids[:, 1:]),
                 "vectors": {"input": np.ascontiguousarray(self.embeddings(samples))},
             }
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.batch.page import page
-
-        yield from page(self, options.max_width)
 
 
 def batch(

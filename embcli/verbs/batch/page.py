@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +27,7 @@ from embcli.tokens import shown
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
     from embcli.verbs.batch import Batches
@@ -40,7 +39,8 @@ _MOST_COLOURED_SAMPLES = 2  # a picture in colours has a colour bar below
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
 
-def page(batches: Batches, width: int) -> Iterator[RenderableType]:
+def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderResult:
+    width = options.max_width
     if batches.is_drawn:
         matrix = _picture(batches)
         is_shortened = False
@@ -106,7 +106,7 @@ def _shapes(batches: Batches) -> Table:
     return ruled(labels, has_rule=False)
 
 
-def _remarks(batches: Batches) -> Iterator[RenderableType]:
+def _remarks(batches: Batches) -> RenderResult:
     windows = batches.windows
     samples = windows.samples(len(batches.tokens))
     dropped = samples - batches.count * windows.batch_size
@@ -186,7 +186,7 @@ def _room_for_words(batches: Batches, ids: np.ndarray, labels: list[Label], widt
 # --- the picture of the windows ---
 
 
-def _windows(batches: Batches, width: int) -> Iterator[RenderableType]:
+def _windows(batches: Batches, width: int) -> RenderResult:
     """Yield a table with a column for each token that fits, and a line for each sample."""
     ids = batches.tokens.ids[: width // (SHORTEST + GAP) - 1]
     words = [str(token_id) for token_id in ids]

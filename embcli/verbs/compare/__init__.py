@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from embcli.seeded_layers.seeded import torch_seed
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict, decimals, judge
 from embcli.wording import Sentence
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +103,6 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             "difference": decimals(rows.largest),
             **self.tokens.fields(index, names),
         }
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.compare.page import page
-
-        yield from page(self, console, options)
 
 
 def compare(

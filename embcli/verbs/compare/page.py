@@ -7,12 +7,12 @@ takes tokens or rows shows as many as fit, and says which it leaves out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -76,7 +76,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
     yield from origin_lines(comparison.origin)
 
 
-def _heading(comparison: Comparison) -> Iterator[Text]:
+def _heading(comparison: Comparison) -> RenderResult:
     length = len(comparison.tokens)
     size, dim = comparison.weight.shape
     sizes = f"T = {length:,} (tokens), V = {size:,} (rows), D = {dim:,} (columns)"
@@ -87,7 +87,7 @@ def _heading(comparison: Comparison) -> Iterator[Text]:
     yield safe_text(f"{sizes}, {origin}")
 
 
-def _steps(comparison: Comparison, width: int, most_rows: int) -> Iterator[RenderableType]:
+def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
     """Yield the steps, each with its title; no table has more than `most_rows` rows."""
     steps = _chosen_steps(comparison)
     for number, step in enumerate(steps, 1):
@@ -129,9 +129,7 @@ def _step_title(comparison: Comparison, step: ComparisonStep) -> str:
             return f"The outputs, {shape}: row ID of the weight; one-hot row · weight"
 
 
-def _step(
-    comparison: Comparison, step: ComparisonStep, width: int, most_rows: int
-) -> Iterator[RenderableType]:
+def _step(comparison: Comparison, step: ComparisonStep, width: int, most_rows: int) -> RenderResult:
     match step:
         case "ids":
             yield _ids(comparison, most_rows)
@@ -161,7 +159,7 @@ def _ids(comparison: Comparison, most_rows: int) -> Text:
     return safe_text("  ".join(parts) or "none")
 
 
-def _one_hot(comparison: Comparison, width: int, most_rows: int) -> Iterator[RenderableType]:
+def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
     """Yield the one-hot matrix, or where its ones are if not all columns fit."""
     tokens = comparison.tokens
     size = len(comparison.weight)
@@ -187,7 +185,7 @@ def _one_hot(comparison: Comparison, width: int, most_rows: int) -> Iterator[Ren
         yield note
 
 
-def _first_weights(comparison: Comparison) -> Iterator[RenderableType]:
+def _first_weights(comparison: Comparison) -> RenderResult:
     bound = 1 / math.sqrt(len(comparison.weight))
     drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
     seed = comparison.run["seed"]
@@ -198,7 +196,7 @@ def _first_weights(comparison: Comparison) -> Iterator[RenderableType]:
     yield _weight(comparison, comparison.first, "D")
 
 
-def _shared_weight(comparison: Comparison) -> Iterator[RenderableType]:
+def _shared_weight(comparison: Comparison) -> RenderResult:
     size, dim = comparison.weight.shape
     assigned = f"Now linear.weight = Parameter(embedding.weight.T), (D, V) = ({dim:,}, {size:,})"
     yield safe_text(f"{assigned}: each row here is a column of it.")
@@ -324,7 +322,7 @@ def _number(value: float | None) -> str:
     return str(np.float32(value))
 
 
-def _explanation(comparison: Comparison) -> Iterator[Text]:
+def _explanation(comparison: Comparison) -> RenderResult:
     """Yield the reason why the outputs are the same, or where and why they differ."""
     verdict = comparison.verdict
     if verdict.place is None:
@@ -357,7 +355,7 @@ def _why_different(verdict: Verdict, token_id: int, column: int) -> str:
     )
 
 
-def _drawing(comparison: Comparison, width: int, most_rows: int) -> Iterator[RenderableType]:
+def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
     """Yield the product: one-hot rows of tokens, the rows that they multiply, and the sums."""
     length, dim = comparison.linear.shape
     size = len(comparison.weight)
@@ -423,7 +421,7 @@ def _row_labels(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> li
 
 def _backward_pass(
     comparison: Comparison, gradient: Gradient, width: int, most_rows: int
-) -> Iterator[RenderableType]:
+) -> RenderResult:
     """Yield the gradients of both weights, and what a step of training makes of the weights."""
     training = gradient.training
     rows = _gradient_rows(gradient, most_rows)
@@ -480,7 +478,7 @@ def _training_rows(gradient: Gradient, training: Training) -> PairRows:
     return PairRows(Pair(embedding, linear), labels, missing=missing)
 
 
-def _training(training: Training) -> Iterator[Text]:
+def _training(training: Training) -> RenderResult:
     size = training.size
     yield title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
     if not training.verdict.identical:

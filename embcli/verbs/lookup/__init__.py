@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from embcli.selection import select
 from embcli.tokens import Tokens, check_ids, check_length
 from embcli.verbs.lookup.plan import Plan, check_trace, context_rows, occurrences, plan_of
 from embcli.wording import Sentence, counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Lookup", "context_rows", "lookup"]
 
@@ -182,11 +179,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             if self.recipe.part:
                 run["part"] = self.recipe.part
         return run
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.lookup.page import page
-
-        return list(page(self, options))  # all rows are read before the first part is shown
 
 
 def lookup(

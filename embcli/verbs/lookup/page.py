@@ -34,7 +34,7 @@ from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
     from embcli.verbs.lookup import Lookup
@@ -48,7 +48,7 @@ _TONES = {"input": "strong", "hidden": "strong"}  # results stand out from the t
 _MOST_TARGETS = 4  # positions that a drawing names beside a picked row
 
 
-def page(lookup: Lookup, options: ConsoleOptions) -> Iterator[RenderableType]:
+def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderResult:
     width = options.max_width
     if lookup.draw:
         yield from _drawing(lookup, width)
@@ -81,7 +81,7 @@ def page(lookup: Lookup, options: ConsoleOptions) -> Iterator[RenderableType]:
 # --- the table of terms ---
 
 
-def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> Iterator[RenderableType]:
+def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     """Yield the terms of some tokens, or the matrices that the user chose, below a title.
 
     If it is spaced, there is a blank line between the lines of two tokens.
@@ -255,7 +255,7 @@ def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
         yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
 
 
-def _comparison(lookup: Lookup) -> Iterator[RenderableType]:
+def _comparison(lookup: Lookup) -> RenderResult:
     """Yield what two sequences have in common that differ only in the order of their tokens."""
     first, second = np.split(lookup.tokens.ids, lookup.tokens.starts[1:2])
     if np.array_equal(first, second) or not np.array_equal(np.sort(first), np.sort(second)):
@@ -270,7 +270,7 @@ def _comparison(lookup: Lookup) -> Iterator[RenderableType]:
 # --- the drawing ---
 
 
-def _drawing(lookup: Lookup, width: int) -> Iterator[RenderableType]:
+def _drawing(lookup: Lookup, width: int) -> RenderResult:
     """Yield the token layer with the picked rows marked, and the positions where they go."""
     tokens = lookup.tokens
     vocabulary_size, dim = lookup.layer.shape
@@ -348,7 +348,7 @@ def _goal(places: list[str], most: int) -> str:
 # --- the trace ---
 
 
-def _trace(lookup: Lookup, place: int, width: int) -> Iterator[RenderableType]:
+def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     """Yield the sum of one token, value by value, and the norm after it."""
     dim = lookup.layer.shape[1]
     excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from embcli.encodings.merging import Derivation, DerivationStep
 from embcli.errors import InputError
@@ -16,9 +16,6 @@ from embcli.opened import Opened, TextOrIds
 from embcli.records import Records, listed, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, token_text
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 # The fields of a row; some encodings have no merges, and a merge has a rank or a score.
 _FIELD_TYPES: dict[str, type] = {
@@ -103,11 +100,6 @@ class Merges(Result, verb="merges", content="list"):
         if step.left is not None or encoding is None or step.token_id is None:
             return step.token
         return encoding.token_bytes(step.token_id)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.merges.page import page
-
-        yield from page(self, console, options)
 
 
 def merges(model: Opened, text: TextOrIds, *, special: bool = False, draw: bool = True) -> Merges:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,7 @@ from embcli.verbs.merges.tree import symbols_width, tree_lines
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.style import Style
 
 _WIDEST_IN_FILE = 512  # cells of a tree
@@ -37,7 +37,7 @@ _MOST_PARTS = 6  # tokens that a sentence names
 _TREE_GAP = 4  # cells between trees
 
 
-def page(result: Merges, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
     how = "and the tokens that it becomes"
     if _has_merges(result):
         how = "merged pair by pair: the pair of the lowest rank first"
@@ -70,7 +70,7 @@ def _totals(result: Merges) -> Text:
     return safe_text(f"{start}{pieces} become {tokens}{name}")
 
 
-def _stop(result: Merges) -> Iterator[Text]:
+def _stop(result: Merges) -> RenderResult:
     """Yield why merging stops, for the first piece that becomes several tokens."""
     for piece in result.pieces:
         if piece.merges and len(piece.ids) > 1:
@@ -80,7 +80,7 @@ def _stop(result: Merges) -> Iterator[Text]:
             return
 
 
-def _table(result: Merges) -> Iterator[RenderableType]:
+def _table(result: Merges) -> RenderResult:
     all_rows = step_rows(result.pieces)
     excerpt = Excerpt.ends(_MOST_ROWS, len(all_rows))
     rows = [all_rows[place] for place in excerpt.places]
@@ -135,7 +135,7 @@ def _number_cell(number: float | None, form: str = "") -> str:
     return "" if number is None else format(number, form)
 
 
-def _trees(result: Merges, width: int, widest_tree: int) -> Iterator[RenderableType]:
+def _trees(result: Merges, width: int, widest_tree: int) -> RenderResult:
     """Yield a tree for each piece, as many side by side as fit; one alone may be wider."""
     row: list[Text] = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from embcli.verbs.neighbors.queries import (
     vectors_in_lines,
 )
 from embcli.wording import Sentence
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Neighbors", "Query", "neighbors", "vectors_in_array", "vectors_in_lines"]
 
@@ -94,11 +91,6 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
             own_rows = [{"id": row, "score": score} for row, score in scores]
             documents.append({**query.document(), "left_out": own_rows})
         return documents
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.neighbors.page import page
-
-        yield from page(self)
 
 
 def neighbors(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +25,7 @@ from embcli.tokens import shown
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from embcli.verbs.neighbors import Neighbors
 
@@ -36,7 +35,7 @@ _MOST_IDS = 8  # that a sentence names
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
 
 
-def page(neighbors: Neighbors) -> Iterator[RenderableType]:
+def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> RenderResult:
     queries = Excerpt.ends(_MOST_QUERIES, len(neighbors.queries))
     for number in queries.places.tolist():
         yield from _query_part(neighbors, number)
@@ -67,7 +66,7 @@ def _not_ranked(ids: np.ndarray, kind: str) -> str:
     return f"Not ranked: {counted(len(ids), 'row')} {kind}: {', '.join(names)}"
 
 
-def _query_part(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
+def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
     query = neighbors.queries[number]
     yield title(f"Nearest to {_query_in_words(neighbors, number)} by {_METRICS[neighbors.metric]}")
     if len(query.ids) > 1:
@@ -83,7 +82,7 @@ def _query_part(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
         yield from _own_rows(neighbors, number)
 
 
-def _ranks(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
+def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
     ranking = neighbors.search.rankings[number]
     excerpt = Excerpt.ends(_MOST_NEIGHBORS, len(ranking.ids))
     if neighbors.style.heat:
@@ -98,7 +97,7 @@ def _ranks(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
         yield missing
 
 
-def _own_rows(neighbors: Neighbors, number: int) -> Iterator[RenderableType]:
+def _own_rows(neighbors: Neighbors, number: int) -> RenderResult:
     """Yield the rows of a query of several rows, which are no answers to it, with their scores."""
     own_rows = neighbors.search.left_out[number]
     named = own_rows.ids[:_MOST_IDS]

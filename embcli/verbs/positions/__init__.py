@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +39,6 @@ from embcli.selection import select
 from embcli.text import parse_ids
 from embcli.verbs.positions.choice import choose, open_layers
 from embcli.wording import Sentence
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["PositionTable", "positions"]
 
@@ -109,11 +106,6 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             columns=tuple(self.columns.tolist()),
             default=next(iter(named)),
         )
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.positions.page import page
-
-        yield from page(self, options)
 
 
 def positions(

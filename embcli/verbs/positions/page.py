@@ -6,7 +6,6 @@ user chose, and only the first 16 positions if nobody chose which.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,8 +20,7 @@ from embcli.selection import Excerpt
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderableType
-    from rich.text import Text
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from embcli.verbs.positions import PositionTable
 
@@ -42,7 +40,7 @@ class RowLimit(NamedTuple):
     lines: int | None = None  # the height of a picture; None for rows of numbers or strips
 
 
-def page(table: PositionTable, options: ConsoleOptions) -> Iterator[RenderableType]:
+def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
     shown = table.shown()
     yield from _heading(table, shown)
     views = _views(table)
@@ -60,7 +58,7 @@ def page(table: PositionTable, options: ConsoleOptions) -> Iterator[RenderableTy
         yield from _origin(table, table.origin)
 
 
-def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
+def _heading(table: PositionTable, shown: ShownPositions) -> RenderResult:
     length = table.length
     part = ""
     if table.is_long:
@@ -153,7 +151,7 @@ def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit) -> Matrix:
     )
 
 
-def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
+def _origin(table: PositionTable, origin: Origin) -> RenderResult:
     """Yield which tensor the numbers are from, and what is known of it."""
     if not origin.is_seeded:
         if "position" in origin.tensors:

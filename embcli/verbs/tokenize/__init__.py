@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from embcli.opened import Opened, TextOrIds
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, check_known
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +96,6 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         if "end" in names:
             values["end"] = self.spans[index, 1]
         return values
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.tokenize.page import page
-
-        yield from page(self, console, options)
 
 
 def characters_begun(tokens: Tokens) -> np.ndarray:

@@ -6,7 +6,7 @@ table, and they are one word in the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from embcli.verbs.tokenize import Tokenization, characters_begun
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
 _MOST_ROWS = 200
@@ -38,9 +38,7 @@ class TokenRow(NamedTuple):
 Group = list[TokenRow]  # tokens that share characters, or one token
 
 
-def page(
-    result: Tokenization, console: Console, options: ConsoleOptions
-) -> Iterator[RenderableType]:
+def page(result: Tokenization, console: Console, options: ConsoleOptions) -> RenderResult:
     excerpt = Excerpt.ends(_MOST_ROWS, len(result.tokens))
     rows = _rows(result, excerpt.places)
     groups = _groups(rows)
@@ -131,7 +129,7 @@ def _totals(result: Tokenization) -> Text:
     return safe_text(f"{', '.join(counts)} ({encoding}){remark}")
 
 
-def _shared_characters(groups: Sequence[Group]) -> Iterator[Text]:
+def _shared_characters(groups: Sequence[Group]) -> RenderResult:
     """Yield a line for each of the first groups, with the characters that its tokens share."""
     most_named = 5
     # A group whose first tokens are left out of the table has no whole character to name.

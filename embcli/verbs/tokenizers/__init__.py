@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers.measure import Bounds, Segment, segment_bounds, token_ends
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Segment", "Tokenizers", "tokenizers"]
 
@@ -146,11 +143,6 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
                 }
                 yield Piece(piece.rows, {name: values[name] for name in names})
                 first = stop
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.tokenizers.page import page
-
-        yield from page(self, options)
 
 
 def tokenizers(

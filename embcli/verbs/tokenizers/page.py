@@ -31,7 +31,7 @@ from embcli.verbs.tokenizers.measure import Segment
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
     from embcli.page import LeftOut
@@ -54,7 +54,7 @@ class TextRows(NamedTuple):
     is_whole: bool  # whether they show all segments of all texts
 
 
-def page(result: Tokenizers, options: ConsoleOptions) -> Iterator[RenderableType]:
+def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
     count = len(result.encodings)
     legend = f": {_CUT} marks a cut that only some of them make" if result.different else ""
     yield title(f"The text under {counted(count, 'tokenizer')}{legend}")
@@ -208,9 +208,7 @@ def _count_labels(result: Tokenizers, names: Sequence[Text]) -> list[Label]:
     ]
 
 
-def _with_ids(
-    result: Tokenizers, labels: Sequence[Label], options: ConsoleOptions
-) -> Iterator[RenderableType]:
+def _with_ids(result: Tokenizers, labels: Sequence[Label], options: ConsoleOptions) -> RenderResult:
     """Yield a table of the counts, with as many IDs as there is room for."""
     room = options.max_width - sum(label.width + GAP for label in labels)
     if room < SHORTEST:
