@@ -51,6 +51,12 @@ class Label(NamedTuple):
         widths = [text.cell_len for text in self.texts]
         return max(self.minimum, cell_len(self.header), *widths)
 
+    def spread(self, lines: int, line: int = 0) -> Label:
+        """Return the label of rows of several lines, of which one shows the cell."""
+        cells: list[object] = [""] * (lines * len(self.cells))
+        cells[line::lines] = self.cells
+        return self._replace(cells=cells)
+
     def shortened(self, cells: int) -> Label:
         """Return the label with its cells shortened to a width, if they may be."""
         if not self.short:

@@ -7,7 +7,7 @@ takes tokens or rows shows as many as fit, and says which it leaves out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,13 +89,35 @@ def _heading(comparison: Comparison) -> RenderResult:
 
 def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
     """Yield the steps, each with its title; no table has more than `most_rows` rows."""
+    length = len(comparison.tokens)
+    size, dim = comparison.weight.shape
     steps = _chosen_steps(comparison)
     for number, step in enumerate(steps, 1):
-        heading = _step_title(comparison, step)
-        if len(steps) > 1:
-            heading = f"{number}. {heading}"
-        yield title(heading)
-        yield from _step(comparison, step, width, most_rows)
+        place = f"{number}. " if len(steps) > 1 else ""
+        match step:
+            case "ids":
+                yield title(f"{place}The token IDs, (T,) = ({length:,},)")
+                yield _ids(comparison, most_rows)
+            case "one-hot":
+                yield title(f"{place}The one-hot matrix, (T, V) = ({length:,}, {size:,})")
+                yield from _one_hot(comparison, width, most_rows)
+            case "first":
+                shape = f"(D, V) = ({dim:,}, {size:,})"
+                yield title(f"{place}The linear layer's own first weights, {shape}")
+                yield safe_text(_first_weights_in_words(comparison))
+                yield _weight(comparison, comparison.first, "D")
+            case "shared":
+                shape = f"(V, D) = ({size:,}, {dim:,})"
+                yield title(f"{place}The shared weight, embedding.weight, {shape}")
+                assigned = "Now linear.weight = Parameter(embedding.weight.T), (D, V)"
+                yield safe_text(
+                    f"{assigned} = ({dim:,}, {size:,}): each row here is a column of it."
+                )
+                yield _weight(comparison, comparison.weight, "ID")
+            case "outputs":
+                outputs = f"The outputs, (T, D) = ({length:,}, {dim:,})"
+                yield title(f"{place}{outputs}: row ID of the weight; one-hot row · weight")
+                yield _outputs(comparison, width, most_rows)
         yield ""
 
 
@@ -110,37 +132,6 @@ def _chosen_steps(comparison: Comparison) -> list[ComparisonStep]:
     if comparison.draw or comparison.gradient is not None:
         return []
     return ["ids", "outputs"]
-
-
-def _step_title(comparison: Comparison, step: ComparisonStep) -> str:
-    length = len(comparison.tokens)
-    size, dim = comparison.weight.shape
-    match step:
-        case "ids":
-            return f"The token IDs, (T,) = ({length:,},)"
-        case "one-hot":
-            return f"The one-hot matrix, (T, V) = ({length:,}, {size:,})"
-        case "first":
-            return f"The linear layer's own first weights, (D, V) = ({dim:,}, {size:,})"
-        case "shared":
-            return f"The shared weight, embedding.weight, (V, D) = ({size:,}, {dim:,})"
-        case "outputs":
-            shape = f"(T, D) = ({length:,}, {dim:,})"
-            return f"The outputs, {shape}: row ID of the weight; one-hot row · weight"
-
-
-def _step(comparison: Comparison, step: ComparisonStep, width: int, most_rows: int) -> RenderResult:
-    match step:
-        case "ids":
-            yield _ids(comparison, most_rows)
-        case "one-hot":
-            yield from _one_hot(comparison, width, most_rows)
-        case "first":
-            yield from _first_weights(comparison)
-        case "shared":
-            yield from _shared_weight(comparison)
-        case "outputs":
-            yield _outputs(comparison, width, most_rows)
 
 
 def _ids(comparison: Comparison, most_rows: int) -> Text:
@@ -185,22 +176,12 @@ def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         yield note
 
 
-def _first_weights(comparison: Comparison) -> RenderResult:
+def _first_weights_in_words(comparison: Comparison) -> str:
     bound = 1 / math.sqrt(len(comparison.weight))
     drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
-    seed = comparison.run["seed"]
     if comparison.origin.is_seeded:
-        yield safe_text(f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers.")
-    else:
-        yield safe_text(f"{drawn}, here from seed {seed}; the file's matrix replaces them.")
-    yield _weight(comparison, comparison.first, "D")
-
-
-def _shared_weight(comparison: Comparison) -> RenderResult:
-    size, dim = comparison.weight.shape
-    assigned = f"Now linear.weight = Parameter(embedding.weight.T), (D, V) = ({dim:,}, {size:,})"
-    yield safe_text(f"{assigned}: each row here is a column of it.")
-    yield _weight(comparison, comparison.weight, "ID")
+        return f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers."
+    return f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them."
 
 
 def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:
@@ -270,31 +251,20 @@ def _pair_table(comparison: Comparison, rows: PairRows, width: int) -> Matrix:
     if side_by_side.fits(width):
         return side_by_side
 
-    labels = [label._replace(cells=_spread(label.texts, 2)) for label in rows.labels]
+    labels = [label.spread(2) for label in rows.labels]
     labels.append(Label("", [*OUTPUTS] * len(differences), "left"))
     in_turn = _matrix(
         comparison,
         labels,
         [Values(_interleaved([rows.pair.embedding, rows.pair.linear]))],
         gaps=[2 * gap for gap in rows.gaps],
-        trailing=[Label("diff", _spread(differences, 2, line=1))],
+        trailing=[Label("diff", differences).spread(2, line=1)],
         rows_left_out=rows.missing,
     )
     # The verdict says that all differences are 0, so the columns of numbers get their room.
     if set(differences) == {"0"} and not in_turn.fits(width):
         return replace(in_turn, trailing=[])
     return in_turn
-
-
-def _spread(cells: Sequence[object] | np.ndarray, lines: int, line: int = 0) -> list[object]:
-    """Return cells for rows of several lines: each is in one line of its row, the others are empty.
-
-    >>> _spread([5, 7], 2)
-    [5, '', 7, '']
-    """
-    spread: list[object] = [""] * (lines * len(cells))
-    spread[line::lines] = cells
-    return spread
 
 
 def _interleaved(matrices: Sequence[np.ndarray]) -> np.ndarray:
@@ -470,8 +440,8 @@ def _training_rows(gradient: Gradient, training: Training) -> PairRows:
     embedding = _interleaved([before, gradient.embedding[places], training.embedding[places]])
     linear = _interleaved([before, gradient.linear[places], training.linear[places]])
     labels = [
-        Label("ID", _spread(gradient.ids[places], len(lines))),
-        Label("n", _spread(gradient.times[places], len(lines))),
+        Label("ID", gradient.ids[places]).spread(len(lines)),
+        Label("n", gradient.times[places]).spread(len(lines)),
         Label("", lines * len(places), "left"),
     ]
     missing = omission(excerpt, "ID", gradient.ids)
@@ -489,11 +459,11 @@ def _training(training: Training) -> RenderResult:
 
 
 class CostRow(NamedTuple):
-    """A row of the table of costs."""
+    """A row of the table of costs, with a number for each way."""
 
     name: str
-    embedding: str
-    linear: str
+    numbers: dict[str, Any]
+    write: Callable[[Any], str]
     remark: str
 
 
@@ -501,11 +471,9 @@ def _cost_table(cost: dict[str, Any], width: int) -> Table:
     """Return what each way costs; a narrow page has no room for the remarks."""
     room_for_remarks = 90  # cells
     rows = _cost_rows(cost)
-    labels = [
-        Label("Cost", [row.name for row in rows], "left"),
-        Label("embedding", [row.embedding for row in rows]),
-        Label("linear", [row.linear for row in rows]),
-    ]
+    labels = [Label("Cost", [row.name for row in rows], "left")]
+    for way in OUTPUTS:
+        labels.append(Label(way, [row.write(row.numbers[way]) for row in rows]))
     if width >= room_for_remarks:
         labels.append(Label("", [row.remark for row in rows], "left"))
     return ruled(labels)
@@ -517,44 +485,18 @@ def _cost_rows(cost: dict[str, Any]) -> list[CostRow]:
     runs = f"median of {lookups} runs; one run, as it is long"
     if products > 1:
         runs = f"median of {lookups} and {products} runs"
-    multiply_adds = cost["multiply_adds"]
-    read = cost["weight_bytes_read"]
-    one_hot = cost["one_hot_bytes"]
-    seconds = cost["seconds"]
-    least = cost["least_seconds"]
+    in_int64 = {"embedding": 0, "linear": cost["one_hot_bytes"]["int64"]}
+    in_float32 = {"embedding": 0, "linear": cost["one_hot_bytes"]["float32"]}
     rows = [
-        CostRow(
-            "multiply-adds",
-            f"{multiply_adds['embedding']:,}",
-            f"{multiply_adds['linear']:,}",
-            "T·V·D",
-        ),
-        CostRow(
-            "weight read",
-            in_bytes(read["embedding"]),
-            in_bytes(read["linear"]),
-            "T·D and V·D float32",
-        ),
-        CostRow("one-hot int64", "0", in_bytes(one_hot["int64"]), "T·V, as torch makes it"),
-        CostRow("one-hot float32", "0", in_bytes(one_hot["float32"]), "T·V"),
+        CostRow("multiply-adds", cost["multiply_adds"], "{:,}".format, "T·V·D"),
+        CostRow("weight read", cost["weight_bytes_read"], in_bytes, "T·D and V·D float32"),
+        CostRow("one-hot int64", in_int64, in_bytes, "T·V, as torch makes it"),
+        CostRow("one-hot float32", in_float32, in_bytes, "T·V"),
     ]
-    if multiply_adds["linear"] < _FEWEST_TIMED:
-        return rows
-    return [
-        *rows,
-        CostRow(
-            "time on 1 thread",
-            in_seconds(seconds["embedding"]),
-            in_seconds(seconds["linear"]),
-            runs,
-        ),
-        CostRow(
-            "  at least",
-            in_seconds(least["embedding"]),
-            in_seconds(least["linear"]),
-            "the fastest run",
-        ),
-    ]
+    if cost["multiply_adds"]["linear"] >= _FEWEST_TIMED:
+        rows.append(CostRow("time on 1 thread", cost["seconds"], in_seconds, runs))
+        rows.append(CostRow("  at least", cost["least_seconds"], in_seconds, "the fastest run"))
+    return rows
 
 
 def _cost_line(cost: dict[str, Any]) -> Text:

@@ -6,6 +6,7 @@ is asked for. Rows are computed here for the tokens that a page shows, not for a
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ _MOST_STRIPS_BESIDE_HIDDEN = 24
 _FEWEST_TOKENS = 2  # any table shows these
 _MOST_TRACED = 40  # columns of a trace
 _TONES = {"input": "strong", "hidden": "strong"}  # results stand out from the terms above them
-_MOST_TARGETS = 4  # positions that a drawing names beside a picked row
+_DRAWN_CELLS = 48  # of a drawing beside the positions: labels and a number
 
 
 def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -190,18 +191,10 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
     tokens = lookup.tokens
     if len(terms) == 1:
         return token_labels(tokens, index)
-    lines = len(index) * len(terms)
-    first_lines = slice(None, None, len(terms))
     labels = []
-    if tokens.many:
-        sequence, _ = tokens.places(index)
-        sequences: list[object] = [""] * lines
-        sequences[first_lines] = sequence.tolist()
-        labels.append(Label("seq", sequences))
-    if tokens.encoding is not None:
-        token_names: list[bytes | None] = [None] * lines
-        token_names[first_lines] = tokens.bytes_of(tokens.ids[index])
-        labels.append(token_label(token_names))
+    for label in token_labels(tokens, index):
+        if label.header in ("seq", "token"):
+            labels.append(label.spread(len(terms)))
 
     names = []
     for term in terms:
@@ -287,11 +280,12 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     labels = [Label("ID", arrows), Label("row", picked.rows)]
     values = lookup.layer.rows(picked.rows)[:, lookup.columns]
 
-    # At least the first column fits, and a token of one cell.
-    narrow_labels = [*labels, Label("…", ["…"])]
-    narrowest = Matrix(narrow_labels, [Values(values[:, :1])], lookup.columns[:1])
-    header = "to seq:pos" if tokens.many else "to pos"
-    goals = _goals_that_fit(header, targets, narrowest, width)
+    room = max(width - _DRAWN_CELLS, len("→ …"))
+    goals = []
+    for places in targets:
+        # A position takes a cell or more, so that others have no room.
+        goal = f"→ {', '.join(places[:room])}" if places else ""
+        goals.append(textwrap.shorten(goal, room, placeholder=" …"))
 
     if tokens.encoding is not None:
         names = tokens.bytes_of(picked.rows)
@@ -304,7 +298,7 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
         [Values(values)],
         lookup.columns,
         picked.gaps,
-        [goals],
+        [Label("to seq:pos" if tokens.many else "to pos", goals, "left")],
         lookup.style.precision,
         tones=picked.tones,
         heat=lookup.style.heat,
@@ -323,26 +317,6 @@ def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
     if not lookup.tokens.many:
         return list(map(str, position))
     return [f"{number}:{place}" for number, place in zip(sequence, position, strict=True)]
-
-
-def _goals_that_fit(header: str, targets: list[list[str]], narrowest: Matrix, width: int) -> Label:
-    """Return where each row goes: as many positions by name as fit beside the narrowest table."""
-    for count in range(_MOST_TARGETS, -1, -1):
-        goals = Label(header, [_goal(places, count) for places in targets], "left")
-        if replace(narrowest, trailing=[goals]).fits(width):
-            break
-    return goals
-
-
-def _goal(places: list[str], most: int) -> str:
-    """Return the places that a row goes to, some of them by name; "" if the row is not picked."""
-    if not places:
-        return ""
-    named = places[:most]
-    others = len(places) - len(named)
-    if others:
-        named.append(f"{others:,} more" if named else f"{others:,} in all")
-    return f"→ {', '.join(named)}"
 
 
 # --- the trace ---
