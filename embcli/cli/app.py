@@ -63,28 +63,29 @@ COMMANDS: dict[str, tuple[Command, dict[str, Any]]] = {}  # by name, with settin
 
 
 def command(
-    panel: str, examples: dict[str, str], content: Any = None, view: tuple[type, ...] = ()
+    panel: str, content: Any = None, view: tuple[type, ...] = ()
 ) -> Callable[[Function], Function]:
     """Return a decorator that makes a function a command in a panel of the list.
 
-    `examples` are command lines, and what each of them shows; they follow the description, above
-    the options. `content` and `view` are those of Command.
+    Its docstring is its help: paragraphs, and examples, each a comment above a command line.
+    `content` and `view` are those of Command.
     """
-    shown = [f"# {comment}\n[not dim]{line}[/]" for line, comment in examples.items()]
 
     def register(function: Function) -> Function:
-        description = _flowing(inspect.getdoc(function) or "")
-        help = "\n\n".join([description, *shown])
-        settings = {"rich_help_panel": panel, "help": help}
+        paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+        settings = {"rich_help_panel": panel, "help": "\n\n".join(map(_in_help, paragraphs))}
         COMMANDS[function.__name__] = Command(function, content, view), settings
         return function
 
     return register
 
 
-def _flowing(text: str) -> str:
-    """Return paragraphs without line breaks inside, so that they fill any width."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+def _in_help(paragraph: str) -> str:
+    """Return a paragraph that fills any width, or an example, whose command line stands out."""
+    if paragraph.startswith("# "):
+        comment, line = paragraph.split("\n")
+        return f"{comment}\n[not dim]{line}[/]"
+    return " ".join(paragraph.split())
 
 
 class _Helping:
@@ -222,18 +223,7 @@ def _several(encodings: list[str] | None) -> list[str]:
     return found
 
 
-@command(
-    "Text and vectors",
-    {
-        'embcli tokenize "Every effort moves you"': "the tokens of a sentence, their IDs and bytes",
-        "embcli tokenize strawberry --merges": "how its letters became these tokens",
-        'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base': (
-            "under two tokenizers, side by side"
-        ),
-    },
-    content=_kind_of_tokenize,
-    view=BARE,
-)
+@command("Text and vectors", content=_kind_of_tokenize, view=BARE)
 def tokenize(
     *,
     given: ModelGiven,
@@ -256,6 +246,15 @@ def tokenize(
     """Show the tokens of a text.
 
     One row per token: position, token, ID, bytes, and its span in the text.
+
+    # the tokens of a sentence, their IDs and bytes
+    embcli tokenize "Every effort moves you"
+
+    # how its letters became these tokens
+    embcli tokenize strawberry --merges
+
+    # under two tokenizers, side by side
+    embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base
     """
     encodings = _several(encoding)
     is_derived = merges or draw
@@ -282,20 +281,7 @@ def tokenize(
     return verb.tokenize(model, sequences, special=given.special, no_added=given.no_added)
 
 
-@command(
-    "Text and vectors",
-    {
-        "embcli batch --file the-verdict.txt": "the first batch, as in the chapter",
-        'embcli batch "Every effort moves you forward" --batch-size 1 --dim 3 --draw': (
-            "every number of a short text"
-        ),
-        "embcli batch --file the-verdict.txt --shuffle --all -o input.npy": (
-            "all batches, shuffled, for the next program"
-        ),
-    },
-    content="batches",
-    view=NUMBERS,
-)
+@command("Text and vectors", content="batches", view=NUMBERS)
 def batch(
     *,
     given: Given,
@@ -325,6 +311,15 @@ def batch(
     """Show sliding-window batches of a text.
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
+
+    # the first batch, as in the chapter
+    embcli batch --file the-verdict.txt
+
+    # every number of a short text
+    embcli batch "Every effort moves you forward" --batch-size 1 --dim 3 --draw
+
+    # all batches, shuffled, for the next program
+    embcli batch --file the-verdict.txt --shuffle --all -o input.npy
     """
     from embcli.verbs import batch as verb
 
@@ -346,20 +341,7 @@ def batch(
     )
 
 
-@command(
-    "Text and vectors",
-    {
-        'embcli lookup "Every effort moves you"': "token rows + position rows = input embeddings",
-        "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0": (
-            "a small layer, and the sum of the first token"
-        ),
-        'embcli lookup "Every effort moves you" --from gpt2 -o input.npy': (
-            "what a real model reads, as a file"
-        ),
-    },
-    content="embeddings",
-    view=NUMBERS,
-)
+@command("Text and vectors", content="embeddings", view=NUMBERS)
 def lookup(
     *,
     given: ModelGiven,
@@ -405,6 +387,15 @@ def lookup(
     """Show the rows that tokens pick, and their input embeddings.
 
     Token rows + position rows = input embeddings, which the model reads.
+
+    # token rows + position rows = input embeddings
+    embcli lookup "Every effort moves you"
+
+    # a small layer, and the sum of the first token
+    embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0
+
+    # what a real model reads, as a file
+    embcli lookup "Every effort moves you" --from gpt2 -o input.npy
     """
     from embcli.verbs import lookup as verb
 
@@ -431,16 +422,7 @@ def _kind_of_compare(options: Options) -> ContentKind:
     return "document" if is_trained or has_steps else "matrices"
 
 
-@command(
-    "Text and vectors",
-    {
-        "embcli compare": "the chapter's three IDs, step by step",
-        'embcli compare "Every effort moves you" --draw': "the product, with all its numbers",
-        "embcli compare --from model.safetensors": "on the matrix of a model",
-    },
-    content=_kind_of_compare,
-    view=NUMBERS,
-)
+@command("Text and vectors", content=_kind_of_compare, view=NUMBERS)
 def compare(
     *,
     given: ComparedGiven,
@@ -469,6 +451,15 @@ def compare(
     """Show that a lookup is a one-hot product.
 
     With the same weight, bit for bit; the exit status is 1 if they differ.
+
+    # the chapter's three IDs, step by step
+    embcli compare
+
+    # the product, with all its numbers
+    embcli compare "Every effort moves you" --draw
+
+    # on the matrix of a model
+    embcli compare --from model.safetensors
     """
     sequences = read(ids=names.COMPARED_IDS) if given.is_empty else given.read("embcli compare")
     from embcli.verbs import compare as verb
@@ -493,20 +484,7 @@ def _kind_of_positions(options: Options) -> ContentKind:
     return "batches" if has_row_per_pair else "embeddings"
 
 
-@command(
-    "Text and vectors",
-    {
-        "embcli positions sinusoidal --context-length 32 --dim 64 --heat": (
-            "waves of growing length, as colours"
-        ),
-        "embcli positions rotary": "angles by which rotary positions rotate a row",
-        "embcli positions model.safetensors --similarity": (
-            "how similar the positions of a model are"
-        ),
-    },
-    content=_kind_of_positions,
-    view=NUMBERS,
-)
+@command("Text and vectors", content=_kind_of_positions, view=NUMBERS)
 def positions(
     *,
     named: KindAndPath,
@@ -554,6 +532,15 @@ def positions(
 
     As learned, sinusoidal, relative or rotary positions, or as in a real model. A page shows
     positions 0 to 15, unless you choose T or rows.
+
+    # waves of growing length, as colours
+    embcli positions sinusoidal --context-length 32 --dim 64 --heat
+
+    # angles by which rotary positions rotate a row
+    embcli positions rotary
+
+    # how similar the positions of a model are
+    embcli positions model.safetensors --similarity
     """
     chosen, path = named.chosen(kind)
     from embcli.verbs import positions as verb
@@ -572,20 +559,7 @@ def positions(
     )
 
 
-@command(
-    "Matrices and models",
-    {
-        "embcli weights --vocab 6 --dim 3": "all of a small layer, with random numbers",
-        "embcli weights model.safetensors --rows 0:5,100 --columns 0:8": (
-            "chosen rows and columns of a model"
-        ),
-        "embcli weights model.safetensors --heat": (
-            "the first and last rows, all columns as colours"
-        ),
-    },
-    content="embeddings",
-    view=NUMBERS,
-)
+@command("Matrices and models", content="embeddings", view=NUMBERS)
 def weights(
     *,
     named: o.Path_ = None,
@@ -601,24 +575,22 @@ def weights(
     """Show the weight matrix of a layer.
 
     As a summary, or as chosen rows and columns, sorted by norm if you like.
+
+    # all of a small layer, with random numbers
+    embcli weights --vocab 6 --dim 3
+
+    # chosen rows and columns of a model
+    embcli weights model.safetensors --rows 0:5,100 --columns 0:8
+
+    # the first and last rows, all columns as colours
+    embcli weights model.safetensors --heat
     """
     from embcli.verbs import weights as verb
 
     return verb.weights(model.opened(named), layer=layer, rows=rows, columns=columns, sort=sort)
 
 
-@command(
-    "Matrices and models",
-    {
-        'embcli neighbors " Paris" --from gpt2': "the tokens nearest to a token of a model",
-        'embcli neighbors " king" --minus " man" --plus " woman" --from gpt2': "king - man + woman",
-        'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -': (
-            "nearest to each input embedding of a text"
-        ),
-    },
-    content="ranking",
-    view=NUMBERS,
-)
+@command("Matrices and models", content="ranking", view=NUMBERS)
 def neighbors(
     *,
     given: Given,
@@ -647,6 +619,15 @@ def neighbors(
     """Show the rows nearest to a row.
 
     Among all rows of the token layer; every score is exact, in float64.
+
+    # the tokens nearest to a token of a model
+    embcli neighbors " Paris" --from gpt2
+
+    # king - man + woman
+    embcli neighbors " king" --minus " man" --plus " woman" --from gpt2
+
+    # nearest to each input embedding of a text
+    embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -
     """
     source = model.opened()
     sequences = vectors = None
@@ -676,20 +657,7 @@ def neighbors(
     )
 
 
-@command(
-    "Matrices and models",
-    {
-        "embcli audit model.safetensors": "broken, unused, equal and under-trained rows",
-        "embcli audit model.safetensors --fail-on missing,padding": (
-            "status 1 for these faults, for a script"
-        ),
-        "embcli audit model.safetensors -f csv -o audit.csv": (
-            "every finding, as a table for a spreadsheet"
-        ),
-    },
-    content="ranking",
-    view=BARE,
-)
+@command("Matrices and models", content="ranking", view=BARE)
 def audit(
     *,
     named: o.Path_ = None,
@@ -717,28 +685,22 @@ def audit(
     """Show what looks unusual in a token matrix.
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
+
+    # broken, unused, equal and under-trained rows
+    embcli audit model.safetensors
+
+    # status 1 for these faults, for a script
+    embcli audit model.safetensors --fail-on missing,padding
+
+    # every finding, as a table for a spreadsheet
+    embcli audit model.safetensors -f csv -o audit.csv
     """
     from embcli.verbs import audit as verb
 
     return verb.audit(model.opened(named), layer=layer, fail_on=listed(fail_on), rows=rows, top=top)
 
 
-@command(
-    "Matrices and models",
-    {
-        "embcli diff model.safetensors tuned.safetensors": (
-            "which rows fine-tuning changed, and how much"
-        ),
-        "embcli diff model.safetensors tuned.safetensors -f ndjson": (
-            "all rows, for the next program"
-        ),
-        "embcli diff model.safetensors tuned.safetensors -o changed.csv": (
-            "status 1 if any row differs, for a script"
-        ),
-    },
-    content="ranking",
-    view=BARE,
-)
+@command("Matrices and models", content="ranking", view=BARE)
 def diff(
     *,
     base: Annotated[str, argument("BASE", o.MODEL)],
@@ -767,6 +729,15 @@ def diff(
 
     Matched by their tokens; the exit status is 1 if any differ. Of two tokenizers' files, which
     tokens differ.
+
+    # which rows fine-tuning changed, and how much
+    embcli diff model.safetensors tuned.safetensors
+
+    # all rows, for the next program
+    embcli diff model.safetensors tuned.safetensors -f ndjson
+
+    # status 1 if any row differs, for a script
+    embcli diff model.safetensors tuned.safetensors -o changed.csv
     """
     options = {"encoding": encoding, "tensor": tensor}
     if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
@@ -814,16 +785,7 @@ def _diff_of_vocabularies(
     return compare_tokens(base, tuned, match, top, notes)
 
 
-@command(
-    "Matrices and models",
-    {
-        "embcli explore model.safetensors": "walk through the matrix of a model",
-        'embcli explore gpt2 --row " Paris"': "from a row on, by its token or ID",
-        'embcli explore gpt2 --text "Every effort moves you"': (
-            "the tokens of a text, and their rows"
-        ),
-    },
-)
+@command("Matrices and models")
 def explore(
     *,
     named: o.Path_ = None,
@@ -839,21 +801,22 @@ def explore(
 
     Rows, neighbours, findings and input embeddings, by keys; ? lists them. Each screen names the
     command that prints it, and q prints that command.
+
+    # walk through the matrix of a model
+    embcli explore model.safetensors
+
+    # from a row on, by its token or ID
+    embcli explore gpt2 --row " Paris"
+
+    # the tokens of a text, and their rows
+    embcli explore gpt2 --text "Every effort moves you"
     """
     from embcli.cli.explore import walk
 
     return walk(one_path(named, model.path), model, layer, row, text, sort)
 
 
-@command(
-    "Text and vectors",
-    {
-        "embcli tour": "all steps, with questions",
-        'embcli tour --text "Hello, world" --step 6': "one step, with your own text",
-        'embcli tour -o handout.html --title "Week 2"': "all steps and ten questions, to print",
-    },
-    content="page",
-)
+@command("Text and vectors", content="page")
 def tour(
     *,
     text: Annotated[
@@ -871,6 +834,15 @@ def tour(
     """Go through the chapter, step by step.
 
     embcli commands, their output and short explanations; Enter continues.
+
+    # all steps, with questions
+    embcli tour
+
+    # one step, with your own text
+    embcli tour --text "Hello, world" --step 6
+
+    # all steps and ten questions, to print
+    embcli tour -o handout.html --title "Week 2"
     """
     from embcli.cli.tour import guide
 
@@ -880,17 +852,7 @@ def tour(
     return guide(text, step, title, result_of, is_file=output not in (None, "-"))
 
 
-@command(
-    "Text and vectors",
-    {
-        "embcli explain one-hot": "a word that a page prints",
-        "embcli explain equal_to": "a field of the data formats",
-        "embcli explain sinusoidal vs learned": "a question, in words of yours",
-        "embcli explain": "the list of words",
-    },
-    content="list",
-    view=PAGE,
-)
+@command("Text and vectors", content="list", view=PAGE)
 def explain(
     *,
     word: Annotated[
@@ -901,22 +863,25 @@ def explain(
     """Explain a word of a page, with an example and its source.
 
     Without WORD, list all words that are explained.
+
+    # a word that a page prints
+    embcli explain one-hot
+
+    # a field of the data formats
+    embcli explain equal_to
+
+    # a question, in words of yours
+    embcli explain sinusoidal vs learned
+
+    # the list of words
+    embcli explain
     """
     from embcli.verbs.explain import explain
 
     return explain(" ".join(word) if word else None)
 
 
-@command(
-    "More",
-    {
-        "embcli decode 6109 3626 6100 345": "back to text",
-        "embcli decode --encoding gpt-4o 13225": "with the encoding of another model",
-        "embcli tokenize -f ids < book.txt | embcli decode": "all IDs from a pipe",
-    },
-    content="text",
-    view=FILE,
-)
+@command("More", content="text", view=FILE)
 def decode(
     *,
     ids: Annotated[list[str] | None, argument("IDS", "Token IDs: 6109 3626, or 6109,3626.")] = None,
@@ -925,6 +890,15 @@ def decode(
     """Turn token IDs back into text.
 
     Byte for byte. Without IDS, IDs are read from standard input.
+
+    # back to text
+    embcli decode 6109 3626 6100 345
+
+    # with the encoding of another model
+    embcli decode --encoding gpt-4o 13225
+
+    # all IDs from a pipe
+    embcli tokenize -f ids < book.txt | embcli decode
     """
     token_ids = read_ids(" ".join(ids) if ids else None)
     from embcli.verbs import decode as verb
@@ -932,20 +906,7 @@ def decode(
     return verb.decode_bytes(opened({"encoding": encoding}), token_ids)
 
 
-@command(
-    "More",
-    {
-        "embcli count book.txt the-verdict.txt": "the tokens of files, and their total",
-        "embcli count book.txt --encoding gpt2,o200k_base --lines -f csv": (
-            "each line under two tokenizers, for a spreadsheet"
-        ),
-        "embcli count book.txt --fail-above 100000": (
-            "status 1 if it has more tokens, for a script"
-        ),
-    },
-    content="list",
-    view=BARE,
-)
+@command("More", content="list", view=BARE)
 def count(
     *,
     files: Annotated[
@@ -973,6 +934,15 @@ def count(
     """Count the tokens of files.
 
     One row per file, or per line, and the total: tokens, characters and bytes.
+
+    # the tokens of files, and their total
+    embcli count book.txt the-verdict.txt
+
+    # each line under two tokenizers, for a spreadsheet
+    embcli count book.txt --encoding gpt2,o200k_base --lines -f csv
+
+    # status 1 if it has more tokens, for a script
+    embcli count book.txt --fail-above 100000
     """
     from embcli.encodings import get_several
     from embcli.verbs.count import Counting, Counts
@@ -992,30 +962,22 @@ def count(
     return Counts(chain(first_row, rows), counting, notes=counting.notes)
 
 
-@command(
-    "More",
-    {
-        "embcli help lookup": "all options of a command",
-        "embcli help": "the list of commands",
-    },
-)
+@command("More")
 def help(
     *, words: Annotated[list[str] | None, argument("COMMAND", "Such as lookup.")] = None
 ) -> None:
-    """Show all options of a command, and examples."""
+    """Show all options of a command, and examples.
+
+    # all options of a command
+    embcli help lookup
+
+    # the list of commands
+    embcli help
+    """
     run([*(words or ()), "--help"])
 
 
-@command(
-    "Matrices and models",
-    {
-        "embcli info": "versions, encodings and the cache",
-        "embcli info gpt2": "the tensors of a model, and what they are for",
-        "embcli info --models": "the models on this machine",
-    },
-    content="list",
-    view=PAGE,
-)
+@command("Matrices and models", content="list", view=PAGE)
 def info(
     *,
     named: o.Path_ = None,
@@ -1027,6 +989,15 @@ def info(
 
     Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli
     reads, or all.
+
+    # versions, encodings and the cache
+    embcli info
+
+    # the tensors of a model, and what they are for
+    embcli info gpt2
+
+    # the models on this machine
+    embcli info --models
     """
     from embcli.verbs.info import file_info, local_models, this_machine
     from embcli.verbs.info import info as info_of_model
@@ -1046,22 +1017,21 @@ def info(
     return local_models(PrintedNotes()) if models else this_machine()
 
 
-@command(
-    "More",
-    {
-        "embcli cache": "where layers are kept, and how much space they take",
-        "embcli cache clear": "remove everything",
-    },
-    content="list",
-    view=PAGE,
-)
+@command("More", content="list", view=PAGE)
 def cache(
     *,
     action: Annotated[
         names.CacheAction, typer.Argument(help="What to do.", metavar="[list|clear]")
     ] = "list",
 ) -> Any:
-    """Show where layers are kept, and how much space each takes; or remove them."""
+    """Show where layers are kept, and how much space each takes; or remove them.
+
+    # where layers are kept, and how much space they take
+    embcli cache
+
+    # remove everything
+    embcli cache clear
+    """
     from embcli.store import Store
     from embcli.verbs.cache import files
 
