@@ -36,8 +36,8 @@ def write(
     writers: dict[DataFormat, Callable[[_Reader, Any], None]] = {
         "json": _json,
         "ndjson": _ndjson,
-        "csv": _csv,
-        "tsv": _tsv,
+        "csv": _CSV.write,
+        "tsv": _TSV.write,
         "npy": _npy,
         "safetensors": _safetensors,
         "parquet": _parquet,
@@ -247,14 +247,6 @@ def _in_one_cell(text: str) -> str:
 
 _CSV = _Dialect(b",", b"\r\n", _in_quotes)
 _TSV = _Dialect(b"\t", b"\n", _in_one_cell)
-
-
-def _csv(reader: _Reader, file: BinaryIO) -> None:
-    _CSV.write(reader, file)
-
-
-def _tsv(reader: _Reader, file: BinaryIO) -> None:
-    _TSV.write(reader, file)
 
 
 # TensorBoard reads this file of its log folder (ProjectorConfig in tensorboard/plugins/projector).
