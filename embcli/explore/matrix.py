@@ -14,7 +14,6 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.cache import LRUCache
 from textual.geometry import Size, clamp
 from textual.strip import Strip
 
@@ -85,7 +84,6 @@ class MatrixLines(Lines, inherit_bindings=False):
         self.error = ""  # why no row can be read
         self._rows_read: tuple[int, int, bool] | None = None
         self._layout_read: tuple[Any, ...] = ()
-        self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
 
     @property
     def row(self) -> int:
@@ -223,20 +221,7 @@ class MatrixLines(Lines, inherit_bindings=False):
         return self.line(Segment(labels, STRONG), Segment(" │", DIM), Segment(columns, STRONG))
 
     def _row_line(self, index: int) -> Strip:
-        """Return the line of a row on the screen. It is kept, for as long as it stays the same."""
-        row = int(self.ids[index])
-        has_cursor = round(self.scroll_y) + index == self.cursor
-        is_marked = row == self.matrix.marked
-        zero = self.number_format.write(0.0)  # differs if numbers are written otherwise
-        look = (has_cursor, is_marked, self.by_norm, self._number_cells, zero)
-        key = (row, *look, *self._layout_read)
-        strip = self._strips.get(key)
-        if strip is None:
-            strip = self._new_row_line(index, has_cursor)
-            self._strips[key] = strip
-        return strip
-
-    def _new_row_line(self, index: int, has_cursor: bool) -> Strip:
+        """Return the line of a row on the screen, which is made anew for each draw."""
         row = int(self.ids[index])
         mark = "•" if row == self.matrix.marked else " "
         token = self.matrix.token(row, _TOKEN_CELLS)
@@ -251,7 +236,7 @@ class MatrixLines(Lines, inherit_bindings=False):
             segments = self.numbers(shown, self.number_format, self._number_cells)
         else:
             segments = [Segment(" "), *self.heat(values, self.heat_limit, self.room)]
-        look = CURSOR if has_cursor else None
+        look = CURSOR if round(self.scroll_y) + index == self.cursor else None
         return self.line(Segment(labels, look), Segment(" │", DIM), *segments)
 
     def _labels(self, mark: str, row: str, token: str, norm: str) -> str:
