@@ -588,17 +588,12 @@ def test_the_colours_of_strips_are_the_levels_of_their_numbers(
     levels = scale.levels(values, count - lowest)
     levels[levels >= 0] += lowest
 
-    stacked = strip(values, scale, drawn, glyph="▀")
+    stacked = strip(values, scale, drawn)
     assert cells_of_strip(stacked, drawn) == cells_of_levels(levels.T, drawn)
 
     upper = strip(values[:1], scale, drawn)
     twice = np.stack([levels[0], levels[0]], axis=1)
     assert cells_of_strip(upper, drawn) == cells_of_levels(twice, drawn)
-
-    halves = strip(values, scale, drawn, glyph="▌")
-    full_cells = values.shape[1] // 2
-    pairs = levels[0, : 2 * full_cells].reshape(-1, 2)
-    assert cells_of_strip(halves, drawn)[:full_cells] == cells_of_levels(pairs, drawn)
 
 
 @given(
@@ -631,24 +626,16 @@ def test_kinds_of_columns_that_alternate_have_means_of_their_own() -> None:
     assert averages.tolist() == [[1.0, 11.0, 4.0, 14.0]]
 
 
-@given(
-    columns=st.integers(1, 5000),
-    available=st.integers(1, 300),
-    has_halves=st.booleans(),
-)
-def test_columns_are_in_bins_only_where_they_have_no_room(
-    columns: int, available: int, has_halves: bool
-) -> None:
-    largest_count = 2 * available if has_halves else available
-
-    fit = Fit.of(columns, available, has_halves)
+@given(columns=st.integers(1, 5000), available=st.integers(1, 300))
+def test_columns_are_in_bins_only_where_they_have_no_room(columns: int, available: int) -> None:
+    fit = Fit.of(columns, available)
 
     assert fit.width <= available
     assert fit.bins == math.ceil(columns / fit.columns_per_bin)
-    assert (fit.columns_per_bin == 1) == (columns <= largest_count)
+    assert (fit.columns_per_bin == 1) == (columns <= available)
     if fit.columns_per_bin > 1:
         smaller_bins = math.ceil(columns / (fit.columns_per_bin - 1))
-        assert smaller_bins > largest_count
+        assert smaller_bins > available
 
 
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(

@@ -358,7 +358,7 @@ class MatrixScreen(ExplorerScreen):
         lines = self.lines
         lines.read()
         if lines.heat_limit is None:
-            fit = Fit.of(self.matrix.dim, lines.room, halves=False)
+            fit = Fit.of(self.matrix.dim, lines.room)
             lines.heat_limit = ColorScale.of([means(lines.values, fit.columns_per_bin)]).limit
         else:
             lines.heat_limit = None

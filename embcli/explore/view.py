@@ -7,7 +7,7 @@ as Lines, short lists as a ListTable.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from itertools import groupby
@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from rich.cells import cell_len
 from rich.color import Color
+from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -31,9 +32,9 @@ from textual.worker import get_current_worker
 
 from embcli.errors import EmbcliError, Watch
 from embcli.explore.explored import ExploredMatrix
-from embcli.page.colors import MARKS, RAMP, STYLES, ColorScale, colors_of, means, sign_style
+from embcli.page.colors import ColorScale, means, sign_style
 from embcli.page.matrix import NumberFormat
-from embcli.page.strips import Fit
+from embcli.page.strips import Fit, strip
 from embcli.wording import in_line
 
 DIM = Style(dim=True)
@@ -275,33 +276,15 @@ class Lines(ScrollView, can_focus=True):
 
         Columns that share a cell are shown as their mean.
         """
-        fit = Fit.of(len(values), width, halves=False)
-        averages = means(values[None], fit.columns_per_bin)[0]
-        clipped = np.clip(averages, -limit, limit)
-        shown = np.where(np.isfinite(averages), clipped, averages)
-        colors = self._colors()
-        levels = ColorScale(limit).levels(shown, len(colors) or len(RAMP))
-
-        segments = []
-        for level, run in groupby(levels.tolist()):
-            cells = fit.cells_per_bin * len(list(run))
-            if level < 0:
-                segments.append(Segment(MARKS[level] * cells, STYLES["bad"]))
-            elif colors:
-                segments.append(Segment(" " * cells, _background(colors[level])))
-            else:
-                segments.append(Segment(RAMP[level] * cells))
-        return segments
-
-    def _colors(self) -> Sequence[Color]:
-        """Return the colours of the scale, fewer than on a page, so that fewer bytes are sent."""
-        if self.app.no_color:
-            return ()
-        colors = colors_of(self.app.console)
-        step = len(colors) // 32 or 1
-        return colors[::step]
+        fit = Fit.of(len(values), width)
+        averages = means(values[None], fit.columns_per_bin)
+        console = Console(color_system=None) if self.app.no_color else self.app.console
+        line = strip(averages, ColorScale(limit), console, fit.cells_per_bin)
+        return [Segment(text, _by_value(style)) for text, style, _ in line.render(console)]
 
 
-def _background(color: Color) -> Style:
-    # Textual has shades of its own for the names of colours.
-    return Style(bgcolor=Color.from_triplet(color.get_truecolor()))
+def _by_value(style: Style | None) -> Style | None:
+    """Return a style whose background is given by its value: textual has shades for names."""
+    if style is None or style.bgcolor is None:
+        return style
+    return style + Style(bgcolor=Color.from_triplet(style.bgcolor.get_truecolor()))

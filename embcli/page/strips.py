@@ -1,8 +1,9 @@
 """Numbers as colours: strips, one per row of a table, or a picture of a whole matrix.
 
-Each has a colour bar. On a terminal two numbers can share a cell; in a file each number has a cell
-of its own if the picture then fits a slide. Without colour each number is a character, denser for a
-larger number. `Matrix` yields strips in place of numbers if a page is to be a heat map.
+Each has a colour bar. On a terminal two rows of a picture can share a line; in a file each number
+has a cell of its own if the picture then fits a slide. Without colour each number is a character,
+denser for a larger number. `Matrix` yields strips in place of numbers if a page is to be a heat
+map.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _WIDEST = 4  # the most cells of a number
 _SLIDE_CELLS = 204  # the width of a file's page, unless the user chose a larger one
 _MOST_LABELS = 24  # of the rows of a picture
+_NOTHING = -3  # the level of a half of a cell without a number
 _MARKED = Style.parse("bold #ffd700 on #000000")
 _colored = lru_cache(4096)(Style.from_color)
 
@@ -43,8 +45,8 @@ class Values(NamedTuple):
     column_period: int = 1
 
 
-def has_halves(console: Console) -> bool:
-    """Return whether two numbers can share a cell: on a coloured screen, but not in a file."""
+def can_stack(console: Console) -> bool:
+    """Return whether two rows can share a line: on a coloured screen, but not in a file."""
     return bool(colors_of(console)) and not console.record
 
 
@@ -53,17 +55,21 @@ class Shades(Text):
 
 
 def strip(
-    values: np.ndarray, scale: ColorScale, console: Console, cells: int = 1, glyph: str = ""
+    values: np.ndarray,
+    scale: ColorScale,
+    console: Console,
+    cells: int = 1,
+    is_stacked: bool = False,
 ) -> Shades:
-    """Return numbers, (rows, columns), as one line of colours.
+    """Return numbers, (1, columns), as one line of colours, in some cells each.
 
-    With a glyph two numbers share a cell: neighbours in a row if it is ▌, two rows, one above the
-    other, if it is ▀.
+    Those of a second row are in the lower halves of the cells, which a single stacked row leaves
+    empty.
     """
     colors = colors_of(console)
     if not colors:
         levels = scale.levels(values[0], len(RAMP)).repeat(cells)
-        characters = [_character(level) for level in levels.tolist()]
+        characters = [MARKS.get(level) or RAMP[level] for level in levels.tolist()]
         return Shades("".join(characters), no_wrap=True)
 
     # Numbers without a sign use the upper half of the colours.
@@ -72,37 +78,25 @@ def strip(
     levels[levels >= 0] += zero
 
     text = Shades(no_wrap=True)
-    for (first, second), run in groupby(_cell_levels(levels, cells, glyph)):
+    lower_levels = levels[-1]
+    if is_stacked and len(levels) == 1:  # the last of an odd number of rows
+        lower_levels = np.full_like(lower_levels, _NOTHING)
+    pairs = np.stack([levels[0], lower_levels], axis=1).repeat(cells, axis=0).tolist()
+    for (upper, lower), run in groupby(pairs):
         count = len(list(run))
-        marks = [mark for level, mark in MARKS.items() if level in (first, second)]
+        marks = [mark for level, mark in MARKS.items() if level in (upper, lower)]
         if marks:  # a mark stands for both halves of its cell
             text.append(marks[0] * count, _MARKED)
-        elif first == second:
-            text.append(" " * count, _colored(None, colors[first]))
+        elif upper == lower:
+            text.append(" " * count, _colored(None, colors[upper]))
         else:
-            background = None if second is None else colors[second]
-            text.append((glyph or " ") * count, _colored(colors[first], background))
+            background = None if lower == _NOTHING else colors[lower]
+            text.append("▀" * count, _colored(colors[upper], background))
     return text
 
 
-def _character(level: int) -> str:
-    return MARKS[level] if level < 0 else RAMP[level]
-
-
-def _cell_levels(levels: np.ndarray, cells: int, glyph: str) -> list[tuple[int, int | None]]:
-    """Return the two levels that each cell of a line shows; None for a half without a number."""
-    if glyph == "▌":
-        row = levels[0].tolist()
-        return list(zip_longest(row[::2], row[1::2]))
-    upper = levels[0].repeat(cells).tolist()
-    if glyph == "▀" and len(levels) == 1:  # the last of an odd number of rows
-        return [(level, None) for level in upper]
-    lower = levels[-1].repeat(cells).tolist()
-    return list(zip(upper, lower, strict=True))
-
-
 class Fit(NamedTuple):
-    """How numbers fit into cells: they are averaged in bins, and bins take cells or share one.
+    """How numbers fit into cells: they are averaged in bins, and bins take cells or half of one.
 
     A bin is of one row in a strip; in a picture it can be of several rows and in several strips.
     """
@@ -110,33 +104,25 @@ class Fit(NamedTuple):
     bins: int  # in a row
     columns_per_bin: int = 1  # fewer in the last bin
     cells_per_bin: int = 1
-    glyph: str = ""  # ▌ if two bins share a cell, ▀ if two rows do
+    is_stacked: bool = False  # two strips share a line
     rows_per_bin: int = 1  # fewer in the last bin
     strips_per_bin: int = 1
 
     @classmethod
-    def of(cls, columns: int, available: int, halves: bool, column_period: int = 1) -> Fit:
-        """Return how columns fit into the available cells, which may be halved.
-
-        Bins hold one number if possible.
-        """
+    def of(cls, columns: int, available: int, column_period: int = 1) -> Fit:
+        """Return how columns fit into the available cells; bins hold one number if possible."""
         if columns <= available:
             cells = min(available // max(columns, 1), _WIDEST)
             return cls(columns, cells_per_bin=cells)
 
-        largest_count = 2 * available if halves else available
-        columns_per_bin = 1
-        if columns > largest_count:
-            bins_of_a_kind = max(largest_count // column_period, 1)
-            columns_per_bin = math.ceil(columns / column_period / bins_of_a_kind)
+        bins_of_a_kind = max(available // column_period, 1)
+        columns_per_bin = math.ceil(columns / column_period / bins_of_a_kind)
         whole, rest = divmod(columns, columns_per_bin * column_period)
         bins = whole * column_period + min(rest, column_period)
-        return cls(bins, columns_per_bin, glyph="▌" if halves else "")
+        return cls(bins, columns_per_bin)
 
     @property
     def width(self) -> int:
-        if self.glyph == "▌":
-            return math.ceil(self.bins / 2)
         return self.bins * self.cells_per_bin
 
 
@@ -190,39 +176,36 @@ class Strips(Composite):
         In a file, numbers that have no cells of their own there can take those of a slide.
         """
         columns = len(self.numbers)
-        rows = len(self.blocks[0].values)
-        halves = has_halves(console)
         available = max(cells, min(columns, cells_of_slide))
+        fit = Fit.of(columns, available, self._column_period)
         if self.lines is None:
-            return Fit.of(columns, available, halves, self._column_period)
+            return fit
 
         # An axis and a rule are above a picture; a blank line, a colour bar and a remark below.
         lines_around = 5
-        lines = max(self.lines - lines_around, 1)
-        is_stacked = halves and (self.square or rows > lines)
-        height = 2 * lines if is_stacked else lines
+        height = max(self.lines - lines_around, 1)
+        rows = len(self.blocks[0].values)
+        is_stacked = can_stack(console) and (self.square or rows > height)
+        if is_stacked:
+            height *= 2
         rows_per_bin = max(math.ceil(rows / height), 1)
         if not self.square:
-            fit = Fit.of(columns, available, halves and not is_stacked, self._column_period)
-            fit = fit._replace(rows_per_bin=rows_per_bin)
-            return fit._replace(glyph="▀") if is_stacked else fit
+            return fit._replace(rows_per_bin=rows_per_bin, is_stacked=is_stacked)
 
-        # Two stacked numbers fill a cell; otherwise a number takes two cells to be square.
-        width = cells
-        if not is_stacked:
-            width = max(cells // 2, min(columns, cells_of_slide // 2))
+        cells_of_square = 1 if is_stacked else 2
+        width = max(cells // cells_of_square, min(columns, cells_of_slide // cells_of_square))
         per_bin = max(rows_per_bin, math.ceil(columns / width))
         side = 1
         if colors_of(console):  # Characters would only be repeated.
             side = _side_of_square(rows, columns, height, width)
-        fit = Fit(
+        return Fit(
             bins=math.ceil(columns / per_bin),
             columns_per_bin=per_bin,
-            cells_per_bin=2 * side,
+            cells_per_bin=cells_of_square * side,
+            is_stacked=is_stacked,
             rows_per_bin=per_bin,
             strips_per_bin=side,
         )
-        return fit._replace(cells_per_bin=side, glyph="▀") if is_stacked else fit
 
     def _strips(
         self,
@@ -233,7 +216,7 @@ class Strips(Composite):
         console: Console,
     ) -> Table:
         """Return the table of strips, without the colour bar."""
-        strips_per_line = 2 if fit.glyph == "▀" else 1
+        strips_per_line = 2 if fit.is_stacked else 1
         first_strips = range(0, len(averages[0]) * fit.strips_per_bin, strips_per_line)
         rows_per_label = 1
         if self.lines is not None:
@@ -251,7 +234,8 @@ class Strips(Composite):
             strips: list[Text] = []
             for first in first_strips:
                 numbers_of_line = numbers[first : first + strips_per_line]
-                strips.append(strip(numbers_of_line, scale, console, fit.cells_per_bin, fit.glyph))
+                line = strip(numbers_of_line, scale, console, fit.cells_per_bin, fit.is_stacked)
+                strips.append(line)
             for gap in reversed(self.gaps):
                 strips.insert(gap, Text("⋮", "dim"))
             header = f"{in_line(block.title)}\n{axis}" if block.title else axis
@@ -287,14 +271,11 @@ class Strips(Composite):
         if scale.signed:
             low = f"-{limit}"
             lowest_share = -1.0
-        halves = has_halves(console)
         cells = width - len(f"{low}  {limit}")
-        largest_count = 2 * cells if halves else cells
-        if largest_count % 2 == 0:  # an odd number of colours has one in the middle
-            largest_count -= 1
-        count = min(33, largest_count)
-        shares = np.linspace(lowest_share, 1.0, count)
-        shades = strip(scale.limit * shares[None], scale, console, glyph="▌" if halves else "")
+        if cells % 2 == 0:  # an odd number of colours has one in the middle
+            cells -= 1
+        shares = np.linspace(lowest_share, 1.0, min(cells, 33))
+        shades = strip(scale.limit * shares[None], scale, console)
         bar = Text(f"{low} ").append_text(shades).append(f" {limit}")
 
         remarks = "; ".join(self._remarks(averages, scale, fit, console))
