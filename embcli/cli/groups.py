@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from embcli.text import Sequences
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class Given:
     """A text from an argument, a file or standard input, or token IDs in its place."""
 
@@ -53,7 +53,7 @@ class Given:
         return read(self.text, self.file, self.ids, lines, example)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class ModelGiven(Given):
     """A text or token IDs as a model reads them: with the tokens that it adds, or without them."""
 
@@ -67,7 +67,7 @@ class ModelGiven(Given):
         return super().read(example, lines)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class ComparedGiven(ModelGiven):
     """A text or token IDs, or the IDs of the chapter."""
 
@@ -76,7 +76,7 @@ class ComparedGiven(ModelGiven):
     ] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class FileOptions:
     """A model on disk."""
 
@@ -91,7 +91,7 @@ class FileOptions:
         return opened(vars(self), one_path(path, self.path))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class ModelOptions(FileOptions):
     """A model on disk, or layers of a seed."""
 
@@ -107,7 +107,7 @@ class ModelOptions(FileOptions):
     no_cache: o.NoCache = False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class PositionsModel(ModelOptions):
     """A model on disk, or layers of a seed, with positions for any T."""
 
@@ -123,7 +123,7 @@ class PositionsModel(ModelOptions):
     ] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class ComparedModel(FileOptions):
     """A model on disk, or a layer of a seed that is as large as the IDs need it."""
 
@@ -154,7 +154,7 @@ class ComparedModel(FileOptions):
         return model
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class BatchModel:
     """Layers of a seed, whose position layer is as long as the samples."""
 
@@ -174,7 +174,7 @@ class BatchModel:
         return opened(vars(self))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class KindAndPath:
     """A kind of positions and a model; the first argument can be the one or the other."""
 
@@ -205,7 +205,7 @@ class KindAndPath:
         return option, first
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class Numbers:
     """How numbers are shown."""
 
@@ -213,7 +213,7 @@ class Numbers:
     heat: Annotated[bool, option("View", "Show all columns as a heat map.", "--heat")] = False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class Bare:
     """A page without explanations."""
 
@@ -225,7 +225,7 @@ class Bare:
     ] = False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class Page:
     """How a page looks, and where the result goes."""
 
@@ -261,7 +261,7 @@ class Page:
     output: o.Output = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class File:
     """A file in place of standard output."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,10 +62,15 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
 
 
 def _not_ranked(ids: np.ndarray, kind: str) -> str:
-    names = [str(row) for row in ids[:_MOST_IDS]]
-    if len(ids) > _MOST_IDS:
-        names.append("…")
-    return f"Not ranked: {counted(len(ids), 'row')} {kind}: {', '.join(names)}"
+    return f"Not ranked: {counted(len(ids), 'row')} {kind}: {_first_of(map(str, ids), len(ids))}"
+
+
+def _first_of(names: Iterable[str], count: int) -> str:
+    """Return the first names, joined, and how many more there are."""
+    first = [*islice(names, _MOST_IDS)]
+    if count > len(first):
+        first.append(f"{count - len(first):,} more")
+    return ", ".join(first)
 
 
 def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
@@ -107,9 +114,8 @@ def _own_rows(neighbors: Neighbors, number: int) -> RenderResult:
     names = []
     for row, token, score in zip(named.tolist(), neighbors.tokens(named), scores, strict=True):
         names.append(f"{shown(token) or f'ID {row}'} {score}")
-    if len(own_rows.ids) > _MOST_IDS:
-        names.append(f"{len(own_rows.ids) - _MOST_IDS:,} more")
-    yield safe_text(f"Left out, as part of the query: {', '.join(names)}")
+    left_out_rows = _first_of(names, len(own_rows.ids))
+    yield safe_text(f"Left out, as part of the query: {left_out_rows}")
 
 
 def _query_in_words(neighbors: Neighbors, number: int) -> str:
@@ -130,9 +136,7 @@ def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
     for row, token in zip(named.tolist(), neighbors.tokens(named), strict=True):
         text = shown(token)
         names.append(f"{text} ({row})" if text else f"ID {row}")
-    if len(ids) > _MOST_IDS:
-        names.append(f"{len(ids) - _MOST_IDS:,} more")
-    return ", ".join(names)
+    return _first_of(names, len(ids))
 
 
 def _labels(neighbors: Neighbors, number: int, excerpt: Excerpt) -> list[Label]:

@@ -59,19 +59,14 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     legend = f": {_CUT} marks a cut that only some of them make" if result.different else ""
     yield title(f"The text under {counted(count, 'tokenizer')}{legend}")
 
-    names = [safe_text(encoding.name) for encoding in result.encodings]
-    numbers = [Text(str(number)) for number in range(1, count + 1)]
-    has_numbers = _are_too_long(names)
-    line_labels = numbers if has_numbers else names
+    longest_name = 16  # cells, beside a text
+    line_labels = [safe_text(shorten(each.name, longest_name), "dim") for each in result.encodings]
     shown_rows = _rows_that_fit(result, line_labels, options)
     for row in shown_rows.rows:
         yield _text_table(row, line_labels, has_several_texts=len(result.texts) > 1)
     yield ""
 
-    labels = _count_labels(result, names)
-    if has_numbers:
-        labels.insert(0, Label("", numbers))
-    yield from _with_ids(result, labels, options)
+    yield from _with_ids(result, _count_labels(result), options)
     yield ""
 
     yield _totals(result)
@@ -79,12 +74,6 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         note = _omission(result, shown_rows.rows)
         if note is not None:
             yield note
-
-
-def _are_too_long(names: Sequence[Text]) -> bool:
-    """Return whether names leave too little room for the text; numbers then stand for them."""
-    longest_beside_text = 16  # cells
-    return max(name.cell_len for name in names) > longest_beside_text
 
 
 def _rows_that_fit(
@@ -193,15 +182,14 @@ def _text_table(row: TextRow, line_labels: Sequence[Text], has_several_texts: bo
         heads.append(f"line {row.sequence + 1}")
     if any(column.header for column in row.columns):
         heads.append("char")
-    cells = [safe_text(label.plain, "dim") for label in line_labels]
-    return ruled([Label(", ".join(heads), cells, "left"), *row.columns], has_rule=False)
+    return ruled([Label(", ".join(heads), line_labels, "left"), *row.columns], has_rule=False)
 
 
-def _count_labels(result: Tokenizers, names: Sequence[Text]) -> list[Label]:
+def _count_labels(result: Tokenizers) -> list[Label]:
     characters = sum(map(len, result.texts))
     ratios = [f"{characters / count:.2f}" if count else "" for count in result.counts]
     return [
-        Label("encoding", names, "left", short=True),
+        Label("encoding", [encoding.name for encoding in result.encodings], "left", short=True),
         Label("vocab", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
         Label("tokens", [f"{count:,}" for count in result.counts]),
         Label("chars/token", ratios),
