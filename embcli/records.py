@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from embcli.errors import Watch
 
 Names = tuple[str, ...]
+Columns = dict[str, Any]  # by name, the values of some rows: a list or an array
+Document = dict[str, Any]  # an object of a JSON document
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class NumbersBy:
 
 
 FieldType = type[int | float | str | bool] | type[list[int]] | NumbersBy
-Values = Callable[["np.ndarray", Names], dict[str, Any]]
+Values = Callable[["np.ndarray", Names], Columns]
 MOST_ROWS = 4096  # the most rows of a piece, so that memory does not grow with a result
 
 
@@ -53,7 +55,7 @@ class Piece:
     """Consecutive rows: n values of each requested field, and (n, ...) of each requested matrix."""
 
     rows: int
-    fields: dict[str, Any]  # name -> list or array
+    fields: Columns
     matrices: dict[str, np.ndarray] = field(default_factory=dict)
 
 
@@ -68,7 +70,7 @@ class Records:
     the objects of ndjson, if they are not the rows.
     """
 
-    run: dict[str, Any]
+    run: Document
     unit: str  # the name of the rows in a JSON document: "tokens", "neighbors"
     rows: int
     fields: Mapping[str, FieldType]  # name -> type; None stands for a missing value of any type
@@ -78,8 +80,8 @@ class Records:
     default: str | None = None
     shown: Names | None = None  # the matrices that the user chose; None for all
     sequences: int = 1
-    more: dict[str, Any] = field(default_factory=dict)
-    lines: Callable[[Watch], Iterator[dict[str, Any]]] | None = None
+    more: Document = field(default_factory=dict)
+    lines: Callable[[Watch], Iterator[Document]] | None = None
 
     def numbers(self, names: Names) -> int:
         """Return how many numbers matrices have, or how many the fields have if none is named."""
@@ -104,7 +106,7 @@ class Records:
         return () if self.default is None else (self.default,)
 
 
-def run_of(encoding: Encoding | None, **more: Any) -> dict[str, Any]:
+def run_of(encoding: Encoding | None, **more: Any) -> Document:
     """Return the `run` of a result.
 
     It has embcli's version, the encoding of the result's tokens or rows, if any, and more.
@@ -113,7 +115,7 @@ def run_of(encoding: Encoding | None, **more: Any) -> dict[str, Any]:
     return {"embcli": __version__, "encoding": name, **more}
 
 
-def listed(run: dict[str, Any], unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
+def listed(run: Document, unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
     """Return the records of rows that are in memory, from the type and the values of each field."""
     types = {name: field_type for name, (field_type, _) in fields.items()}
     columns = {name: values for name, (_, values) in fields.items()}

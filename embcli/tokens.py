@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
-    from embcli.records import FieldType, Names
+    from embcli.records import Columns, FieldType, Names
     from embcli.text import Sequences
 
 
@@ -113,11 +113,11 @@ class Tokens:
             types["token"] = str
         return types
 
-    def fields(self, index: np.ndarray, names: Names) -> dict[str, Any]:
+    def fields(self, index: np.ndarray, names: Names) -> Columns:
         """Return the named fields of these tokens, of those in `field_types`."""
         sequence, position = self.places(index)
         ids = self.ids[index]
-        fields: dict[str, Any] = {"sequence": sequence, "position": position, "id": ids}
+        fields: Columns = {"sequence": sequence, "position": position, "id": ids}
         if "token" in names:
             fields["token"] = list(map(token_text, self.bytes_of(ids)))
         return {name: fields[name] for name in names if name in fields}

@@ -21,7 +21,7 @@ import orjson
 from embcli.errors import Notes, OutputError, Watch, unwatched
 from embcli.files.safetensors import header
 from embcli.formats import DataFormat
-from embcli.records import ArraySpec, Names, NumbersBy, Piece, Records
+from embcli.records import ArraySpec, Document, Names, NumbersBy, Piece, Records
 from embcli.wording import Sentence, in_data
 
 
@@ -89,7 +89,7 @@ class _Reader:
             for start in range(0, piece.rows, step):
                 yield _part_of(piece, start, min(start + step, piece.rows))
 
-    def json_rows(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[dict[str, Any]]:
+    def json_rows(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Document]:
         """Yield rows as JSON objects; those of matrices are together in `vectors`."""
         for block in self.blocks(fields, matrices):
             columns = {name: self.json_values(values) for name, values in block.fields.items()}

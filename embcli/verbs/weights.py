@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -18,7 +18,16 @@ from embcli.layer import Layer, Origin, Summary, shape_of
 from embcli.names import LayerName, Sort
 from embcli.numerics.statistics import NormOrder, norm_order
 from embcli.opened import Opened
-from embcli.records import ArraySpec, FieldType, Names, Records, in_pieces, run_of
+from embcli.records import (
+    ArraySpec,
+    Columns,
+    Document,
+    FieldType,
+    Names,
+    Records,
+    in_pieces,
+    run_of,
+)
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.tokens import token_text, tokens_of
@@ -40,7 +49,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     columns: np.ndarray  # (chosen columns,) int64
     encoding: Encoding | None  # has the tokens that rows stand for; None if they are no tokens
     origin: Origin
-    run: dict[str, Any]
+    run: Document
     rows_chosen: bool  # whether the user chose them
     columns_chosen: bool
     watch: Watch  # counts the rows of a pass over the whole layer
@@ -81,9 +90,9 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             default=self.name,
         )
 
-    def _fields(self, places: np.ndarray, names: Names) -> dict[str, Any]:
+    def _fields(self, places: np.ndarray, names: Names) -> Columns:
         ids = self.ids[places]
-        fields: dict[str, Any] = {"id": ids}
+        fields: Columns = {"id": ids}
         if "token" in names:
             fields["token"] = [token_text(token) for token in tokens_of(ids, self.encoding)]
         if self.order:
@@ -91,7 +100,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             fields["rank"] = self.order.ranks[ids]
         return fields
 
-    def _matrices(self, places: np.ndarray, names: Names) -> dict[str, Any]:
+    def _matrices(self, places: np.ndarray, names: Names) -> Columns:
         return dict.fromkeys(names, self.rows(self.ids[places]))
 
     @property

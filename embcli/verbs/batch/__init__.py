@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from embcli.errors import InputError, Watch, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
-from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Document, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
 from embcli.selection import select
@@ -36,7 +35,7 @@ class Batches(Result, verb="batch", content="batches"):
     windows: Windows
     places: np.ndarray  # (N,) int64: of the samples of these batches in the loader's order
     columns: np.ndarray  # (chosen columns,) int64
-    run: dict[str, Any]  # without the torch that draws
+    run: Document  # without the torch that draws
     count: int  # batches of the whole text
     first: int  # batch
     all: bool  # batches
@@ -112,7 +111,7 @@ class Batches(Result, verb="batch", content="batches"):
             values["input"] = self.embeddings(samples)
         return values
 
-    def _lines(self, watch: Watch) -> Iterator[dict[str, Any]]:
+    def _lines(self, watch: Watch) -> Iterator[Document]:
         """Yield an object for each batch, as ndjson has them."""
         size = self.windows.batch_size
         starts = range(size, len(self.order), size)

@@ -16,7 +16,7 @@ from embcli.errors import InputError, check_choice, check_number, refuse_too_lar
 from embcli.layer import Origin, shape_of
 from embcli.names import DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.opened import Opened, TextOrIds
-from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.seeded_layers.build import loading_torch
 from embcli.seeded_layers.seeded import torch_seed
@@ -31,10 +31,10 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
 
     tokens: Tokens
     origin: Origin  # where the weight comes from
-    run: dict[str, Any]
+    run: Document
     first: np.ndarray  # (D, V) float32: the linear layer's own first weights
     weight: np.ndarray  # (V, D) float32: the weight of both layers
-    cost: dict[str, Any]  # a JSON document has it as it is
+    cost: Document  # a JSON document has it as it is
     gradient: Gradient | None
     show: tuple[str, ...] | None  # chosen steps and outputs; None: the IDs and both outputs
     draw: bool
@@ -95,7 +95,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             return decimals(weight)
         return None
 
-    def _values(self, index: np.ndarray, names: Names) -> dict[str, Any]:
+    def _values(self, index: np.ndarray, names: Names) -> Columns:
         rows = Pair(self.embedding[index], self.linear[index])
         return {
             "embedding": rows.embedding,

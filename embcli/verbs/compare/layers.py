@@ -20,6 +20,7 @@ from torch.nn.functional import mse_loss, one_hot
 
 from embcli.errors import Notes
 from embcli.layer import Origin, Source, shape_of
+from embcli.records import Document
 from embcli.verbs.compare.pair import Gradient, Training
 
 TorchLayer = torch.nn.Embedding | torch.nn.Linear
@@ -44,7 +45,7 @@ class ComparedLayers:
     weight: np.ndarray  # (V, D) float32: the weight of both layers
     embedding: np.ndarray  # (T, D) float32: the output of the embedding layer
     linear: np.ndarray  # (T, D) float32: the output of the linear layer
-    cost: dict[str, Any]  # a JSON document has it as it is
+    cost: Document  # a JSON document has it as it is
     gradient: Gradient | None
 
 
@@ -156,9 +157,7 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
     return torch.cat([linear(_input(linear, part)) for part in slices])
 
 
-def _cost(
-    ids: torch.Tensor, linear: torch.nn.Linear, runs: dict[str, list[float]]
-) -> dict[str, Any]:
+def _cost(ids: torch.Tensor, linear: torch.nn.Linear, runs: dict[str, list[float]]) -> Document:
     """Return the cost of both ways for T tokens, from the seconds of their runs."""
     length = len(ids)
     size = linear.in_features

@@ -33,6 +33,7 @@ from embcli.page import (
     token_style,
 )
 from embcli.page.labels import origin_in_words, origin_lines, picked_rows, token_label, token_labels
+from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
@@ -462,12 +463,12 @@ class CostRow(NamedTuple):
     """A row of the table of costs, with a number for each way."""
 
     name: str
-    numbers: dict[str, Any]
+    numbers: Document
     write: Callable[[Any], str]
     remark: str
 
 
-def _cost_table(cost: dict[str, Any], width: int) -> Table:
+def _cost_table(cost: Document, width: int) -> Table:
     """Return what each way costs; a narrow page has no room for the remarks."""
     room_for_remarks = 90  # cells
     rows = _cost_rows(cost)
@@ -479,7 +480,7 @@ def _cost_table(cost: dict[str, Any], width: int) -> Table:
     return ruled(labels)
 
 
-def _cost_rows(cost: dict[str, Any]) -> list[CostRow]:
+def _cost_rows(cost: Document) -> list[CostRow]:
     lookups = cost["runs"]["embedding"]
     products = cost["runs"]["linear"]
     runs = f"median of {lookups} runs; one run, as it is long"
@@ -499,7 +500,7 @@ def _cost_rows(cost: dict[str, Any]) -> list[CostRow]:
     return rows
 
 
-def _cost_line(cost: dict[str, Any]) -> Text:
+def _cost_line(cost: Document) -> Text:
     multiply_adds = cost["multiply_adds"]["linear"]
     zeros = "none"
     if cost["tokens"]:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from embcli.records import Document
+
 # The kinds of differences, the least serious first after `identical`, are: a zero with another
 # sign, other bits of a NaN that is in both, other numbers, and a NaN in only one.
 VerdictKind = Literal["identical", "zero sign", "nan bits", "value", "nan"]
@@ -35,7 +37,7 @@ class Verdict:
     def identical(self) -> bool:
         return self.kind == "identical"
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         place = None
         causes = []
         if self.place is not None:
@@ -160,7 +162,7 @@ class Training(Pair):
     learning_rate: float
     size: int  # V
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         return {
             "optimizer": "torch.optim.SGD",
             "learning_rate": self.learning_rate,
@@ -187,7 +189,7 @@ class Gradient(Pair):
     training: Training | None  # what one step with these gradients gives
     loss_name = "torch.nn.functional.mse_loss(output, target)"
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         return {
             "loss": self.loss_name,
             "target": decimals(self.target),

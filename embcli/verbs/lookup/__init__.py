@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, OTHER_NAM
 from embcli.positions.kind import Rows
 from embcli.positions.sinusoidal import wave_rows
 from embcli.recipe import AddType, Project, Recipe, RecipeStep, Scale, in_words
-from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Document, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import Tokens, check_ids, check_length
@@ -165,7 +165,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             sequences=self.tokens.sequences,
         )
 
-    def _run(self) -> dict[str, Any]:
+    def _run(self) -> Document:
         origin = self.origin.document()
         run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **origin)
         if self.kind != DEFAULT_KIND:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from embcli.encodings.merging import Derivation, DerivationStep
 from embcli.errors import InputError
 from embcli.opened import Opened, TextOrIds
-from embcli.records import Records, listed, run_of
+from embcli.records import Document, Records, listed, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, token_text
 
@@ -80,7 +80,7 @@ class Merges(Result, verb="merges", content="list"):
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))
         return listed(run, "steps", **columns)
 
-    def _values(self, row: StepRow) -> dict[str, Any]:
+    def _values(self, row: StepRow) -> Document:
         """Return the values of all fields, also of those that this kind of encoding lacks."""
         step = row.step
         return {

@@ -18,7 +18,7 @@ from embcli.layer import Layer, Origin, shape_of
 from embcli.names import Metric, TokenLayer
 from embcli.numerics.search import Search, nearest
 from embcli.opened import Opened, TextOrIds, remark_scaled
-from embcli.records import FieldType, Records, listed, run_of
+from embcli.records import Document, FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.tokens import chosen_rows, token_text, tokens_of
 from embcli.verbs.neighbors.queries import (
@@ -83,7 +83,7 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         columns["score"] = (float, self.scores)
         return listed(run, "neighbors", **columns)
 
-    def _query_documents(self) -> list[dict[str, Any]]:
+    def _query_documents(self) -> list[Document]:
         """Return each query, and the scores of its own rows, which are no answers."""
         documents = []
         for query, left_out in zip(self.queries, self.search.left_out, strict=True):

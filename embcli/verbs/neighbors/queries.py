@@ -19,6 +19,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
 from embcli.layer import Layer
 from embcli.names import Metric
+from embcli.records import Document
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, check_ids
 from embcli.wording import Parameter, Sentence
@@ -37,7 +38,7 @@ class Query(NamedTuple):
         """The IDs of all its terms, (n,) int64."""
         return np.concatenate([self.ids, *self.plus, *self.minus]).astype(np.int64)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return the IDs as they stand in a JSON document."""
         return {
             "ids": self.ids.tolist(),

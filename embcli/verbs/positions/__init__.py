@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from embcli.positions.learned import learned
 from embcli.positions.relative import LARGEST_DISTANCE, relative
 from embcli.positions.rotary import check_rotation, rotary
 from embcli.positions.sinusoidal import sinusoidal
-from embcli.records import ArraySpec, Names, Records, in_pieces
+from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.seeded import check_size
 from embcli.selection import select
@@ -52,7 +51,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
 
     kind: PositionKind
     shown: Callable[[], ShownPositions]
-    options: dict[str, Any]  # the options of the kind, as data has them
+    options: Document  # the options of the kind, as data has them
     token_id: int  # the token whose row the positions are applied to
     length: int  # T
     chosen: np.ndarray  # (n,) int64, positions
@@ -89,10 +88,10 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             specs[name] = ArraySpec((len(self.chosen), *row_shape), matrix.dtype)
             widths.append(int(np.prod(row_shape)))
 
-        def fields(index: np.ndarray, names: Names) -> dict[str, Any]:
+        def fields(index: np.ndarray, names: Names) -> Columns:
             return dict.fromkeys(names, self.chosen[index])
 
-        def arrays(index: np.ndarray, names: Names) -> dict[str, Any]:
+        def arrays(index: np.ndarray, names: Names) -> Columns:
             return {name: named[name].rows(self.chosen[index]) for name in names}
 
         origin = self.origin.document() if self.origin else {}
@@ -166,7 +165,7 @@ def positions(
     token_id = int(token_ids[0])
 
     is_stored = False
-    options: dict[str, Any] = {}
+    options: Document = {}
     shown: Callable[[], ShownPositions]
     match choice.kind:
         case "learned":

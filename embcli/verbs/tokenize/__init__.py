@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from embcli.opened import Opened, TextOrIds
-from embcli.records import FieldType, Names, Records, in_pieces, run_of
+from embcli.records import Columns, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, check_known
 
@@ -85,7 +85,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         pieces = in_pieces(count, len(fields), self._values)
         return Records(run, "tokens", count, fields, pieces, sequences=sequences)
 
-    def _values(self, index: np.ndarray, names: Names) -> dict[str, Any]:
+    def _values(self, index: np.ndarray, names: Names) -> Columns:
         """Return the named fields of some tokens, (n,) int64."""
         values = self.tokens.fields(index, names)
         if "bytes" in names:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, check_choice
 from embcli.names import CUT_FAULTS, CutFault, __version__
 from embcli.opened import TextOrIds, sequences_of
-from embcli.records import FieldType, Names, Piece, Records
+from embcli.records import Document, FieldType, Names, Piece, Records
 from embcli.result import Result
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
@@ -113,7 +112,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         totals = {"encodings": self._totals_by_encoding()}
         return Records(run, "tokens", sum(self.counts), fields, self._pieces, more=totals)
 
-    def _totals_by_encoding(self) -> list[dict[str, Any]]:
+    def _totals_by_encoding(self) -> list[Document]:
         characters = sum(map(len, self.texts))
         totals = []
         for encoding, count in zip(self.encodings, self.counts, strict=True):
