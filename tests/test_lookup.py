@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, Group
-from safetensors.numpy import save_file
 
 import embcli
 from embcli.errors import InputError, LayerError
@@ -22,7 +20,7 @@ from embcli.positions import JoinedKind
 from embcli.positions.sinusoidal import wave_rows
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
-from tests.oracles import Stub, StubSource, assert_same_bits, gathered, live, normal, of_ids, stub
+from tests.oracles import Stub, StubSource, assert_same_bits, gathered, live, of_ids, stub
 from tests.readers import float32
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -268,41 +266,6 @@ def test_a_page_of_one_token_at_two_positions(
     ran = in_process.ok(*words, "--position", kind)
 
     snapshot(f"lookup/one-token-{kind}.txt", ran.text)
-
-
-EVEN_COLUMNS = ",".join(map(str, range(0, 160, 2)))
-
-
-@pytest.mark.parametrize(
-    ("kind", "dim", "columns", "has_apart"),
-    [
-        ("sinusoidal", 80, None, True),
-        ("sinusoidal", 160, EVEN_COLUMNS, False),
-        ("learned", 80, None, False),
-    ],
-)
-def test_a_strip_takes_no_mean_of_sines_and_cosines(
-    kind: JoinedKind, dim: int, columns: str | None, has_apart: bool
-) -> None:
-    model = embcli.seeded(vocab=9, dim=dim)
-
-    result = model.lookup([1, 2], position=kind, columns=columns)
-
-    page = str(result.styled(heat=True, width=60))
-    assert "the mean of" in page
-    assert ("even or odd columns" in page) == has_apart
-
-
-def test_a_strip_takes_means_of_sines_that_are_side_by_side(tmp_path: Path) -> None:
-    """XGLM has all sines in one half of the columns, and all cosines in the other."""
-    save_file({"model.embed_tokens.weight": normal(9, 80)}, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text('{"model_type": "xglm"}')
-
-    result = embcli.open(tmp_path).lookup([1, 2])
-
-    page = str(result.styled(heat=True, width=60))
-    assert "each character: the mean of" in page
-    assert "even or odd columns" not in page
 
 
 @pytest.mark.parametrize("verb", ["lookup", "weights"])

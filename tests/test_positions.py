@@ -244,24 +244,6 @@ def test_all_positions_are_there_unless_a_length_is_given(
         assert spec.shape[0] == count
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "periods"),
-    [
-        ("rotary", {"pairing": "interleaved"}, [1, 2]),
-        ("rotary", {"pairing": "halves"}, [1, 1]),
-        ("sinusoidal", {}, [2]),
-        ("sinusoidal", {"columns": "0,2"}, [1]),
-        ("sinusoidal", {"columns": "0,1,3"}, [1]),
-    ],
-)
-def test_columns_that_alternate_are_known_to_pictures(
-    kind: Any, more: dict[str, Any], periods: list[int]
-) -> None:
-    result = table(kind, **more)
-
-    assert [matrix.column_period for matrix in result.matrices] == periods
-
-
 def test_similarities_of_relative_positions_have_a_flat_format(in_process: InProcess) -> None:
     words = ("positions", "relative", "--context-length", "3", "--dim", "2", "--similarity")
 

@@ -168,26 +168,21 @@ class ColorScale(NamedTuple):
         return levels
 
 
-def means(values: np.ndarray, count: int, column_period: int = 1) -> np.ndarray:
+def means(values: np.ndarray, count: int) -> np.ndarray:
     """Return the means of every `count` columns: (n, columns) -> (n, bins) float64.
 
-    The last bin can have fewer columns. If `column_period` kinds of columns alternate, such as
-    sines and cosines, each mean is of one kind. The mean of a bin with a NaN is NaN; of one with
-    infinity and no NaN, infinity.
+    The last bin can have fewer columns. The mean of a bin with a NaN is NaN; of one with infinity
+    and no NaN, infinity.
     """
+    exact = values.astype(np.float64)
     if count == 1 or not values.size:
-        return values.astype(np.float64)
-    columns = np.arange(values.shape[1])
-    kinds = columns % column_period
-    bins = columns // (count * column_period) * column_period + kinds
-    order = np.argsort(bins, kind="stable")
-    ordered = values[:, order].astype(np.float64)
-    _, starts, sizes = np.unique(bins[order], return_index=True, return_counts=True)
-
+        return exact
+    starts = np.arange(0, values.shape[1], count)
+    sizes = np.diff(starts, append=values.shape[1])
     with np.errstate(invalid="ignore"):
-        averages: np.ndarray = np.add.reduceat(ordered, starts, axis=1) / sizes
-    has_infinity = np.logical_or.reduceat(np.isinf(ordered), starts, axis=1)
+        averages: np.ndarray = np.add.reduceat(exact, starts, axis=1) / sizes
+    has_infinity = np.logical_or.reduceat(np.isinf(exact), starts, axis=1)
     averages[has_infinity] = np.inf
-    has_nan = np.logical_or.reduceat(np.isnan(ordered), starts, axis=1)
+    has_nan = np.logical_or.reduceat(np.isnan(exact), starts, axis=1)
     averages[has_nan] = np.nan
     return averages

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,8 +41,6 @@ class Values(NamedTuple):
 
     values: np.ndarray  # (n, columns) float32, or whole numbers
     title: str = ""
-    # How many kinds of columns alternate, such as sines and cosines; a mean is of one kind.
-    column_period: int = 1
 
 
 def can_stack(console: Console) -> bool:
@@ -109,17 +107,13 @@ class Fit(NamedTuple):
     strips_per_bin: int = 1
 
     @classmethod
-    def of(cls, columns: int, available: int, column_period: int = 1) -> Fit:
+    def of(cls, columns: int, available: int) -> Fit:
         """Return how columns fit into the available cells; bins hold one number if possible."""
         if columns <= available:
             cells = min(available // max(columns, 1), _WIDEST)
             return cls(columns, cells_per_bin=cells)
-
-        bins_of_a_kind = max(available // column_period, 1)
-        columns_per_bin = math.ceil(columns / column_period / bins_of_a_kind)
-        whole, rest = divmod(columns, columns_per_bin * column_period)
-        bins = whole * column_period + min(rest, column_period)
-        return cls(bins, columns_per_bin)
+        columns_per_bin = math.ceil(columns / available)
+        return cls(math.ceil(columns / columns_per_bin), columns_per_bin)
 
     @property
     def width(self) -> int:
@@ -144,10 +138,6 @@ class Strips(Composite):
     square: bool = False
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
 
-    @cached_property
-    def _column_period(self) -> int:
-        return max(block.column_period for block in self.blocks)
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = fit_labels(options.max_width, self.labels, self.trailing, len(self.blocks))
         cells_of_slide = cells
@@ -157,7 +147,7 @@ class Strips(Composite):
         averages = []
         for block in self.blocks:
             rows = means(block.values.T, fit.rows_per_bin).T
-            averages.append(means(rows, fit.columns_per_bin, self._column_period))
+            averages.append(means(rows, fit.columns_per_bin))
         scale = ColorScale.of(averages).without_outliers(averages)
 
         table = self._strips(labels, averages, scale, fit, console)
@@ -177,7 +167,7 @@ class Strips(Composite):
         """
         columns = len(self.numbers)
         available = max(cells, min(columns, cells_of_slide))
-        fit = Fit.of(columns, available, self._column_period)
+        fit = Fit.of(columns, available)
         if self.lines is None:
             return fit
 
@@ -198,8 +188,9 @@ class Strips(Composite):
         side = 1
         if colors_of(console):  # Characters would only be repeated.
             side = _side_of_square(rows, columns, height, width)
+        bins = math.ceil(columns / per_bin)
         return Fit(
-            bins=math.ceil(columns / per_bin),
+            bins=bins,
             columns_per_bin=per_bin,
             cells_per_bin=cells_of_square * side,
             is_stacked=is_stacked,
@@ -297,12 +288,10 @@ class Strips(Composite):
         if fit.rows_per_bin > 1:
             sizes.append(counted(fit.rows_per_bin, "row"))
         if fit.columns_per_bin > 1:
-            kind = "even or odd columns" if self._column_period > 1 else "columns"
-            sizes.append(f"{fit.columns_per_bin} {kind}")
+            sizes.append(f"{fit.columns_per_bin} columns")
         if sizes:
             shade = "colour" if colors_of(console) else "character"
-            ends = " (fewer at the ends)" if self._has_smaller_bins(fit) else ""
-            remarks.append(f"each {shade}: the mean of {' x '.join(sizes)}{ends}")
+            remarks.append(f"each {shade}: the mean of up to {' x '.join(sizes)}")
 
         largest = ColorScale.of(averages).limit
         if largest > scale.limit:
@@ -319,12 +308,6 @@ class Strips(Composite):
         if infinities:
             remarks.append(f"{MARKS[INFINITE]}: {infinities:,} infinite")
         return remarks
-
-    def _has_smaller_bins(self, fit: Fit) -> bool:
-        """Return whether the last bins hold fewer rows or columns than the others."""
-        rest_of_rows = len(self.blocks[0].values) % fit.rows_per_bin
-        rest_of_columns = len(self.numbers) % (fit.columns_per_bin * self._column_period)
-        return rest_of_rows > 0 or (fit.columns_per_bin > 1 and rest_of_columns > 0)
 
 
 def _side_of_square(rows: int, columns: int, height: int, width: int) -> int:

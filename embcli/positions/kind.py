@@ -26,7 +26,6 @@ class PositionMatrix(NamedTuple):
     dtype: str = "float32"
     heading: str | None = ""  # the line above it on a page; None if only data has it
     label: str = "pos"  # what the row numbers are
-    column_period: int = 1  # kinds of columns that alternate, such as sines and cosines
     row_numbers: np.ndarray | None = None  # (n,) int64; None for the chosen positions
 
 
@@ -40,11 +39,6 @@ class ShownPositions(NamedTuple):
     similarities: Callable[[np.ndarray], Rows]
     meaning: str  # what the similarities mean
     note: str = ""  # a line below the matrices
-
-
-def in_turn(columns: np.ndarray) -> int:
-    """Return the period of columns with these numbers: 2 if even and odd ones alternate, else 1."""
-    return 2 if (np.diff(columns) % 2).all() else 1
 
 
 def similarities_of(vectors: Rows, metric: Similarity) -> Callable[[np.ndarray], Rows]:

@@ -33,10 +33,13 @@ def learned(
     def vectors(positions: np.ndarray) -> np.ndarray:
         return layer.rows(positions).astype(np.float64)
 
+    dim = layer.shape[1]
+    position = PositionMatrix("position", chosen_columns, columns)
+    similarities = similarities_of(vectors, metric)
     return ShownPositions(
-        size=f"D = {layer.shape[1]:,} columns",
+        size=f"D = {dim:,} columns",
         formula=formula,
-        matrices=[PositionMatrix("position", chosen_columns, columns)],
-        similarities=similarities_of(vectors, metric),
+        matrices=[position],
+        similarities=similarities,
         meaning=meaning,
     )

@@ -49,26 +49,30 @@ def relative(
         middle_shape=(length,),
         heading=None,
     )
+    shape_of_distances = f"(T, T) = ({length:,}, {length:,})"
     distance_matrix = PositionMatrix(
         name="distance",
         rows=distances,
         columns=every_position,
         dtype="int64",
-        heading=f"The distances, clipped, (T, T) = ({length:,}, {length:,})",
+        heading=f"The distances, clipped, {shape_of_distances}",
     )
     largest = min(k, length - 1)
+    shown_distances = np.arange(-largest, largest + 1)
+    shape_of_layer = f"(2k + 1, D) = ({rows:,}, {dim:,})"
     row_matrix = PositionMatrix(
         name="",
         rows=chosen_columns,
         columns=columns,
-        heading=f"The rows that they pick of the layer, (2k + 1, D) = ({rows:,}, {dim:,})",
+        heading=f"The rows that they pick of the layer, {shape_of_layer}",
         label="distance",
-        row_numbers=np.arange(-largest, largest + 1),
+        row_numbers=shown_distances,
     )
+    matrices = [pair_matrix, distance_matrix, row_matrix]
     return ShownPositions(
         size=f"D = {dim:,} columns, k = {k}",
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
-        matrices=[pair_matrix, distance_matrix, row_matrix],
+        matrices=matrices,
         similarities=similarities,
         meaning="With this row: equal at equal distances, the same for all distances >= k.",
     )

@@ -18,7 +18,6 @@ from embcli.positions.kind import (
     PositionMatrix,
     ShownPositions,
     frequencies,
-    in_turn,
     similarities_of,
 )
 from embcli.wording import Sentence
@@ -50,11 +49,9 @@ def rotary(
     angle_of_pair = frequencies(dim, theta)
     pair_columns = columns_of_pairs(dim, pairing)[:, pairs]  # (2, n)
     row_columns = pair_columns.reshape(-1)
-    column_period = 1
     if pairing == "interleaved":
         # Both columns of a pair stand side by side, as in the row.
         row_columns = pair_columns.T.reshape(-1)
-        column_period = in_turn(row_columns)
 
     def angles(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, pairs)
         return np.asarray(positions[:, None] * angle_of_pair[pairs], np.float32)
@@ -65,7 +62,9 @@ def rotary(
     def rows(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
         return vectors(positions)[:, row_columns].astype(np.float32)
 
+    count = dim // 2
     angle = f"p · {theta:,.12g}^(-2i/D)"
+    formula = f"Pair i of the columns is rotated by {angle}; pairs are {pairing}."
     first, second = pair_columns[:, 0]
     example = f"columns {first} and {second} are a pair"
     angles_of_pairs = PositionMatrix(
@@ -79,13 +78,13 @@ def rotary(
         rows=rows,
         columns=row_columns,
         heading=f"The row of token ID {token_id}, rotated: {example}",
-        column_period=column_period,
     )
+    similarities = similarities_of(vectors, metric)
     return ShownPositions(
-        size=f"D/2 = {dim // 2:,} angles",
-        formula=f"Pair i of the columns is rotated by {angle}; pairs are {pairing}.",
+        size=f"D/2 = {count:,} angles",
+        formula=formula,
         matrices=[angles_of_pairs, rotated_row],
-        similarities=similarities_of(vectors, metric),
+        similarities=similarities,
         meaning=ONLY_THE_DISTANCE,
         note="Models rotate queries and keys like this, not the embedding.",
     )

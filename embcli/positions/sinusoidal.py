@@ -16,7 +16,6 @@ from embcli.positions.kind import (
     Rows,
     ShownPositions,
     frequencies,
-    in_turn,
     similarities_of,
 )
 
@@ -27,11 +26,9 @@ def sinusoidal(
     """Return sinusoids by the paper's formula, or by that of a model, (n,) -> (n, D) float32."""
     formula = "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added."
     meaning = ONLY_THE_DISTANCE
-    column_period = in_turn(columns)
     if model_formula is not None:
         halves = "sines in the first half of the columns, cosines in the second"
         formula = f"The model's own formula: {halves}; rows are added."
-        column_period = 1
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
 
@@ -43,11 +40,13 @@ def sinusoidal(
     def chosen_columns(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
         return vectors(positions)[:, columns].astype(np.float32)
 
+    position = PositionMatrix("position", chosen_columns, columns)
+    similarities = similarities_of(vectors, metric)
     return ShownPositions(
         size=f"D = {dim:,} columns",
         formula=formula,
-        matrices=[PositionMatrix("position", chosen_columns, columns, column_period=column_period)],
-        similarities=similarities_of(vectors, metric),
+        matrices=[position],
+        similarities=similarities,
         meaning=meaning,
     )
 

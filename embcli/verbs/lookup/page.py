@@ -28,7 +28,6 @@ from embcli.page import (
     written,
 )
 from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
-from embcli.positions.kind import in_turn
 from embcli.recipe import AddPosition, AddType, Norm, in_words
 from embcli.selection import Excerpt
 from embcli.verbs.lookup.plan import context_rows
@@ -159,9 +158,6 @@ def _matrix(
     index = lookup.index(excerpt.places)
     columns = lookup.columns_of(terms[0].name)
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
-    column_period = 1
-    if lookup.kind == "sinusoidal" and lookup.recipe is None:
-        column_period = in_turn(columns)
     labels = _labels_of_terms(lookup, index, terms)
     lines = len(terms)
     tones = []
@@ -172,7 +168,7 @@ def _matrix(
         sections = range(0, lines * len(index), lines)
     return Matrix(
         labels,
-        [Values(rows.reshape(-1, len(columns)), column_period=column_period)],
+        [Values(rows.reshape(-1, len(columns)))],
         columns,
         [len(terms) * gap for gap in excerpt.gaps],
         precision=lookup.style.precision,

@@ -49,7 +49,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             yield ""
         if view.matrix.heading:
             yield title(view.matrix.heading)
-        yield _drawn(table, view, _row_limit(table, view, len(views), options))
+        yield _drawn(table, view, _row_limit(table, view, views, options))
     if shown.note and not table.is_similarity:
         yield safe_text(shown.note)
     if table.reason:
@@ -95,13 +95,13 @@ def _views(table: PositionTable) -> list[MatrixView]:
 
 
 def _row_limit(
-    table: PositionTable, view: MatrixView, views: int, options: ConsoleOptions
+    table: PositionTable, view: MatrixView, views: list[MatrixView], options: ConsoleOptions
 ) -> RowLimit:
-    """Return how much of a matrix is shown on a page with this many of them."""
+    """Return how much of a matrix is shown on the page of these."""
     count = len(view.row_numbers)
     if table.style.heat and (table.is_similarity or not table.rows_chosen):
         lines_of_slide = 48
-        lines = rows_that_fit(options, lines_of_slide) // views
+        lines = rows_that_fit(options, lines_of_slide) // len(views)
         return RowLimit(count, lines)
 
     shows_positions = view.matrix.row_numbers is None
@@ -110,25 +110,16 @@ def _row_limit(
         return RowLimit(most_chosen)
     if count <= SHORT_LENGTH and not options.is_terminal:
         return RowLimit(SHORT_LENGTH)
-    if views == 1:
+    if len(views) == 1:
         rows_in_pipe = 10
         return RowLimit(rows_that_fit(options, rows_in_pipe))
-    if options.is_terminal and _rows_of_all(table) <= rows_that_fit(options, 0):
+    rows_of_all = sum(len(each.row_numbers) for each in views)
+    if options.is_terminal and rows_of_all <= rows_that_fit(options, 0):
         return RowLimit(count)
     headings = 5  # lines
     lines_in_pipe = 13
     lines = rows_that_fit(options, lines_in_pipe) - headings
-    return RowLimit(lines // views)
-
-
-def _rows_of_all(table: PositionTable) -> int:
-    """Return how many rows the matrices of the page have, with all chosen positions."""
-    rows = 0
-    for matrix in table.matrices:
-        if matrix.heading is not None:
-            numbers = table.chosen if matrix.row_numbers is None else matrix.row_numbers
-            rows += len(numbers)
-    return rows
+    return RowLimit(lines // len(views))
 
 
 def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit) -> Matrix:
@@ -138,7 +129,7 @@ def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit) -> Matrix:
     values = view.matrix.rows(numbers)[:, : len(view.columns)]
     return Matrix(
         [Label(view.matrix.label, numbers)],
-        [Values(values, column_period=view.matrix.column_period)],
+        [Values(values)],
         view.columns,
         excerpt.gaps,
         precision=table.style.precision,
