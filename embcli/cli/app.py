@@ -219,7 +219,10 @@ def _several(encodings: list[str] | None) -> list[str]:
     found: list[str] = []
     for word in encodings or [names.DEFAULT_ENCODING]:
         is_file = os.access(word, os.F_OK)
-        found += [word] if is_file else word.split(",")
+        if is_file:
+            found.append(word)
+        else:
+            found += word.split(",")
     return found
 
 
@@ -321,11 +324,13 @@ def batch(
     # all batches, shuffled, for the next program
     embcli batch --file the-verdict.txt --shuffle --all -o input.npy
     """
+    model = layers.opened()
+    sequences = given.read('embcli batch "Every effort moves you forward" --batch-size 1')
     from embcli.verbs import batch as verb
 
     return verb.batch(
-        layers.opened(),
-        given.read('embcli batch "Every effort moves you forward" --batch-size 1'),
+        model,
+        sequences,
         special=given.special,
         batch_size=batch_size,
         max_length=max_length,
@@ -397,11 +402,13 @@ def lookup(
     # what a real model reads, as a file
     embcli lookup "Every effort moves you" --from gpt2 -o input.npy
     """
+    source = model.opened()
+    sequences = given.read('embcli lookup "Every effort moves you"', lines)
     from embcli.verbs import lookup as verb
 
     return verb.lookup(
-        model.opened(),
-        given.read('embcli lookup "Every effort moves you"', lines),
+        source,
+        sequences,
         special=given.special,
         no_added=given.no_added,
         window=window,

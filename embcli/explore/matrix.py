@@ -236,7 +236,9 @@ class MatrixLines(Lines, inherit_bindings=False):
             segments = self.numbers(shown, self.number_format, self._number_cells)
         else:
             segments = [Segment(" "), *self.heat(values, self.heat_limit, self.room)]
-        look = CURSOR if round(self.scroll_y) + index == self.cursor else None
+        look = None
+        if round(self.scroll_y) + index == self.cursor:
+            look = CURSOR
         return self.line(Segment(labels, look), Segment(" │", DIM), *segments)
 
     def _labels(self, mark: str, row: str, token: str, norm: str) -> str:

@@ -292,9 +292,10 @@ class PairScreen(ExplorerScreen):
         spell = self.matrix.spell
         one, other = map(str, self.rows)
         columns = ",".join(map(str, self.columns.tolist()))
+        query = ("neighbors", "--ids", one, "--rows", other)
         return [
-            spell("neighbors", "--ids", one, "--rows", other),
-            spell("neighbors", "--ids", one, "--rows", other, "--metric", "l2"),
+            spell(*query),
+            spell(*query, "--metric", "l2"),
             spell("weights", "--rows", f"{one},{other}", "--columns", columns),
         ]
 

@@ -278,9 +278,14 @@ class Lines(ScrollView, can_focus=True):
         """
         fit = Fit.of(len(values), width)
         averages = means(values[None], fit.columns_per_bin)
-        console = Console(color_system=None) if self.app.no_color else self.app.console
+        console = self.app.console
+        if self.app.no_color:
+            console = Console(color_system=None)
         line = strip(averages, ColorScale(limit), console, fit.cells_per_bin)
-        return [Segment(text, _by_value(style)) for text, style, _ in line.render(console)]
+        segments = []
+        for text, style, _ in line.render(console):
+            segments.append(Segment(text, _by_value(style)))
+        return segments
 
 
 def _by_value(style: Style | None) -> Style | None:

@@ -6,7 +6,6 @@ table. Pages of all verbs use it for numbers in columns, and NumberFormat for nu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,17 +45,11 @@ class NumberFormat:
             is_fixed = largest == 0 or half_of_last_digit <= largest < _LARGEST_FIXED
             self._spec = f".{precision}{'f' if is_fixed else 'e'}"
 
-        widest: list[float] = []
+        widest: list[float] = np.unique(values[~is_finite]).tolist()
         if finite.size:
             widest += [finite.min(), finite.max()]
         if np.signbit(finite).any():
             widest.append(-0.0)
-        if np.isnan(values).any():
-            widest.append(math.nan)
-        if np.isposinf(values).any():
-            widest.append(math.inf)
-        if np.isneginf(values).any():
-            widest.append(-math.inf)
         self.width = max((len(self.write(value)) for value in widest), default=1)
 
     def write(self, value: float) -> str:

@@ -152,14 +152,8 @@ def explain(word: str | None = None) -> Explanations:
         return Explanations(entries())
     known = {_plain(name): entry for name, entry in named().items()}
     word = str(word)
-    plain_word = _plain(word)
-    variants = (
-        plain_word,
-        plain_word.removesuffix("s"),
-        plain_word.removeprefix("explain"),
-        plain_word.rstrip("?!.,;"),
-    )
-    for variant in variants:
+    plain_word = _plain(word.rstrip("?!.,;"))
+    for variant in (plain_word, plain_word.removesuffix("s"), plain_word.removeprefix("explain")):
         if variant in known:
             return Explanations((known[variant],))
     return Explanations((_answer(word, known),))

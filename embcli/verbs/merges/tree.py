@@ -6,7 +6,6 @@ merged text below; at the end the last nodes get their token IDs and stand side 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -37,9 +36,13 @@ def tree_lines(piece: Derivation, tokens: Mapping[int, bytes | None]) -> list[st
         nodes = [_joined(nodes)]
 
     height = max(len(node.lines) for node in nodes)
-    for node, ids in zip(nodes, _ids_of_nodes(nodes, piece.ids, tokens), strict=True):
+    for node in nodes:
         node.extend(height)
-        node.add(" ".join(map(str, ids)))
+    ids = [str(token_id) for token_id in piece.ids]
+    if len(ids) != len(nodes):  # an unknown symbol has several IDs, or none
+        return [*_side_by_side(nodes), " ".join(ids)]
+    for node, token_id in zip(nodes, ids, strict=True):
+        node.add(token_id)
     return _side_by_side(nodes)
 
 
@@ -102,28 +105,3 @@ def _side_by_side(nodes: Sequence[_Node]) -> list[str]:
         width = node.width
         padded.append([set_cell_size(line, width) for line in node.lines])
     return [(" " * _GAP).join(row).rstrip() for row in zip(*padded, strict=True)]
-
-
-def _ids_of_nodes(
-    nodes: Sequence[_Node], ids: Sequence[int], tokens: Mapping[int, bytes | None]
-) -> list[list[int]]:
-    """Return the IDs that stand for each node.
-
-    They are one, or those of the bytes of an unknown symbol, or none if the vocabulary lacks these.
-    """
-    remaining = deque(ids)
-    ids_by_node = []
-    for place, node in enumerate(nodes):
-        nodes_to_go = len(nodes) - place
-        ids_of_node: list[int] = []
-        size = 0
-        while remaining and size < len(node.token):
-            token = tokens[remaining[0]] or b""
-            begins_node = not ids_of_node and node.token.startswith(token)
-            if len(remaining) < nodes_to_go and not begins_node:
-                # There are too few IDs for all nodes, and this one belongs to a later node.
-                break
-            ids_of_node.append(remaining.popleft())
-            size += len(token)
-        ids_by_node.append(ids_of_node)
-    return ids_by_node
