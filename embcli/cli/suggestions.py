@@ -50,6 +50,9 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
 
     >>> suggestions("weights", ("columns",), [LeftOut("columns 4 to 253", "columns")])
     '--columns picks columns; -f npy has all.'
+    >>> from embcli.page import Note
+    >>> suggestions("weights", ("sort",), [Note("Only these rows were read.", "sort")])
+    '--sort norm reads all rows.'
     """
     found = []
     for note in notes:
