@@ -12,6 +12,7 @@ import signal
 import subprocess
 import termios
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -282,7 +283,6 @@ def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> N
         if step.question:
             assert step.question in steps
             assert step.command not in steps
-    for step in STEPS:
         for answer in step.answers[:1]:
             assert f"The answer: {answer}\n" in answers
     assert "The answer: " not in steps
@@ -298,7 +298,7 @@ def test_a_handout_asks_ten_more_questions_of_different_kinds(handout: str) -> N
 
 torch.manual_seed(123)
 TOKEN_ROWS = torch.nn.Embedding(6, 3).weight
-SUM = (TOKEN_ROWS[2] + torch.nn.Embedding(1024, 3).weight[0]).tolist()
+SUM = (TOKEN_ROWS[5] + torch.nn.Embedding(1024, 3).weight[0]).tolist()
 # The pages that answer the questions of a handout, and what each has to say.
 SOLUTIONS = {
     "Question: tokens": " 6 tokens,",
@@ -316,8 +316,18 @@ SOLUTIONS = {
 
 @pytest.mark.parametrize("step", EXERCISES, ids=lambda step: step.heading)
 def test_the_page_of_an_answer_has_it(step: TourStep, in_process: InProcess) -> None:
-    assert SOLUTIONS[step.heading] in output(in_process, step.command)
+    page = output(in_process, step.command)
+    assert SOLUTIONS[step.heading] in page
+    assert numbers(step.answers[0]) <= numbers(page)
     assert SOLUTIONS[step.heading] not in step.question + step.about
+
+
+def test_the_rows_of_the_sum_by_hand_add_up_as_they_are_printed(in_process: InProcess) -> None:
+    step = next(step for step in EXERCISES if step.about)
+    pages = output(in_process, step.about) + output(in_process, step.command)
+    rows = re.findall(r"│((?: +-?\d+\.\d\d)+)$", pages, re.MULTILINE)
+    token, position, total = ([Decimal(number) for number in row.split()] for row in rows)
+    assert [one + other for one, other in zip(token, position, strict=True)] == total
 
 
 @pytest.mark.parametrize("tokens", [8, 11, 30])
@@ -339,13 +349,17 @@ def test_html_sets_sentences_as_prose_and_a_printer_splits_no_step(
     tour(in_process, "--text", LONG_TEXT, "-o", str(tmp_path / "handout.html"))
 
     page = (tmp_path / "handout.html").read_text()
-    first, *steps, _, answers = re.findall("<section>(.*?)</section>", page, re.DOTALL)
+    sections = re.findall("<section.*?>(.*?)</section>", page, re.DOTALL)
+    first, *steps = sections[: len(STEPS) + 11]
+    _, *answers = sections[len(STEPS) + 11 :]
     assert "From text to input embeddings" in first
     headings = [re.findall(r">(\d+)/", step) for step in steps]
     assert headings == [[str(number)] for number in range(1, len(STEPS) + 11)]
-    assert "Answers</span>" in answers
-    for step in steps:
-        assert step.count("\n") < 60
+    assert len(answers) == page.count("Your answer: ")
+    assert f'<section class="new-paper">{answers[0]}' in page
+    assert "Answers</span>" in answers[0]
+    for section in sections:
+        assert section.count("\n") < 60
 
     prose = re.findall("<p>(.*?)</p>", page, re.DOTALL)
     sentences = [html.unescape(re.sub("<.*?>", "", text)).strip() for text in prose]

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 _KEYS = "Enter continues, b goes back, q quits"
 _KEYS_PROMPT = f"{_KEYS}: "
 _ANSWER_PROMPTS = (
-    f"Your answer ({_KEYS}): ",
-    "Try again (Enter shows the answer, b goes back, q quits): ",
+    "Your answer, then Enter (b goes back, q quits): ",
+    "Try again (Enter alone shows the answer, b goes back, q quits): ",
 )
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
@@ -147,7 +147,7 @@ def guide(
     last_sheet: list[RenderableType] = [""]
     if is_at_the_end:
         last_sheet += _last_words()
-    return Handout([last_sheet], tour.has_failed)
+    return Handout([last_sheet], heading, tour.has_failed)
 
 
 def _last_words() -> list[RenderableType]:
@@ -163,7 +163,9 @@ class Handout(Result, verb="tour", content="page"):
     """Steps of the tour on one page, each on a sheet of its own."""
 
     sheets: Sequence[Sequence[RenderableType]]
+    heading: str
     has_failed: bool  # whether the command of a step has
+    first_answer: int | None = None  # the place of the sheet that begins the answers
 
     @property
     def status(self) -> int:
@@ -173,7 +175,7 @@ class Handout(Result, verb="tour", content="page"):
         raise OutputError("the tour is a page, without data behind it")
 
     def view(self) -> RenderableType:
-        return Sheets(self.sheets)
+        return Sheets(self.sheets, self.heading, self.first_answer)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.view()
@@ -228,12 +230,12 @@ class _Tour:
         return key
 
     def handout(self, only: int | None, is_on_paper: bool) -> Handout:
-        """Return all steps, or one, each on a sheet; on paper the answers are on the last one."""
+        """Return all steps, or one, each on a sheet; on paper the answers come last."""
         sheets: list[Sequence[RenderableType]] = []
         if is_on_paper and only is None:
             name = safe_text("Name: ______________________________   Date: ____________________")
             sheets.append([title(self.heading), name])
-        answers: list[RenderableType] = [title("Answers")]
+        answers: list[Sequence[RenderableType]] = []
         height = _SHEET if is_on_paper else None
         numbers = range(1, len(self.steps) + 1) if only is None else [only]
         for number in numbers:
@@ -244,16 +246,18 @@ class _Tour:
             asked = self._asked(number, above)
             told = self._told(number, asked, height=height)
             if is_on_paper and step.question:
-                line = "Your answer: ____________________  (The answers are at the end.)"
+                blank = "_" * 48
+                line = f"Your answer: {blank}  (The answers are at the end.)"
                 sheets.append([*asked, "", safe_text(line)])
-                answers += ["", asked[0], *told]
+                answers.append([asked[0], *told])
             else:
                 sheets.append([*asked, *told])
         if only is None:
             sheets.append(_last_words())
-        if len(answers) > 1:
-            sheets.append(answers)
-        return Handout(sheets, self.has_failed)
+        if not answers:
+            return Handout(sheets, self.heading, self.has_failed)
+        answers[0] = [title("Answers"), *answers[0]]
+        return Handout([*sheets, *answers], self.heading, self.has_failed, len(sheets))
 
     def _told(
         self,

@@ -6,6 +6,7 @@ the last two: PNG is drawn of the SVG, and Markdown is made of the same tables a
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
 from embcli.page.colors import BACKGROUNDS, INKS
-from embcli.page.parts import CutPage, Sheets
+from embcli.page.parts import CutPage, Sheets, Title
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Drawing, Line, Shortened
 
@@ -59,18 +60,21 @@ _HTML = """\
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
 <head>
 <meta charset="utf-8" />
-<title>embcli</title>
+<title>{heading}</title>
 <style>
 body {{ background: {background}; color: {foreground}; margin: 12px; }}
 pre {{ font: 14px/16px FONTS; margin: 0; }}
 p {{ font: 16px/22px Georgia,serif; max-width: 44em; margin: 6px 0; }}
+h1 {{ font: bold 28px/34px Georgia,serif; margin: 0 0 12px; }}
+h2 {{ font: bold 19px/24px Georgia,serif; margin: 0 0 8px; }}
+pre:empty {{ height: 12px; }}
 section + section {{ margin-top: 28px; }}
 @media print {{
   body {{ margin: 0; }}
   pre {{ font-size: 8pt; line-height: 9.2pt; break-inside: avoid; }}
   p {{ font-size: 10.5pt; line-height: 14pt; }}
   section {{ break-inside: avoid; }}
-  section + section:last-child {{ break-before: page; break-inside: auto; }}
+  section.new-paper {{ break-before: page; }}
 }}
 </style>
 </head>
@@ -150,17 +154,24 @@ def _html(page: RenderableType, width: int, color: bool, background: Background)
         code = console.export_html(theme=terminal, code_format="{code}", inline_styles=True)
         return f"<{name}>{code}</{name}>".replace("⋮", _DOTS)
 
+    heading = "embcli"
     body = ""
     if isinstance(page, Sheets):
-        for sheet in page.sheets:
-            body += "<section>\n"
+        heading = page.heading
+        for place, sheet in enumerate(page.sheets):
+            body += '<section class="new-paper">\n' if place == page.new_paper else "<section>\n"
             for part in sheet:
-                is_prose = isinstance(part, Text)
-                body += element(part, "p", _UNWRAPPED) if is_prose else element(part)
+                if isinstance(part, Title):
+                    body += element(part, "h2" if place else "h1", _UNWRAPPED)
+                elif isinstance(part, Text):
+                    body += element(part, "p", _UNWRAPPED)
+                else:
+                    body += element(part)
             body += "</section>\n"
     else:
         body = element(page)
     return _HTML.format(
+        heading=html.escape(heading),
         body=body,
         background=terminal.background_color.hex,
         foreground=terminal.foreground_color.hex,

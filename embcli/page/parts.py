@@ -197,11 +197,13 @@ class CutPage:
 class Sheets:
     """Pages one after another, each with its parts.
 
-    In HTML each text is set as prose, and a printer keeps a page whole, except the last one, which
-    begins a new sheet of paper.
+    In HTML each text is set as prose, and a printer keeps a page whole. The first page that is
+    named to begin a new sheet of paper does.
     """
 
     sheets: Sequence[Sequence[RenderableType]]
+    heading: str  # the title of a document
+    new_paper: int | None = None  # the page that begins a new sheet of paper
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for place, sheet in enumerate(self.sheets):
