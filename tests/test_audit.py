@@ -390,7 +390,7 @@ def test_a_zero_row_breaks_a_matrix_whose_config_json_names_another_row_padding(
 @pytest.mark.parametrize(
     ("matrix", "reason"),
     [
-        (vectors(TOKENS), "not told"),
+        (vectors(TOKENS), "not stand out"),
         (trained()[: USED + 1], "1 row"),
         (np.pad(vectors(USED), ((0, 20), (0, 0))), "0 rows"),
     ],

@@ -212,7 +212,7 @@ class Choice(NamedTuple):
 
 
 _LEAST_UNUSED = 8  # rows, below which an area says little
-_LEAST_AREA = 0.9  # below it the unused rows are not told from others
+_LEAST_AREA = 0.9  # below it the unused rows do not stand out from others
 # Of equal areas, the first of these counts.
 _ORDER: tuple[Indicator, ...] = ("centred", "cosine_distance", "without_first", "norm")
 
@@ -237,7 +237,7 @@ def choice_of(unused_values: Distances, used_values: Distances) -> Choice:
     best = max(areas, key=lambda name: areas[name])
     area = areas[best]
     if area < _LEAST_AREA:
-        reason = f"unused rows are not told from others: at best {area:.2f} of pairs, by {best}"
+        reason = f"unused rows do not stand out: at best in {area:.2f} of pairs, by {best}"
         return Choice(best, area, None, reason)
     threshold = _threshold(known[best])
     if np.nanmedian(used_values[best]) <= threshold:
