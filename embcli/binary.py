@@ -11,6 +11,7 @@ import os
 import stat
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,20 +21,40 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.wording import Sentence
 
+LONGEST_LOAD = 256_000_000  # bytes that a remote file gives at once
 _SEEKING = Lock()  # all threads share the offset of an open file
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder on this machine; `remote` has a subclass for one that is not."""
+
+    path: Path
+
+    def location(self, name: str) -> str:
+        """Return where a file of the folder is, as a user names it."""
+        return str(self.path / name)
+
+    def has(self, name: str) -> bool:
+        return os.path.isfile(self.path / name)  # noqa: PTH113 - Path.is_file raises errors for some names
+
+    def open(self, name: str) -> Binary:
+        return Binary(self.path / name)
 
 
 class Binary:
     """An open file, whose bytes are read as ranges.
 
     It stays open until nobody refers to it, because rows are read later. Several threads can read.
-    `remote` has a subclass for a file that is not on this machine; the last methods are for it.
+    `remote` has a subclass for a file that is not on this machine.
     """
 
     is_remote = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, folder: Folder | None = None) -> None:
         self.path = path
+        self.folder = folder or Folder(path.parent)
+        self.name = self.folder.location(path.name)  # as a user names it
         try:
             # A pipe must be refused before it is opened: that would wait for a writer.
             status = path.stat()
@@ -47,7 +68,7 @@ class Binary:
         self.size = status.st_size
 
     def file_error(self, reason: str | Sentence, hint: str = "") -> InputError:
-        return file_error(self.path, reason, hint)
+        return file_error(self.name, reason, hint)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from an offset on, fewer at the end of the file."""
@@ -75,29 +96,11 @@ class Binary:
         except OSError as error:
             raise self.file_error(str(error.strerror)) from None
 
-    def location(self, name: str) -> Path | str:
-        """Return where a file of the same folder is, as a user names it."""
-        return self.path.parent / name
+    def load(self, places: list[range], what: str) -> None:
+        """Announce that ranges of a remote file will be read; `what` they are.
 
-    def has(self, name: str) -> bool:
-        """Return whether there is a file with this name in the same folder."""
-        return os.path.isfile(self.path.parent / name)  # noqa: PTH113 - Path.is_file raises errors for some names
-
-    def sibling(self, name: str) -> Binary:
-        """Open a file of the same folder."""
-        return Binary(self.path.parent / name)
-
-    def bring_tokenizer(self) -> None:
-        """Put the tokenizer of the same folder beside `path`, where it is if the file is here."""
-
-    def load(self, offset: int, length: int, what: str) -> None:
-        """Announce that a range will be read as a whole; `what` it is.
-
-        Raises InputError if it is too large to be read over the network.
+        Raises InputError if they are too large to be read over the network.
         """
-
-    def keep_start(self) -> None:
-        """Keep the header of a remote file, which has been read."""
 
 
 class BinaryStream(io.RawIOBase):
@@ -126,7 +129,7 @@ class BinaryStream(io.RawIOBase):
         return count
 
 
-def file_error(path: Path, reason: str | Sentence, hint: str = "") -> InputError:
+def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> InputError:
     """Return the error that names a file and says why it cannot be read."""
     message = Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason)
     return InputError(message, hint)

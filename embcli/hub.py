@@ -116,14 +116,14 @@ def _file_in(folder: Path, file_of: Callable[[Path], Path]) -> Path:
     try:
         return file_of(folder)
     except InputError:
-        for module_folder in module_folders(folder):
+        for name in module_folders(folder):
             with suppress(InputError):
-                return file_of(module_folder)
+                return file_of(folder / name)
         raise
 
 
-def module_folders(folder: Path) -> Iterator[Path]:
-    """Yield the folders that a modules.json names; the folder itself has an empty name."""
+def module_folders(folder: Path) -> Iterator[str]:
+    """Yield the names of the folders that a modules.json names; that of the folder is empty."""
     longest_list = 1 << 20  # bytes
     try:
         modules = json.loads(read_whole(Binary(folder / "modules.json"), longest_list))
@@ -132,7 +132,7 @@ def module_folders(folder: Path) -> Iterator[Path]:
     for module in modules if isinstance(modules, list) else ():
         name = module.get("path") if isinstance(module, dict) else None
         if isinstance(name, str) and name and ".." not in PurePath(name).parts:
-            yield folder / name
+            yield name
 
 
 def _existing_path(name: str) -> Path | None:

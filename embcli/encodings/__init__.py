@@ -52,7 +52,11 @@ def get(named: str | Path, notes: Notes | None = None) -> Encoding:
 
     if name.startswith(remote.PREFIX):
         binary = remote.tokenizer(name, notes or Notes())
-        return _of_remote(binary, name) if binary.is_remote else _of_path(binary.path, name)
+        if not binary.is_remote:
+            return _of_path(binary.path, name)
+        from embcli.encodings.gguf import gguf_encoding
+
+        return gguf_encoding(binary, name)
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
     if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
         return _of_path(located(name, tokenizer_file), name)
@@ -135,13 +139,6 @@ def _of_version(path: Path, name: str, version: _Version) -> Encoding:
     return HuggingFaceEncoding(path, name)
 
 
-def _of_remote(binary: Binary, name: str) -> Encoding:
-    """Return the encoding of a file that stays on the hub, a GGUF."""
-    from embcli.encodings.gguf import gguf_encoding
-
-    return gguf_encoding(binary, name)
-
-
 def encoding_for_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
     """Return the encoding if the rows of a layer are its tokens, otherwise None.
 
@@ -167,7 +164,6 @@ def encoding_of_file(weights: Binary, stored: Encoding | None, notes: Notes) -> 
 
     if stored is not None and stored.splits:
         return stored
-    weights.bring_tokenizer()
     try:
         path = tokenizer_file(weights.path.parent, TOKENIZERS)
     except InputError:
@@ -177,7 +173,7 @@ def encoding_of_file(weights: Binary, stored: Encoding | None, notes: Notes) -> 
     if package and path.name != "tekken.json" and find_spec(package) is None:
         notes.add(missing_extra(f"the {path.name} beside the weights", "models"))
         return stored
-    encoding = _of_path(path, str(weights.location(path.name)))
+    encoding = _of_path(path, weights.folder.location(path.name))
     try:
         has_tokens = encoding.vocabulary_size > 0
     except InputError as error:

@@ -54,7 +54,6 @@ def vocabulary_of(binary: Binary, header: GgufHeader, name: str) -> GgufEncoding
 
 def gguf_encoding(binary: Binary, name: str) -> GgufEncoding:
     encoding = vocabulary_of(binary, read_header(binary), name)
-    binary.keep_start()
     if encoding is None:
         raise binary.file_error("it has no vocabulary (tokenizer.ggml.tokens)")
     return encoding

@@ -76,7 +76,6 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
                 )
             module = import_module(f"embcli.files.{format.module}")
             tensors: Tensors = module.read(binary, notes)
-            binary.keep_start()
             return tensors
     raise _unknown_format_error(binary, start)
 
@@ -117,7 +116,7 @@ def _read_index(binary: Binary) -> Tensors:
         pure_path = PurePath(name)
         if pure_path.is_absolute() or ".." in pure_path.parts:
             raise binary.file_error(f"it names a file outside its folder, {quoted(name)}")
-        if not binary.has(name):
+        if not binary.folder.has(name):
             raise binary.file_error(f"its file {quoted(name)} is missing")
         names.append(name)
 
@@ -135,9 +134,9 @@ class _Shards(Tensors):
     def __init__(
         self, binary: Binary, format: str, file_names: dict[str, str], files: list[str]
     ) -> None:
-        super().__init__(binary, format, {}, files=map(binary.location, files))
+        super().__init__(binary, format, {}, files=map(binary.folder.location, files))
         self._file_names = file_names
-        self._open_file = cache(lambda name: tensors_of(binary.sibling(name), Notes()))
+        self._open_file = cache(lambda name: tensors_of(binary.folder.open(name), Notes()))
 
     def __getitem__(self, name: str) -> Tensor:
         file_name = self._file_names[name]

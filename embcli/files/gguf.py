@@ -76,7 +76,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     if header.metadata.get("split.count", 1) != 1:
         headers = {}
         for name in _part_names(binary, header):
-            part = binary.sibling(name)
+            part = binary.folder.open(name)
             headers[part] = read_header(part)
 
     tensors: dict[str, Tensor] = {}
@@ -88,9 +88,8 @@ def read(binary: Binary, _: Notes) -> Tensors:
 
     # The first part describes the model and its vocabulary.
     first_part, first_header = next(iter(headers.items()))
-    name = str(binary.location(binary.path.name))
-    own_words = partial(vocabulary_of, first_part, first_header, name)
-    files = [binary.location(part.path.name) for part in headers]
+    own_words = partial(vocabulary_of, first_part, first_header, binary.name)
+    files = [part.name for part in headers]
     return Tensors(binary, "GGUF", tensors, first_header.metadata, files, own_words)
 
 
@@ -107,7 +106,7 @@ def _part_names(binary: Binary, header: GgufHeader) -> list[str]:
     names = []
     for number in range(1, count + 1):
         part = f"{name[1]}{number:05}-of-{name[3]}{name[4]}"
-        if not binary.has(part):
+        if not binary.folder.has(part):
             raise binary.file_error(f"its part {part!r} is missing")
         names.append(part)
     return names

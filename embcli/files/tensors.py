@@ -76,7 +76,8 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
     matrix = _FileMatrix(tensor, numbers)
     is_by_row = matrix.column_step == 1
     read = matrix.read_rows if is_by_row else matrix.read_columns
-    load = partial(tensor.binary.load, tensor.start, tensor.size, quoted(tensor.name))
+    place = range(tensor.start, tensor.start + tensor.size)
+    load = partial(tensor.binary.load, [place], quoted(tensor.name))
     return StoredLayer(tensor.shape, numbers, read, load)
 
 
@@ -175,7 +176,7 @@ class Tensors(Mapping[str, Tensor]):
         format: str,
         tensors: Mapping[str, Tensor],
         metadata: Mapping[str, Any] | None = None,
-        files: Iterable[Path | str] = (),
+        files: Iterable[str] = (),
         own_words: Callable[[], Encoding | None] = _no_words,
     ) -> None:
         self.binary = binary
@@ -184,7 +185,7 @@ class Tensors(Mapping[str, Tensor]):
         self.format = format  # its name
         self.tensors = tensors
         self.metadata = metadata or {}
-        self.files = tuple(files) or (binary.location(binary.path.name),)
+        self.files = tuple(files) or (binary.name,)
         self.own_words = own_words
 
     def __getitem__(self, name: str) -> Tensor:

@@ -1,312 +1,282 @@
 """The files of a model on the hub, behind the interface of files on disk.
 
-A Repository is a model at one commit; some of its files are in the local cache. Of the others,
-ranges are read by requests. The first bytes of a file, its header, are kept for later runs; rows
-are read as they are asked for. What is to be read as a whole is loaded into memory at once.
+A model is read at one commit. Its small files go into the local cache, so that the rest of embcli
+finds them beside the weights. Ranges of the weights are read by requests, and stay in memory; the
+first bytes of a file, its header, are kept for later runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
+from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from huggingface_hub import constants, hf_hub_url, model_info
+from huggingface_hub import HfUri, constants, hf_hub_url, parse_hf_uri
 from huggingface_hub.file_download import repo_folder_name
 
-from embcli.binary import Binary, quoted
+from embcli.atomic import replacing
+from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
 from embcli.errors import InputError, Notes
-from embcli.hub import TOKENIZERS, WEIGHTS, module_folders, preferred
+from embcli.hub import TOKENIZERS, module_folders, preferred
 from embcli.remote import session
 from embcli.store import Store
-from embcli.wording import Sentence, in_bytes
+from embcli.wording import in_bytes
 
 _PARALLEL = 8  # requests at a time
 _SMALL = 50_000_000  # bytes; longer files are not downloaded
-_BROUGHT = (".json", ".txt", ".model", ".tiktoken")  # suffixes of files that are downloaded
-_LONGEST_LOAD = 256_000_000  # bytes of a matrix that is read as a whole
+_BROUGHT = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # suffixes of files that are
 _FIRST = 1 << 17  # bytes of the first request, which hold most headers
 _GAP = 1 << 14  # bytes between ranges that are read faster than another request is answered
-_RECENT = 1 << 21  # bytes of rows that are kept after they were read
 _PART = 1 << 23  # bytes of a request for a part of a matrix
+# Files that are read beside the weights or a tokenizer.
+_COMPANIONS = (
+    "config.json",
+    "adapter_config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+)
 
 
-class Repository:
-    """The files of a model. Its revision becomes a commit once, when it is made.
+@dataclass(frozen=True)
+class RemoteFolder(Folder):
+    """A folder of a model at one commit; `path` is the same folder of the local cache."""
 
-    Raises InputError if the hub does not answer, or has no such model or revision.
-    """
+    name: str  # as a user names it
+    model: str
+    commit: str
+    sizes: dict[str, int]  # of the files in it, by their paths from here
+    notes: Notes
+    prefix: str = ""  # the path of the folder in the model
 
-    def __init__(self, model: str, revision: str | None, notes: Notes) -> None:
-        self.model = model
-        self.notes = notes
-        self._store = Store.from_environment(notes)
-        self.name = f"hf://{model}"
-        if revision is not None:
-            self.name += f"@{revision}"
-        info = session.asked(
-            self.name, lambda: model_info(model, revision=revision, files_metadata=True)
+    @classmethod
+    def of_model(cls, uri: HfUri, notes: Notes) -> RemoteFolder:
+        """Return the folder of a model, whose revision becomes a commit once, here.
+
+        Raises InputError if the hub does not answer, or has no such model or revision.
+        """
+        name = f"hf://{uri.id}"
+        if uri.revision is not None:
+            name += f"@{uri.revision}"
+        commit, sizes = session.described(name, uri.id, uri.revision)
+        notes.add(f"reading {name} over the network: commit {commit[:7]} at {session.hub()}")
+        model_folder = repo_folder_name(repo_id=uri.id, repo_type="model")
+        path = Path(constants.HF_HUB_CACHE) / model_folder / "snapshots" / commit
+        return cls(path, name, uri.id, commit, sizes, notes)
+
+    def inside(self, name: str) -> RemoteFolder:
+        """Return a folder of this folder; an empty name is that of the folder itself."""
+        if not name:
+            return self
+        sizes = {}
+        for file, size in self.sizes.items():
+            if file.startswith(f"{name}/"):
+                sizes[file.removeprefix(f"{name}/")] = size
+        return replace(
+            self,
+            path=self.path / name,
+            name=self.location(name),
+            sizes=sizes,
+            prefix=f"{self.prefix}{name}/",
         )
-        self.commit = str(info.sha)
-        self.sizes: dict[str, int] = {}  # of the files, by name
-        for file in info.siblings or ():
-            parts = PurePosixPath(file.rfilename)
-            if file.size is not None and not parts.is_absolute() and ".." not in parts.parts:
-                self.sizes[file.rfilename] = file.size
-        models = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=model, repo_type="model")
-        self.folder = models / "snapshots" / self.commit
-        notes.add(
-            f"reading {self.name} over the network: commit {self.commit[:7]} at {session.hub()}"
-        )
 
-    def name_of(self, file: str) -> str:
-        return f"{self.name}/{file}" if file else self.name
+    def found(self, path: str, patterns: tuple[str, ...], lack: str) -> Binary:
+        """Open the file at a path, or the preferred one of a folder; `lack` says what is missing.
 
-    # --- which file is meant ----------------------------------------------------------------------
+        First, what is read beside it is brought, and so is the file unless it has weights.
+        """
+        parent, _, name = path.rpartition("/")
+        folder = self.inside(parent)
+        if name not in folder.sizes:
+            folder = self.inside(path)
+            if not folder.sizes:
+                raise InputError(f"{self.name!r} has no file {quoted(path)}")
+            folder, name = folder._preferred(patterns, lack)
 
-    def weights_file(self, path: str) -> str:
-        """Return the file at a path, or the file of weights in a folder or of the model."""
-        lack = "no file of weights, such as model.safetensors or *.gguf"
-        return self._file(path, WEIGHTS, lack)
+        names = [*_COMPANIONS, name]
+        with suppress(InputError):  # The model may have no tokenizer.
+            names.append(preferred(folder._names, TOKENIZERS, folder.name, ""))
+        if "vocab.json" in names:
+            names.append("merges.txt")
+        folder.bring(names)
+        return folder.open(name)
 
-    def tokenizer_file(self, path: str) -> str:
-        return self._file(path, (*TOKENIZERS, "*.gguf"), "no tokenizer that embcli reads")
-
-    def tokenizer_beside(self, weights: PurePosixPath) -> str:
-        return self._preferred(str(weights.parent), TOKENIZERS, "no tokenizer")
-
-    def _file(self, path: str, patterns: tuple[str, ...], lack: str) -> str:
-        if path in self.sizes:
-            return path
-        if path and not self._names(path):
-            raise InputError(f"{self.name!r} has no file {quoted(path)}")
+    def _preferred(self, patterns: tuple[str, ...], lack: str) -> tuple[RemoteFolder, str]:
+        """Return the preferred file of this folder, or of one that a modules.json names."""
         try:
-            return self._preferred(path, patterns, lack)
+            return self, preferred(self._names, patterns, self.name, lack)
         except InputError:
-            # Models of Sentence Transformers have a folder for each module.
             self.bring(["modules.json"])
-            for folder in module_folders(self.folder):
+            for module in filter(None, module_folders(self.path)):
                 with suppress(InputError):
-                    return self._preferred(folder.relative_to(self.folder).as_posix(), patterns, "")
+                    return self.inside(module)._preferred(patterns, lack)
             raise
 
-    def _preferred(self, folder: str, patterns: tuple[str, ...], lack: str) -> str:
-        name = preferred(self._names(folder), patterns, self.name_of(folder), lack)
-        return str(PurePosixPath(folder, name))
+    @property
+    def _names(self) -> list[str]:
+        return [file for file in self.sizes if "/" not in file]
 
-    def _names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder."""
-        paths = map(PurePosixPath, self.sizes)
-        return [path.name for path in paths if path.parent == PurePosixPath(folder)]
+    def location(self, name: str) -> str:
+        return f"{self.name}/{name}"
 
-    # --- their bytes ------------------------------------------------------------------------------
+    def has(self, name: str) -> bool:
+        return name in self.sizes
 
-    def open(self, file: str) -> Binary:
+    def open(self, name: str) -> Binary:
         """Open a file: in the local cache, if it has it, and otherwise over the network."""
-        if (self.folder / file).is_file():
-            return CachedBinary(self, file)
-        return RemoteBinary(self, file)
+        path = self.path / name
+        return Binary(path, self) if path.is_file() else RemoteBinary(self, name)
 
-    def bring(self, files: Iterable[str]) -> None:
+    def bring(self, names: Iterable[str]) -> None:
         """Put those of these files that exist into the local cache; weights stay where they are."""
-        missing: list[str] = []
-        for file in files:
-            is_small = self.sizes.get(file, _SMALL) < _SMALL and Path(file).suffix in _BROUGHT
-            if is_small and not (self.folder / file).is_file():
-                missing.append(file)
-        if missing:
-            size = in_bytes(sum(self.sizes[file] for file in missing))
-            self.notes.add(f"downloading {', '.join(missing)} ({size}) into the Hugging Face cache")
+        missing = []
+        for name in dict.fromkeys(names):
+            is_small = self.sizes.get(name, _SMALL) < _SMALL and name.endswith(_BROUGHT)
+            if is_small and not (self.path / name).is_file():
+                missing.append(name)
+        if not missing:
+            return
+        files = ", ".join(f"{self.prefix}{name}" for name in missing)
+        size = in_bytes(sum(self.sizes[name] for name in missing))
+        self.notes.add(f"downloading {files} ({size}) into the Hugging Face cache")
         with ThreadPoolExecutor(_PARALLEL) as pool:
             list(pool.map(self._download, missing))
 
-    def bring_tokenizer(self, file: str) -> None:
-        """Put a tokenizer into the local cache, and what is read beside it."""
-        companions = ["tokenizer_config.json", "config.json"]
-        if file.endswith("vocab.json"):
-            companions.append("merges.txt")
-        path = PurePosixPath(file)
-        self.bring([file, *(str(path.with_name(name)) for name in companions)])
+    def _download(self, name: str) -> None:
+        """Put a file into the cache of huggingface_hub, as it is where links are not supported.
 
-    def _download(self, file: str) -> None:
-        session.download(self.model, file, self.commit, self.name_of(file))
+        hf_hub_download would take 23 seconds for an error of the hub, and hide its cause.
+        """
+        data = session.get(self.location(name), self.url(name), self.sizes[name])
+        path = self.path / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.write(data)
+        except OSError as error:
+            raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
-    def fetch(self, file: str, ranges: list[tuple[int, int]]) -> Iterable[bytes]:
-        """Yield ranges of a file, each an offset and a length, in order."""
-        url = hf_hub_url(self.model, file, revision=self.commit)
-        fetch = partial(session.fetch, url, size=self.sizes[file], name=self.name_of(file))
-        if len(ranges) == 1:
-            yield fetch(*ranges[0])
-            return
-        with ThreadPoolExecutor(_PARALLEL) as pool:
-            yield from pool.map(lambda place: fetch(*place), ranges)
-
-    # --- headers, which are kept ------------------------------------------------------------------
-
-    def kept_start(self, file: str) -> bytes:
-        """Return the first bytes of a file that an earlier run has kept."""
-        return self._store.read_header(self._header_name(file)) if self._store else b""
-
-    def keep_start(self, file: str, start: bytes) -> None:
-        if self._store:
-            self._store.write_header(self._header_name(file), start, self.notes)
-
-    def _header_name(self, file: str) -> str:
-        place = "\n".join([constants.ENDPOINT, self.model, self.commit, file])
-        return f"header-{sha256(place.encode()).hexdigest()[:32]}.bin"
+    def url(self, name: str) -> str:
+        return hf_hub_url(self.model, f"{self.prefix}{name}", revision=self.commit)
 
 
-class CachedBinary(Binary):
-    """A file in the local cache, whose siblings may not be there."""
-
-    def __init__(self, repository: Repository, file: str) -> None:
-        super().__init__(repository.folder / file)
-        self._repository = repository
-        self._name = PurePosixPath(file)
-
-    def location(self, name: str) -> str:
-        return self._repository.name_of(self._sibling(name))
-
-    def has(self, name: str) -> bool:
-        return self._sibling(name) in self._repository.sizes
-
-    def sibling(self, name: str) -> Binary:
-        return self._repository.open(self._sibling(name))
-
-    def bring_tokenizer(self) -> None:
-        file = ""
-        with suppress(InputError):  # The model may have no tokenizer.
-            file = self._repository.tokenizer_beside(self._name)
-        if file:
-            self._repository.bring_tokenizer(file)
-
-    def _sibling(self, name: str) -> str:
-        return str(self._name.parent / name)
-
-
-class _Segment(NamedTuple):
+class _Piece(NamedTuple):
     """Bytes of a file that are in memory."""
 
-    offset: int
+    start: int
     data: bytes
 
-    def part(self, offset: int, length: int) -> bytes | None:
+    def part(self, place: range) -> bytes | None:
         """Return a range, or None if it is not all here."""
-        start = offset - self.offset
-        if start < 0 or start + length > len(self.data):
-            return None
-        return self.data[start : start + length]
+        start = place.start - self.start
+        stop = place.stop - self.start
+        return self.data[start:stop] if 0 <= start <= stop <= len(self.data) else None
 
 
-class RemoteBinary(CachedBinary):
+class RemoteBinary(Binary):
     """A file on the hub at one commit; several threads can read it."""
 
     is_remote = True
 
-    def __init__(self, repository: Repository, file: str) -> None:
-        self.path = repository.folder / file  # where its siblings are, once they are downloaded
-        self.size = repository.sizes[file]
-        self._repository = repository
-        self._name = PurePosixPath(file)
-        self._file_name = file
-        self._start = repository.kept_start(file)
-        self._kept = len(self._start)
-        self._loaded: list[_Segment] = []
-        self._recent: list[_Segment] = []
-
-    def file_error(self, reason: str | Sentence, hint: str = "") -> InputError:
-        name = self._repository.name_of(self._file_name)
-        message = Sentence("cannot read {name!r}: {reason}", name=name, reason=reason)
-        return InputError(message, hint)
+    def __init__(self, folder: RemoteFolder, name: str) -> None:
+        self.path = folder.path / name  # where its siblings are, once they are downloaded
+        self.folder = folder
+        self.name = folder.location(name)
+        self.size = folder.sizes[name]
+        self._url = folder.url(name)
+        self._notes = folder.notes
+        self._store = Store.from_environment(folder.notes)
+        self._header_name = f"header-{sha256(self._url.encode()).hexdigest()[:32]}.bin"
+        self._header = self._store.read_header(self._header_name) if self._store else b""
+        self._pieces: list[_Piece] = []
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes; what is read from the beginning on is a header, and kept."""
         end = min(offset + length, self.size)
-        start = self._start
-        known = len(start)
+        known = len(self._header)
         if offset > known:
             return super().read(offset, length)
         if end > known:
             # A longer header is read in steps that double.
             stop = min(max(end, _FIRST, 2 * known), self.size)
-            start += b"".join(self._fetch([(known, stop - known)]))
-            self._start = start
-        return start[offset:end]
-
-    def keep_start(self) -> None:
-        if len(self._start) > self._kept:
-            self._repository.keep_start(self._file_name, self._start)
-            self._kept = len(self._start)
+            self._header += b"".join(self._fetch([range(known, stop)]))
+            if self._store:
+                self._store.write_header(self._header_name, self._header, self._notes)
+        return self._header[offset:end]
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-        """Fill an array with ranges of bytes; ranges that are near each other are one request."""
-        places = [place for place in zip(offsets, lengths, strict=True) if place[1]]
-        requests: list[tuple[int, int]] = []
-        for offset, length in places:
-            if self._known_part(offset, length) is not None:
-                continue
-            if requests:
-                first, known = requests[-1]
-                if 0 <= offset - first - known < _GAP:
-                    requests[-1] = (first, offset + length - first)
-                    continue
-            requests.append((offset, length))
+        places = []
+        for offset, length in zip(offsets, lengths, strict=True):
+            places.append(range(offset, offset + length))
+        self.load(places, "rows")
+        rest = buffer.reshape(-1).view(np.uint8).data
+        for place in places:
+            rest[: len(place)] = self._known(place) or b""
+            rest = rest[len(place) :]
 
-        # Requests and places are in the same order; a thread may have read more in the meantime.
-        answers = zip(requests, self._fetch(requests), strict=True)
-        segment = _Segment(0, b"")
-        rest = buffer.reshape(-1).view(np.uint8)
-        for offset, length in places:
-            part = self._known_part(offset, length) or segment.part(offset, length)
-            while part is None:
-                (first, _), data = next(answers)
-                segment = _Segment(first, data)
-                self._remember(segment)
-                part = segment.part(offset, length)
-            rest[:length] = np.frombuffer(part, np.uint8)
-            rest = rest[length:]
+    def load(self, places: list[range], what: str) -> None:
+        """Read ranges that are not in memory yet; those that are near each other are one request.
 
-    def load(self, offset: int, length: int, what: str) -> None:
-        if self._known_part(offset, length) is not None:
+        They stay in memory: a result can ask for the same rows for each of its matrices.
+        """
+        ranges = self._missing(places)
+        if not ranges:
             return
+        length = sum(map(len, ranges))
         size = in_bytes(length)
-        if length > _LONGEST_LOAD:
-            raise self._too_large_error(f"{what} is {size}")
-        starts = range(offset, offset + length, _PART)
-        places = [(start, min(_PART, offset + length - start)) for start in starts]
-        watch = self._repository.notes.watch
-        parts = watch(self._fetch(places), length, lambda part: len(part), f"{what}, {size}")
-        data = b"".join(parts)
-        self._loaded.append(_Segment(offset, data))
+        if length > LONGEST_LOAD:
+            raise self._too_large_error(f"{what}, {size}")
 
-    def _too_large_error(self, reason: str) -> InputError:
-        limit = in_bytes(_LONGEST_LOAD)
-        model, _, revision = self._repository.name.removeprefix("hf://").partition("@")
-        local = f"{model}@{revision}" if revision else model
-        chosen = f" --revision {revision}" if revision else ""
-        return self.file_error(
-            f"all of {reason}, and embcli reads at most {limit} over the network",
-            f"hf download {model}{chosen}; then the same command with {local}",
-        )
+        parts = []
+        for whole in ranges:
+            parts += [whole[start : start + _PART] for start in range(0, len(whole), _PART)]
+        answers = self._notes.watch(self._fetch(parts), length, len, f"{what}, {size}")
+        for whole in ranges:
+            count = -(-len(whole) // _PART)
+            self._pieces.append(_Piece(whole.start, b"".join(islice(answers, count))))
 
-    def _known_part(self, offset: int, length: int) -> bytes | None:
+    def _missing(self, places: list[range]) -> list[range]:
+        ranges: list[range] = []
+        for place in places:
+            if not place or self._known(place) is not None:
+                continue
+            if ranges and 0 <= place.start - ranges[-1].stop < _GAP:
+                ranges[-1] = range(ranges[-1].start, place.stop)
+            else:
+                ranges.append(place)
+        return ranges
+
+    def _known(self, place: range) -> bytes | None:
         """Return a range that is in memory; None for another one."""
-        for segment in (_Segment(0, self._start), *self._loaded, *self._recent):
-            part = segment.part(offset, length)
+        for piece in (_Piece(0, self._header), *self._pieces):
+            part = piece.part(place)
             if part is not None:
                 return part
         return None
 
-    def _remember(self, segment: _Segment) -> None:
-        """Keep what was read last: a result can ask for the same rows for each of its matrices."""
-        size = sum(len(recent.data) for recent in self._recent)
-        others = self._recent if size < _RECENT else []
-        self._recent = [*others, segment]
+    def _fetch(self, places: list[range]) -> Iterator[bytes]:
+        get = partial(session.get, self.name, self._url, self.size)
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            yield from pool.map(get, places)
 
-    def _fetch(self, places: list[tuple[int, int]]) -> Iterable[bytes]:
-        return self._repository.fetch(self._file_name, places)
+    def _too_large_error(self, what: str) -> InputError:
+        limit = in_bytes(LONGEST_LOAD)
+        uri = parse_hf_uri(self.name)
+        download = f"hf download {uri.id}"
+        local_name = uri.id
+        if uri.revision is not None:
+            download += f" --revision {uri.revision}"
+            local_name += f"@{uri.revision}"
+        return self.file_error(
+            f"it is asked for {what}, and embcli reads at most {limit} over the network",
+            f"{download}; then the same command with {local_name}",
+        )

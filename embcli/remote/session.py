@@ -1,147 +1,34 @@
 """Requests to the hub, through huggingface_hub's session, and the errors that explain its faults.
 
-A request has a timeout, and a fault that may be brief is followed by at most two more tries. The
-retries of huggingface_hub would take 23 seconds and hide the cause, so they are stopped.
+A request asks for what the hub knows of a model, for a small file, or for a range of a large one.
+It ends: a host may neither be silent nor slow for long, and a fault that may be brief is followed
+by at most two more tries.
 """
 
 from __future__ import annotations
 
-import logging
+import json
 import time
-from collections.abc import Callable
-from contextvars import ContextVar
-from typing import TypeVar
-from urllib.parse import urlsplit
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
 import httpx2
-from huggingface_hub import constants, get_session, hf_hub_download, parse_hf_uri
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RevisionNotFoundError
-from huggingface_hub.utils import (  # type: ignore[attr-defined]
-    build_hf_headers,
-    hf_raise_for_status,
-)
-from huggingface_hub.utils.tqdm import silent_tqdm
+from huggingface_hub import constants, get_session, parse_hf_uri
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
 from embcli.errors import InputError
 from embcli.names import PROGRAM, __version__
+from embcli.wording import in_bytes
 
-TIMEOUT = 5  # seconds
+TIMEOUT = 5  # seconds of silence
+PATIENCE = 10  # seconds, after which a slow answer is given up
+_LEAST_SPEED = 1 << 14  # bytes per second of an answer that is not slow
 _MOST_TRIES = 3
 PAUSE = 1  # seconds between them
 _LATEST_TRY = 5  # seconds after the first one
+_LONGEST_DESCRIPTION = 1 << 26  # bytes; of what the hub knows of a model
 _LOGIN = "hf auth login"
-
-_Value = TypeVar("_Value")
-
-
-# --- the session ----------------------------------------------------------------------------------
-
-# The requests that a call of ours has sent. It is None in all other calls of huggingface_hub, which
-# our hooks leave alone.
-_SENT: ContextVar[set[tuple[str, str]] | None] = ContextVar("sent", default=None)
-
-
-class _Stopped(Exception):
-    """Ends a call at the first retry of huggingface_hub's."""
-
-
-def _send_once(request: httpx2.Request) -> None:
-    sent = _SENT.get()
-    if sent is None:
-        return
-    key = (request.method, str(request.url))
-    if key in sent:
-        raise _Stopped
-    sent.add(key)
-    request.extensions["timeout"] = httpx2.Timeout(TIMEOUT).as_dict()
-
-
-def _stop_at_fault(response: httpx2.Response) -> None:
-    if _SENT.get() is None:
-        return
-    # hf_xet would fetch the file elsewhere, with threads and retries of its own.
-    response.headers.pop(constants.HUGGINGFACE_HEADER_X_XET_HASH, None)
-    if _is_brief_status(response.status_code):
-        try:
-            hf_raise_for_status(response)
-        except HfHubHTTPError as error:
-            raise _Stopped from error
-
-
-def _is_not_ours(record: logging.LogRecord) -> bool:
-    return _SENT.get() is None
-
-
-def _session() -> httpx2.Client:
-    """Return huggingface_hub's session, with our hooks; its log is silent for calls of ours."""
-    session = get_session()
-    hooks = session.event_hooks
-    if _send_once not in hooks["request"]:
-        hooks["request"].append(_send_once)
-        hooks["response"].append(_stop_at_fault)
-    for handler in logging.getLogger("huggingface_hub").handlers:
-        handler.addFilter(_is_not_ours)
-    return session
-
-
-# --- requests -------------------------------------------------------------------------------------
-
-
-def asked(name: str, call: Callable[[], _Value]) -> _Value:
-    """Return what a call of huggingface_hub returns.
-
-    Raises InputError, which names the file or the model, for its faults.
-    """
-    start = time.monotonic()
-    for number in range(1, _MOST_TRIES + 1):
-        token = _SENT.set(set())
-        try:
-            _session()
-            return call()
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, _Stopped) as error:
-            cause = _cause(error)
-        except (ValueError, KeyError, TypeError) as error:
-            cause = error  # The answer is not that of a hub.
-        finally:
-            _SENT.reset(token)
-        is_late = time.monotonic() - start > _LATEST_TRY
-        if is_late or number == _MOST_TRIES or not _is_brief(cause):
-            break
-        time.sleep(PAUSE)
-    raise _explained(name, cause) from None
-
-
-def download(model: str, file: str, commit: str, name: str) -> None:
-    """Put a small file into the cache of huggingface_hub."""
-    asked(name, lambda: hf_hub_download(model, file, revision=commit, tqdm_class=silent_tqdm))
-
-
-def fetch(url: str, offset: int, length: int, size: int, name: str) -> bytes:
-    """Return a range of a file of `size` bytes; raises InputError for any other answer."""
-    place = f"{offset}-{offset + length - 1}"
-    headers = build_hf_headers(library_name=PROGRAM, library_version=__version__)
-    headers |= {"Range": f"bytes={place}", "Accept-Encoding": "identity"}
-
-    def call() -> bytes:
-        with _session().stream("GET", url, headers=headers, follow_redirects=True) as response:
-            hf_raise_for_status(response)
-            host = response.url.host
-            # Nothing is read of an answer that is not this range.
-            if response.status_code != 206:
-                hint = f"hf download {parse_hf_uri(name).id} downloads it"
-                raise _error(name, f"{host} ignores ranges, and would send the whole file", hint)
-            given = response.headers.get("Content-Range")
-            if given != f"bytes {place}/{size}":
-                raise _error(name, f"{host} sends {given!r} of a file of {size:,} bytes")
-            data = response.read()
-        if len(data) != length:
-            raise _error(name, f"{host} sends other bytes than it was asked for")
-        return data
-
-    return asked(name, call)
-
-
-# --- faults ---------------------------------------------------------------------------------------
 
 
 def hub() -> str:
@@ -149,69 +36,143 @@ def hub() -> str:
     return urlsplit(constants.ENDPOINT).netloc or constants.ENDPOINT
 
 
+class Description(NamedTuple):
+    """What the hub knows of a model at one revision."""
+
+    commit: str
+    sizes: dict[str, int]  # of its files
+
+
+def described(name: str, model: str, revision: str | None) -> Description:
+    url = f"{constants.ENDPOINT}/api/models/{model}"
+    if revision is not None:
+        url += f"/revision/{quote(revision, safe='')}"
+    answer = get(name, f"{url}?blobs=true")
+    sizes = {}
+    try:
+        description = json.loads(answer)
+        for file in description["siblings"]:
+            path = Path(file["rfilename"])
+            if not path.anchor and ".." not in path.parts:
+                sizes[file["rfilename"]] = int(file["size"])
+        return Description(str(description["sha"]), sizes)
+    except (ValueError, KeyError, TypeError):
+        hint = "HF_ENDPOINT can name another hub"
+        raise _error(name, f"{hub()} does not answer as a hub does", hint) from None
+
+
+def get(name: str, url: str, size: int | None = None, place: range | None = None) -> bytes:
+    """Return the bytes at a URL, which are `size`, or a range of them.
+
+    Raises InputError, which names the file or the model, for any other answer.
+    """
+    start = time.monotonic()
+    tries = 1
+    while True:
+        try:
+            return _answer(name, url, size, place)
+        except httpx2.HTTPError as error:
+            is_late = time.monotonic() - start > _LATEST_TRY
+            if is_late or tries == _MOST_TRIES or not _is_brief(error):
+                raise _explained(name, error) from None
+        except (httpx2.InvalidURL, OSError, ValueError) as error:  # of HF_ENDPOINT, or of a proxy
+            raise _error(name, f"no answer from {hub()} ({str(error)[:200]})") from None
+        tries += 1
+        time.sleep(PAUSE)
+
+
+def _answer(name: str, url: str, size: int | None, place: range | None) -> bytes:
+    """Send a request, and return the bytes of its answer; raises HTTPError for a fault."""
+    headers = build_hf_headers(library_name=PROGRAM, library_version=__version__)
+    headers["Accept-Encoding"] = "identity"
+    length = size
+    if place is not None:
+        length = len(place)
+        headers["Range"] = f"bytes={place.start}-{place.stop - 1}"
+
+    session = get_session()
+    with session.stream(
+        "GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True
+    ) as response:
+        response.raise_for_status()
+        given = response.headers.get("Content-Range", "the whole file")[:80]
+        if place is not None and given != f"bytes {place.start}-{place.stop - 1}/{size}":
+            # Nothing is read of such an answer.
+            wanted = f"bytes {place.start}-{place.stop - 1} of {size:,}"
+            hint = f"hf download {parse_hf_uri(name).id} downloads the model"
+            raise _error(name, f"{response.url.host} sends {given}, not {wanted}", hint)
+        data = _body(name, response, _LONGEST_DESCRIPTION if length is None else length)
+    if length is not None and len(data) != length:
+        raise _error(name, f"{response.url.host} sends other bytes than it was asked for")
+    return data
+
+
+def _body(name: str, response: httpx2.Response, longest: int) -> bytes:
+    """Return the bytes of an answer, or a few more than `longest`; raises InputError if it is slow.
+
+    A timeout is for each read, and does not end an answer that trickles.
+    """
+    start = time.monotonic()
+    data = bytearray()
+    for part in response.iter_bytes():
+        data += part
+        seconds = time.monotonic() - start
+        if seconds > PATIENCE and len(data) < seconds * _LEAST_SPEED:
+            speed = f"fewer than {in_bytes(_LEAST_SPEED)} per second"
+            raise _error(name, f"{response.url.host} sends {speed}")
+        if len(data) > longest:
+            break
+    return bytes(data)
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+# By the hub's code of the error, or by the status.
+_REFUSALS = {
+    "GatedRepo": "its authors grant access to it, and you have none yet",
+    "RevisionNotFound": "the model has no such revision",
+    "401": f"no such model, or it needs access: {_LOGIN}",
+    "403": f"{{host}} forbids it to this user: {_LOGIN}",
+    "404": "{host} has no such model or file",
+    "429": f"{{host}} has had too many requests (429); wait some minutes, or try {_LOGIN}",
+}
+
+
 def _error(name: str, reason: str, hint: str = "") -> InputError:
     return InputError(f"cannot read {name!r}: {reason}", hint)
 
 
-def _cause(error: Exception) -> BaseException:
-    """Return the error behind those of huggingface_hub that hide it, and behind a stopped call."""
-    cause: BaseException = error
-    while isinstance(cause, _Stopped | FileNotFoundError):
-        hidden = cause.__cause__ or cause.__context__
-        if hidden is None:
-            break
-        cause = hidden
-    return cause
-
-
-def _is_brief_status(status: int) -> bool:
-    return status in (408, 429) or status >= 500
-
-
-def _is_brief(cause: BaseException) -> bool:
+def _is_brief(error: httpx2.HTTPError) -> bool:
     """Return whether a fault may be gone at the next try; a silent host has had its time."""
-    if isinstance(cause, HfHubHTTPError):
-        return _is_brief_status(cause.response.status_code)
-    return _is_cut(cause)
+    if isinstance(error, httpx2.HTTPStatusError):
+        status = error.response.status_code
+        return status in (408, 429) or status >= 500
+    return _is_cut(error)
 
 
-def _is_cut(cause: BaseException) -> bool:
-    is_cut = isinstance(cause, httpx2.NetworkError | httpx2.RemoteProtocolError)
-    return is_cut and not isinstance(cause, httpx2.ConnectError)
+def _is_cut(error: httpx2.HTTPError) -> bool:
+    is_cut = isinstance(error, httpx2.NetworkError | httpx2.RemoteProtocolError)
+    return is_cut and not isinstance(error, httpx2.ConnectError)
 
 
-def _explained(name: str, cause: BaseException) -> InputError:
-    if isinstance(cause, HfHubHTTPError):
-        return _refused(name, cause)
-    host = hub()
-    if isinstance(cause, httpx2.TransportError):
-        host = cause.request.url.host or host
-    if isinstance(cause, ValueError | KeyError | TypeError):
-        hint = "HF_ENDPOINT can name another hub"
-        return _error(name, f"{host} does not answer as a hub does", hint)
-    if isinstance(cause, OSError):
-        return _error(name, str(cause)[:200])
-    if isinstance(cause, _Stopped | httpx2.TimeoutException):
+def _explained(name: str, error: httpx2.HTTPError) -> InputError:
+    host = error.request.url.host
+    if isinstance(error, httpx2.HTTPStatusError):
+        return _refused(name, error.response)
+    if isinstance(error, httpx2.TimeoutException):
         return _error(name, f"{host} did not answer within {TIMEOUT} seconds")
-    if _is_cut(cause):
+    if _is_cut(error):
         return _error(name, f"{host} cut the connection")
-    return _error(name, f"no answer from {host} ({str(cause)[:200]})")
+    return _error(name, f"no answer from {host} ({str(error)[:200]})")
 
 
-def _refused(name: str, error: HfHubHTTPError) -> InputError:
-    """Return the error for an answer of the hub, whose status says what is wrong."""
-    response = error.response
-    host = response.url.host
-    if isinstance(error, GatedRepoError):
+def _refused(name: str, response: httpx2.Response) -> InputError:
+    """Return the error for an answer whose status says what is wrong."""
+    status = str(response.status_code)
+    code = response.headers.get("X-Error-Code", "")
+    default = f"{{host}} answers {status} {response.reason_phrase}"
+    reason = _REFUSALS.get(code) or _REFUSALS.get(status, default)
+    hint = ""
+    if code == "GatedRepo":
         hint = f"Ask for it at {constants.ENDPOINT}/{parse_hf_uri(name).id}, then: {_LOGIN}"
-        return _error(name, "its authors grant access to it, and you have none yet", hint)
-    if isinstance(error, RevisionNotFoundError):
-        return _error(name, "the model has no such revision")
-    reasons = {
-        401: f"no such model, or it needs access: {_LOGIN}",
-        403: f"{host} forbids it to this user: {_LOGIN}",
-        404: f"{host} has no such model or file",
-        429: f"{host} has had too many requests (429); wait some minutes, or try {_LOGIN}",
-    }
-    status = response.status_code
-    return _error(name, reasons.get(status, f"{host} answers {status} {response.reason_phrase}"))
+    return _error(name, reason.format(host=response.url.host), hint)
