@@ -3,27 +3,27 @@
 `Hub` serves the folders of models on two addresses of the loopback interface. The first one, the
 hub, answers these requests:
 
-- `GET /api/models/ORG/NAME` and `.../revision/REVISION`, with `?blobs=True`: the commit of the
+- `GET /api/models/ORG/NAME` and `.../revision/REVISION`, with `?blobs=true`: the commit of the
   revision and the files with their sizes
-- `HEAD` and `GET /ORG/NAME/resolve/COMMIT/FILE`: a small file, or a redirect to the storage. The
-  headers `X-Repo-Commit`, `ETag`, `X-Linked-Etag`, `X-Linked-Size` and `X-Xet-Hash` are those of
-  the real hub
+- `GET /ORG/NAME/resolve/COMMIT/FILE`: a small file, or a redirect to the storage
 - `GET /api/agent-harnesses`, which huggingface_hub asks for once a day
 
 The second one, the storage, is another host and has the weights and the tokenizers, of which it
 gives ranges. Whatever is asked is kept in `Hub.asked`; `Hub.faults` make it misbehave.
 
-huggingface_hub reads its environment when it is imported, so commands run in a child process:
-`Hub.run` starts one for several command lines, and `main` is what this process does.
+huggingface_hub reads its environment when it is imported, so commands run in a child process, which
+imports everything once: `Child` talks to it, and `main` is what this process does.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -37,7 +37,7 @@ from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_secret"
 LARGE = (".safetensors", ".gguf", ".bin", "tokenizer.json")  # what the storage has
-SILENCE = 8.0  # seconds in which a silent server answers nothing
+SILENCE = 8.0  # seconds in which a silent server answers nothing, unless the hub is closed
 
 
 @dataclass
@@ -56,14 +56,14 @@ class Asked:
 class Fault:
     """What is wrong with the answers to some requests: those whose path has this part.
 
-    The kind is a status, or `silent` (no answer), `cut` (half of the body), `whole` (a range is
-    ignored), `other` (another range), `html` (no answer of a hub) or `gated`.
+    The kind is a status, or `silent` (no answer), `slow` (a byte now and then), `cut` (half of the
+    body), `whole` (a range is ignored), `other` (another range), `html` (no answer of a hub),
+    `away` (a redirect to where nobody listens) or `gated`.
     """
 
     path: str
     kind: int | str
     host: str = "hub"
-    method: str = ""  # any
     times: int = 1000  # how often
 
 
@@ -80,15 +80,59 @@ class Answer:
     parts: list[str]  # files of unfinished downloads
 
 
+class Child:
+    """A process that runs command lines and Python; `environment` is what it is imported with."""
+
+    def __init__(self, home: Path, url: str, **environment: str) -> None:
+        mine = {
+            "HF_ENDPOINT": url,
+            "HF_HOME": str(home / "hf"),
+            "EMBCLI_CACHE_DIR": str(home / "embcli"),
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        }
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.upper().endswith("_PROXY") and not name.startswith("HF_")
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.hub"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=kept | mine | environment,
+            text=True,
+        )
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)
+
+    def run(self, *words: str, **environment: str) -> Answer:
+        return Answer(**self._asked({"words": words, "environment": environment}))
+
+    def python(self, code: str, **names: Any) -> str:
+        """Run Python, where these names have values; return what it prints."""
+        return self._asked({"code": code, "names": names})
+
+    def _asked(self, request: dict[str, Any]) -> Any:
+        self._process.stdin.write(f"{json.dumps(request)}\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
 @dataclass
 class Hub:
     """A hub and its storage, which serve while this is a context."""
 
     home: Path  # the folder of the user: its Hugging Face cache, and that of embcli
-    models: dict[str, Path] = field(default_factory=dict)
+    known: dict[str, Path]  # the folders of models by their names
+    models: dict[str, Path] = field(default_factory=dict)  # those, and others of a test
     delay: float = 0.0  # seconds before each answer
     faults: list[Fault] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    closed: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Hub:
         hub = type("HubHandler", (_Handler,), {"hub": self, "host": "hub"})
@@ -99,12 +143,24 @@ class Hub:
         )
         for server in self._servers:
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        self.child = Child(self.home, self.url)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.child.__exit__()
+        self.closed.set()
         for server in self._servers:
             server.shutdown()
             server.server_close()
+
+    def begin(self, *faults: Fault) -> None:
+        """Forget what was asked, and what the user has in caches; these faults hold from now on."""
+        shutil.rmtree(self.home / "hf", ignore_errors=True)
+        shutil.rmtree(self.home / "embcli", ignore_errors=True)
+        self.models = dict(self.known)
+        self.delay = 0.0
+        self.faults = [*faults]
+        self.asked = []
 
     def commit(self, name: str) -> str:
         return hashlib.sha1(name.encode()).hexdigest()
@@ -118,46 +174,9 @@ class Hub:
         """Return the requests for ranges that the storage has answered."""
         return [asked for asked in self.asked if asked.host == "storage" and asked.range]
 
-    def environment(self, **more: str) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.upper().endswith("_PROXY") and not name.startswith("HF_")
-        }
-        mine = {
-            "HF_ENDPOINT": self.url,
-            "HF_HOME": str(self.home / "hf"),
-            "EMBCLI_CACHE_DIR": str(self.home / "embcli"),
-            "PYTHONPATH": str(Path(__file__).parents[1]),
-        }
-        return kept | mine | more
-
-    def run(self, *lines: list[str], cwd: Path | None = None, **more: str) -> list[Answer]:
-        """Run command lines in one child process."""
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.hub"],
-            input=json.dumps(lines).encode(),
-            capture_output=True,
-            env=self.environment(**more),
-            cwd=cwd,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return [Answer(**answer) for answer in json.loads(done.stdout)]
-
-    def python(self, code: str, stdin: str = "", **more: str) -> str:
-        """Run Python in a child process; return what it prints."""
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            input=stdin.encode(),
-            capture_output=True,
-            env=self.environment(**more),
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
+    def run(self, *words: str, **environment: str) -> Answer:
+        """Run a command line in the child process."""
+        return self.child.run(*words, **environment)
 
 
 class _Server(ThreadingHTTPServer):
@@ -178,9 +197,6 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Print nothing."""
 
-    def do_HEAD(self) -> None:
-        self.answer()
-
     def do_GET(self) -> None:
         self.answer()
 
@@ -192,12 +208,18 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(self.hub.delay)
         fault = self.fault()
         if fault == "silent":
-            time.sleep(SILENCE)
+            self.hub.closed.wait(SILENCE)
             self.close_connection = True
+        elif fault == "away":
+            self.send(b"", 302, {"Location": "http://127.0.0.1:9/"})
         elif isinstance(fault, int):
             self.fail(fault)
         elif fault == "gated":
             self.fail(403, "GatedRepo")
+        elif fault == "slow":
+            self.begin(200, 1000, {})
+            while not self.hub.closed.wait(0.1):
+                self.wfile.write(b" ")
         elif fault == "html":
             self.send(b"<html>Welcome to our Wi-Fi</html>")
         elif self.host == "storage":
@@ -207,8 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def fault(self) -> int | str:
         for fault in self.hub.faults:
-            is_meant = fault.host == self.host and fault.method in ("", self.command)
-            if is_meant and fault.path in self.path and fault.times:
+            if fault.host == self.host and fault.path in self.path and fault.times:
                 fault.times -= 1
                 return fault.kind
         return ""
@@ -230,21 +251,12 @@ class _Handler(BaseHTTPRequestHandler):
         if asked[2] not in (commit, "main"):
             self.fail(404, "RevisionNotFound")
         elif not file.is_file():
-            self.fail(404, "EntryNotFound", **{"X-Repo-Commit": commit})
+            self.fail(404, "EntryNotFound")
         else:
-            etag = hashlib.sha1(str(file).encode()).hexdigest()
-            headers = {"X-Repo-Commit": commit, "ETag": f'"{etag}"'}
-            if not file.name.endswith(LARGE):
-                self.give(file, fault, headers)
-                return
-            headers |= {
-                "X-Linked-Etag": headers["ETag"],
-                "X-Linked-Size": str(file.stat().st_size),
-                "X-Xet-Hash": "0" * 64,
-                "X-Xet-Refresh-Route": f"{self.hub.url}/xet",
-                "Location": f"{self.hub.storage}{file}?signature=1",
-            }
-            self.send(b"", 302, headers)
+            if file.name.endswith(LARGE):
+                self.send(b"", 302, {"Location": f"{self.hub.storage}{file}?signature=1"})
+            else:
+                self.give(file, fault)
 
     def describe(self, name: str, revision: str) -> None:
         folder = self.hub.models.get(name)
@@ -261,11 +273,9 @@ class _Handler(BaseHTTPRequestHandler):
             about = {"id": name, "sha": self.hub.commit(name), "siblings": siblings}
             self.send(json.dumps(about).encode())
 
-    def give(
-        self, file: Path, fault: int | str = "", headers: dict[str, str] | None = None
-    ) -> None:
+    def give(self, file: Path, fault: int | str) -> None:
         """Send a file or a range of it."""
-        headers = dict(headers or {})
+        headers = {}
         size = file.stat().st_size
         first, last, status = 0, size - 1, 200
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
@@ -284,8 +294,6 @@ class _Handler(BaseHTTPRequestHandler):
             stream.seek(first)
             length = last - first + 1
             self.begin(status, length, headers)
-            if self.command == "HEAD":
-                return
             rest = length // 2 if fault == "cut" else length
             while rest:
                 part = stream.read(min(rest, 1 << 16))
@@ -293,20 +301,17 @@ class _Handler(BaseHTTPRequestHandler):
                 self.asked.sent += len(part)
                 rest -= len(part)
                 if fault == "whole":
-                    time.sleep(0.02)  # Otherwise buffers on the way take all of it.
+                    self.hub.closed.wait(0.02)  # Otherwise buffers on the way take all of it.
         if fault == "cut":
             self.close_connection = True
 
-    def fail(self, status: int, code: str = "", **headers: str) -> None:
-        if code:
-            headers["X-Error-Code"] = code
-        self.send(b'{"error": "no"}', status, headers)
+    def fail(self, status: int, code: str = "") -> None:
+        self.send(b'{"error": "no"}', status, {"X-Error-Code": code})
 
     def send(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
         self.begin(status, len(body), headers or {})
-        if self.command != "HEAD":
-            self.wfile.write(body)
-            self.asked.sent = len(body)
+        self.wfile.write(body)
+        self.asked.sent = len(body)
 
     def begin(self, status: int, length: int, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -319,28 +324,32 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Run the command lines of standard input, and print their answers as JSON."""
+    """Answer the requests of standard input, a line each."""
     from embcli.remote import session
+
+    session.PAUSE = 0
+    answers = sys.stdout
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = ran(**request) if "words" in request else printed(**request)
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def printed(code: str, names: dict[str, Any]) -> str:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(code, names)
+    return output.getvalue()
+
+
+def ran(words: list[str], environment: dict[str, str]) -> dict[str, Any]:
     from tests.runners import InProcess
 
-    session.TIMEOUT = 2
-    session.PAUSE = 0
-    lines = json.load(sys.stdin)
-    answers = []
-    for line in lines:
-        start = time.monotonic()
-        ran = InProcess()(*line)
-        seconds = time.monotonic() - start
-        answers.append(
-            {
-                "status": ran.status,
-                "out": ran.text,
-                "err": ran.err,
-                "seconds": seconds,
-                **left_behind(),
-            }
-        )
-    json.dump(answers, sys.stdout)
+    start = time.monotonic()
+    found = InProcess()(*words, **environment)
+    seconds = time.monotonic() - start
+    answer = {"status": found.status, "out": found.text, "err": found.err, "seconds": seconds}
+    return answer | left_behind()
 
 
 def left_behind() -> dict[str, Any]:
@@ -352,7 +361,7 @@ def left_behind() -> dict[str, Any]:
     return {
         "threads": threads,
         "sockets": sum(1 for _ in _sockets()),
-        "parts": [str(path) for path in home.rglob("*.incomplete")],
+        "parts": [str(path) for path in home.rglob("*.part")],
     }
 
 

@@ -1,6 +1,6 @@
 """Models of a hub: rows over the network are those on disk, and each fault ends in a sentence.
 
-The hub is a server on this machine (tests/hub.py), and commands run in child processes.
+The hub is a server on this machine (tests/hub.py), and commands run in a child process.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from embcli.files.safetensors import header
 from tests.files.made import closed
-from tests.hub import LARGE, TOKEN, Answer, Fault, Hub
-from tests.runners import InProcess
+from tests.hub import TOKEN, Answer, Child, Fault, Hub
 from tests.snapshots import Snapshot
 
 ROWS = 3000
@@ -177,25 +175,22 @@ MODELS = (
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the folders of the models by their names on the hub."""
-    made = {}
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """Yield a hub with all models, and the process that asks it."""
+    models = {}
     for make in MODELS:
         folder = tmp_path_factory.mktemp(make.__name__)
         make(folder)
-        made[f"org/{make.__name__}"] = folder
-    return made
-
-
-@pytest.fixture
-def hub(tmp_path: Path, folders: dict[str, Path]) -> Iterator[Hub]:
-    with Hub(tmp_path / "home", dict(folders)) as hub:
+        models[f"org/{make.__name__}"] = folder
+    with Hub(tmp_path_factory.mktemp("home"), models) as hub:
         yield hub
 
 
-def answer(hub: Hub, *words: str, **environment: str) -> Answer:
-    (answer,) = hub.run([*words], **environment)
-    return answer
+@pytest.fixture
+def hub(served: Hub) -> Hub:
+    """Return the hub, of which nothing was asked yet."""
+    served.begin()
+    return served
 
 
 def succeeded(answer: Answer) -> Answer:
@@ -205,8 +200,8 @@ def succeeded(answer: Answer) -> Answer:
 
 
 ROWS_OF_BOTH = """
-import sys, numpy, embcli
-for name, folder in zip(sys.stdin.readline().split(), sys.stdin.readline().split()):
+import embcli
+for name, folder in models.items():
     far = embcli.open(f"hf://{name}")
     near = embcli.open(folder)
     ids = [2999, 0, 7, 8, 1500, 7]
@@ -224,10 +219,12 @@ for name, folder in zip(sys.stdin.readline().split(), sys.stdin.readline().split
 """
 
 
+def paths_of(models: dict[str, Path]) -> dict[str, str]:
+    return {name: str(folder) for name, folder in models.items()}
+
+
 def test_rows_are_those_of_the_file_on_disk(hub: Hub) -> None:
-    names = " ".join(hub.models)
-    paths = " ".join(map(str, hub.models.values()))
-    printed = hub.python(ROWS_OF_BOTH, f"{names}\n{paths}\n")
+    printed = hub.child.python(ROWS_OF_BOTH, models=paths_of(hub.models))
     assert len(printed.splitlines()) == 12
     # Rows come in ranges: of no file was much more read than its header.
     for name in hub.models:
@@ -238,35 +235,31 @@ def test_rows_are_those_of_the_file_on_disk(hub: Hub) -> None:
 
 
 COMMANDS = [
-    ["lookup", TEXT],
-    ["weights", "--rows", "0:3,2990"],
-    ["weights", "--rows", "5:9", "-f", "json"],
-    ["weights", "--sort", "norm"],
-    ["weights", "-f", "csv", "--columns", "0:3"],
-    ["compare", "w7 w8", "--show", "ids"],
-    ["neighbors", "w7", "--top", "3"],
-    ["neighbors", "w7", "--rows", "0:500"],
+    ["lookup", TEXT, "--from"],
+    ["weights", "--rows", "0:3,2990", "--from"],
+    ["weights", "--rows", "5:9", "-f", "json", "--from"],
+    ["weights", "--sort", "norm", "--from"],
+    ["weights", "-f", "csv", "--columns", "0:3", "--from"],
+    ["compare", "w7 w8", "--show", "ids", "--from"],
+    ["neighbors", "w7", "--top", "3", "--from"],
+    ["neighbors", "w7", "--rows", "0:500", "--from"],
+    ["audit"],
+    ["positions"],
+    ["info", "--tensors"],
+    ["tokenize", TEXT, "--encoding"],
+    ["decode", "7", "8", "--encoding"],
 ]
 
 
-def test_commands_answer_as_on_disk(hub: Hub, in_process: InProcess) -> None:
+def test_commands_answer_as_on_disk(hub: Hub) -> None:
     name = "hf://org/gpt2"
     folder = str(hub.models["org/gpt2"])
-    lines = [
-        *([*words, "--from"] for words in COMMANDS),
-        ["audit"],
-        ["positions"],
-        ["info", "--tensors"],
-        ["diff", folder],
-        ["tokenize", TEXT, "--encoding"],
-        ["decode", "7", "8", "--encoding"],
-    ]
-    far = hub.run(*([*words, name] for words in lines))
-    for words, found in zip(lines, far, strict=True):
-        near = in_process(*words, folder)
+    for words in [*COMMANDS, ["diff", folder]]:
+        found = hub.run(*words, name)
+        near = hub.run(*words, folder)
         assert found.status == near.status, found.err
         named = found.out.replace(name, folder)
-        assert rounded(named) == rounded(near.text), words
+        assert rounded(named) == rounded(near.out), words
 
 
 def rounded(page: str) -> str:
@@ -275,13 +268,26 @@ def rounded(page: str) -> str:
     return "\n".join(line.rstrip() for line in kept)
 
 
-def test_a_gguf_s_vocabulary_is_an_encoding(hub: Hub, in_process: InProcess) -> None:
+def test_all_that_is_read_beside_the_weights_is_brought(hub: Hub, tmp_path: Path) -> None:
+    gpt2(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 5000}')
+    hub.models["org/beside"] = tmp_path
+    far = hub.run("audit", "hf://org/beside")
+    assert far.status == hub.run("audit", str(tmp_path)).status == 1
+    assert "eos 5000 of generation_config.json" in far.out
+    # They are in the cache as huggingface_hub finds it.
+    code = "import huggingface_hub as h; print(h.try_to_load_from_cache(*words))"
+    words = ["org/beside", "generation_config.json", None, hub.commit("org/beside")]
+    path = Path(hub.child.python(code, words=words).strip())
+    assert path.read_text() == '{"eos_token_id": 5000}'
+
+
+def test_a_gguf_s_vocabulary_is_an_encoding(hub: Hub) -> None:
     name = "hf://org/q4_k"
-    words = succeeded(answer(hub, "tokenize", "w7 w8", "--encoding", f"{name}/m.gguf", "-f", "ids"))
-    path = str(hub.models["org/q4_k"] / "m.gguf")
-    near = in_process("tokenize", "w7 w8", "--encoding", path, "-f", "ids")
-    assert words.out == near.text
-    page = succeeded(answer(hub, "info", name))
+    line = ["tokenize", "w7 w8", "-f", "ids", "--encoding"]
+    words = succeeded(hub.run(*line, f"{name}/m.gguf"))
+    assert words.out == hub.run(*line, str(hub.models["org/q4_k"] / "m.gguf")).out
+    page = succeeded(hub.run("info", name))
     assert f"encoding: {name}/m.gguf" in page.out
 
 
@@ -324,7 +330,10 @@ def weights_read(hub: Hub) -> int:
 
 def test_five_tokens_of_a_large_model_are_a_few_ranges(hub: Hub, llama: str) -> None:
     line = ["lookup", "w7 w100 w1500 w800 w2500", "-f", "json", "--from", llama]
-    found = succeeded(answer(hub, *line))
+    hub.delay = 0.08
+    found = succeeded(hub.run(*line))
+    assert found.seconds < 2.5
+    hub.delay = 0
     vectors = np.array(json.loads(found.out)["matrices"]["token"], np.float32)
     assert vectors.shape == (5, 4096)
     assert vectors[:3].any(axis=1).all()
@@ -334,7 +343,7 @@ def test_five_tokens_of_a_large_model_are_a_few_ranges(hub: Hub, llama: str) -> 
 
     # The second time, the headers and all small files are here.
     hub.asked.clear()
-    assert succeeded(answer(hub, *line)).out == found.out
+    assert succeeded(hub.run(*line)).out == found.out
     assert len(hub.ranges()) <= 5
     assert weights_read(hub) <= 5 * 8192 + 16_384
     assert {asked.path.split("?")[0] for asked in hub.asked if asked.host == "hub"} == {
@@ -345,17 +354,16 @@ def test_five_tokens_of_a_large_model_are_a_few_ranges(hub: Hub, llama: str) -> 
 
 def test_rows_near_each_other_are_one_range(hub: Hub) -> None:
     line = ["lookup", "--position", "none", "--from", "hf://org/gpt2", "--ids"]
-    succeeded(answer(hub, *line, "1500,1510,1520"))
+    succeeded(hub.run(*line, "1500,1510,1520"))
     _, rows = hub.ranges()
     assert rows.sent == 21 * 4 * DIM
     hub.asked.clear()
-    succeeded(answer(hub, *line, "1500,1530"))
+    succeeded(hub.run(*line, "1500,1530"))
     assert len(hub.ranges()) == 2
 
 
 WHOLE = """
-import sys, embcli
-folder, name = sys.stdin.read().split()
+import embcli
 near = embcli.open(folder)
 far = embcli.open(name)
 assert far.weights().token.tobytes() == near.weights().token.tobytes()
@@ -364,46 +372,38 @@ assert far.audit().faults == near.audit().faults
 
 
 def test_a_whole_matrix_is_read_in_parts_and_once(hub: Hub, tmp_path: Path) -> None:
-    folder = tmp_path / "wide"
-    folder.mkdir()
-    save_file({"wte.weight": matrix(20_000)}, folder / "model.safetensors")
-    hub.models["org/wide"] = folder
-    hub.python(WHOLE, f"{folder} hf://org/wide")
-    size = (folder / "model.safetensors").stat().st_size
+    save_file({"wte.weight": matrix(20_000)}, tmp_path / "model.safetensors")
+    hub.models["org/wide"] = tmp_path
+    hub.child.python(WHOLE, folder=str(tmp_path), name="hf://org/wide")
+    size = (tmp_path / "model.safetensors").stat().st_size
     assert [asked.sent for asked in hub.ranges()].count(1 << 23) == 2
     assert weights_read(hub) <= size + (1 << 17)
 
 
 WHOLE_BY_NAME = """
-import sys, embcli
-for name in sys.stdin.read().split():
-    folder, name = name.split("=")
-    far = embcli.open(name).weights().token
+import embcli
+for name, folder in models.items():
+    far = embcli.open(f"hf://{name}").weights().token
     assert far.tobytes() == embcli.open(folder).weights().token.tobytes(), name
 """
 
 
 def test_of_a_matrix_in_several_tensors_each_is_read_once(hub: Hub) -> None:
-    tensors = {"scaled": 2, "blocks": 2, "mlx": 3, "static": 3, "q4_k": 1}
-    names = {f"org/{name}": name for name in tensors}
-    hub.python(WHOLE_BY_NAME, " ".join(f"{hub.models[name]}=hf://{name}" for name in names))
-    for name, short in names.items():
-        path = str(hub.models[name])
-        asked = [asked for asked in hub.ranges() if asked.path.startswith(f"{path}/")]
+    tensors = {"org/scaled": 2, "org/blocks": 2, "org/mlx": 3, "org/static": 3, "org/q4_k": 1}
+    models = {name: hub.models[name] for name in tensors}
+    hub.child.python(WHOLE_BY_NAME, models=paths_of(models))
+    for name, folder in models.items():
+        asked = [asked for asked in hub.ranges() if asked.path.startswith(f"{folder}/")]
         header = 1
-        assert len(asked) <= header + tensors[short] + (short == "q4_k"), name
+        assert len(asked) <= header + tensors[name] + (name == "org/q4_k"), name
 
 
-def test_a_page_of_weights_reads_its_rows(hub: Hub, llama: str) -> None:
-    page = succeeded(answer(hub, "weights", "--from", llama))
+def test_pages_read_few_rows_of_a_large_matrix(hub: Hub, llama: str) -> None:
+    page = succeeded(hub.run("weights", "--from", llama))
     assert "128,256" in page.out
-    assert weights_read(hub) <= 500_000
-
-
-def test_info_compares_few_rows_of_a_large_head(hub: Hub, llama: str) -> None:
-    page = succeeded(answer(hub, "info", llama))
+    page = succeeded(hub.run("info", llama))
     assert "another tensor (not tied)" in page.out
-    assert weights_read(hub) <= 500_000
+    assert weights_read(hub) <= 1_000_000
 
 
 def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub: Hub, llama: str) -> None:
@@ -412,11 +412,13 @@ def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub: Hub, llama:
         ["neighbors", "w7", "--from"],
         ["weights", "--sort", "norm", "--from"],
         ["weights", "-f", "npy", "-o", "rows.npy", "--from"],
+        ["weights", "--rows", "0:90000", "-f", "csv", "--from"],
         ["compare", "w7", "--from"],
         ["diff", "hf://org/llama"],
     ]
-    for refused in hub.run(*([*words, llama] for words in lines)):
-        assert refused.status == 2
+    for words in lines:
+        refused = hub.run(*words, llama)
+        assert refused.status == 2, words
         assert refused.out == ""
         *_, reason, cure = refused.err.splitlines()
         assert "at most 256.0 MB over the network" in reason
@@ -431,11 +433,11 @@ def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub: Hub, llama:
 def test_the_token_goes_to_the_hub_and_no_further(hub: Hub, is_in_file: bool) -> None:
     line = ["lookup", TEXT, "--from", "hf://org/gpt2"]
     if is_in_file:  # as hf auth login keeps it
-        (hub.home / "hf").mkdir(parents=True)
+        (hub.home / "hf").mkdir(parents=True, exist_ok=True)
         (hub.home / "hf/token").write_text(TOKEN)
-        succeeded(answer(hub, *line))
+        succeeded(hub.run(*line))
     else:
-        succeeded(answer(hub, *line, HF_TOKEN=TOKEN))
+        succeeded(hub.run(*line, HF_TOKEN=TOKEN))
     tokens = {asked.host: set() for asked in hub.asked}
     for asked in hub.asked:
         if asked.path != "/api/agent-harnesses":
@@ -445,39 +447,27 @@ def test_the_token_goes_to_the_hub_and_no_further(hub: Hub, is_in_file: bool) ->
 
 def test_offline_only_the_cache_is_read(hub: Hub) -> None:
     line = ["info", "hf://org/gpt2"]
-    refused = answer(hub, *line, HF_HUB_OFFLINE="1")
-    assert refused.status == 2
-    assert "org/gpt2" in refused.err
-    shutil.copytree(hub.models["org/gpt2"], hub.snapshot("org/gpt2"))
-    refs = hub.snapshot("org/gpt2").parents[1] / "refs"
-    refs.mkdir()
-    (refs / "main").write_text(hub.commit("org/gpt2"))
-    succeeded(answer(hub, *line, HF_HUB_OFFLINE="1"))
-    words = succeeded(
-        answer(hub, "tokenize", "w7", "--encoding", "hf://org/gpt2", HF_HUB_OFFLINE="1")
-    )
+    with Child(hub.home, hub.url, HF_HUB_OFFLINE="1") as child:
+        refused = child.run(*line)
+        assert refused.status == 2
+        assert "org/gpt2" in refused.err
+        shutil.copytree(hub.models["org/gpt2"], hub.snapshot("org/gpt2"))
+        refs = hub.snapshot("org/gpt2").parents[1] / "refs"
+        refs.mkdir()
+        (refs / "main").write_text(hub.commit("org/gpt2"))
+        succeeded(child.run(*line))
+        words = succeeded(child.run("tokenize", "w7", "--encoding", "hf://org/gpt2"))
     assert "w7" in words.out
     assert not hub.asked
 
 
 def test_files_of_the_cache_are_not_asked_for(hub: Hub) -> None:
     shutil.copytree(hub.models["org/sharded"], hub.snapshot("org/sharded"))
-    succeeded(answer(hub, "lookup", TEXT, "--from", "hf://org/sharded"))
+    succeeded(hub.run("lookup", TEXT, "--from", "hf://org/sharded"))
     assert {asked.path.split("?")[0] for asked in hub.asked} <= {
         "/api/models/org/sharded",
         "/api/agent-harnesses",
     }
-
-
-def test_downloads_of_others_are_left_alone(hub: Hub) -> None:
-    """Our hooks are for requests of ours: huggingface_hub still retries for others."""
-    code = """
-import embcli, huggingface_hub
-embcli.open("hf://org/tied")
-print(huggingface_hub.hf_hub_download("org/gpt2", "config.json"))
-"""
-    hub.faults.append(Fault("/org/gpt2/resolve", 500, times=2))
-    assert "config.json" in hub.python(code)
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -500,34 +490,33 @@ FAULTS = {
     "ranges ignored": Fault(HEADER, "whole", "storage"),
     "another range": Fault(HEADER, "other", "storage"),
     "no hub": Fault("/api/models", "html"),
-    "silent": Fault("/", "silent"),
+    "no answer": Fault("/api/models", "away"),
+    "silent": Fault("/api/models", "silent"),
     "silent about a small file": Fault("config.json", "silent"),
     "silent storage": Fault(HEADER, "silent", "storage"),
+    "slow": Fault("/api/models", "slow"),
+    "slow with a small file": Fault("config.json", "slow"),
 }
+IMPATIENT = """
+from embcli.remote import session
+session.TIMEOUT = session.PATIENCE = seconds
+"""
 
 
-def test_each_fault_ends_in_a_sentence(
-    tmp_path: Path, folders: dict[str, Path], snapshot: Snapshot
-) -> None:
-    def told(name: str) -> str:
-        fault = FAULTS[name]
-        with Hub(tmp_path / name, dict(folders), faults=[fault]) as hub:
-            refused = answer(hub, "lookup", TEXT, "--from", "hf://org/gpt2", HF_TOKEN=TOKEN)
+def test_each_fault_ends_in_a_sentence(hub: Hub, snapshot: Snapshot) -> None:
+    told = []
+    for name, fault in FAULTS.items():
+        hub.begin(fault)
+        if fault.kind in ("silent", "slow"):
+            hub.child.python(IMPATIENT, seconds=0.6)
+        refused = hub.run("lookup", TEXT, "--from", "hf://org/gpt2", HF_TOKEN=TOKEN)
+        hub.child.python(IMPATIENT, seconds=5)
         assert refused.status == 2, (name, refused)
         assert (refused.threads, refused.sockets, refused.parts) == (0, 0, []), name
         assert weights_read(hub) < 700_000, name
         assert all(not asked.token for asked in hub.asked if asked.host == "storage")
-        return f"# {name}\n{told_of(hub, refused)}\n{tries(hub, fault)}\n"
-
-    # Most of them take time, and no processor.
-    with ThreadPoolExecutor(6) as pool:
-        snapshot("remote.txt", "\n".join(pool.map(told, FAULTS)))
-
-
-def test_a_hub_that_is_not_there_is_told(hub: Hub) -> None:
-    refused = answer(hub, "info", "hf://org/gpt2", HF_ENDPOINT="http://127.0.0.1:9")
-    assert refused.status == 2
-    assert "no answer from 127.0.0.1 (" in refused.err
+        told.append(f"# {name}\n{told_of(hub, refused)}\n{tries(hub, fault)}\n")
+    snapshot("remote.txt", "\n".join(told))
 
 
 def told_of(hub: Hub, refused: Answer) -> str:
@@ -568,17 +557,14 @@ def tries(hub: Hub, fault: Fault) -> str:
 def test_a_brief_fault_is_followed_by_another_try(
     hub: Hub, faults: list[Fault], times: int
 ) -> None:
-    for fault in faults:
-        hub.faults.append(replace(fault, times=times))
-    succeeded(answer(hub, "lookup", TEXT, "--from", "hf://org/gpt2"))
+    hub.begin(*(replace(fault, times=times) for fault in faults))
+    succeeded(hub.run("lookup", TEXT, "--from", "hf://org/gpt2"))
     assert [fault.times for fault in hub.faults] == [0] * len(faults)
 
 
 def test_names_that_are_refused(hub: Hub, snapshot: Snapshot, tmp_path: Path) -> None:
-    folder = tmp_path / "pickles"
-    folder.mkdir()
-    (folder / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + bytes(200_000))
-    hub.models["org/pickles"] = folder
+    (tmp_path / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + bytes(200_000))
+    hub.models["org/pickles"] = tmp_path
     lines = [
         ["info", "hf://gpt2"],
         ["info", "hf://bert-base-cased@main"],
@@ -596,17 +582,14 @@ def test_names_that_are_refused(hub: Hub, snapshot: Snapshot, tmp_path: Path) ->
         ["explore", "hf://org/gpt2"],
     ]
     told = []
-    for line, refused in zip(lines, hub.run(*lines), strict=True):
+    for line in lines:
+        refused = hub.run(*line)
         assert refused.status == 2, refused
         told.append(f"$ embcli {' '.join(line)}\n{told_of(hub, refused)}\n")
     snapshot("remote-names.txt", "\n".join(told))
 
 
 def test_a_revision_is_part_of_the_name(hub: Hub) -> None:
-    found = succeeded(answer(hub, "info", "hf://org/gpt2@v1/model.safetensors"))
+    found = succeeded(hub.run("info", "hf://org/gpt2@v1/model.safetensors"))
     assert "hf://org/gpt2@v1/model.safetensors" in found.out
     assert f"commit {hub.commit('org/gpt2')[:7]}" in found.err
-
-
-def test_large_files_are_those_that_the_storage_has() -> None:
-    assert {".safetensors", ".gguf"} <= {*LARGE}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from embcli.binary import LONGEST_LOAD
 from embcli.encodings import Encoding
 from embcli.errors import Watch, check_choice
 from embcli.layer import Layer, Origin, Summary, shape_of
@@ -71,7 +72,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         fields: dict[str, FieldType] = {"id": int}
         if self.encoding:
             fields["token"] = str
-        if not self.rows_chosen:
+        if not self.rows_chosen or self._stored_size() > LONGEST_LOAD:
             self.layer.load()
         # A drawn layer is drawn anew for each piece, so scattered rows are read in larger ones.
         numbers_of_piece = 1 << 18
@@ -89,6 +90,11 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             columns=tuple(self.columns.tolist()),
             default=self.name,
         )
+
+    def _stored_size(self) -> int:
+        """Return how many bytes the chosen rows take up where they come from."""
+        size, dim = self.layer.shape
+        return self.origin.sizes.get(self.name, 4 * size * dim) * len(self.ids) // size
 
     def _fields(self, places: np.ndarray, names: Names) -> Columns:
         ids = self.ids[places]
