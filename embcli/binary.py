@@ -96,10 +96,10 @@ class Binary:
         except OSError as error:
             raise self.file_error(str(error.strerror)) from None
 
-    def load(self, places: list[range], what: str) -> None:
-        """Announce that ranges of a remote file will be read; `what` they are.
+    def load(self, place: range, what: str) -> None:
+        """Announce that all of a range will be read; `what` it is.
 
-        Raises InputError if they are too large to be read over the network.
+        Raises InputError if it is too large to be read over the network.
         """
 
 

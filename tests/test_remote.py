@@ -422,7 +422,7 @@ def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub: Hub, llama:
         assert refused.out == ""
         *_, reason, cure = refused.err.splitlines()
         assert "at most 256.0 MB over the network" in reason
-        assert cure == "hf download org/llama; then the same command with org/llama"
+        assert cure == "hf download hf://org/llama; then the same command with org/llama"
     assert weights_read(hub) <= 700_000  # headers, and some rows of the head
 
 

@@ -77,7 +77,7 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
     is_by_row = matrix.column_step == 1
     read = matrix.read_rows if is_by_row else matrix.read_columns
     place = range(tensor.start, tensor.start + tensor.size)
-    load = partial(tensor.binary.load, [place], quoted(tensor.name))
+    load = partial(tensor.binary.load, place, quoted(tensor.name))
     return StoredLayer(tensor.shape, numbers, read, load)
 
 

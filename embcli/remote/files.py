@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import numpy as np
-from huggingface_hub import HfUri, constants, hf_hub_url, parse_hf_uri
+from huggingface_hub import HfUri, constants
 from huggingface_hub.file_download import repo_folder_name
 
 from embcli.atomic import replacing
@@ -30,20 +31,20 @@ from embcli.store import Store
 from embcli.wording import in_bytes
 
 _PARALLEL = 8  # requests at a time
-_SMALL = 50_000_000  # bytes; longer files are not downloaded
-_BROUGHT = (".json", ".jinja", ".txt", ".model", ".tiktoken")  # suffixes of files that are
 _FIRST = 1 << 17  # bytes of the first request, which hold most headers
 _GAP = 1 << 14  # bytes between ranges that are read faster than another request is answered
 _PART = 1 << 23  # bytes of a request for a part of a matrix
-# Files that are read beside the weights or a tokenizer.
-_COMPANIONS = (
-    "config.json",
-    "adapter_config.json",
-    "generation_config.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
+_SMALL = 50_000_000  # bytes; longer files are not downloaded
+# The files that are downloaded: an index, and what is read beside weights and tokenizers.
+_DOWNLOADED = (
+    *TOKENIZERS,
+    "*.safetensors.index.json",
+    "*config.json",
     "added_tokens.json",
     "chat_template.jinja",
+    "merges.txt",
+    "modules.json",
+    "special_tokens_map.json",
 )
 
 
@@ -51,12 +52,11 @@ _COMPANIONS = (
 class RemoteFolder(Folder):
     """A folder of a model at one commit; `path` is the same folder of the local cache."""
 
-    name: str  # as a user names it
-    model: str
-    commit: str
+    model: str  # hf://org/name, with the revision
+    name: str  # the same, with the path of the folder
+    url: str
     sizes: dict[str, int]  # of the files in it, by their paths from here
     notes: Notes
-    prefix: str = ""  # the path of the folder in the model
 
     @classmethod
     def of_model(cls, uri: HfUri, notes: Notes) -> RemoteFolder:
@@ -64,35 +64,55 @@ class RemoteFolder(Folder):
 
         Raises InputError if the hub does not answer, or has no such model or revision.
         """
-        name = f"hf://{uri.id}"
+        model = f"hf://{uri.id}"
         if uri.revision is not None:
-            name += f"@{uri.revision}"
-        commit, sizes = session.described(name, uri.id, uri.revision)
-        notes.add(f"reading {name} over the network: commit {commit[:7]} at {session.hub()}")
+            model += f"@{uri.revision}"
+        commit, sizes = session.described(model, uri.id, uri.revision)
+        notes.add(f"reading {model} over the network: commit {commit[:7]} at {session.hub()}")
         model_folder = repo_folder_name(repo_id=uri.id, repo_type="model")
         path = Path(constants.HF_HUB_CACHE) / model_folder / "snapshots" / commit
-        return cls(path, name, uri.id, commit, sizes, notes)
+        url = f"{constants.ENDPOINT}/{uri.id}/resolve/{commit}"
+        return cls(path, model, model, url, sizes, notes)
 
     def inside(self, name: str) -> RemoteFolder:
         """Return a folder of this folder; an empty name is that of the folder itself."""
         if not name:
             return self
+        start = f"{name}/"
         sizes = {}
         for file, size in self.sizes.items():
-            if file.startswith(f"{name}/"):
-                sizes[file.removeprefix(f"{name}/")] = size
+            if file.startswith(start):
+                sizes[file.removeprefix(start)] = size
         return replace(
             self,
             path=self.path / name,
             name=self.location(name),
+            url=self.url_of(name),
             sizes=sizes,
-            prefix=f"{self.prefix}{name}/",
         )
+
+    def location(self, name: str) -> str:
+        return f"{self.name}/{name}"
+
+    def url_of(self, name: str) -> str:
+        return f"{self.url}/{quote(name)}"
+
+    def has(self, name: str) -> bool:
+        return name in self.sizes
+
+    def open(self, name: str) -> Binary:
+        """Open a file: in the local cache, if it has it, and otherwise over the network."""
+        if self._is_here(name):
+            return Binary(self.path / name, self)
+        return RemoteBinary(self, name)
+
+    def _is_here(self, name: str) -> bool:
+        return (self.path / name).is_file()
 
     def found(self, path: str, patterns: tuple[str, ...], lack: str) -> Binary:
         """Open the file at a path, or the preferred one of a folder; `lack` says what is missing.
 
-        First, what is read beside it is brought, and so is the file unless it has weights.
+        The small files beside it are in the local cache then.
         """
         parent, _, name = path.rpartition("/")
         folder = self.inside(parent)
@@ -100,54 +120,33 @@ class RemoteFolder(Folder):
             folder = self.inside(path)
             if not folder.sizes:
                 raise InputError(f"{self.name!r} has no file {quoted(path)}")
+            folder.download()
             folder, name = folder._preferred(patterns, lack)
-
-        names = [*_COMPANIONS, name]
-        with suppress(InputError):  # The model may have no tokenizer.
-            names.append(preferred(folder._names, TOKENIZERS, folder.name, ""))
-        if "vocab.json" in names:
-            names.append("merges.txt")
-        folder.bring(names)
+        folder.download()
         return folder.open(name)
 
     def _preferred(self, patterns: tuple[str, ...], lack: str) -> tuple[RemoteFolder, str]:
-        """Return the preferred file of this folder, or of one that a modules.json names."""
+        """Return the preferred file of this folder, or of one that its modules.json names."""
+        names = [file for file in self.sizes if "/" not in file]
         try:
-            return self, preferred(self._names, patterns, self.name, lack)
+            return self, preferred(names, patterns, self.name, lack)
         except InputError:
-            self.bring(["modules.json"])
             for module in filter(None, module_folders(self.path)):
                 with suppress(InputError):
                     return self.inside(module)._preferred(patterns, lack)
             raise
 
-    @property
-    def _names(self) -> list[str]:
-        return [file for file in self.sizes if "/" not in file]
-
-    def location(self, name: str) -> str:
-        return f"{self.name}/{name}"
-
-    def has(self, name: str) -> bool:
-        return name in self.sizes
-
-    def open(self, name: str) -> Binary:
-        """Open a file: in the local cache, if it has it, and otherwise over the network."""
-        path = self.path / name
-        return Binary(path, self) if path.is_file() else RemoteBinary(self, name)
-
-    def bring(self, names: Iterable[str]) -> None:
-        """Put those of these files that exist into the local cache; weights stay where they are."""
-        missing = []
-        for name in dict.fromkeys(names):
-            is_small = self.sizes.get(name, _SMALL) < _SMALL and name.endswith(_BROUGHT)
-            if is_small and not (self.path / name).is_file():
-                missing.append(name)
-        if not missing:
-            return
-        files = ", ".join(f"{self.prefix}{name}" for name in missing)
-        size = in_bytes(sum(self.sizes[name] for name in missing))
-        self.notes.add(f"downloading {files} ({size}) into the Hugging Face cache")
+    def download(self) -> None:
+        """Put the small files of this folder into the local cache; weights stay where they are."""
+        missing = {}
+        for name, size in self.sizes.items():
+            is_read = any(fnmatchcase(name, pattern) for pattern in _DOWNLOADED)
+            if is_read and size < _SMALL and not self._is_here(name):
+                missing[name] = size
+        if missing:
+            total = in_bytes(sum(missing.values()))
+            names = ", ".join(missing)
+            self.notes.add(f"downloading {names} ({total}) into the Hugging Face cache")
         with ThreadPoolExecutor(_PARALLEL) as pool:
             list(pool.map(self._download, missing))
 
@@ -156,7 +155,7 @@ class RemoteFolder(Folder):
 
         hf_hub_download would take 23 seconds for an error of the hub, and hide its cause.
         """
-        data = session.get(self.location(name), self.url(name), self.sizes[name])
+        data = session.get(self.location(name), self.url_of(name))
         path = self.path / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,9 +163,6 @@ class RemoteFolder(Folder):
                 file.write(data)
         except OSError as error:
             raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from None
-
-    def url(self, name: str) -> str:
-        return hf_hub_url(self.model, f"{self.prefix}{name}", revision=self.commit)
 
 
 class _Piece(NamedTuple):
@@ -192,91 +188,82 @@ class RemoteBinary(Binary):
         self.folder = folder
         self.name = folder.location(name)
         self.size = folder.sizes[name]
-        self._url = folder.url(name)
+        self._url = folder.url_of(name)
+        self._model = folder.model
         self._notes = folder.notes
         self._store = Store.from_environment(folder.notes)
-        self._header_name = f"header-{sha256(self._url.encode()).hexdigest()[:32]}.bin"
-        self._header = self._store.read_header(self._header_name) if self._store else b""
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_Piece] = []  # what has been read
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes; what is read from the beginning on is a header, and kept."""
-        end = min(offset + length, self.size)
-        known = len(self._header)
-        if offset > known:
-            return super().read(offset, length)
-        if end > known:
-            # A longer header is read in steps that double.
-            stop = min(max(end, _FIRST, 2 * known), self.size)
-            self._header += b"".join(self._fetch([range(known, stop)]))
+        """Return up to `length` bytes of a header, which is read ahead, and kept for later runs.
+
+        As much is read as stands before it: a longer header takes few requests.
+        """
+        place = range(offset, min(offset + length, self.size))
+        if self._known(place) is None:
+            ahead = max(len(place), _FIRST, offset)
+            self._read_header(range(offset, min(offset + ahead, self.size)))
+        return self._known(place) or b""
+
+    def _read_header(self, place: range) -> None:
+        data = b""
+        key = sha256(f"{self._url} {place}".encode()).hexdigest()
+        kept_name = f"header-{key[:32]}.bin"
+        if self._store:
+            data = self._store.read_header(kept_name)
+        if not data:
+            data = b"".join(self._fetch([place]))
             if self._store:
-                self._store.write_header(self._header_name, self._header, self._notes)
-        return self._header[offset:end]
+                self._store.write_header(kept_name, data, self._notes)
+        self._pieces.append(_Piece(place.start, data))
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-        places = []
-        for offset, length in zip(offsets, lengths, strict=True):
-            places.append(range(offset, offset + length))
-        self.load(places, "rows")
+        """Fill an array with ranges of bytes; ranges that are near each other are one request.
+
+        They stay in memory: a result can ask for the same rows for each of its matrices.
+        """
+        pairs = zip(offsets, lengths, strict=True)
+        places = [range(offset, offset + length) for offset, length in pairs if length]
+        missing: list[range] = []
+        for place in places:
+            if self._known(place) is not None:
+                continue
+            if missing and 0 <= place.start - missing[-1].stop < _GAP:
+                missing[-1] = range(missing[-1].start, place.stop)
+            else:
+                missing.append(place)
+        for place, data in zip(missing, self._fetch(missing), strict=True):
+            self._pieces.append(_Piece(place.start, data))
+
         rest = buffer.reshape(-1).view(np.uint8).data
         for place in places:
             rest[: len(place)] = self._known(place) or b""
             rest = rest[len(place) :]
 
-    def load(self, places: list[range], what: str) -> None:
-        """Read ranges that are not in memory yet; those that are near each other are one request.
-
-        They stay in memory: a result can ask for the same rows for each of its matrices.
-        """
-        ranges = self._missing(places)
-        if not ranges:
+    def load(self, place: range, what: str) -> None:
+        if self._known(place) is not None:
             return
-        length = sum(map(len, ranges))
-        size = in_bytes(length)
-        if length > LONGEST_LOAD:
-            raise self._too_large_error(f"{what}, {size}")
-
-        parts = []
-        for whole in ranges:
-            parts += [whole[start : start + _PART] for start in range(0, len(whole), _PART)]
-        answers = self._notes.watch(self._fetch(parts), length, len, f"{what}, {size}")
-        for whole in ranges:
-            count = -(-len(whole) // _PART)
-            self._pieces.append(_Piece(whole.start, b"".join(islice(answers, count))))
-
-    def _missing(self, places: list[range]) -> list[range]:
-        ranges: list[range] = []
-        for place in places:
-            if not place or self._known(place) is not None:
-                continue
-            if ranges and 0 <= place.start - ranges[-1].stop < _GAP:
-                ranges[-1] = range(ranges[-1].start, place.stop)
-            else:
-                ranges.append(place)
-        return ranges
+        size = in_bytes(len(place))
+        if len(place) > LONGEST_LOAD:
+            model = self._model
+            raise self.file_error(
+                f"all of {what} is {size}, and embcli reads at most {in_bytes(LONGEST_LOAD)} "
+                "over the network",
+                f"hf download {model}; then the same command with {model.removeprefix('hf://')}",
+            )
+        parts = [place[start : start + _PART] for start in range(0, len(place), _PART)]
+        data = self._notes.watch(self._fetch(parts), len(place), len, f"{what}, {size}")
+        self._pieces.append(_Piece(place.start, b"".join(data)))
 
     def _known(self, place: range) -> bytes | None:
         """Return a range that is in memory; None for another one."""
-        for piece in (_Piece(0, self._header), *self._pieces):
+        for piece in self._pieces:
             part = piece.part(place)
             if part is not None:
                 return part
         return None
 
     def _fetch(self, places: list[range]) -> Iterator[bytes]:
-        get = partial(session.get, self.name, self._url, self.size)
+        get = partial(session.get, self.name, self._url)
         with ThreadPoolExecutor(_PARALLEL) as pool:
             yield from pool.map(get, places)
-
-    def _too_large_error(self, what: str) -> InputError:
-        limit = in_bytes(LONGEST_LOAD)
-        uri = parse_hf_uri(self.name)
-        download = f"hf download {uri.id}"
-        local_name = uri.id
-        if uri.revision is not None:
-            download += f" --revision {uri.revision}"
-            local_name += f"@{uri.revision}"
-        return self.file_error(
-            f"it is asked for {what}, and embcli reads at most {limit} over the network",
-            f"{download}; then the same command with {local_name}",
-        )

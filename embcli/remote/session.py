@@ -24,16 +24,10 @@ from embcli.wording import in_bytes
 TIMEOUT = 5  # seconds of silence
 PATIENCE = 10  # seconds, after which a slow answer is given up
 _LEAST_SPEED = 1 << 14  # bytes per second of an answer that is not slow
+_LONGEST = 1 << 26  # bytes of an answer that is not a range
 _MOST_TRIES = 3
 PAUSE = 1  # seconds between them
 _LATEST_TRY = 5  # seconds after the first one
-_LONGEST_DESCRIPTION = 1 << 26  # bytes; of what the hub knows of a model
-_LOGIN = "hf auth login"
-
-
-def hub() -> str:
-    """Return the host of the hub, which HF_ENDPOINT can name."""
-    return urlsplit(constants.ENDPOINT).netloc or constants.ENDPOINT
 
 
 class Description(NamedTuple):
@@ -61,54 +55,54 @@ def described(name: str, model: str, revision: str | None) -> Description:
         raise _error(name, f"{hub()} does not answer as a hub does", hint) from None
 
 
-def get(name: str, url: str, size: int | None = None, place: range | None = None) -> bytes:
-    """Return the bytes at a URL, which are `size`, or a range of them.
+def get(name: str, url: str, place: range | None = None) -> bytes:
+    """Return the bytes at a URL, or a range of them.
 
     Raises InputError, which names the file or the model, for any other answer.
     """
     start = time.monotonic()
-    tries = 1
+    tries = 0
     while True:
+        tries += 1
         try:
-            return _answer(name, url, size, place)
+            return _answer(name, url, place)
         except httpx2.HTTPError as error:
             is_late = time.monotonic() - start > _LATEST_TRY
-            if is_late or tries == _MOST_TRIES or not _is_brief(error):
+            if tries == _MOST_TRIES or is_late or not _is_brief(error):
                 raise _explained(name, error) from None
         except (httpx2.InvalidURL, OSError, ValueError) as error:  # of HF_ENDPOINT, or of a proxy
-            raise _error(name, f"no answer from {hub()} ({str(error)[:200]})") from None
-        tries += 1
+            raise _error(name, f"no connection to {hub()} ({str(error)[:200]})") from None
         time.sleep(PAUSE)
 
 
-def _answer(name: str, url: str, size: int | None, place: range | None) -> bytes:
+def _answer(name: str, url: str, place: range | None) -> bytes:
     """Send a request, and return the bytes of its answer; raises HTTPError for a fault."""
     headers = build_hf_headers(library_name=PROGRAM, library_version=__version__)
     headers["Accept-Encoding"] = "identity"
-    length = size
+    wanted = ""
     if place is not None:
-        length = len(place)
-        headers["Range"] = f"bytes={place.start}-{place.stop - 1}"
-
-    session = get_session()
-    with session.stream(
+        wanted = f"{place.start}-{place.stop - 1}"
+        headers["Range"] = f"bytes={wanted}"
+    request = get_session().stream(
         "GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True
-    ) as response:
+    )
+    with request as response:
         response.raise_for_status()
+        if place is None:
+            return _body(name, response, _LONGEST)
         given = response.headers.get("Content-Range", "the whole file")[:80]
-        if place is not None and given != f"bytes {place.start}-{place.stop - 1}/{size}":
+        if not given.startswith(f"bytes {wanted}/"):
             # Nothing is read of such an answer.
-            wanted = f"bytes {place.start}-{place.stop - 1} of {size:,}"
             hint = f"hf download {parse_hf_uri(name).id} downloads the model"
-            raise _error(name, f"{response.url.host} sends {given}, not {wanted}", hint)
-        data = _body(name, response, _LONGEST_DESCRIPTION if length is None else length)
-    if length is not None and len(data) != length:
-        raise _error(name, f"{response.url.host} sends other bytes than it was asked for")
+            raise _error(name, f"{response.url.host} sends {given}, not bytes {wanted}", hint)
+        data = _body(name, response, len(place))
+    if len(data) < len(place):
+        raise _error(name, f"{response.url.host} sends {len(data):,} of {len(place):,} bytes")
     return data
 
 
 def _body(name: str, response: httpx2.Response, longest: int) -> bytes:
-    """Return the bytes of an answer, or a few more than `longest`; raises InputError if it is slow.
+    """Return the bytes of an answer; raises InputError if they are too many, or too slow.
 
     A timeout is for each read, and does not end an answer that trickles.
     """
@@ -121,13 +115,14 @@ def _body(name: str, response: httpx2.Response, longest: int) -> bytes:
             speed = f"fewer than {in_bytes(_LEAST_SPEED)} per second"
             raise _error(name, f"{response.url.host} sends {speed}")
         if len(data) > longest:
-            break
+            raise _error(name, f"{response.url.host} sends more than {longest:,} bytes")
     return bytes(data)
 
 
 # --- faults ---------------------------------------------------------------------------------------
 
-# By the hub's code of the error, or by the status.
+_LOGIN = "hf auth login"
+# What an answer says, by the hub's code of the error or by the status.
 _REFUSALS = {
     "GatedRepo": "its authors grant access to it, and you have none yet",
     "RevisionNotFound": "the model has no such revision",
@@ -138,6 +133,11 @@ _REFUSALS = {
 }
 
 
+def hub() -> str:
+    """Return the host of the hub, which HF_ENDPOINT can name."""
+    return urlsplit(constants.ENDPOINT).netloc or constants.ENDPOINT
+
+
 def _error(name: str, reason: str, hint: str = "") -> InputError:
     return InputError(f"cannot read {name!r}: {reason}", hint)
 
@@ -145,29 +145,17 @@ def _error(name: str, reason: str, hint: str = "") -> InputError:
 def _is_brief(error: httpx2.HTTPError) -> bool:
     """Return whether a fault may be gone at the next try; a silent host has had its time."""
     if isinstance(error, httpx2.HTTPStatusError):
-        status = error.response.status_code
-        return status in (408, 429) or status >= 500
-    return _is_cut(error)
-
-
-def _is_cut(error: httpx2.HTTPError) -> bool:
-    is_cut = isinstance(error, httpx2.NetworkError | httpx2.RemoteProtocolError)
-    return is_cut and not isinstance(error, httpx2.ConnectError)
+        return error.response.status_code in (408, 429, 500, 502, 503, 504)
+    return isinstance(error, httpx2.NetworkError | httpx2.RemoteProtocolError)
 
 
 def _explained(name: str, error: httpx2.HTTPError) -> InputError:
     host = error.request.url.host
-    if isinstance(error, httpx2.HTTPStatusError):
-        return _refused(name, error.response)
     if isinstance(error, httpx2.TimeoutException):
         return _error(name, f"{host} did not answer within {TIMEOUT} seconds")
-    if _is_cut(error):
-        return _error(name, f"{host} cut the connection")
-    return _error(name, f"no answer from {host} ({str(error)[:200]})")
-
-
-def _refused(name: str, response: httpx2.Response) -> InputError:
-    """Return the error for an answer whose status says what is wrong."""
+    if not isinstance(error, httpx2.HTTPStatusError):
+        return _error(name, f"the connection to {host} failed ({str(error)[:200]})")
+    response = error.response
     status = str(response.status_code)
     code = response.headers.get("X-Error-Code", "")
     default = f"{{host}} answers {status} {response.reason_phrase}"
@@ -175,4 +163,4 @@ def _refused(name: str, response: httpx2.Response) -> InputError:
     hint = ""
     if code == "GatedRepo":
         hint = f"Ask for it at {constants.ENDPOINT}/{parse_hf_uri(name).id}, then: {_LOGIN}"
-    return _error(name, reason.format(host=response.url.host), hint)
+    return _error(name, reason.format(host=host), hint)
