@@ -1,6 +1,6 @@
 """The store: the folder of seeded layers, and headers of remote files, kept for later runs.
 
-A layer is a .npy file, a header its bytes; both are written atomically. Above 2 GB the least
+Each is a .npy file, written atomically; a header is an array of its bytes. Above 2 GB the least
 recently used ones are removed. Whatever is not a regular file, or belongs to a stranger, counts as
 missing.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -34,7 +34,7 @@ class KeptFile(NamedTuple):
     used: float  # time of the last use, seconds since the epoch
 
 
-_NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|header-\w+\.bin|{PARTIAL.pattern}")
+_NAME = re.compile(rf"(token|position|header)-[\w.+-]+\.npy|{PARTIAL.pattern}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +65,12 @@ class Store:
             return None
         return cls(folder)
 
-    def read(self, name: str, shape: tuple[int, int]) -> np.ndarray | None:
-        """Return the float32 matrix of a file, which is mapped.
+    def read(
+        self, name: str, shape: tuple[int, ...], dtype: type = np.float32
+    ) -> np.ndarray | None:
+        """Return the array of a file, which is mapped.
 
-        It returns None if there is no whole file with a matrix of this shape.
+        It returns None if there is no whole file with an array of this shape and type.
         """
         path = self.folder / name
         try:
@@ -79,21 +81,8 @@ class Store:
             os.utime(path)
         except Exception:  # Python's parser raises many kinds for a damaged header.
             return None
-        is_known = matrix.shape == shape and matrix.dtype == np.float32
+        is_known = matrix.shape == shape and matrix.dtype == dtype
         return matrix if is_known else None
-
-    def read_header(self, name: str) -> bytes:
-        """Return the first bytes of a remote file that were kept; empty if they were not."""
-        path = self.folder / name
-        with suppress(OSError):
-            if self._is_trusted(path.lstat()):
-                os.utime(path)
-                return path.read_bytes()
-        return b""
-
-    def write_header(self, name: str, start: bytes, notes: Notes) -> None:
-        """Keep the first bytes of a remote file."""
-        self._write(name, lambda file: file.write(start), notes)
 
     def _is_trusted(self, status: os.stat_result) -> bool:
         """Return whether a file belongs to the user, to root, or to the folder's owner."""
@@ -103,30 +92,28 @@ class Store:
         return status.st_uid in owners
 
     def write(
-        self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray], notes: Notes
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        blocks: Iterable[np.ndarray],
+        notes: Notes,
+        dtype: type = np.float32,
     ) -> None:
-        """Keep a float32 matrix, whose blocks of rows come in order.
+        """Keep an array, whose blocks of rows come in order.
 
         One that is larger than half of the limit is not kept. A note says if the folder cannot be
         written.
         """
-        size = 4 * prod(shape)
-        if 2 * size > LIMIT:
+        kept_dtype = np.dtype(dtype)
+        if 2 * kept_dtype.itemsize * prod(shape) > LIMIT:
             return
-
-        def write(file: BinaryIO) -> None:
-            description = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            npy.write_array_header_1_0(file, description)
-            for block in blocks:
-                file.write(block.reshape(-1).view(np.uint8).data)
-
-        self._write(name, write, notes)
-
-    def _write(self, name: str, write: Callable[[BinaryIO], object], notes: Notes) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with replacing(self.folder / name) as file:
-                write(file)
+                description = {"descr": kept_dtype.str, "fortran_order": False, "shape": shape}
+                npy.write_array_header_1_0(file, description)
+                for block in blocks:
+                    file.write(block.reshape(-1).view(np.uint8).data)
         except OSError as error:
             notes.add(f"nothing is cached: cannot write to {self.folder} ({error.strerror})")
             return

@@ -24,7 +24,7 @@ from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor
 from embcli.layer import Layer, Layers, Origin
 from embcli.recipe import Recipe
-from embcli.wording import Sentence
+from embcli.wording import Sentence, counted
 
 
 class Head(NamedTuple):
@@ -39,6 +39,13 @@ class Head(NamedTuple):
     relation: Literal["same", "equal", "other", "none"]
     rows: int = 0  # the number of rows compared
     reason: str = ""  # empty if the relation follows from the tensors
+
+    @property
+    def compared(self) -> str:
+        """The rows that were compared, in words: `50 rows`, or `8 of 3,000 rows`."""
+        if self.tensor is None or self.rows == self.tensor.shape[0]:
+            return counted(self.rows, "row")
+        return f"{self.rows:,} of {counted(self.tensor.shape[0], 'row')}"
 
 
 class TieFlag(NamedTuple):

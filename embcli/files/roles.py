@@ -209,13 +209,21 @@ class Roles:
                 raise tensor.unreadable_error()
         by_name = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
         first = by_name[0]
+        rows = first.shape[0]
+        compared = rows
         for other in by_name[1:]:
-            if other.place != first.place and not equal_rows(first, other):
+            if other.place == first.place:
+                continue
+            compared = min(compared, equal_rows(first, other))
+            if not compared:
                 reason = f"several tensors could be the {role.replace('_', ' ')} matrix"
                 can_choose = role == "token"
                 raise _undecided_error(self.tensors, reason, candidates, can_choose=can_choose)
         if len(candidates) > 1:
-            self.reasons[role] = f"{quoted(first.name)} is one of {len(candidates)} equal tensors"
+            reason = f"{quoted(first.name)} is one of {len(candidates)} equal tensors"
+            if compared < rows:
+                reason += f", by {compared:,} of their {rows:,} rows"
+            self.reasons[role] = reason
         return first
 
     def _first_position(self, position: Tensor) -> int:

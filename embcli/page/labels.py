@@ -62,14 +62,14 @@ def guess(reason: str) -> Note:
     return Note(f"A guess: {reason}", "tensor", "encoding")
 
 
-def head_in_words(relation: str, rows: int, reason: str) -> str:
+def head_in_words(relation: str, compared: str, reason: str) -> str:
     """Describe an output head by its relation to the token matrix.
 
-    `rows` is how many rows of both were compared, `reason` why no more is known.
+    `compared` names the rows of both that were compared, `reason` why no more is known.
     """
     descriptions = {
         "same": "the token matrix itself (tied)",
-        "equal": f"a copy of the token matrix: {rows:,} rows compared, all equal",
+        "equal": f"a copy of the token matrix: {compared} compared, all equal",
         "other": "another tensor (not tied)",
         "none": "none in the file",
     }

@@ -15,7 +15,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -165,19 +164,6 @@ class RemoteFolder(Folder):
             raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 
-class _Piece(NamedTuple):
-    """Bytes of a file that are in memory."""
-
-    start: int
-    data: bytes
-
-    def part(self, place: range) -> bytes | None:
-        """Return a range, or None if it is not all here."""
-        start = place.start - self.start
-        stop = place.stop - self.start
-        return self.data[start:stop] if 0 <= start <= stop <= len(self.data) else None
-
-
 class RemoteBinary(Binary):
     """A file on the hub at one commit; several threads can read it."""
 
@@ -192,7 +178,7 @@ class RemoteBinary(Binary):
         self._model = folder.model
         self._notes = folder.notes
         self._store = Store.from_environment(folder.notes)
-        self._pieces: list[_Piece] = []  # what has been read
+        self._pieces: list[tuple[range, bytes]] = []  # what has been read
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes of a header, which is read ahead, and kept for later runs.
@@ -200,22 +186,29 @@ class RemoteBinary(Binary):
         As much is read as stands before it: a longer header takes few requests.
         """
         place = range(offset, min(offset + length, self.size))
-        if self._known(place) is None:
-            ahead = max(len(place), _FIRST, offset)
-            self._read_header(range(offset, min(offset + ahead, self.size)))
-        return self._known(place) or b""
+        if not place:
+            return b""
+        known = self._known(place)
+        if known is not None:
+            return known
+        ahead = max(len(place), _FIRST, offset)
+        header = self._header(range(offset, min(offset + ahead, self.size)))
+        return header[: len(place)]
 
-    def _read_header(self, place: range) -> None:
-        data = b""
+    def _header(self, place: range) -> bytes:
+        """Return a range, which an earlier run may have kept."""
         key = sha256(f"{self._url} {place}".encode()).hexdigest()
-        kept_name = f"header-{key[:32]}.bin"
-        if self._store:
-            data = self._store.read_header(kept_name)
-        if not data:
-            data = b"".join(self._fetch([place]))
+        name = f"header-{key[:32]}.npy"
+        kept = self._store.read(name, (len(place),), np.uint8) if self._store else None
+        if kept is not None:
+            data = kept.tobytes()
+        else:
+            data = session.get(self.name, self._url, place)
             if self._store:
-                self._store.write_header(kept_name, data, self._notes)
-        self._pieces.append(_Piece(place.start, data))
+                array = np.frombuffer(data, np.uint8)
+                self._store.write(name, array.shape, [array], self._notes, np.uint8)
+        self._pieces.append((place, data))
+        return data
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill an array with ranges of bytes; ranges that are near each other are one request.
@@ -232,8 +225,7 @@ class RemoteBinary(Binary):
                 missing[-1] = range(missing[-1].start, place.stop)
             else:
                 missing.append(place)
-        for place, data in zip(missing, self._fetch(missing), strict=True):
-            self._pieces.append(_Piece(place.start, data))
+        self._pieces += zip(missing, self._fetch(missing), strict=True)
 
         rest = buffer.reshape(-1).view(np.uint8).data
         for place in places:
@@ -253,14 +245,13 @@ class RemoteBinary(Binary):
             )
         parts = [place[start : start + _PART] for start in range(0, len(place), _PART)]
         data = self._notes.watch(self._fetch(parts), len(place), len, f"{what}, {size}")
-        self._pieces.append(_Piece(place.start, b"".join(data)))
+        self._pieces.append((place, b"".join(data)))
 
     def _known(self, place: range) -> bytes | None:
         """Return a range that is in memory; None for another one."""
-        for piece in self._pieces:
-            part = piece.part(place)
-            if part is not None:
-                return part
+        for known, data in self._pieces:
+            if known.start <= place.start and place.stop <= known.stop:
+                return data[place.start - known.start : place.stop - known.start]
         return None
 
     def _fetch(self, places: list[range]) -> Iterator[bytes]:

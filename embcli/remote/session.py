@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -24,20 +23,14 @@ from embcli.wording import in_bytes
 TIMEOUT = 5  # seconds of silence
 PATIENCE = 10  # seconds, after which a slow answer is given up
 _LEAST_SPEED = 1 << 14  # bytes per second of an answer that is not slow
-_LONGEST = 1 << 26  # bytes of an answer that is not a range
+_LONGEST = 1 << 27  # bytes of an answer; a header may have 100 MB
 _MOST_TRIES = 3
 PAUSE = 1  # seconds between them
 _LATEST_TRY = 5  # seconds after the first one
 
 
-class Description(NamedTuple):
-    """What the hub knows of a model at one revision."""
-
-    commit: str
-    sizes: dict[str, int]  # of its files
-
-
-def described(name: str, model: str, revision: str | None) -> Description:
+def described(name: str, model: str, revision: str | None) -> tuple[str, dict[str, int]]:
+    """Return the commit of a model's revision, and its files with their sizes."""
     url = f"{constants.ENDPOINT}/api/models/{model}"
     if revision is not None:
         url += f"/revision/{quote(revision, safe='')}"
@@ -49,7 +42,7 @@ def described(name: str, model: str, revision: str | None) -> Description:
             path = Path(file["rfilename"])
             if not path.anchor and ".." not in path.parts:
                 sizes[file["rfilename"]] = int(file["size"])
-        return Description(str(description["sha"]), sizes)
+        return str(description["sha"]), sizes
     except (ValueError, KeyError, TypeError):
         hint = "HF_ENDPOINT can name another hub"
         raise _error(name, f"{hub()} does not answer as a hub does", hint) from None
@@ -65,18 +58,21 @@ def get(name: str, url: str, place: range | None = None) -> bytes:
     while True:
         tries += 1
         try:
-            return _answer(name, url, place)
+            return _answer(url, place)
         except httpx2.HTTPError as error:
             is_late = time.monotonic() - start > _LATEST_TRY
             if tries == _MOST_TRIES or is_late or not _is_brief(error):
                 raise _explained(name, error) from None
-        except (httpx2.InvalidURL, OSError, ValueError) as error:  # of HF_ENDPOINT, or of a proxy
-            raise _error(name, f"no connection to {hub()} ({str(error)[:200]})") from None
+        except (httpx2.InvalidURL, OSError, ValueError) as error:
+            raise _error(name, str(error)[:200]) from None
         time.sleep(PAUSE)
 
 
-def _answer(name: str, url: str, place: range | None) -> bytes:
-    """Send a request, and return the bytes of its answer; raises HTTPError for a fault."""
+def _answer(url: str, place: range | None) -> bytes:
+    """Send a request, and return the bytes of its answer.
+
+    Raises HTTPError for a fault, and ValueError for an answer that is not the range.
+    """
     headers = build_hf_headers(library_name=PROGRAM, library_version=__version__)
     headers["Accept-Encoding"] = "identity"
     wanted = ""
@@ -88,21 +84,18 @@ def _answer(name: str, url: str, place: range | None) -> bytes:
     )
     with request as response:
         response.raise_for_status()
-        if place is None:
-            return _body(name, response, _LONGEST)
         given = response.headers.get("Content-Range", "the whole file")[:80]
-        if not given.startswith(f"bytes {wanted}/"):
+        if place is not None and not given.startswith(f"bytes {wanted}/"):
             # Nothing is read of such an answer.
-            hint = f"hf download {parse_hf_uri(name).id} downloads the model"
-            raise _error(name, f"{response.url.host} sends {given}, not bytes {wanted}", hint)
-        data = _body(name, response, len(place))
-    if len(data) < len(place):
-        raise _error(name, f"{response.url.host} sends {len(data):,} of {len(place):,} bytes")
+            raise ValueError(f"{response.url.host} sends {given} in place of bytes {wanted}")
+        data = _body(response)
+    if place is not None and len(data) != len(place):
+        raise ValueError(f"{response.url.host} sends {len(data):,} of {len(place):,} bytes")
     return data
 
 
-def _body(name: str, response: httpx2.Response, longest: int) -> bytes:
-    """Return the bytes of an answer; raises InputError if they are too many, or too slow.
+def _body(response: httpx2.Response) -> bytes:
+    """Return the bytes of an answer; raises ValueError if it is too long, or slow.
 
     A timeout is for each read, and does not end an answer that trickles.
     """
@@ -111,11 +104,11 @@ def _body(name: str, response: httpx2.Response, longest: int) -> bytes:
     for part in response.iter_bytes():
         data += part
         seconds = time.monotonic() - start
+        if len(data) > _LONGEST:
+            raise ValueError(f"{response.url.host} sends more than {in_bytes(_LONGEST)}")
         if seconds > PATIENCE and len(data) < seconds * _LEAST_SPEED:
-            speed = f"fewer than {in_bytes(_LEAST_SPEED)} per second"
-            raise _error(name, f"{response.url.host} sends {speed}")
-        if len(data) > longest:
-            raise _error(name, f"{response.url.host} sends more than {longest:,} bytes")
+            speed = f"{in_bytes(_LEAST_SPEED)} per second"
+            raise ValueError(f"{response.url.host} sends less than {speed}")
     return bytes(data)
 
 

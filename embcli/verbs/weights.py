@@ -72,7 +72,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         fields: dict[str, FieldType] = {"id": int}
         if self.encoding:
             fields["token"] = str
-        if not self.rows_chosen or self._stored_size() > LONGEST_LOAD:
+        stored_row = self.origin.sizes.get(self.name, 0) // self.layer.shape[0]
+        if not self.rows_chosen or stored_row * len(self.ids) > LONGEST_LOAD:
             self.layer.load()
         # A drawn layer is drawn anew for each piece, so scattered rows are read in larger ones.
         numbers_of_piece = 1 << 18
@@ -90,11 +91,6 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             columns=tuple(self.columns.tolist()),
             default=self.name,
         )
-
-    def _stored_size(self) -> int:
-        """Return how many bytes the chosen rows take up where they come from."""
-        size, dim = self.layer.shape
-        return self.origin.sizes.get(self.name, 4 * size * dim) * len(self.ids) // size
 
     def _fields(self, places: np.ndarray, names: Names) -> Columns:
         ids = self.ids[places]

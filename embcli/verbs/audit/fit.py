@@ -169,6 +169,7 @@ class Fit:
     template_names: list[str] = field(default_factory=list)  # names that are not one token
     head_in_words: str = ""
     has_copied_head: bool = False  # whether the rows that were compared are the token matrix's
+    partly_compared: str = ""  # which rows these were, if others of the head were not
     not_checked: tuple[str, ...] = ()  # what could not be looked at, and why
 
     @property
@@ -217,6 +218,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
 
     has_own_head = None
     has_copied_head = False
+    partly_compared = ""
     head_rows = None
     try:
         head = source.head
@@ -224,6 +226,8 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         has_copied_head = head.relation == "equal"
         if head.tensor is not None:
             head_rows = head.tensor.shape[0]
+            if has_copied_head and head.rows < head_rows:
+                partly_compared = head.compared
         words = head.reason or _HEADS[head.relation]
     except InputError as error:
         words = "not read"
@@ -245,6 +249,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         template_names=unknown_template_names(weights, encoding) if encoding else [],
         head_in_words=words,
         has_copied_head=has_copied_head,
+        partly_compared=partly_compared,
         not_checked=tuple(not_checked),
     )
 

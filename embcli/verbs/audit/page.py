@@ -279,6 +279,8 @@ def _verdict(audit: Audit) -> Text:
         checked += ", sizes, special IDs and ties" if knows_head else ", sizes and special IDs"
     text = f"Sound: {checked}"
     parts = list(audit.fit.not_checked)
+    if audit.fit.partly_compared and len(audit.matrices) == 1 and not audit.head_is_copy:
+        parts.append(f"the output head: {audit.fit.partly_compared} compared, all equal")
     if audit.origin.unopened:
         parts.append(counted(audit.origin.unopened, "other tensor"))
     if not parts:

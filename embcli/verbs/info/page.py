@@ -148,7 +148,7 @@ def _facts(info: ModelInfo) -> Iterator[str]:
     """Yield what is known of the checkpoint beside its tensors, a line each."""
     head = info.checkpoint.head
     roles = info.checkpoint.roles
-    yield f"output head: {head_in_words(head.relation, head.rows, head.reason)}"
+    yield f"output head: {head_in_words(head.relation, head.compared, head.reason)}"
     if info.recipe is not None:
         part = f" of the {roles.part}" if roles.part else ""
         yield f"hidden{part} = {info.recipe}"
