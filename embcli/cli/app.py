@@ -964,7 +964,7 @@ def count(
     )
     rows = counting.rows(sources(files, text))
     first_row = [*islice(rows, 1)]
-    if counting.tally.failures and not first_row:
+    if counting.failures and not first_row:
         raise InputError("nothing could be counted; --text takes a text in place of files")
     return Counts(chain(first_row, rows), counting, notes=counting.notes)
 

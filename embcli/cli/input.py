@@ -110,13 +110,13 @@ def sources(files: Sequence[str] | None, text: str | None) -> list[Source]:
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
         return [Source.of_text(text)]
-    names = files or ["-"]
-    if "-" in names:
+    found = []
+    for name in files or ["-"]:
+        if name != "-":
+            found.append(Source.of_file(name))
+            continue
         _refuse_terminal("FILE", "embcli count book.txt")
-    found = [*map(Source.of_file, names)]
-    for place, name in enumerate(names):
-        if name == "-":
-            found[place] = Source(name, lambda: nullcontext(sys.stdin.buffer))
+        found.append(Source(name, lambda: nullcontext(sys.stdin.buffer)))
     return found
 
 

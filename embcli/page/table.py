@@ -65,6 +65,15 @@ class Label(NamedTuple):
         return self._replace(cells=shortened)
 
 
+def least_width(labels: Sequence[Label], shortened: int) -> int:
+    """Return the cells that a table of labels needs, if those that may be are shortened so far."""
+    width = -GAP
+    for label in labels:
+        width += GAP
+        width += min(label.width, shortened) if label.short else label.width
+    return width
+
+
 def label_versions(labels: Sequence[Label]) -> tuple[list[Label], list[Label], list[Label]]:
     """Return labels with long tokens, with short ones, and without tokens."""
     long = [label.shortened(_LONGEST) for label in labels]

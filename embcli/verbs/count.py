@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
@@ -29,6 +29,7 @@ from embcli.wording import Sentence, counted, in_data
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from embcli.page import Label
 
 _END = 100  # rows of a page at each end
 _LONGEST = 24  # cells of a file's name beside numbers
@@ -43,39 +44,36 @@ class Count(NamedTuple):
     characters: int
     bytes: int
 
+    def characters_per_token(self, name: str) -> str:
+        tokens = self.tokens[name]
+        return f"{self.characters / tokens:.2f}" if tokens else ""
+
+    def plus(self, row: Count) -> Count:
+        """Return a total to which a row is added."""
+        tokens = {name: count + row.tokens[name] for name, count in self.tokens.items()}
+        characters = self.characters + row.characters
+        return Count(self.file, self.line + 1, tokens, characters, self.bytes + row.bytes)
+
 
 class Source(NamedTuple):
     """A text or a file; it is opened when its turn comes."""
 
     path: str | None  # None for a text
     open: Callable[[], AbstractContextManager[Any]]
+    may_be_binary: bool = False  # then it is left out, as a file in a folder is
 
     @classmethod
     def of_text(cls, text: str) -> Source:
         return cls(None, partial(io.BytesIO, original_bytes(text)))
 
     @classmethod
-    def of_file(cls, path: str | Path) -> Source:
-        return cls(str(path), partial(Path(path).open, "rb"))
+    def of_file(cls, path: str | Path, may_be_binary: bool = False) -> Source:
+        return cls(str(path), partial(Path(path).open, "rb"), may_be_binary)
 
 
 @dataclass(eq=False)
-class Tally:
-    """What has been counted so far, and what has been left out."""
-
-    rows: int = 0
-    tokens: Counter[str] = field(default_factory=Counter)  # by the name of the encoding
-    characters: int = 0
-    bytes: int = 0
-    above: int = 0  # rows with more tokens than the limit
-    failures: int = 0  # files that cannot be counted
-    hidden: int = 0  # files and folders in folders
-    binary: int = 0  # files in folders
-
-
-@dataclass(frozen=True, eq=False)
 class Counting:
-    """How texts and files are counted, and the tally of what has been counted."""
+    """How texts and files are counted, and what has been counted so far."""
 
     encodings: tuple[Encoding, ...]
     lines: bool = False
@@ -83,7 +81,11 @@ class Counting:
     fail_above: int | None = None
     recursive: bool = False
     notes: Notes = field(default_factory=Notes)
-    tally: Tally = field(default_factory=Tally)
+    total: Count = field(init=False)  # the sum of the rows; its line is their number
+    above: int = 0  # rows with more tokens than the limit
+    failures: int = 0  # files that cannot be counted
+    hidden: int = 0  # files and folders in folders
+    binary: int = 0  # files in folders
 
     def __post_init__(self) -> None:
         """Raise InputError for a limit below 0, and for an encoding that cannot split a text."""
@@ -92,33 +94,31 @@ class Counting:
             raise InputError(Sentence(wrong, given=self.fail_above))
         for encoding in self.encodings:
             encoding.count("", self.special)
-        self.notes.count(self._above_in_words)
-        self.notes.count(self._left_out_in_words)
-
-    def _above_in_words(self) -> str:
-        if not self.tally.above:
-            return ""
-        things = counted(self.tally.above, "line" if self.lines else "text")
-        return f"{things} with more than {counted(self.fail_above or 0, 'token')}"
-
-    def _left_out_in_words(self) -> str:
-        if not self.tally.hidden + self.tally.binary:
-            return ""
-        return f"left out: {self.tally.hidden:,} hidden, {self.tally.binary:,} binary or special"
+        names = [encoding.name for encoding in self.encodings]
+        self.total = Count("total", 0, dict.fromkeys(names, 0), 0, 0)
 
     def rows(self, sources: Iterable[Source]) -> Iterator[Count]:
         """Yield the rows of texts and files as they are counted."""
         for source in self._files(sources):
             try:
                 with source.open() as file:
+                    # A file is binary if its first bytes have a NUL, as git decides it.
+                    if source.may_be_binary and b"\0" in file.peek(8000):
+                        self.binary += 1
+                        continue
                     texts = file if self.lines else [file.read()]
                     for line, data in enumerate(texts, 1):
                         yield self._counted(source.path, line, data)
             except (OSError, InputError) as error:
                 self._fail(source.path, error)
+        if self.above:
+            things = counted(self.above, "line" if self.lines else "text")
+            self.notes.add(f"{things} with more than {counted(self.fail_above or 0, 'token')}")
+        if self.hidden or self.binary:
+            self.notes.add(f"left out: {self.hidden:,} hidden, {self.binary:,} binary or special")
 
     def _counted(self, path: str | None, line: int, data: bytes) -> Count:
-        """Return a row for the bytes of a text or of a line."""
+        """Return a row for the bytes of a text or of a line, which is added to the total."""
         if self.lines:
             data = data.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -130,9 +130,11 @@ class Counting:
             )
 
         tokens = {encoding.name: self._tokens(encoding, text) for encoding in self.encodings}
-        self._add(tokens, len(text), len(data))
-        file = None if path is None else in_data(path)
-        return Count(file, line, tokens, len(text), len(data))
+        if self.fail_above is not None and max(tokens.values()) > self.fail_above:
+            self.above += 1
+        row = Count(None if path is None else in_data(path), line, tokens, len(text), len(data))
+        self.total = self.total.plus(row)
+        return row
 
     def _tokens(self, encoding: Encoding, text: str) -> int:
         """Return how many tokens a model reads for a text."""
@@ -142,64 +144,40 @@ class Counting:
         added = sum(map(len, encoding.bos_eos)) if self.special else 0
         return added + encoding.count(text, self.special)
 
-    def _add(self, tokens: dict[str, int], characters: int, size: int) -> None:
-        tally = self.tally
-        tally.rows += 1
-        tally.characters += characters
-        tally.bytes += size
-        for name, count in tokens.items():
-            tally.tokens[name] += count
-        if self.fail_above is not None and max(tokens.values()) > self.fail_above:
-            tally.above += 1
-
     def _fail(self, path: str | None, error: OSError | InputError) -> None:
         """Note that a file cannot be counted; the next one is."""
-        reason: object = error.message if isinstance(error, InputError) else error.strerror
+        self.failures += 1
+        reason: object = getattr(error, "strerror", error)
         if isinstance(error, IsADirectoryError):
             reason = Sentence("it is a folder; {recursive} counts the files in it")
-        self.tally.failures += 1
         self.notes.add(Sentence("cannot count {what}: {reason}", what=_shown(path), reason=reason))
 
     def _files(self, sources: Iterable[Source]) -> Iterator[Source]:
         """Yield texts and files and, if they are asked for, the files in folders."""
         for source in sources:
             if self.recursive and source.path is not None and Path(source.path).is_dir():
-                yield from map(Source.of_file, self._files_in(source.path))
+                yield from self._files_in(source.path)
             else:
                 yield source
 
-    def _files_in(self, folder: str) -> Iterator[Path]:
-        """Yield the paths of the files in a folder that are neither hidden, binary nor special."""
-
-        def fail(error: OSError) -> None:
-            self._fail(error.filename, error)
-
-        for parent, folders, files in os.walk(folder, onerror=fail):
-            names = [*folders, *files]
-            self.tally.hidden += sum(name.startswith(".") for name in names)
-            # os.walk goes on with these.
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in sorted(files):
+    def _files_in(self, folder: str) -> Iterator[Source]:
+        """Yield the files in a folder that are neither hidden nor special."""
+        for parent, folders, files in os.walk(
+            folder, onerror=lambda error: self._fail(error.filename, error)
+        ):
+            hidden = {name for name in [*folders, *files] if name.startswith(".")}
+            self.hidden += len(hidden)
+            folders[:] = sorted(set(folders) - hidden)  # os.walk goes on with these
+            for name in sorted(set(files) - hidden):
                 path = Path(parent, name)
-                if name.startswith("."):
-                    continue
-                if _is_text(path):
-                    yield path
+                if path.is_file():
+                    yield Source.of_file(path, may_be_binary=True)
                 else:
-                    self.tally.binary += 1
+                    self.binary += 1
 
 
 def _shown(path: str | None) -> str:
     return "the text" if path is None else repr(path)
-
-
-def _is_text(path: Path) -> bool:
-    """Return whether a path names a file without a NUL in its first bytes, as git decides it."""
-    if not path.is_file():
-        return False
-    with suppress(OSError), path.open("rb") as file:
-        return b"\0" not in file.read(8000)
-    return True  # The error is noted where the file is counted.
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,32 +185,26 @@ class Counts(Result, verb="count", content="list"):
     """The counts of texts and files, or of their lines.
 
     The rows of `count` can be read again. Those of the command are counted while they are read, and
-    belong to the tally only then.
+    belong to the total only then.
     """
 
     rows: Iterable[Count]
     counting: Counting
 
     @property
-    def tally(self) -> Tally:
-        return self.counting.tally
-
-    @cached_property
-    def encodings(self) -> tuple[str, ...]:
-        """The names of the encodings."""
-        return tuple(encoding.name for encoding in self.counting.encodings)
-
-    @property
     def total(self) -> Count:
         """The sum of the rows that have been read."""
-        tally = self.tally
-        tokens = {name: tally.tokens[name] for name in self.encodings}
-        return Count("total", tally.rows, tokens, tally.characters, tally.bytes)
+        return self.counting.total
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """The names of the encodings."""
+        return tuple(self.total.tokens)
 
     @property
     def status(self) -> int:
         """The exit status of the command: 2 if a file cannot be counted, 1 if one has too many."""
-        return 2 if self.tally.failures else min(self.tally.above, 1)
+        return 2 if self.counting.failures else min(self.counting.above, 1)
 
     @cached_property
     def ends(self) -> list[Count]:
@@ -256,48 +228,43 @@ class Counts(Result, verb="count", content="list"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a table of rows and their total, with as many columns as there is room for."""
         from embcli.page import Label, left_out, ruled, title
-        from embcli.page.table import GAP
+        from embcli.page.table import least_width
 
         yield title(f"Tokens under {', '.join(self.encodings)}")
         rows = [*self.ends, self.total]
         labels = [Label("file", [row.file or "text" for row in rows], "left", short=True)]
         if self.counting.lines:
             labels.append(Label("line", [f"{row.line:,}" for row in rows]))
-        room = options.max_width - sum(min(label.width, _LONGEST) + GAP for label in labels)
-        columns = [Label(*column) for column in self._columns(rows)]
-        shown = 0
-        for column in columns:
-            room -= column.width + GAP
-            if room + GAP < 0:
-                break
-            shown += 1
-        omitted = self.tally.rows - len(self.ends)
-        yield ruled([*labels, *columns[:shown]], gaps=[_END] if omitted else ())
+        columns = self._columns(rows)
+        count = len(columns)
+        while columns and least_width([*labels, *columns], _LONGEST) > options.max_width:
+            columns.pop()
+        omitted = self.total.line - len(self.ends)
+        yield ruled([*labels, *columns], gaps=[_END] if omitted else ())
 
         missing_rows = counted(omitted, "row") if omitted else ""
-        missing = len(columns) - shown
+        missing = count - len(columns)
         note = left_out(missing_rows, counted(missing, "column") if missing else "")
         if note is not None:
             yield note
         if self.counting.lines:
             yield "The total is the sum of the lines; line ends are not counted."
-        if self.tally.failures:
+        if self.counting.failures:
             yield "The total is without what cannot be counted."
 
-    def _columns(self, rows: list[Count]) -> Iterator[tuple[str, list[str]]]:
-        """Yield the headers and cells of numbers, the most important ones first."""
-        several = len(self.encodings) > 1
-        for name in self.encodings:
-            yield name if several else "tokens", [f"{row.tokens[name]:,}" for row in rows]
-        yield "characters", [f"{row.characters:,}" for row in rows]
-        yield "bytes", [f"{row.bytes:,}" for row in rows]
-        for name in self.encodings:
-            yield f"chars/{name if several else 'token'}", [_ratio(row, name) for row in rows]
+    def _columns(self, rows: list[Count]) -> list[Label]:
+        """Return the numbers, the most important ones first."""
+        from embcli.page import Label
 
-
-def _ratio(row: Count, name: str) -> str:
-    tokens = row.tokens[name]
-    return f"{row.characters / tokens:.2f}" if tokens else ""
+        tokens = []
+        ratios = []
+        for name in self.encodings:
+            header, unit = (name, name) if len(self.encodings) > 1 else ("tokens", "token")
+            tokens.append(Label(header, [f"{row.tokens[name]:,}" for row in rows]))
+            ratios.append(Label(f"chars/{unit}", [row.characters_per_token(name) for row in rows]))
+        characters = Label("characters", [f"{row.characters:,}" for row in rows])
+        sizes = Label("bytes", [f"{row.bytes:,}" for row in rows])
+        return [*tokens, characters, sizes, *ratios]
 
 
 def count(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embcli.page import Label, LeftOut, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
+from embcli.page.table import least_width
 from embcli.verbs.info import facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from embcli.files.special_ids import SpecialId
     from embcli.files.tensors import Tensor, Tensors
     from embcli.verbs.info import FileInfo, Info, ModelInfo, Models
+
+_SHORTENED = 12  # cells of the name of a tensor that is shortened
 
 
 def machine_page(info: Info) -> Iterator[RenderableType]:
@@ -51,7 +54,7 @@ def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableT
     yield ""
 
     labels = _tensor_labels(info.roles, info.tensors)
-    if _least_width(labels) > options.max_width:
+    if least_width(labels, _SHORTENED) > options.max_width:
         labels = labels[:3]  # role, name and shape
     yield ruled(labels)
     others = len(checkpoint.tensors) - len(info.roles)
@@ -75,7 +78,7 @@ def file_page(info: FileInfo, options: ConsoleOptions) -> Iterator[RenderableTyp
     yield safe_text(f"{_sizes_in_words(tensors)}; no token matrix is known")
     yield ""
     labels = _tensor_labels(dict.fromkeys(tensors, ""), list(tensors.values()))
-    if _least_width(labels) > options.max_width:
+    if least_width(labels, _SHORTENED) > options.max_width:
         labels = labels[:3]
     yield ruled(labels[1:])  # no tensor has a role
     yield ""
@@ -133,15 +136,6 @@ def _tensor_labels(roles: dict[str, str], tensors: Sequence[Tensor]) -> list[Lab
 
 def _shape_in_words(shape: Sequence[int]) -> str:
     return " x ".join(f"{size:,}" for size in shape)
-
-
-def _least_width(labels: Sequence[Label]) -> int:
-    """Return the cells that a table of labels needs, if names of tensors are shortened."""
-    shortened_name = 12
-    width = 0
-    for label in labels:
-        width += min(label.width, shortened_name) if label.short else label.width + 2
-    return width
 
 
 def _facts(info: ModelInfo) -> Iterator[str]:
