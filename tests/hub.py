@@ -57,7 +57,7 @@ class Fault:
     """What is wrong with the answers to some requests: those whose path has this part.
 
     The kind is a status, or `silent` (no answer), `slow` (a byte now and then), `cut` (half of the
-    body), `whole` (a range is ignored), `other` (another range), `html` (no answer of a hub),
+    body), `whole` (a range is ignored), `other` (another range), a body in place of the right one,
     `away` (a redirect to where nobody listens) or `gated`.
     """
 
@@ -107,7 +107,8 @@ class Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=60)
+        self._process.kill()
+        self._process.communicate()
 
     def run(self, *words: str, **environment: str) -> Answer:
         return Answer(**self._asked({"words": words, "environment": environment}))
@@ -220,8 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.begin(200, 1000, {})
             while not self.hub.closed.wait(0.1):
                 self.wfile.write(b" ")
-        elif fault == "html":
-            self.send(b"<html>Welcome to our Wi-Fi</html>")
+        elif fault.startswith(("<", "{")):
+            self.send(fault.encode())
         elif self.host == "storage":
             self.give(Path(unquote(urlsplit(self.path).path)), fault)
         else:

@@ -271,6 +271,8 @@ def words_of(page: str) -> list[str]:
 def test_all_that_is_read_beside_the_weights_is_brought(hub: Hub, tmp_path: Path) -> None:
     gpt2(tmp_path)
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": 5000}')
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx/config.json").write_text("{}")
     hub.models["org/beside"] = tmp_path
     far = hub.run("audit", "hf://org/beside")
     assert far.status == hub.run("audit", str(tmp_path)).status == 1
@@ -280,6 +282,7 @@ def test_all_that_is_read_beside_the_weights_is_brought(hub: Hub, tmp_path: Path
     words = ["org/beside", "generation_config.json", None, hub.commit("org/beside")]
     path = Path(hub.child.python(code, words=words).strip())
     assert path.read_text() == '{"eos_token_id": 5000}'
+    assert not (path.parent / "onnx").exists()
 
 
 def test_a_gguf_s_vocabulary_is_an_encoding(hub: Hub) -> None:
@@ -515,7 +518,8 @@ FAULTS = {
     "a small file is cut": Fault("tokenizer.json", "cut", "storage"),
     "ranges ignored": Fault(HEADER, "whole", "storage"),
     "another range": Fault(HEADER, "other", "storage"),
-    "no hub": Fault("/api/models", "html"),
+    "no hub": Fault("/api/models", "<html>Welcome to our Wi-Fi</html>"),
+    "no commit": Fault("/api/models", '{"sha": "../..", "siblings": []}'),
     "no answer": Fault("/api/models", "away"),
     "silent": Fault("/api/models", "silent"),
     "silent about a small file": Fault("config.json", "silent"),

@@ -90,6 +90,11 @@ class RemoteFolder(Folder):
             sizes=sizes,
         )
 
+    @property
+    def _names(self) -> list[str]:
+        """The names of the files in this folder, and not in others of it."""
+        return [file for file in self.sizes if "/" not in file]
+
     def location(self, name: str) -> str:
         return f"{self.name}/{name}"
 
@@ -126,9 +131,8 @@ class RemoteFolder(Folder):
 
     def _preferred(self, patterns: tuple[str, ...], lack: str) -> tuple[RemoteFolder, str]:
         """Return the preferred file of this folder, or of one that its modules.json names."""
-        names = [file for file in self.sizes if "/" not in file]
         try:
-            return self, preferred(names, patterns, self.name, lack)
+            return self, preferred(self._names, patterns, self.name, lack)
         except InputError:
             for module in filter(None, module_folders(self.path)):
                 with suppress(InputError):
@@ -137,15 +141,14 @@ class RemoteFolder(Folder):
 
     def download(self) -> None:
         """Put the small files of this folder into the local cache; weights stay where they are."""
-        missing = {}
-        for name, size in self.sizes.items():
+        missing = []
+        for name in self._names:
             is_read = any(fnmatchcase(name, pattern) for pattern in _DOWNLOADED)
-            if is_read and size < _SMALL and not self._is_here(name):
-                missing[name] = size
+            if is_read and self.sizes[name] < _SMALL and not self._is_here(name):
+                missing.append(name)
         if missing:
-            total = in_bytes(sum(missing.values()))
-            names = ", ".join(missing)
-            self.notes.add(f"downloading {names} ({total}) into the Hugging Face cache")
+            size = in_bytes(sum(self.sizes[name] for name in missing))
+            self.notes.add(f"downloading {', '.join(missing)} ({size}) into the Hugging Face cache")
         with ThreadPoolExecutor(_PARALLEL) as pool:
             list(pool.map(self._download, missing))
 

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 from huggingface_hub import constants, get_session, parse_hf_uri
+from huggingface_hub.file_download import REGEX_COMMIT_HASH
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
 from embcli.errors import InputError
@@ -21,7 +22,7 @@ from embcli.names import PROGRAM, __version__
 from embcli.wording import in_bytes
 
 TIMEOUT = 5  # seconds of silence
-PATIENCE = 10  # seconds, after which a slow answer is given up
+PATIENCE = 8  # seconds, after which a slow answer is given up
 _LEAST_SPEED = 1 << 14  # bytes per second of an answer that is not slow
 _LONGEST = 1 << 27  # bytes of an answer; a header may have 100 MB
 _MOST_TRIES = 3
@@ -40,10 +41,13 @@ def described(name: str, model: str, revision: str | None) -> tuple[str, dict[st
         description = json.loads(answer)
         for file in description["siblings"]:
             path = Path(file["rfilename"])
-            if not path.anchor and ".." not in path.parts:
-                sizes[file["rfilename"]] = int(file["size"])
-        return str(description["sha"]), sizes
-    except (ValueError, KeyError, TypeError):
+            size = file.get("size")
+            if size is not None and not path.anchor and ".." not in path.parts:
+                sizes[file["rfilename"]] = int(size)
+        if REGEX_COMMIT_HASH.fullmatch(description["sha"]):
+            return description["sha"], sizes
+        raise ValueError(description["sha"])  # It would name a folder.
+    except (ValueError, KeyError, TypeError, AttributeError):
         hint = "HF_ENDPOINT can name another hub"
         raise _error(name, f"{hub()} does not answer as a hub does", hint) from None
 
