@@ -61,7 +61,9 @@ def _opened(
 
     if is_offline_mode():
         model = f"{uri.id}@{uri.revision or 'main'}"
-        return Binary(located(model, lambda folder: folder / path if path else file_of(folder)))
+        if path:
+            return Binary(located(model, lambda folder: folder / path))
+        return Binary(located(model, file_of))
     from embcli.remote.files import RemoteFolder
 
     return RemoteFolder.of_model(uri, notes).found(path, patterns, lack)

@@ -67,7 +67,8 @@ class RemoteFolder(Folder):
         if uri.revision is not None:
             model += f"@{uri.revision}"
         commit, sizes = session.described(model, uri.id, uri.revision)
-        notes.add(f"reading {model} over the network: commit {commit[:7]} at {session.hub()}")
+        where = f"commit {commit[:7]} at {session.hub()}"
+        notes.add(f"reading {model} over the network: {where}")
         model_folder = repo_folder_name(repo_id=uri.id, repo_type="model")
         path = Path(constants.HF_HUB_CACHE) / model_folder / "snapshots" / commit
         url = f"{constants.ENDPOINT}/{uri.id}/resolve/{commit}"
@@ -195,7 +196,8 @@ class RemoteBinary(Binary):
         if known is not None:
             return known
         ahead = max(len(place), _FIRST, offset)
-        header = self._header(range(offset, min(offset + ahead, self.size)))
+        stop = min(offset + ahead, self.size)
+        header = self._header(range(offset, stop))
         return header[: len(place)]
 
     def _header(self, place: range) -> bytes:
@@ -240,14 +242,15 @@ class RemoteBinary(Binary):
             return
         size = in_bytes(len(place))
         if len(place) > LONGEST_LOAD:
-            model = self._model
-            raise self.file_error(
-                f"all of {what} is {size}, and embcli reads at most {in_bytes(LONGEST_LOAD)} "
-                "over the network",
-                f"hf download {model}; then the same command with {model.removeprefix('hf://')}",
-            )
-        parts = [place[start : start + _PART] for start in range(0, len(place), _PART)]
-        data = self._notes.watch(self._fetch(parts), len(place), len, f"{what}, {size}")
+            limit = in_bytes(LONGEST_LOAD)
+            reason = f"all of {what} is {size}, and embcli reads at most {limit} over the network"
+            local_name = self._model.removeprefix("hf://")
+            cure = f"hf download {self._model}; then the same command with {local_name}"
+            raise self.file_error(reason, cure)
+        starts = range(0, len(place), _PART)
+        parts = [place[start : start + _PART] for start in starts]
+        answers = self._fetch(parts)
+        data = self._notes.watch(answers, len(place), len, f"{what}, {size}")
         self._pieces.append((place, b"".join(data)))
 
     def _known(self, place: range) -> bytes | None:

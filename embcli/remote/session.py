@@ -88,13 +88,14 @@ def _answer(url: str, place: range | None) -> bytes:
     )
     with request as response:
         response.raise_for_status()
+        host = response.url.host
         given = response.headers.get("Content-Range", "the whole file")[:80]
         if place is not None and not given.startswith(f"bytes {wanted}/"):
             # Nothing is read of such an answer.
-            raise ValueError(f"{response.url.host} sends {given} in place of bytes {wanted}")
+            raise ValueError(f"{host} sends {given} in place of bytes {wanted}")
         data = _body(response)
     if place is not None and len(data) != len(place):
-        raise ValueError(f"{response.url.host} sends {len(data):,} of {len(place):,} bytes")
+        raise ValueError(f"{host} sends {len(data):,} bytes in place of bytes {wanted}")
     return data
 
 
@@ -103,16 +104,17 @@ def _body(response: httpx2.Response) -> bytes:
 
     A timeout is for each read, and does not end an answer that trickles.
     """
+    host = response.url.host
     start = time.monotonic()
     data = bytearray()
     for part in response.iter_bytes():
         data += part
         seconds = time.monotonic() - start
         if len(data) > _LONGEST:
-            raise ValueError(f"{response.url.host} sends more than {in_bytes(_LONGEST)}")
+            raise ValueError(f"{host} sends more than {in_bytes(_LONGEST)}")
         if seconds > PATIENCE and len(data) < seconds * _LEAST_SPEED:
             speed = f"{in_bytes(_LEAST_SPEED)} per second"
-            raise ValueError(f"{response.url.host} sends less than {speed}")
+            raise ValueError(f"{host} sends less than {speed}")
     return bytes(data)
 
 
@@ -151,7 +153,8 @@ def _explained(name: str, error: httpx2.HTTPError) -> InputError:
     if isinstance(error, httpx2.TimeoutException):
         return _error(name, f"{host} did not answer within {TIMEOUT} seconds")
     if not isinstance(error, httpx2.HTTPStatusError):
-        return _error(name, f"the connection to {host} failed ({str(error)[:200]})")
+        cause = str(error)[:200]
+        return _error(name, f"the connection to {host} failed ({cause})")
     response = error.response
     status = str(response.status_code)
     code = response.headers.get("X-Error-Code", "")
@@ -159,5 +162,6 @@ def _explained(name: str, error: httpx2.HTTPError) -> InputError:
     reason = _REFUSALS.get(code) or _REFUSALS.get(status, default)
     hint = ""
     if code == "GatedRepo":
-        hint = f"Ask for it at {constants.ENDPOINT}/{parse_hf_uri(name).id}, then: {_LOGIN}"
+        page = f"{constants.ENDPOINT}/{parse_hf_uri(name).id}"
+        hint = f"Ask for it at {page}, then: {_LOGIN}"
     return _error(name, reason.format(host=host), hint)

@@ -50,9 +50,12 @@ class Count(NamedTuple):
 
     def plus(self, row: Count) -> Count:
         """Return a total to which a row is added."""
-        tokens = {name: count + row.tokens[name] for name, count in self.tokens.items()}
+        tokens = dict(self.tokens)
+        for name, count in row.tokens.items():
+            tokens[name] += count
         characters = self.characters + row.characters
-        return Count(self.file, self.line + 1, tokens, characters, self.bytes + row.bytes)
+        size = self.bytes + row.bytes
+        return Count(self.file, self.line + 1, tokens, characters, size)
 
 
 class Source(NamedTuple):
@@ -113,7 +116,8 @@ class Counting:
                 self._fail(source.path, error)
         if self.above:
             things = counted(self.above, "line" if self.lines else "text")
-            self.notes.add(f"{things} with more than {counted(self.fail_above or 0, 'token')}")
+            limit = counted(self.fail_above or 0, "token")
+            self.notes.add(f"{things} with more than {limit}")
         if self.hidden or self.binary:
             self.notes.add(f"left out: {self.hidden:,} hidden, {self.binary:,} binary or special")
 
@@ -132,7 +136,8 @@ class Counting:
         tokens = {encoding.name: self._tokens(encoding, text) for encoding in self.encodings}
         if self.fail_above is not None and max(tokens.values()) > self.fail_above:
             self.above += 1
-        row = Count(None if path is None else in_data(path), line, tokens, len(text), len(data))
+        file = None if path is None else in_data(path)
+        row = Count(file, line, tokens, len(text), len(data))
         self.total = self.total.plus(row)
         return row
 
@@ -162,9 +167,11 @@ class Counting:
 
     def _files_in(self, folder: str) -> Iterator[Source]:
         """Yield the files in a folder that are neither hidden nor special."""
-        for parent, folders, files in os.walk(
-            folder, onerror=lambda error: self._fail(error.filename, error)
-        ):
+
+        def fail(error: OSError) -> None:
+            self._fail(error.filename, error)
+
+        for parent, folders, files in os.walk(folder, onerror=fail):
             hidden = {name for name in [*folders, *files] if name.startswith(".")}
             self.hidden += len(hidden)
             folders[:] = sorted(set(folders) - hidden)  # os.walk goes on with these
@@ -232,9 +239,10 @@ class Counts(Result, verb="count", content="list"):
 
         yield title(f"Tokens under {', '.join(self.encodings)}")
         rows = [*self.ends, self.total]
-        labels = [Label("file", [row.file or "text" for row in rows], "left", short=True)]
+        names = [row.file or "text" for row in rows]
+        labels = [Label("file", names, "left", short=True)]
         if self.counting.lines:
-            labels.append(Label("line", [f"{row.line:,}" for row in rows]))
+            labels.append(_numbers("line", [row.line for row in rows]))
         columns = self._columns(rows)
         count = len(columns)
         while columns and least_width([*labels, *columns], _LONGEST) > options.max_width:
@@ -256,15 +264,23 @@ class Counts(Result, verb="count", content="list"):
         """Return the numbers, the most important ones first."""
         from embcli.page import Label
 
+        several = len(self.encodings) > 1
         tokens = []
         ratios = []
         for name in self.encodings:
-            header, unit = (name, name) if len(self.encodings) > 1 else ("tokens", "token")
-            tokens.append(Label(header, [f"{row.tokens[name]:,}" for row in rows]))
-            ratios.append(Label(f"chars/{unit}", [row.characters_per_token(name) for row in rows]))
-        characters = Label("characters", [f"{row.characters:,}" for row in rows])
-        sizes = Label("bytes", [f"{row.bytes:,}" for row in rows])
+            counts = [row.tokens[name] for row in rows]
+            tokens.append(_numbers(name if several else "tokens", counts))
+            cells = [row.characters_per_token(name) for row in rows]
+            ratios.append(Label(f"chars/{name if several else 'token'}", cells))
+        characters = _numbers("characters", [row.characters for row in rows])
+        sizes = _numbers("bytes", [row.bytes for row in rows])
         return [*tokens, characters, sizes, *ratios]
+
+
+def _numbers(header: str, numbers: list[int]) -> Label:
+    from embcli.page import Label
+
+    return Label(header, [f"{number:,}" for number in numbers])
 
 
 def count(
@@ -293,6 +309,7 @@ def count(
     counting = Counting(get_several(encodings), lines, special, fail_above, recursive)
     given_texts = [texts] if isinstance(texts, str) else texts
     given_paths = [paths] if isinstance(paths, str | Path) else paths
-    sources = [*map(Source.of_text, given_texts), *map(Source.of_file, given_paths)]
+    sources = [Source.of_text(text) for text in given_texts]
+    sources += [Source.of_file(path) for path in given_paths]
     rows = tuple(counting.rows(sources))
     return Counts(rows, counting, notes=counting.notes)
