@@ -61,7 +61,6 @@ class Opened:
         *,
         encoding: str | Path | None = None,
         tensor: str | None = None,
-        base: Opened | None = None,
         notes: Notes | None = None,
     ) -> Self:
         """Return a real model: a file, a folder, or `org/name[@revision]`.
@@ -71,7 +70,6 @@ class Opened:
         names the token matrix if it has an unknown name. If an encoder and a decoder both read
         tokens, the encoder counts. Unless it is named, the encoding is the file's own vocabulary, a
         tokenizer beside the weights, or that of tiktoken's with as many tokens as there are rows.
-        If the file is a LoRA adapter of PEFT's with rows of embeddings, it is applied to `base`.
         Raises InputError for a model that is not found, damaged, or ambiguous.
 
         >>> import embcli, numpy, pathlib, tempfile
@@ -84,10 +82,6 @@ class Opened:
         from embcli.files.checkpoint import Checkpoint
 
         remarks = Notes() if notes is None else notes
-        if base is not None and isinstance(base.source, Checkpoint) and _is_adapter(path):
-            from embcli.files.adapter import AdaptedSource
-
-            return cls(AdaptedSource(base.source, str(path)), base.encoding, remarks)
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
         reason = ""
@@ -247,13 +241,6 @@ class Opened:
             if is_token:
                 parts[place] = str(_id_of_token(part, encoding))
         return ",".join(parts)
-
-
-def _is_adapter(path: str | Path) -> bool:
-    from embcli.files import open_named
-    from embcli.files.adapter import adapted_modules
-
-    return bool(adapted_modules(open_named(str(path))))
 
 
 def _unknown_encoding() -> InputError:

@@ -16,6 +16,7 @@ from embcli import encodings
 from embcli.errors import InputError
 from tests.oracles import normal
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +104,23 @@ def test_a_list_of_modules_that_leads_nowhere_changes_no_error(content: str) -> 
     Path("m/modules.json").write_text(content)
     with pytest.raises(InputError, match="no file of weights"):
         embcli.open("m")
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+def test_an_adapter_is_named_as_not_applied(in_process: InProcess, snapshot: Snapshot) -> None:
+    module = "model.embed_tokens"
+    matrix = {f"{module}.weight": normal(6, 3)}
+    adapter = {f"{module}.lora_embedding_A": normal(2, 6)}
+    adapter[f"{module}.lora_embedding_B"] = normal(3, 2)
+    save_file(matrix, "base.safetensors")
+    save_file(adapter, "adapter_model.safetensors")
+    save_file(matrix | adapter, "both.safetensors")
+
+    error = in_process.refused("diff", "base.safetensors", "adapter_model.safetensors")
+    snapshot("diff/adapter.txt", error)
+    assert "lora_embedding_B are not applied" in in_process("weights", "both.safetensors").err
 
 
 # --- an encoder's own matrix ----------------------------------------------------------------------

@@ -269,12 +269,9 @@ class File:
 
 
 def opened(
-    options: Mapping[str, Any],
-    path: str | None = None,
-    notes: Notes | None = None,
-    base: "Opened | None" = None,
+    options: Mapping[str, Any], path: str | None = None, notes: Notes | None = None
 ) -> "Opened":
-    """Return the model of a path, or layers of a seed; an adapter is applied to its base.
+    """Return the model of a path, or layers of a seed.
 
     Raises InputError for options of the other one.
     """
@@ -291,7 +288,7 @@ def opened(
         for name in of_layers:
             flag = o.flag_of(name)
             raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
-        model = Opened.open(path, **of_file, base=base, notes=remarks)
+        model = Opened.open(path, **of_file, notes=remarks)
     model.watch = watched
     return model
 

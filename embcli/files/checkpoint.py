@@ -100,7 +100,7 @@ class Checkpoint:
             if any(".lora_embedding_A" in name for name in self.tensors):
                 notes.add(
                     "lora_embedding_A and lora_embedding_B are not applied: "
-                    "embcli diff BASE ADAPTER applies them to a base"
+                    "merge them into the token matrix first (merge_and_unload of PEFT)"
                 )
             if self.roles.token.dtype in INTEGERS:
                 notes.add(f"{self.roles.token} holds integers, which are shown as they are")

@@ -127,7 +127,7 @@ class Roles:
         if any(".lora_embedding_A" in name for name in tensors):
             raise tensors.file_error(
                 "it is an adapter, without the rows that it changes",
-                "embcli diff BASE ADAPTER applies it to its base",
+                "Merge it into its base model: merge_and_unload of PEFT",
             )
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
         if len(matrices) != 1 or matrices[0].unreadable:
