@@ -42,10 +42,10 @@ class Head(NamedTuple):
 
 
 class TieFlag(NamedTuple):
-    """Whether a model is tied by its configuration; None if nothing says it."""
+    """What speaks of whether the output head is the token matrix, and who says it."""
 
-    is_tied: bool | None
-    is_spelled_out: bool  # by config.json itself, and not by the family's default
+    is_tied: bool | None  # None if nothing says it; False only if config.json spells it out
+    says: str
     needs_head: bool  # whether config.json names a class with an output head
 
 
@@ -298,8 +298,7 @@ class Checkpoint:
         uses token_embd if a causal model has no output.weight.
         """
         config = self.roles.config
-        classes = config.get("architectures")
-        names = [str(name) for name in classes] if isinstance(classes, list) else []
+        names = self._class_names
         with_head = next(filter(CLASSES_WITH_HEAD.search, names), "")
         if names and not with_head and all(map(CLASSES_WITHOUT_HEAD.search, names)):
             reason = f"config.json names {quoted(names[0])}, which has none"
@@ -320,21 +319,22 @@ class Checkpoint:
         return Head(None, "none")
 
     @property
+    def _class_names(self) -> list[str]:
+        """The classes of transformers that config.json names."""
+        classes = self.roles.config.get("architectures")
+        return list(map(str, classes)) if isinstance(classes, list) else []
+
+    @property
     def tie_flag(self) -> TieFlag:
         """What config.json says of the head, or else what its family has by default."""
-        config = self.roles.config
-        classes = config.get("architectures")
-        names = classes if isinstance(classes, list) else []
-        needs_head = any(CLASSES_WITH_HEAD.search(str(name)) for name in names)
-        flag = config.get("tie_word_embeddings")
-        if isinstance(flag, bool):
-            return TieFlag(flag, is_spelled_out=True, needs_head=needs_head)
-        model_type = config.get("model_type")
-        if not isinstance(model_type, str) or self.roles.family is None:
-            return TieFlag(None, is_spelled_out=False, needs_head=needs_head)
-        return TieFlag(
-            model_type not in UNTIED.split(), is_spelled_out=False, needs_head=needs_head
-        )
+        needs_head = any(map(CLASSES_WITH_HEAD.search, self._class_names))
+        is_tied = self.roles.config.get("tie_word_embeddings")
+        if isinstance(is_tied, bool):
+            return TieFlag(is_tied, "config.json says", needs_head)
+        model_type = self.roles.config.get("model_type")
+        is_known = self.roles.family is not None and isinstance(model_type, str)
+        default = True if is_known and model_type not in UNTIED.split() else None
+        return TieFlag(default, f"{model_type} models are by default", needs_head)
 
     def _head_of_gguf(self) -> Head:
         metadata = self.tensors.metadata

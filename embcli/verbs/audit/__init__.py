@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
 
-_KINDS_OF_ROWS = ("equal", "padding", "candidates")  # remarks unless the user fails on them
-
 
 @dataclass(frozen=True, eq=False)
 class Audit(Result, verb="audit", content="ranking"):
@@ -45,9 +43,8 @@ class Audit(Result, verb="audit", content="ranking"):
     of unused tokens; only prompting a model can confirm one.
     """
 
-    # A matrix is None if it was not audited; the head also if the model has none of its own.
-    token: MatrixAudit | None
-    head: MatrixAudit | None
+    # The token matrix, and the output head if it has rows of its own; or the only one chosen.
+    matrices: tuple[MatrixAudit, ...]
     encoding: Encoding | None
     origin: Origin
     fit: Fit
@@ -56,10 +53,6 @@ class Audit(Result, verb="audit", content="ranking"):
     fail_on: tuple[Fault, ...]
     rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
     top: int = SHOWN_ROWS  # rows of each kind on a page
-
-    @property
-    def matrices(self) -> tuple[MatrixAudit, ...]:
-        return tuple(matrix for matrix in (self.token, self.head) if matrix is not None)
 
     @property
     def main(self) -> MatrixAudit:
@@ -72,19 +65,16 @@ class Audit(Result, verb="audit", content="ranking"):
         return max(self.matrices, key=lambda matrix: matrix.choice.area or 0)
 
     @cached_property
-    def faults(self) -> dict[Fault, int]:
-        """The number of rows or IDs of each kind.
-
-        A kind with remarks only counts if its remarks are about rows.
-        """
-        counts = dict.fromkeys(FAULTS, 0)
+    def faults(self) -> dict[str, int]:
+        """The number of rows or IDs of each kind."""
+        counts: dict[str, int] = dict.fromkeys(FAULTS, 0)
         for finding in self.findings:
-            if finding.kind in FAULTS and (_is_about_rows(finding) or finding.level != "remark"):
+            if finding.is_fault:
                 counts[finding.kind] += finding.rows
         return counts
 
     def kinds(self, level: str) -> tuple[Fault, ...]:
-        """Return the kinds of the findings of a level."""
+        """Return the kinds of the findings of a level, except those that are never faults."""
         found = {finding.kind for finding in self.findings if finding.level == level}
         return tuple(kind for kind in FAULTS if kind in found)
 
@@ -94,7 +84,11 @@ class Audit(Result, verb="audit", content="ranking"):
 
     @property
     def why_no(self) -> str:
-        return ", ".join(f"{name} ({self.faults[name]:,})" for name in self.broken)
+        return self.in_words("alarm")
+
+    def in_words(self, level: str) -> str:
+        """Return the kinds of the findings of a level, with the number of rows of each."""
+        return ", ".join(f"{kind} ({self.faults[kind]:,})" for kind in self.kinds(level))
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.encoding)
@@ -106,7 +100,7 @@ class Audit(Result, verb="audit", content="ranking"):
         """
         run = run_of(self.encoding, **self.origin.document())
         totals = {"audit": self._totals()}
-        findings = [finding.document() for finding in self.findings]
+        findings = [finding._asdict() for finding in self.findings]
         if self.rows is not None:
             rows = listed(run, "rows", **self._row_columns(self.rows))
             return replace(rows, more={**totals, "findings": findings})
@@ -140,7 +134,7 @@ class Audit(Result, verb="audit", content="ranking"):
 
     def _totals(self) -> dict[str, Any]:
         return {
-            "tokens": self.fit.sizes.tokens,
+            "tokens": self.fit.tokens,
             "faults": self.faults,
             "broken": list(self.broken),
             "not_checked": list(self.fit.not_checked),
@@ -221,22 +215,21 @@ def audit(
             check_covariance_fits(dim)
         audits[name] = audited_matrix(name, layers[name], reasons, fit.padding_rows, model.watch)
 
-    token = audits.get("token")
-    head = audits.get("head")
     is_copy = fit.has_copied_head
-    if token is not None and head is not None:
+    if len(audits) == 2:
+        token = audits["token"]
+        head = audits["head"]
         is_copy = head.digest == token.digest and head.shape == token.shape
         if is_copy:
-            head = None
+            del audits["head"]
+    matrices = tuple(audits.values())
     findings: list[Finding] = []
-    for matrix in (token, head):
-        if matrix is not None:
-            findings += _row_findings(matrix)
+    for matrix in matrices:
+        findings += _row_findings(matrix)
     findings += fit.findings(is_copy)
     longest = max(size for size, _ in shapes.values())
     return Audit(
-        token=token,
-        head=head,
+        matrices=matrices,
         encoding=encoding,
         origin=layers.origin,
         fit=fit,
@@ -270,22 +263,17 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
         if len(rows):
             text = f"{counted(len(rows), f'{name} row')} in the {where}"
             kind = name if matrix.name == "token" else "head"
-            yield Finding(kind, "finding", text, len(rows))  # type: ignore[arg-type]
+            yield Finding("finding", kind, len(rows), text)  # type: ignore[arg-type]
     if matrix.equal_tokens:
         text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, in the {where}"
-        yield Finding("equal", "remark", text, matrix.equal_tokens)
+        yield Finding("remark", "equal", matrix.equal_tokens, text)
     if len(matrix.candidates):
         text = f"{counted(len(matrix.candidates), 'token')} like unused rows, in the {where}"
-        yield Finding("candidates", "remark", text, len(matrix.candidates))
-
-
-def _is_about_rows(finding: Finding) -> bool:
-    return finding.kind in _KINDS_OF_ROWS
+        yield Finding("remark", "candidates", len(matrix.candidates), text)
 
 
 def _judged(finding: Finding, alarms: tuple[Fault, ...]) -> Finding:
     """Return a finding as an alarm if its kind is one; a remark on files stays a remark."""
-    can_be_alarm = finding.level != "remark" or _is_about_rows(finding)
-    if can_be_alarm and finding.kind in alarms:
+    if finding.is_fault and finding.kind in alarms:
         return finding._replace(level="alarm")
     return finding

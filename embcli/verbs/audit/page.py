@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import FINDINGS, Unused
+from embcli.names import Unused
 from embcli.page import (
     Label,
     Note,
@@ -84,7 +84,7 @@ def _rows_fact(audit: Audit) -> Fact:
     encoding = audit.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    tokens = audit.fit.sizes.tokens or encoding.vocabulary_size
+    tokens = audit.fit.tokens or encoding.vocabulary_size
     text = f"{size:,}, for {tokens:,} tokens of {encoding.name}"
     missing = audit.faults["missing"] if audit.main.name == "token" else 0
     if missing:
@@ -187,14 +187,12 @@ def _head_facts(audit: Audit) -> Iterator[Fact]:
         return
     if audit.fit.head_in_words:
         yield Fact("output head", audit.fit.head_in_words)
-    head = audit.head
-    if head is None or head is audit.main:
-        return
-    yield _broken_fact(audit, head, "  broken")
-    yield _equal_fact(audit, head)._replace(name="  equal")
-    if len(head.measured):
-        numbers = NumberFormat([np.array(head.quantiles)], audit.style.precision)
-        yield Fact("  norms", _norms_in_words(head, numbers))
+    for head in audit.matrices[1:]:
+        yield _broken_fact(audit, head, "  broken")
+        yield _equal_fact(audit, head)._replace(name="  equal")
+        if len(head.measured):
+            numbers = NumberFormat([np.array(head.quantiles)], audit.style.precision)
+            yield Fact("  norms", _norms_in_words(head, numbers))
 
 
 def _candidates_fact(audit: Audit) -> Fact:
@@ -264,18 +262,15 @@ _IN_WORDS = {"token": "the token matrix", "head": "the output head"}
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
         return safe_text(f"Broken: {audit.why_no}", "bad")
-    found = [kind for kind in audit.kinds("finding") if kind in FINDINGS]
-    if found:
-        kinds = ", ".join(f"{kind} ({audit.faults[kind]:,})" for kind in found)
-        return safe_text(f"Not sound: {kinds}", "bad")
+    if audit.kinds("finding"):
+        return safe_text(f"Not sound: {audit.in_words('finding')}", "bad")
 
     names = [_IN_WORDS[matrix.name] for matrix in audit.matrices]
     if audit.head_is_copy:
         names.append(_IN_WORDS["head"])
     checked = f"the rows of {' and of '.join(names)}"
-    tie = audit.fit.tie
-    if tie is not None:
-        knows_head = tie.has_own_head is not None
+    if audit.fit.flag is not None:
+        knows_head = audit.fit.has_own_head is not None
         checked += ", sizes, special IDs and ties" if knows_head else ", sizes and special IDs"
     text = f"Sound: {checked}"
     parts = list(audit.fit.not_checked)

@@ -109,7 +109,7 @@ class ModelInfo(Result, verb="info", content="list"):
 
     checkpoint: Checkpoint
     roles: dict[str, str]  # by the names of the listed tensors; "" if a tensor has no known role
-    special_ids: list[SpecialId]  # as each file gives them
+    special_ids: tuple[SpecialId, ...]  # as each file gives them
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -264,17 +264,15 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     return ModelInfo(checkpoint, listed_roles, _special_ids(checkpoint, notes), notes=notes)
 
 
-def _special_ids(checkpoint: Checkpoint, notes: Notes) -> list[SpecialId]:
+def _special_ids(checkpoint: Checkpoint, notes: Notes) -> tuple[SpecialId, ...]:
     """Return the special tokens of every file; a note says what cannot be read."""
     from embcli.files.special_ids import special_ids
 
-    tensors = checkpoint.tensors
-    config = checkpoint.roles.config
     try:
-        return special_ids(tensors.path, config, tensors.metadata, checkpoint.encoding)
+        return special_ids(checkpoint)
     except InputError as error:
         notes.add(str(error))
-        return []
+        return ()
 
 
 class LocalModel(NamedTuple):
