@@ -85,29 +85,21 @@ def chosen_among(
     chooses all rows.
     """
     known = 0 if encodings[0] is not None else 1
+    chosen = []
+    for place, size in enumerate(sizes):
+        rows = np.arange(size) if ids is None else ids[ids < size]
+        has_tokens = encodings[place] is not None
+        if match is not None and (has_tokens or place == known):
+            rows = matching_rows(rows, match, encodings[place])
+        elif match is not None:
+            rows = rows[:0]
+        chosen.append(rows)
+    is_chosen = np.isin(matching.pairs[known], chosen[known])
     base_rows, tuned_rows = matching.pairs
-    base_alone, tuned_alone = matching.alone
-    if ids is not None:
-        has_id = np.isin(base_rows, ids)
-        base_rows = base_rows[has_id]
-        tuned_rows = tuned_rows[has_id]
-        base_alone = np.intersect1d(base_alone, ids)
-        tuned_alone = np.intersect1d(tuned_alone, ids)
-    if match is not None:
-        matches = matching_rows(np.arange(sizes[known]), match, encodings[known])
-        has_match = np.isin((base_rows, tuned_rows)[known], matches)
-        base_rows = base_rows[has_match]
-        tuned_rows = tuned_rows[has_match]
-        base_alone = np.intersect1d(base_alone, _matching_or_none(match, sizes[0], encodings[0]))
-        tuned_alone = np.intersect1d(tuned_alone, _matching_or_none(match, sizes[1], encodings[1]))
-    return Matching((base_rows, tuned_rows), (base_alone, tuned_alone), matching.by)
-
-
-def _matching_or_none(match: str, size: int, encoding: Encoding | None) -> np.ndarray:
-    """Return the rows whose tokens match, (n,) int64; none without tokens."""
-    if encoding is None:
-        return np.arange(0)
-    return matching_rows(np.arange(size), match, encoding)
+    base_alone = np.intersect1d(matching.alone[0], chosen[0])
+    tuned_alone = np.intersect1d(matching.alone[1], chosen[1])
+    pairs = (base_rows[is_chosen], tuned_rows[is_chosen])
+    return Matching(pairs, (base_alone, tuned_alone), matching.by)
 
 
 class Comparison(NamedTuple):
@@ -118,6 +110,7 @@ class Comparison(NamedTuple):
     distances: np.ndarray  # (pairs,) float64
 
 
+@np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
 def compare_rows(
     base: Layer, tuned: Layer, matching: Matching, atol: float, watch: Watch
 ) -> Comparison:
@@ -146,30 +139,20 @@ def compare_rows(
         base_rows = _in_float64(base, base_stored)
         tuned_rows = _in_float64(tuned, tuned_stored)
         if _has_wide_integers(base) and _has_wide_integers(tuned):
-            is_changed = (base_stored != tuned_stored).any(axis=1)
+            are_equal = base_stored == tuned_stored
         else:
-            are_nan = np.isnan(base_rows) & np.isnan(tuned_rows)
-            is_changed = ((base_rows != tuned_rows) & ~are_nan).any(axis=1)
+            are_equal = (base_rows == tuned_rows) | (np.isnan(base_rows) & np.isnan(tuned_rows))
+        is_changed = ~are_equal.all(axis=1)
+        if atol:
+            are_equal |= np.abs(tuned_rows - base_rows) <= atol
+        equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
-        if atol == 0:
-            equal[changed] = False
-        else:
-            equal[changed] = _are_within(atol, base_rows[is_changed], tuned_rows[is_changed])
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
         distances[changed] = _l2_distances(base_changed, tuned_changed)
     return Comparison(equal, cosine_distances, distances)
-
-
-@np.errstate(invalid="ignore")  # the difference of two infinities is NaN
-def _are_within(atol: float, base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
-    """Return whether no value of a pair of rows differs by more, (n, D) float64 each -> (n,)."""
-    are_nan = np.isnan(base) & np.isnan(tuned)
-    are_near = (np.abs(tuned - base) <= atol) | (base == tuned) | are_nan
-    are_within: np.ndarray = are_near.all(axis=1)
-    return are_within
 
 
 def _in_float64(layer: Layer, stored: np.ndarray) -> np.ndarray:
@@ -185,7 +168,6 @@ def _has_wide_integers(layer: Layer) -> bool:
     return layer.dtype in ("int64", "uint64", "int32", "uint32")
 
 
-@np.errstate(all="ignore")  # rows that are not finite and zero rows have no cosine
 def _cosine_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
     """Return 1 - cos of pairs of rows, (n, D) float64 each -> (n,) float64.
 
@@ -197,7 +179,6 @@ def _cosine_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(cosine_distances), cosine_distances, np.nan)
 
 
-@np.errstate(all="ignore")  # rows that are not finite have no distance
 def _l2_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
     """Return the L2 distances of pairs of rows, (n, D) float64 each -> (n,) float64."""
     distances = np.sqrt(squares(tuned - base))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -78,11 +78,7 @@ class TokenDiff(Result, verb="diff", content="ranking"):
 
     @property
     def why_no(self) -> str:
-        parts = []
-        for state, count in self.counts.items():
-            if state != "same" and count:
-                parts.append(f"{counted(count, 'token')} {state}")
-        return ", ".join(parts)
+        return ", ".join(differences(self.counts, "token"))
 
     def records(self) -> Records:
         run = {
@@ -104,6 +100,12 @@ class TokenDiff(Result, verb="diff", content="ranking"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from _page(self)
+
+
+def differences(counts: Mapping[Any, int], unit: str) -> list[str]:
+    """Return the counts by state in words, without those that are 0 and the first: equal ones."""
+    _, *states = counts
+    return [f"{counted(counts[state], unit)} {state}" for state in states if counts[state]]
 
 
 def compare_tokens(
