@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from embcli.encodings.encoding import load_facts
@@ -88,13 +89,9 @@ def parts(tokenizer: tokenizers.Tokenizer, text: str) -> list[str]:
 
 def _safe_cut(tokenizer: tokenizers.Tokenizer, text: str, start: int) -> int | None:
     """Return the first safe place from a start on; None if there is none, or it is not found."""
-    for count, match in enumerate(_PLACE.finditer(text, start)):
-        if count == _MOST_TRIED:
-            return None
+    for match in islice(_PLACE.finditer(text, start), _MOST_TRIED):
         place = match.start()
-        left = text[place - _WINDOW : place]
-        right = text[place : place + _WINDOW]
-        if _is_cut(tokenizer, left, right):
+        if _is_cut(tokenizer, text[place - _WINDOW : place], text[place : place + _WINDOW]):
             return place
     return None
 

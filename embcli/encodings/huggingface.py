@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -115,24 +115,17 @@ class HuggingFaceEncoding(Encoding):
         parts_at_once = 8
         for start in range(0, len(parts), parts_at_once):
             batch = parts[start : start + parts_at_once]
-            yield from zip(batch, self._encoded_batch(batch, special, has_offsets), strict=True)
+            encode = self.tokenizer.encode_batch
+            if not has_offsets:
+                encode = self.tokenizer.encode_batch_fast  # This takes a third less time.
+            encode_batch = partial(encode, batch, add_special_tokens=False)
+            yield from zip(batch, self._called("".join(batch), special, encode_batch), strict=True)
 
     @lru_cache(1)  # noqa: B019 - the last one is kept, for its IDs and then its spans
     def _parts(self, text: str, special: bool) -> tuple[str, ...]:
         if len(text) <= cutting.PART_SIZE or self._why_whole:
             return (text,)
         return self._called(text, special, lambda: tuple(cutting.parts(self.tokenizer, text)))
-
-    def _encoded_batch(
-        self, batch: tuple[str, ...], special: bool, has_offsets: bool
-    ) -> list[tokenizers.Encoding]:
-        def encode() -> list[tokenizers.Encoding]:
-            if has_offsets:
-                return self.tokenizer.encode_batch(batch, add_special_tokens=False)
-            # This takes a third less time.
-            return self.tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-
-        return self._called("".join(batch), special, encode)
 
     def _called(self, text: str, special: bool, function: Callable[[], _Value]) -> _Value:
         """Call a function that encodes a text, with special tokens recognised or not."""

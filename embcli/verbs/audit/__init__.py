@@ -122,8 +122,7 @@ class Audit(Result, verb="audit", content="ranking"):
         columns: dict[str, tuple[FieldType, Any]] = {"id": (int, ids)}
         if self.encoding:
             columns["token"] = (str, [token_text(text) for text in self.tokens(ids)])
-        columns["norm"] = (float, token.norms[ids])
-        for name, values in token.indicators.items():
+        for name, values in token.values.items():
             columns[name] = (float, values[ids])
         rows = ids.tolist()
         columns["unused"] = (str, [token.unused.get(row) for row in rows])
@@ -257,18 +256,18 @@ def _chosen_alarms(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
 
 def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
     """Yield what was found in the rows of a matrix; broken rows of a head are of the kind head."""
-    where = "token matrix" if matrix.name == "token" else "output head"
+    where = f"in the {matrix.in_words}"
     broken = {"non-finite": matrix.non_finite, "zero": matrix.zero}
     for name, rows in broken.items():
         if len(rows):
-            text = f"{counted(len(rows), f'{name} row')} in the {where}"
             kind = name if matrix.name == "token" else "head"
+            text = f"{counted(len(rows), f'{name} row')} {where}"
             yield Finding("finding", kind, len(rows), text)  # type: ignore[arg-type]
     if matrix.equal_tokens:
-        text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, in the {where}"
+        text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, {where}"
         yield Finding("remark", "equal", matrix.equal_tokens, text)
     if len(matrix.candidates):
-        text = f"{counted(len(matrix.candidates), 'token')} like unused rows, in the {where}"
+        text = f"{counted(len(matrix.candidates), 'token')} like unused rows, {where}"
         yield Finding("remark", "candidates", len(matrix.candidates), text)
 
 

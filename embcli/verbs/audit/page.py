@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from embcli.verbs.audit import Audit, MatrixAudit
-    from embcli.verbs.audit.measure import Distances
 
 
 class Fact(NamedTuple):
@@ -46,8 +45,8 @@ def page(audit: Audit) -> Iterator[RenderableType]:
     rows, columns = main.shape
     sizes = f"V = {counted(rows, 'row')}, D = {counted(columns, 'column')}"
     origin = origin_in_words(audit.origin, main.name)
-    what = "an output head" if main.name == "head" else "a token matrix"
-    yield title(f"Audit of {what}, {sizes}: {origin}, {main.dtype}")
+    article = "an" if main.name == "head" else "a"
+    yield title(f"Audit of {article} {main.in_words}, {sizes}: {origin}, {main.dtype}")
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -223,7 +222,7 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     ids = matrix.ranked[excerpt.places]
     labels = id_labels(ids, audit.tokens(ids))
     headers = {"cosine_distance": "cosine distance"}  # other indicators are headers as they are
-    for name, values in _columns(matrix).items():
+    for name, values in matrix.values.items():
         if name == matrix.choice.indicator:
             numbers = _indicator_format(audit)
             cells = [numbers.write(value) for value in values[ids]]
@@ -233,16 +232,11 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     return ruled(labels)
 
 
-def _columns(matrix: MatrixAudit) -> Distances:
-    """Return what the table shows of the candidates, for all rows: name -> (V,) float64."""
-    return {"norm": matrix.norms, **matrix.indicators}
-
-
 def _indicator_format(audit: Audit) -> NumberFormat:
     """Return the format that the threshold and the indicators in the table have in common."""
     matrix = audit.listed
     shown = matrix.ranked[: audit.top]
-    values = _columns(matrix)[matrix.choice.indicator][shown]
+    values = matrix.values[matrix.choice.indicator][shown]
     threshold = np.array([matrix.choice.threshold])
     return NumberFormat([threshold, values], audit.style.precision)
 
@@ -256,18 +250,15 @@ def _fit_facts(audit: Audit) -> Iterator[Fact]:
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
-_IN_WORDS = {"token": "the token matrix", "head": "the output head"}
-
-
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
         return safe_text(f"Broken: {audit.why_no}", "bad")
     if audit.kinds("finding"):
         return safe_text(f"Not sound: {audit.in_words('finding')}", "bad")
 
-    names = [_IN_WORDS[matrix.name] for matrix in audit.matrices]
+    names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
-        names.append(_IN_WORDS["head"])
+        names.append("the output head")
     checked = f"the rows of {' and of '.join(names)}"
     if audit.fit.flag is not None:
         knows_head = audit.fit.has_own_head is not None
