@@ -205,25 +205,26 @@ class Opened:
         if isinstance(given, Tokens):
             return given
         sequences = sequences_of(given, lines)
+        remarks = Notes() if notes is None else notes
         if sequences.texts is None:
-            encoding = self.source.encoding
+            tokens = tokenize(sequences, self.source.encoding)
         else:
-            encoding = self.encoding
-            if encoding is None:
-                raise _unknown_encoding()
-        if notes is not None and encoding is not None:
-            for text in sequences.texts or ():
-                remark = encoding.why_in_memory(text, special)
+            if self.encoding is None:
+                missing = "and no readable tokenizer, such as tokenizer.json, is beside them"
+                unknown = (
+                    "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
+                )
+                raise InputError(Sentence(unknown, missing=missing))
+            for text in sequences.texts:
+                remark = self.encoding.why_in_memory(text, special)
                 if remark:
-                    notes.add(remark)
-        tokens = tokenize(sequences, encoding, special, has_added)
-        if notes is not None:
-            if encoding is not None and not special:
-                _remark_special(tokens, encoding, has_added, notes)
-            if encoding is not None and tokens.texts is not None:
-                _remark_twice(tokens, encoding, notes)
-            if not len(tokens):
-                notes.add("the input is empty: there are no tokens")
+                    remarks.add(remark)
+            tokens = tokenize(sequences, self.encoding, special, has_added)
+            if not special:
+                _remark_special(sequences.texts, self.encoding, has_added, remarks)
+            _remark_twice(tokens, self.encoding, remarks)
+        if not len(tokens):
+            remarks.add("the input is empty: there are no tokens")
         return tokens
 
     def resolve_rows(self, rows: str | None, layer: LayerName = "token") -> str | None:
@@ -243,12 +244,6 @@ class Opened:
         return ",".join(parts)
 
 
-def _unknown_encoding() -> InputError:
-    missing = "and no readable tokenizer, such as tokenizer.json, is beside them"
-    unknown = "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
-    return InputError(Sentence(unknown, missing=missing))
-
-
 def _id_of_token(text: str, encoding: Encoding) -> int:
     """Return the ID of a text that is one token, by itself, after a space, or a special one."""
     for candidate, special in ((text, False), (f" {text}", False), (text, True)):
@@ -262,10 +257,10 @@ def _id_of_token(text: str, encoding: Encoding) -> int:
 _SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
 
 
-def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: Notes) -> None:
+def _remark_special(
+    texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes
+) -> None:
     """Remark on special tokens: those that the model adds, and those that count as plain text."""
-    if tokens.texts is None:
-        return
     if has_added:
         bos, eos = encoding.bos_eos
         added = []
@@ -278,7 +273,7 @@ def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: 
             notes.add(Sentence(remark, read=" and ".join(added)))
 
     names: set[str] = set()
-    for text in tokens.texts:
+    for text in texts:
         names.update(_SPECIAL.findall(text))
     plain = [name for name in sorted(names) if len(encoding.encode(name, special=True)) == 1]
     if plain:

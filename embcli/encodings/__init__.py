@@ -128,12 +128,9 @@ def _of_version(path: Path, name: str, version: tuple[Path, int, int]) -> Encodi
     return HuggingFaceEncoding(path, name)
 
 
-def encoding_for_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
-    """Return the encoding if the rows of a layer are its tokens, otherwise None.
-
-    They are if it gave the IDs of the rows, or if V is the same.
-    """
-    return encoding if from_text or size == encoding.vocabulary_size else None
+def encoding_for_rows(encoding: Encoding, size: int) -> Encoding | None:
+    """Return the encoding if the rows of a layer are its tokens: if V is the same."""
+    return encoding if size == encoding.vocabulary_size else None
 
 
 def encoding_of_size(size: int) -> Encoding | None:

@@ -94,7 +94,13 @@ def _rows_fact(audit: Audit) -> Fact:
 def _unused_fact(audit: Audit) -> Fact:
     if audit.encoding is None:
         return Fact("unused", "unknown without an encoding")
-    parts = [_unused_in_words(reason, ids) for reason, ids in audit.main.by_use.items()]
+    parts = []
+    for reason, ids in audit.main.by_use.items():
+        part = f"{len(ids):,} {_REASONS[reason]}"
+        is_range = ids[-1] - ids[0] == len(ids) - 1
+        if len(ids) > 1 and is_range:
+            part += f" ({ids[0]} to {ids[-1]})"
+        parts.append(part)
     text = ", ".join(parts) or "none"
     if "padding" in audit.main.by_use:
         multiple = padded_multiple(audit.main.shape[0], audit.encoding.vocabulary_size)
@@ -109,14 +115,6 @@ _REASONS: dict[Unused, str] = {
     "byte": "bytes invalid in UTF-8",
     "reserved": "reserved names",
 }
-
-
-def _unused_in_words(reason: Unused, ids: np.ndarray) -> str:
-    text = f"{len(ids):,} {_REASONS[reason]}"
-    is_range = ids[-1] - ids[0] == len(ids) - 1
-    if len(ids) > 1 and is_range:
-        text += f" ({ids[0]} to {ids[-1]})"
-    return text
 
 
 def _broken_fact(audit: Audit, matrix: MatrixAudit, name: str = "broken") -> Fact:
