@@ -9,26 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, models
 
 import embcli
 from embcli import encodings
 from embcli.errors import InputError
+from tests import transcripts
+from tests.files.made import save_words
 from tests.oracles import normal
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def save_words(path: str, *words: str) -> None:
-    """Write a tokenizer whose tokens are these words, in the order of their IDs."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    ids = {word: place for place, word in enumerate(words)}
-    Tokenizer(models.WordLevel(ids, words[0])).save(path)
+_in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
 
 def save_matrix(path: str, matrix: np.ndarray, name: str = "wte.weight") -> None:
@@ -40,10 +31,10 @@ def save_matrix(path: str, matrix: np.ndarray, name: str = "wte.weight") -> None
 
 
 def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
-    save_words("m/tokenizer.json", "a", "b")
+    save_words("m/tokenizer.json", ["a", "b"])
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [1]
 
-    save_words("m/tokenizer.json", "a", "other", "b")
+    save_words("m/tokenizer.json", ["a", "other", "b"])
 
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [2]
 
@@ -51,8 +42,8 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
 def test_the_same_name_in_another_folder_is_another_tokenizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_words("one/tokenizer.json", "a", "b")
-    save_words("two/tokenizer.json", "b", "a")
+    save_words("one/tokenizer.json", ["a", "b"])
+    save_words("two/tokenizer.json", ["b", "a"])
     monkeypatch.chdir(tmp_path / "one")
     assert encodings.get("./tokenizer.json").encode("b").tolist() == [1]
 
@@ -85,7 +76,7 @@ def test_a_tokenizer_that_cannot_be_read_is_noted_and_ids_go_on(
 def test_the_weights_and_the_tokenizer_of_a_module_are_found(module: str) -> None:
     matrix = normal(3, 4)
     save_matrix(f"m/{module}/model.safetensors", matrix, "embedding.weight")
-    save_words(f"m/{module}/tokenizer.json", "a", "b", "c")
+    save_words(f"m/{module}/tokenizer.json", ["a", "b", "c"])
     modules = [{"idx": 0, "path": module}, {"idx": 1, "path": "1_Pooling"}]
     Path("m/modules.json").write_text(json.dumps(modules))
 

@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
-from tokenizers import AddedToken, Tokenizer, models
 
-from tests.files.made import closed
+from tests import transcripts
+from tests.files.made import closed, save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
 ROWS = np.ones((6, 3), np.float32)
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+_in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
 
 def run_of(in_process: InProcess, *words: str) -> dict[str, Any]:
@@ -30,12 +27,9 @@ def run_of(in_process: InProcess, *words: str) -> dict[str, Any]:
 
 
 def test_special_tokens_of_every_file_are_listed(in_process: InProcess, snapshot: Snapshot) -> None:
-    Path("m").mkdir()
+    names = ["<s>", "</s>", "<pad>", "<unk>"]
+    save_words("m/tokenizer.json", [*names, "a", "b"], special=names)
     save_file({"wte.weight": ROWS}, "m/model.safetensors", metadata={"format": "pt"})
-    names = ["<s>", "</s>", "<pad>", "<unk>", "a", "b"]
-    tokenizer = Tokenizer(models.WordLevel({name: row for row, name in enumerate(names)}, "<unk>"))
-    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names[:4]])
-    tokenizer.save("m/tokenizer.json")
     files = {
         "config.json": {"bos_token_id": 0, "eos_token_id": [1, 4]},
         "generation_config.json": {"eos_token_id": 1, "pad_token_id": 2},

@@ -28,11 +28,9 @@ Tensors = dict[str, np.ndarray]
 GENERATOR = np.random.default_rng(5)
 
 
-def saved(
-    folder: Path, tensors: Tensors, config: dict[str, Any] | None = None, name: str = TOKEN
-) -> Path:
+def saved(folder: Path, tensors: Tensors, config: dict[str, Any] | None = None) -> Path:
     """Write a model whose token matrix has these tensors, by the last parts of their names."""
-    module = name.removesuffix("weight")
+    module = TOKEN.removesuffix("weight")
     save_file(
         {f"{module}{last_part}": tensor for last_part, tensor in tensors.items()},
         folder / "model.safetensors",
@@ -128,18 +126,12 @@ def test_scales_that_do_not_fit_are_refused(
         rows_of(saved(tmp_path, tensors))
 
 
-def test_a_float_matrix_of_a_quantised_model_is_read_as_it_is(tmp_path: Path) -> None:
-    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(np.float16)
+@pytest.mark.parametrize("dtype", [np.float16, FP8_E4M3])
+def test_floats_without_a_scale_are_read_as_they_are(tmp_path: Path, dtype: Any) -> None:
+    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(dtype)
     config = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
     folder = saved(tmp_path, {"weight": matrix}, config)
     np.testing.assert_array_equal(rows_of(folder), matrix.astype(np.float32))
-
-
-def test_8_bit_floats_without_a_scale_are_read_as_they_are(tmp_path: Path) -> None:
-    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
-    np.testing.assert_array_equal(
-        rows_of(saved(tmp_path, {"weight": matrix})), matrix.astype(np.float32)
-    )
 
 
 # --- MLX --------------------------------------------------------------------------------------
@@ -187,21 +179,17 @@ def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path)
         ({}, "None bits"),
         ({"bits": 8, "group_size": 64}, "do not fit"),
         ({"bits": 4, "group_size": 16}, "do not fit"),
+        ({"mode": "mxfp4"}, "without biases"),
     ],
 )
 def test_other_packings_of_mlx_are_refused(
-    tmp_path: Path, settings: dict[str, int], reason: str
+    tmp_path: Path, settings: dict[str, Any], reason: str
 ) -> None:
     tensors, _ = mlx(4, 64)
+    if "mode" in settings:
+        del tensors["biases"]
     with pytest.raises(InputError, match=reason):
         rows_of(saved(tmp_path, tensors, {"quantization": settings}))
-
-
-def test_mxfp4_of_mlx_is_refused(tmp_path: Path) -> None:
-    tensors, _ = mlx(4, 64)
-    del tensors["biases"]
-    with pytest.raises(InputError, match="without biases"):
-        rows_of(saved(tmp_path, tensors, {"quantization": {"bits": 4, "group_size": 64}}))
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -225,20 +213,14 @@ PACKED = [
 def test_what_cannot_be_unpacked_is_refused_with_its_scheme(
     in_process: InProcess, tmp_path: Path, scheme: str, tensors: Tensors
 ) -> None:
-    folder = saved(tmp_path, tensors)
-    assert scheme in in_process.refused("lookup", "--ids", "1", "--from", str(folder))
+    """So is a packed head: beside a matrix that can be read, it is no missing one."""
+    path = str(saved(tmp_path, tensors))
+    assert scheme in in_process.refused("lookup", "--ids", "1", "--from", path)
 
-
-@pytest.mark.parametrize(("scheme", "tensors"), PACKED)
-def test_a_packed_head_beside_a_readable_token_matrix_is_no_missing_head(
-    in_process: InProcess, tmp_path: Path, scheme: str, tensors: Tensors
-) -> None:
     matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(np.float32)
     head = {f"lm_head.{last_part}": tensor for last_part, tensor in tensors.items()}
     save_file({TOKEN: matrix, **head}, tmp_path / "model.safetensors")
-
-    path = str(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(rows_of(Path(path)), matrix)
+    np.testing.assert_array_equal(rows_of(tmp_path), matrix)
     assert scheme in in_process.refused("info", "--from", path)
 
 
