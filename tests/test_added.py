@@ -90,12 +90,6 @@ def test_fail_on_different_is_status_1_where_cuts_differ(
     assert bool(result.why_no) == bool(result.different) == bool(status)
 
 
-def test_a_file_gets_the_reason_of_the_status(in_process: InProcess, tmp_path: Path) -> None:
-    words = ("--encoding", "gpt2,p50k_base", "--fail-on", "different")
-    ran = in_process("tokenize", "moves   you", *words, "-o", str(tmp_path / "cuts.csv"))
-    assert ran.err.endswith("status 1: 1 place cut differently\n")
-
-
 def test_options_that_have_no_use_are_refused(in_process: InProcess, snapshot: Snapshot) -> None:
     errors = in_process.refused("tokenize", "a", "--no-added")
     errors += in_process.refused("tokenize", "a", "--fail-on", "different")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,8 @@ from tests.transcripts import document_of, on_a_small_screen, refused, session
 
 ROWS = 300
 DIM = 24
-EDITED = [0, 7, 8, 150, 299]
+EDITED = [0, 7, 8, 150, 639]
+EQUAL = [1, 9, 149, 638]
 FLOATS = [
     torch.float64,
     torch.float32,
@@ -76,37 +77,6 @@ def compared_arrays(base: np.ndarray, tuned: np.ndarray) -> Diff:
 def rounded(matrix: np.ndarray, dtype: torch.dtype) -> np.ndarray:
     """Return the values that torch makes of a matrix in a dtype, in float64."""
     return torch.from_numpy(matrix).to(dtype).double().numpy()
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn]
-)
-def test_planted_edits_are_found_exactly(dtype: torch.dtype) -> None:
-    """An edit is in one value of a row, in the first and the last row too."""
-    matrix = vectors()
-    edited = matrix.copy()
-    edited[EDITED, [0, 3, 23, 11, 23]] += 1
-    base = saved("base.safetensors", matrix, dtype)
-    tuned = saved("tuned.safetensors", edited, dtype)
-
-    found = compared(base, tuned)
-
-    assert np.flatnonzero(~found.equal).tolist() == EDITED
-    moves = rounded(matrix, dtype) - rounded(edited, dtype)
-    np.testing.assert_allclose(found.distances, np.linalg.norm(moves, axis=1), rtol=1e-12)
-    assert sorted(found.changed) == EDITED
-    assert np.diff(found.distances[found.changed]).max() <= 0
-
-
-def test_the_median_distances_are_those_of_the_rows_that_changed() -> None:
-    edited = vectors(seed=2)
-    edited[:100] = vectors()[:100]
-
-    found = compared_arrays(vectors(), edited)
-
-    for distances in (found.distances, found.cosine_distances):
-        median = np.median(distances[100:])
-        assert found.quantiles(distances)[3] == pytest.approx(median)
 
 
 @pytest.mark.parametrize("lies", ["by columns", "at an odd place"])
@@ -204,23 +174,29 @@ def test_zeros_and_nan_that_differ_only_in_bits_are_equal() -> None:
 # --- dtypes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("left", "right"), list(combinations(FLOATS, 2)))
-def test_two_dtypes_are_compared_by_value(left: torch.dtype, right: torch.dtype) -> None:
+@pytest.mark.parametrize(("left", "right"), list(combinations_with_replacement(FLOATS, 2)))
+def test_matrices_are_compared_by_value(left: torch.dtype, right: torch.dtype) -> None:
     """What the other dtype rounds has changed, by as much as torch's own rounding."""
     parts = [vectors(), vectors(seed=2) * 1e-3, vectors(40, seed=3) * 1e-8]
     matrix = np.concatenate(parts) / 2
-    matrix[EDITED] = np.float32([0, 0.5, -1.75, 2.0] * 6)  # All of them hold these numbers.
+    matrix[EQUAL] = np.float32([0, 0.5, -1.75, 2.0] * 6)  # All of them hold these numbers.
+    edited = matrix.copy()
+    edited[EDITED, [0, 3, 23, 11, 23]] += 1
 
-    base = saved("left.safetensors", matrix, left)
-    tuned = saved("right.safetensors", matrix, right)
-    found = compared(base, tuned)
+    found = compared(
+        saved("left.safetensors", matrix, left), saved("right.safetensors", edited, right)
+    )
 
     one = rounded(matrix, left)
-    other = rounded(matrix, right)
+    other = rounded(edited, right)
     moves = np.linalg.norm(one - other, axis=1)
-    assert np.array_equal(found.equal, (one == other).all(axis=1))
-    assert found.equal[EDITED].all()
+    is_changed = (one != other).any(axis=1)
+    assert np.array_equal(found.equal, ~is_changed)
+    assert found.equal[EQUAL].all()
     np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
+    assert np.diff(found.distances[found.changed]).max() <= 0
+    median = np.median(moves[is_changed])
+    assert found.quantiles(found.distances)[3] == pytest.approx(median, rel=1e-12)
 
 
 NEAR = [[2**61, 5, 2**60], [3, 2**62, 2**63 - 2]]

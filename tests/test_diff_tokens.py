@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from tests import transcripts
 from tests.files.made import matrix, save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import document_of
 
 BASE = ["<unk>", "a", "b", "c", " d", "e"]
 TUNED = ["<unk>", "b", "a", "c", "e", "f", "g", "h"]
@@ -173,8 +173,10 @@ def test_rows_of_matching_tokens_alone_are_compared() -> None:
     assert [rows.tolist() for rows in found.matching.alone] == [[4], [6]]
 
 
-@pytest.mark.parametrize("sort", ["change", "id"])
-def test_rows_are_in_the_order_that_is_asked_for(in_process: InProcess, sort: str) -> None:
+@pytest.mark.parametrize(("sort", "wanted"), [("change", [5, 11, 3]), ("id", [3, 5, 11])])
+def test_rows_are_in_the_order_that_is_asked_for(
+    in_process: InProcess, sort: str, wanted: list[int]
+) -> None:
     rows = matrix(20)
     changed = rows.copy()
     changed[[3, 5, 11]] += [[1], [3], [2]]
@@ -182,16 +184,13 @@ def test_rows_are_in_the_order_that_is_asked_for(in_process: InProcess, sort: st
     np.save("tuned.npy", changed)
     words = ("diff", "base.npy", "tuned.npy", "--sort", sort)
 
-    data = list(csv.DictReader(io.StringIO(in_process(*words, "-f", "csv").text)))
-    lines = in_process(*words).text.splitlines()
+    data = document_of(in_process, *words)["rows"]
+    shown = re.findall(r"^ *(\d+) +\d", in_process(*words).text, re.MULTILINE)
 
-    wanted = {"change": ["5", "11", "3"], "id": ["3", "5", "11"]}[sort]
-    shown = [line.split()[0] for line in lines if line.split()[0:1] and line.split()[0] in wanted]
-    assert shown == wanted
-    in_data = [row["base_id"] for row in data if row["state"] == "changed"]
-    assert in_data == wanted
-    if sort == "change":
-        assert in_data == [row["base_id"] for row in data][:3]
+    assert [*map(int, shown)] == wanted
+    ids = [row["base_id"] for row in data]
+    assert [row for row in ids if row in wanted] == wanted
+    assert (ids[:3] == wanted) == (sort == "change")
 
 
 def test_heads_of_both_models_are_compared_in_the_same_run(
