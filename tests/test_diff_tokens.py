@@ -63,9 +63,8 @@ def test_the_tokens_that_differ_are_those_of_the_library(in_process: InProcess, 
         "folders": ["only-base", "only-tuned"],
         "one of each": [base, "tuned/tokenizer.json"],
     }
-    for name in (base, tuned):
-        Path(f"only-{name}").mkdir()
-        Path(f"only-{name}/tokenizer.json").write_bytes(Path(name, "tokenizer.json").read_bytes())
+    save_words("only-base/tokenizer.json", BASE)
+    save_words("only-tuned/tokenizer.json", TUNED)
 
     ran = in_process("diff", *words[given], "-f", "json")
 

@@ -81,16 +81,15 @@ def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process: 
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0])
-def test_broken_rows_of_the_head_are_an_alarm(in_process: InProcess, value: float) -> None:
+def test_broken_rows_of_the_head_are_an_alarm(value: float) -> None:
     head = vectors(2)
     head[[3, 5]] = value
     write_tensors(vectors(1), head)
 
-    assert audited().broken == ("head",)
-    assert audited().faults["head"] == 2
-    ran = in_process("audit", "m")
-    assert ran.status == 1
-    assert "Sound" not in ran.text
+    audit = audited()
+    assert audit.broken == ("head",)
+    assert audit.faults["head"] == 2
+    assert "Sound" not in str(audit)
 
 
 @pytest.mark.parametrize("rows", [TOKENS - 1, ROWS - 1])

@@ -15,6 +15,7 @@ from tests import transcripts
 from tests.files.made import closed, save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import document_of
 
 ROWS = np.ones((6, 3), np.float32)
 
@@ -23,7 +24,7 @@ _in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
 
 def run_of(in_process: InProcess, *words: str) -> dict[str, Any]:
-    return json.loads(in_process.ok("info", *words, "-f", "json").out)["run"]
+    return document_of(in_process, "info", *words)["run"]
 
 
 def test_special_tokens_of_every_file_are_listed(in_process: InProcess, snapshot: Snapshot) -> None:
@@ -93,10 +94,9 @@ def test_tensors_of_a_file_without_a_token_matrix_are_listed(
     tensors = {"x.one": ROWS, "x.two": ROWS[0], "x.three": ROWS}
     save_file(tensors, "other.safetensors", metadata={"kind": "none"})
 
-    snapshot(
-        "info/no-token-matrix.txt", in_process.ok("info", "other.safetensors", "--tensors").text
-    )
-    document = json.loads(in_process.ok("info", "other.safetensors", "--tensors", "-f", "json").out)
+    words = ("info", "other.safetensors", "--tensors")
+    snapshot("info/no-token-matrix.txt", in_process.ok(*words).text)
+    document = document_of(in_process, *words)
     shapes = {row["tensor"]: tuple(row["shape"]) for row in document["tensors"]}
     assert shapes == {name: tensor.shape for name, tensor in tensors.items()}
     assert document["run"]["parameters"] == 6 * 3 + 3 + 6 * 3

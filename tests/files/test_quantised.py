@@ -43,6 +43,13 @@ def rows_of(folder: Path) -> np.ndarray:
     return embcli.open(folder)[:]
 
 
+def check(
+    folder: Path, tensors: Tensors, rows: np.ndarray, config: dict[str, Any] | None = None
+) -> None:
+    """Write a model whose token matrix has these tensors, and compare all of its rows."""
+    np.testing.assert_array_equal(rows_of(saved(folder, tensors, config)), rows)
+
+
 def int8_numbers() -> np.ndarray:
     return GENERATOR.integers(-128, 128, (ROWS, DIM)).astype(np.int8)
 
@@ -74,12 +81,10 @@ def test_8_bit_numbers_are_multiplied_by_the_scales_beside_them(
     numbers = GENERATOR.standard_normal((ROWS, DIM)) * 50
     numbers = numbers.astype(stored)
     scale = scales(*shape, dtype=dtype)
-    folder = saved(tmp_path, {"weight": numbers, "weight_scale": scale})
-
     groups = scale.astype(np.float32).reshape(-1, shape[1] if len(shape) > 1 else 1)
     whole_scale = np.repeat(groups, DIM // groups.shape[1], axis=1)
     expected = numbers.astype(np.float32) * whole_scale
-    np.testing.assert_array_equal(rows_of(folder), expected)
+    check(tmp_path, {"weight": numbers, "weight_scale": scale}, expected)
 
 
 def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path: Path) -> None:
@@ -88,8 +93,7 @@ def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path:
     zero_point = GENERATOR.integers(-20, 20, (ROWS, 1)).astype(np.int8)
     tensors = {"weight": numbers, "weight_scale": scale, "weight_zero_point": zero_point}
 
-    expected = (numbers.astype(np.float32) - zero_point) * scale
-    np.testing.assert_array_equal(rows_of(saved(tmp_path, tensors)), expected)
+    check(tmp_path, tensors, (numbers.astype(np.float32) - zero_point) * scale)
 
 
 @pytest.mark.parametrize("block", [(8, 16), (7, 48), (128, 128), (1, 64)])
@@ -100,20 +104,17 @@ def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(
     numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
     scale = scales(-(-ROWS // block_rows), -(-DIM // block_columns))
     config = {"quantization_config": {"weight_block_size": list(block)}}
-    folder = saved(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, config)
-
     by_row = np.repeat(scale, block_rows, axis=0)[:ROWS]
     whole_scale = np.repeat(by_row, block_columns, axis=1)[:, :DIM]
-    np.testing.assert_array_equal(rows_of(folder), numbers.astype(np.float32) * whole_scale)
+    expected = numbers.astype(np.float32) * whole_scale
+    check(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, expected, config)
 
 
 def test_scb_of_bitsandbytes_is_the_largest_value_of_a_row(tmp_path: Path) -> None:
     numbers = int8_numbers()
     largest = scales(ROWS)
     expected = numbers.astype(np.float32) * largest[:, None] / np.float32(127)
-    np.testing.assert_array_equal(
-        rows_of(saved(tmp_path, {"weight": numbers, "SCB": largest})), expected
-    )
+    check(tmp_path, {"weight": numbers, "SCB": largest}, expected)
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (ROWS, 7), (ROWS + 1, 1), (0,), (1, 1, 1)])
@@ -130,8 +131,7 @@ def test_scales_that_do_not_fit_are_refused(
 def test_floats_without_a_scale_are_read_as_they_are(tmp_path: Path, dtype: Any) -> None:
     matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(dtype)
     config = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
-    folder = saved(tmp_path, {"weight": matrix}, config)
-    np.testing.assert_array_equal(rows_of(folder), matrix.astype(np.float32))
+    check(tmp_path, {"weight": matrix}, matrix.astype(np.float32), config)
 
 
 # --- MLX --------------------------------------------------------------------------------------
@@ -159,16 +159,13 @@ def mlx(bits: int, group_size: int) -> tuple[Tensors, np.ndarray]:
 @pytest.mark.parametrize("key", ["quantization", "quantization_config"])
 def test_matrices_of_mlx_are_unpacked(tmp_path: Path, bits: int, group_size: int, key: str) -> None:
     tensors, matrix = mlx(bits, group_size)
-    folder = saved(tmp_path, tensors, {key: {"bits": bits, "group_size": group_size}})
-    np.testing.assert_array_equal(rows_of(folder), matrix)
-    assert embcli.open(folder).shape == (ROWS, DIM)
+    check(tmp_path, tensors, matrix, {key: {"bits": bits, "group_size": group_size}})
 
 
 def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path) -> None:
     tensors, matrix = mlx(8, 32)
     settings = {"bits": 4, "group_size": 64, "model.embed_tokens": {"bits": 8, "group_size": 32}}
-    folder = saved(tmp_path, tensors, {"quantization": settings})
-    np.testing.assert_array_equal(rows_of(folder), matrix)
+    check(tmp_path, tensors, matrix, {"quantization": settings})
 
 
 @pytest.mark.parametrize(
