@@ -99,10 +99,8 @@ class HuggingFaceEncoding(Encoding):
         return tuple(encoded.ids[: places[0]]), tuple(encoded.ids[places[-1] + 1 :])
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        ids = []
-        for _, encoded in self._encoded(text, special, has_offsets=False):
-            ids.append(np.array(encoded.ids, np.uint32))
-        return np.concatenate(ids)
+        parts = self._encoded(text, special, has_offsets=False)
+        return np.concatenate([np.array(encoded.ids, np.uint32) for _, encoded in parts])
 
     def count(self, text: str, special: bool = False) -> int:
         return sum(len(encoded) for _, encoded in self._encoded(text, special, has_offsets=False))

@@ -97,7 +97,7 @@ class Checkpoint:
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         if notes is not None:
             notes.count(self._ignored_config)
-            if any(".lora_embedding_A" in name for name in self.tensors):
+            if self.roles.is_adapted:
                 notes.add(
                     "lora_embedding_A and lora_embedding_B are not applied: "
                     "merge them into the token matrix first (merge_and_unload of PEFT)"

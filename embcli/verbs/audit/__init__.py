@@ -112,23 +112,24 @@ class Audit(Result, verb="audit", content="ranking"):
         return replace(listed(run, "findings", **columns), more=totals)
 
     def _row_columns(self, ids: np.ndarray) -> dict[str, tuple[FieldType, Any]]:
-        token = self.main
-        fault_by_row = dict.fromkeys(token.zero.tolist(), "zero")
-        fault_by_row |= dict.fromkeys(token.non_finite.tolist(), "non-finite")
-        first_equal_row: dict[int, int] = {}
-        for group in token.equal:
-            first_equal_row |= dict.fromkeys(group[1:], group[0])
+        matrix = self.main
+        size, _ = matrix.shape
+        faults = np.full(size, None)
+        faults[matrix.zero] = "zero"
+        faults[matrix.non_finite] = "non-finite"
+        first_equal_rows = np.full(size, None)
+        for first, *others in matrix.equal:
+            first_equal_rows[others] = first
 
         columns: dict[str, tuple[FieldType, Any]] = {"id": (int, ids)}
         if self.encoding:
             columns["token"] = (str, [token_text(text) for text in self.tokens(ids)])
-        for name, values in token.values.items():
+        for name, values in matrix.values.items():
             columns[name] = (float, values[ids])
-        rows = ids.tolist()
-        columns["unused"] = (str, [token.unused.get(row) for row in rows])
-        columns["fault"] = (str, [fault_by_row.get(row) for row in rows])
-        columns["equal_to"] = (int, [first_equal_row.get(row) for row in rows])
-        columns["candidate"] = (bool, np.isin(ids, token.candidates).tolist())
+        columns["unused"] = (str, [matrix.unused.get(row) for row in ids.tolist()])
+        columns["fault"] = (str, faults[ids].tolist())
+        columns["equal_to"] = (int, first_equal_rows[ids].tolist())
+        columns["candidate"] = (bool, np.isin(ids, matrix.candidates).tolist())
         return columns
 
     def _totals(self) -> dict[str, Any]:

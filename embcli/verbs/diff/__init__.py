@@ -306,7 +306,7 @@ def _diff_of_layer(
     tuned = other.source.open({layer: None}, notes)
     sizes = (base[layer].shape[0], tuned[layer].shape[0])
     encodings = (model.source.encoding, other.source.encoding)
-    matching = match_rows(sizes[0], encodings[0], sizes[1], encodings[1])
+    matching = match_rows(sizes, encodings)
     matching = chosen_among(matching, sizes, encodings, options.ids, options.match)
     compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
 

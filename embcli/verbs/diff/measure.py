@@ -18,6 +18,9 @@ from embcli.numerics.statistics import squares
 from embcli.tokens import matching_rows, tokens_of
 
 
+Encodings = tuple[Encoding | None, Encoding | None]  # of BASE, and of TUNED; None if unknown
+
+
 class Matching(NamedTuple):
     """Which rows of BASE and TUNED stand for the same token."""
 
@@ -26,19 +29,14 @@ class Matching(NamedTuple):
     by: Literal["id", "token"]
 
 
-def match_rows(
-    base_size: int,
-    base_encoding: Encoding | None,
-    tuned_size: int,
-    tuned_encoding: Encoding | None,
-) -> Matching:
+def match_rows(sizes: tuple[int, int], encodings: Encodings) -> Matching:
     """Match rows by their IDs, or by the bytes of their tokens if the vocabularies differ.
 
     Matched by bytes, a row without a token has no partner.
     """
-    base = np.arange(base_size)
-    tuned = np.arange(tuned_size)
-    common = min(base_size, tuned_size)
+    base, tuned = map(np.arange, sizes)
+    base_encoding, tuned_encoding = encodings
+    common = min(sizes)
     by: Literal["id", "token"] = "id"
     base_rows = base[:common]
     tuned_rows = tuned[:common]
@@ -75,7 +73,7 @@ def _rows_of_equal_tokens(
 def chosen_among(
     matching: Matching,
     sizes: tuple[int, int],
-    encodings: tuple[Encoding | None, Encoding | None],
+    encodings: Encodings,
     ids: np.ndarray | None,
     match: str | None,
 ) -> Matching:

@@ -123,12 +123,12 @@ def compare_tokens(
     changes: list[TokenChange] = []
     for token, ids in base_ids.items():
         others = tuned_ids.get(token)
-        if others is None:
-            changes += [TokenChange(token, "removed", token_id, None) for token_id in ids]
-        elif others == ids:
+        if others == ids:
             same += len(ids)
-        else:
+        elif others:
             changes.append(TokenChange(token, "moved", ids[0], others[0]))
+        else:
+            changes += [TokenChange(token, "removed", token_id, None) for token_id in ids]
     for token, ids in tuned_ids.items():
         if token not in base_ids:
             changes += [TokenChange(token, "added", None, token_id) for token_id in ids]
@@ -147,11 +147,10 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
 
     yield title("Vocabularies, token by token")
     for name, vocabulary in (("BASE", diff.base), ("TUNED", diff.tuned)):
-        size = counted(vocabulary.encoding.vocabulary_size, "token")
-        path = vocabulary.path
-        words = f"{size} of {vocabulary.encoding.name}"
-        if path != vocabulary.encoding.name:
-            words += f": {path}"
+        encoding = vocabulary.encoding
+        words = f"{counted(encoding.vocabulary_size, 'token')} of {encoding.name}"
+        if vocabulary.path != encoding.name:
+            words += f": {vocabulary.path}"
         yield safe_text(f"{name:6} {words}")
     counts = [f"{diff.same:,} with the same ID"]
     for state, where in _WHERE.items():
