@@ -150,10 +150,10 @@ class Opened:
         cls,
         ids: TextOrIds,
         vocab: int | None = None,
-        dim: int | None = None,
+        dim: int = names.COMPARED_DIM,
         *,
-        encoding: str | None = None,
-        seed: int | None = None,
+        encoding: str = names.DEFAULT_ENCODING,
+        seed: int = names.DEFAULT_SEED,
         notes: Notes | None = None,
     ) -> Self:
         """Return a seeded model that is just large enough for these IDs.
@@ -168,18 +168,8 @@ class Opened:
         if vocab is None and sequences.ids is not None:
             largest_ids = [int(sequence.max(initial=0)) for sequence in sequences.ids]
             vocab = 1 + max(largest_ids, default=0)
-        if dim is None:
-            dim = names.COMPARED_DIM
-        if seed is None:
-            seed = names.DEFAULT_SEED
         return cls.seeded(
-            vocab,
-            dim,
-            encoding=encoding or names.DEFAULT_ENCODING,
-            seed=seed,
-            context_length=1,
-            no_cache=True,
-            notes=notes,
+            vocab, dim, encoding=encoding, seed=seed, context_length=1, no_cache=True, notes=notes
         )
 
     @property

@@ -142,14 +142,8 @@ class ComparedModel(FileOptions):
             return opened({**vars(self), "seed": None}, self.path)
         from embcli.opened import Opened
 
-        model = Opened.seeded_for(
-            sequences,
-            self.vocab,
-            self.dim,
-            encoding=self.encoding,
-            seed=self.seed,
-            notes=PrintedNotes(),
-        )
+        options = _given(vars(self), ("vocab", "dim", "encoding", "seed"))
+        model = Opened.seeded_for(sequences, **options, notes=PrintedNotes())
         model.watch = watched
         return model
 

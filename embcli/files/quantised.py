@@ -140,12 +140,10 @@ class UnpackedTensors(Tensors):
 
     def _block_size(self) -> tuple[int, int] | None:
         """Return the rows and columns that share a scale; None if config.json does not say it."""
-        size = _entry(self._config, "quantization_config").get("weight_block_size")
-        if not isinstance(size, list) or len(size) != 2:
-            return None
-        if not all(type(count) is int and count > 0 for count in size):
-            return None
-        return size[0], size[1]
+        match _entry(self._config, "quantization_config").get("weight_block_size"):
+            case [int(rows), int(columns)] if rows > 0 and columns > 0:
+                return rows, columns
+        return None
 
     # --- MLX ------------------------------------------------------------------------------------
 

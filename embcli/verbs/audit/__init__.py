@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, check_choice, check_top
+from embcli.errors import check_choice, check_top
 from embcli.layer import Origin, shape_of
 from embcli.names import ALARMS, FAULTS, SHOWN_ROWS, Fault, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
@@ -26,7 +26,7 @@ from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.fit import Finding, Fit, fit_of
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import check_covariance_fits, unused
-from embcli.wording import Sentence, counted
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -215,7 +215,7 @@ def audit(
             check_covariance_fits(dim)
         audits[name] = audited_matrix(name, layers[name], reasons, fit.padding_rows, model.watch)
 
-    is_copy = fit.has_copied_head
+    is_copy = fit.head is not None and fit.head.relation == "equal"
     if len(audits) == 2:
         token = audits["token"]
         head = audits["head"]
@@ -247,9 +247,6 @@ def _chosen_alarms(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
     if fail_on is None:
         return ALARMS
     kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
-    if not kinds:
-        names = ", ".join(FAULTS)
-        raise InputError(Sentence("{fail_on} names no fault; choose from {faults}", faults=names))
     for kind in kinds:
         check_choice("fail_on", kind, FAULTS)
     return kinds

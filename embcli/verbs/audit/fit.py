@@ -18,7 +18,7 @@ from embcli.names import Fault
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from embcli.files.checkpoint import TieFlag
+    from embcli.files.checkpoint import Head, TieFlag
 
 Level = Literal["remark", "finding", "alarm"]
 Kind = Fault | Literal["template"]  # what --fail-on can name, and what it cannot
@@ -57,16 +57,24 @@ class Fit:
 
     rows: int  # of the token matrix
     tokens: int | None  # of the tokenizer, with those that were added; None if it is unknown
-    head_rows: int | None = None
     vocab_size: int | None = None  # as config.json says
     flag: TieFlag | None = None  # None without files
-    # Whether there is an output head besides the token matrix; None for one that is not read.
-    has_own_head: bool | None = False
-    head_in_words: str = ""
-    has_copied_head: bool = False  # whether the rows that were compared are the token matrix's
+    head: Head | None = None  # None if it was not read
     special_ids: tuple[SpecialId, ...] = ()
     template_names: tuple[str, ...] = ()  # names in the chat template that are not one token
     not_checked: tuple[str, ...] = ()  # what could not be looked at, and why
+
+    @property
+    def has_own_head(self) -> bool:
+        """Whether there is an output head besides the token matrix."""
+        head = self.head
+        return head is not None and head.tensor is not None and head.relation != "same"
+
+    @property
+    def head_in_words(self) -> str:
+        if self.head is None:
+            return "not read" if self.flag else ""
+        return self.head.reason or _HEADS[self.head.relation]
 
     @property
     def padding_rows(self) -> set[int]:
@@ -112,9 +120,9 @@ class Fit:
             yield Finding("finding", "fit", 1, text)
 
     def _of_the_heads_size(self) -> Iterator[Finding]:
-        rows = self.head_rows
-        if rows is None:
+        if self.head is None or self.head.tensor is None:
             return
+        rows = self.head.tensor.shape[0]
         needed = {"tokens": self.tokens, "vocab_size of config.json": self.vocab_size}
         for what, size in needed.items():
             if size is not None and rows < size:
@@ -156,7 +164,7 @@ class Fit:
         if flag.is_tied and self.has_own_head and not head_is_copy:
             text = "tied, but the head in the file differs; transformers 5 loads both, untied"
             yield Finding("finding", "tied", 1, f"{flag.says} {text}")
-        elif flag.is_tied is False and flag.needs_head and self.has_own_head is False:
+        elif flag.is_tied is False and flag.needs_head and self.head and not self.has_own_head:
             text = "untied, but the file has no head of its own; transformers makes a random one"
             yield Finding("finding", "tied", 1, f"{flag.says} {text}")
 
@@ -186,30 +194,19 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     if not config:
         not_checked.append("sizes and special IDs of a config.json: there is none")
 
-    has_own_head = None
-    has_copied_head = False
-    head_rows = None
+    head = None
     try:
         head = source.head
-        has_own_head = head.tensor is not None and head.relation != "same"
-        has_copied_head = head.relation == "equal"
-        if head.tensor is not None:
-            head_rows = head.tensor.shape[0]
-        words = head.reason or _HEADS[head.relation]
     except InputError as error:
-        words = "not read"
         not_checked.append(f"the output head: {error}")
 
     vocab_size = config.get("vocab_size")
     return Fit(
         rows,
         tokens,
-        head_rows=head_rows,
         vocab_size=vocab_size if type(vocab_size) is int else None,
         flag=source.tie_flag,
-        has_own_head=has_own_head,
-        head_in_words=words,
-        has_copied_head=has_copied_head,
+        head=head,
         special_ids=special_ids(source),
         template_names=template_names,
         not_checked=tuple(not_checked),

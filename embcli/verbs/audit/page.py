@@ -259,8 +259,7 @@ def _verdict(audit: Audit) -> Text:
         names.append("the output head")
     checked = f"the rows of {' and of '.join(names)}"
     if audit.fit.flag is not None:
-        knows_head = audit.fit.has_own_head is not None
-        checked += ", sizes, special IDs and ties" if knows_head else ", sizes and special IDs"
+        checked += ", sizes, special IDs and ties" if audit.fit.head else ", sizes and special IDs"
     text = f"Sound: {checked}"
     parts = list(audit.fit.not_checked)
     if audit.origin.unopened:

@@ -89,14 +89,12 @@ class Diff(Result, verb="diff", content="ranking"):
     @cached_property
     def changed(self) -> np.ndarray:
         """The pairs that changed, (n,) int64: non-finite distances first, then the largest."""
-        pairs = np.flatnonzero(~self.equal)
-        changed: np.ndarray = pairs[self._by_change(pairs)]
-        return changed
+        return self._by_change(np.flatnonzero(~self.equal))
 
     def _by_change(self, pairs: np.ndarray) -> np.ndarray:
         distances = np.nan_to_num(self.distances[pairs], nan=np.inf)
-        order: np.ndarray = np.argsort(-distances, kind="stable")
-        return order
+        sorted_pairs: np.ndarray = pairs[np.argsort(-distances, kind="stable")]
+        return sorted_pairs
 
     @property
     def shown(self) -> np.ndarray:

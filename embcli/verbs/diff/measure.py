@@ -17,7 +17,6 @@ from embcli.layer import Layer
 from embcli.numerics.statistics import squares
 from embcli.tokens import matching_rows, tokens_of
 
-
 Encodings = tuple[Encoding | None, Encoding | None]  # of BASE, and of TUNED; None if unknown
 
 
