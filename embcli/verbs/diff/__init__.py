@@ -305,7 +305,7 @@ def _diff_of_layer(
     sizes = (base[layer].shape[0], tuned[layer].shape[0])
     encodings = (model.source.encoding, other.source.encoding)
     matching = match_rows(sizes, encodings)
-    matching = chosen_among(matching, sizes, encodings, options.ids, options.match)
+    matching = chosen_among(matching, encodings, options.ids, options.match)
     compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
 
     def side(name: Literal["BASE", "TUNED"], place: int, layers: Layers) -> Side:

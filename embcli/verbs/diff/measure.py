@@ -70,11 +70,7 @@ def _rows_of_equal_tokens(
 
 
 def chosen_among(
-    matching: Matching,
-    sizes: tuple[int, int],
-    encodings: Encodings,
-    ids: np.ndarray | None,
-    match: str | None,
+    matching: Matching, encodings: Encodings, ids: np.ndarray | None, match: str | None
 ) -> Matching:
     """Return a matching without the rows that were not chosen, by their IDs or their tokens.
 
@@ -82,21 +78,22 @@ def chosen_among(
     chooses all rows.
     """
     known = 0 if encodings[0] is not None else 1
-    chosen = []
-    for place, size in enumerate(sizes):
-        rows = np.arange(size) if ids is None else ids[ids < size]
-        has_tokens = encodings[place] is not None
-        if match is not None and (has_tokens or place == known):
-            rows = matching_rows(rows, match, encodings[place])
-        elif match is not None:
-            rows = rows[:0]
-        chosen.append(rows)
-    is_chosen = np.isin(matching.pairs[known], chosen[known])
+
+    def chosen(rows: np.ndarray, place: int) -> np.ndarray:
+        if ids is not None:
+            rows = np.intersect1d(rows, ids)
+        if match is None:
+            return rows
+        if encodings[place] is None and place != known:
+            return rows[:0]
+        return matching_rows(rows, match, encodings[place])
+
     base_rows, tuned_rows = matching.pairs
-    base_alone = np.intersect1d(matching.alone[0], chosen[0])
-    tuned_alone = np.intersect1d(matching.alone[1], chosen[1])
+    base_alone, tuned_alone = matching.alone
+    known_rows = matching.pairs[known]
+    is_chosen = np.isin(known_rows, chosen(known_rows, known))
     pairs = (base_rows[is_chosen], tuned_rows[is_chosen])
-    return Matching(pairs, (base_alone, tuned_alone), matching.by)
+    return Matching(pairs, (chosen(base_alone, 0), chosen(tuned_alone, 1)), matching.by)
 
 
 class Comparison(NamedTuple):

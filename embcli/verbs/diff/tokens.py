@@ -165,11 +165,11 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
         if not changes:
             continue
         shown = changes[: excerpt.head]
-        labels = []
-        if state != "added":
-            labels.append(Label("ID in BASE", [str(change.base_id) for change in shown]))
-        if state != "removed":
-            labels.append(Label("ID in TUNED", [str(change.tuned_id) for change in shown]))
+        ids = {
+            "ID in BASE": [change.base_id for change in shown],
+            "ID in TUNED": [change.tuned_id for change in shown],
+        }
+        labels = [Label(name, column) for name, column in ids.items() if None not in column]
         labels.append(token_label([change.token for change in shown]))
         yield ""
         yield title(where[0].upper() + where[1:])
