@@ -24,27 +24,24 @@ PART_SIZE = 1 << 15  # characters of a part, or a few more
 _WINDOW = 64  # characters on each side of a cut that are encoded to check it
 _MOST_TRIED = 200  # places that are tried for a cut
 
-# Each of these treats a character without regard to others, except those that combine with it.
-_NORMALIZERS = {
-    "NFC",
-    "NFD",
-    "NFKC",
-    "NFKD",
-    "Lowercase",
-    "StripAccents",
+# Each of these treats a character without regard to others, except those that combine with it, or
+# cuts by the characters on both sides of a place.
+_LOCAL = {
     "BertNormalizer",
-    "Nmt",
-    "Precompiled",
-    "ByteLevel",
-}
-# Each of these cuts by the characters on both sides of a place, or by a regular expression.
-_PRE_TOKENIZERS = {
     "BertPreTokenizer",
     "ByteLevel",
     "CharDelimiterSplit",
     "Digits",
+    "Lowercase",
     "Metaspace",
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Nmt",
+    "Precompiled",
     "Punctuation",
+    "StripAccents",
     "Whitespace",
     "WhitespaceSplit",
 }
@@ -59,15 +56,16 @@ _CROSSING = re.compile(r"[^\s▁][\s▁]|\n[^\s]")
 
 def why_whole(tokenizer: tokenizers.Tokenizer) -> str:
     """Return why a text cannot be encoded in parts; empty if it can."""
-    for component in _components(tokenizer.normalizer):
-        if not _is_local_normalizer(component):
-            return f"its normalizer is {component['type']}"
-    pre_tokenizers = [*_components(tokenizer.pre_tokenizer)]
-    if not pre_tokenizers:
+    parts = {
+        "normalizer": [*_components(tokenizer.normalizer)],
+        "pre-tokenizer": [*_components(tokenizer.pre_tokenizer)],
+    }
+    if not parts["pre-tokenizer"]:
         return "it has no pre-tokenizer"
-    for component in pre_tokenizers:
-        if not _is_local_pre_tokenizer(component):
-            return f"its pre-tokenizer is an unknown {component['type']}"
+    for name, components in parts.items():
+        for component in components:
+            if not _is_local(component):
+                return f"its {name} is an unknown {component['type']}"
     for added in tokenizer.get_added_tokens_decoder().values():
         if _may_cross(added):
             return f"it has the token {added.content[:40]!r}"
@@ -127,19 +125,15 @@ def _flat(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from _flat(part)
 
 
-def _is_local_normalizer(component: dict[str, Any]) -> bool:
-    if component["type"] != "Replace":
-        return component["type"] in _NORMALIZERS
-    pattern = component["pattern"].get("String", "")
-    is_blank = pattern.isspace()
-    return len(pattern) == 1 and (not is_blank or component["content"] == "▁")
-
-
-def _is_local_pre_tokenizer(component: dict[str, Any]) -> bool:
-    if component["type"] != "Split":
-        return component["type"] in _PRE_TOKENIZERS
-    pattern = component["pattern"]
-    return len(pattern.get("String", "")) == 1 or pattern.get("Regex") in _local_patterns()
+def _is_local(component: dict[str, Any]) -> bool:
+    """Return whether a part of a tokenizer looks at no more than a few characters around a cut."""
+    pattern = component.get("pattern", {})
+    text = pattern.get("String", "")
+    if component["type"] == "Replace":
+        return len(text) == 1 and (not text.isspace() or component["content"] == "▁")
+    if component["type"] == "Split":
+        return len(text) == 1 or pattern.get("Regex") in _local_patterns()
+    return component["type"] in _LOCAL
 
 
 @cache

@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, quoted, read_object
+from embcli.binary import quoted
 from embcli.encodings import Encoding
+from embcli.encodings.encoding import sibling_json
 from embcli.errors import InputError, Notes
 from embcli.files import open_named
 from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NORMS, UNTIED
@@ -84,11 +85,8 @@ class Checkpoint:
         # A config.json that cannot be read is an error only for what needs it.
         self._config_error: InputError | None = None
         config = {}
-        config_path = stored.path.parent / "config.json"
-        longest_config = 1 << 24  # bytes
         try:
-            if config_path.is_file():
-                config = read_object(Binary(config_path), longest_config)
+            config = sibling_json(stored.path, "config.json")
         except InputError as error:
             self._config_error = error
 

@@ -18,15 +18,12 @@ import numpy as np
 from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
-# How the names of packed tensors end, and their schemes.
-_PACKED_NAMES = {
+# How the name of a packed tensor ends, or that of a tensor beside it goes on, and its scheme.
+_PACKED = {
     ".qweight": "GPTQ or AWQ",
     ".weight_packed": "compressed-tensors",
     ".W_q": "HQQ",
     "._data": "Quanto",
-}
-# What is added to the name of a packed tensor for one beside it, and the schemes.
-_PACKED_COMPANIONS = {
     ".quant_map": "bitsandbytes, 4 bit",
     "_scale_2": "NVFP4",
     "_global_scale": "NVFP4",
@@ -75,11 +72,8 @@ class UnpackedTensors(Tensors):
 
     def _packing(self, name: str) -> str:
         """Return the scheme that packs a tensor; empty if none does that is known by names."""
-        for end, scheme in _PACKED_NAMES.items():
-            if name.endswith(end):
-                return scheme
-        for end, scheme in _PACKED_COMPANIONS.items():
-            if f"{name}{end}" in self._stored:
+        for end, scheme in _PACKED.items():
+            if name.endswith(end) or f"{name}{end}" in self._stored:
                 return scheme
         return ""
 
