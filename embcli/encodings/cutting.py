@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -57,8 +56,8 @@ _CROSSING = re.compile(r"[^\s▁][\s▁]|\n[^\s]")
 def why_whole(tokenizer: tokenizers.Tokenizer) -> str:
     """Return why a text cannot be encoded in parts; empty if it can."""
     parts = {
-        "normalizer": [*_components(tokenizer.normalizer)],
-        "pre-tokenizer": [*_components(tokenizer.pre_tokenizer)],
+        "normalizer": _components(tokenizer.normalizer),
+        "pre-tokenizer": _components(tokenizer.pre_tokenizer),
     }
     if not parts["pre-tokenizer"]:
         return "it has no pre-tokenizer"
@@ -111,18 +110,15 @@ def _is_cut(tokenizer: tokenizers.Tokenizer, left: str, right: str) -> bool:
     return has_ids and whole.offsets == first.offsets + moved
 
 
-def _components(component: Any) -> Iterator[dict[str, Any]]:
-    """Yield what a normalizer or a pre-tokenizer consists of, as tokenizer.json describes it."""
-    if component is not None:
-        yield from _flat(json.loads(component.__getstate__()))
-
-
-def _flat(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if document["type"] != "Sequence":
-        yield document
-    for key in ("normalizers", "pretokenizers"):
-        for part in document.get(key, ()):
-            yield from _flat(part)
+def _components(component: Any) -> list[dict[str, Any]]:
+    """Return what a normalizer or a pre-tokenizer consists of, as tokenizer.json describes it."""
+    if component is None:
+        return []
+    documents = [json.loads(component.__getstate__())]
+    for document in documents:  # Those of a sequence are added while it is read.
+        for key in ("normalizers", "pretokenizers"):
+            documents += document.get(key, [])
+    return [document for document in documents if document["type"] != "Sequence"]
 
 
 def _is_local(component: dict[str, Any]) -> bool:

@@ -199,8 +199,7 @@ def _candidates_fact(audit: Audit) -> Fact:
         return Fact("candidates", f"none: {choice.reason}")
     count = len(matrix.candidates)
     indicator = _INDICATORS[choice.indicator]
-    is_other = matrix is not audit.main
-    where = " of the output head" if is_other else ""
+    where = "" if matrix is audit.main else f" of the {matrix.in_words}"
     threshold = _indicator_format(audit).write(choice.threshold)
     area = f"area under curve {choice.area:.2f}"
     return Fact("candidates", f"{count:,}{where}: {indicator} up to {threshold}, {area}")

@@ -232,6 +232,7 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     `tensors` lists all of them. Raises InputError for a model that is not from a file.
     """
     from embcli.files.checkpoint import Checkpoint
+    from embcli.files.special_ids import special_ids
 
     if not isinstance(model.source, Checkpoint):
         raise InputError("a seeded model has no file")
@@ -252,18 +253,12 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     names = list(checkpoint.tensors if tensors else roles)
     listed_roles = {name: roles.get(name, "") for name in names}
     notes = model.notes.begun()
-    return ModelInfo(checkpoint, listed_roles, _special_ids(checkpoint, notes), notes=notes)
-
-
-def _special_ids(checkpoint: Checkpoint, notes: Notes) -> tuple[SpecialId, ...]:
-    """Return the special tokens of every file; a note says what cannot be read."""
-    from embcli.files.special_ids import special_ids
-
+    found: tuple[SpecialId, ...] = ()
     try:
-        return special_ids(checkpoint)
-    except InputError as error:
+        found = special_ids(checkpoint)
+    except InputError as error:  # a file beside the weights that cannot be read
         notes.add(str(error))
-        return ()
+    return ModelInfo(checkpoint, listed_roles, found, notes=notes)
 
 
 class LocalModel(NamedTuple):
