@@ -33,7 +33,6 @@ def _a_model_with_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def data_of(in_process: InProcess, *words: str) -> Any:
     ran = in_process("audit", "model.safetensors", *words)
     assert ran.status == 1
-    assert "Traceback" not in ran.err
     return ran.text
 
 

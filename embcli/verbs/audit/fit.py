@@ -144,10 +144,11 @@ class Fit:
             if not special.ids:
                 next_id = self.rows if self.tokens is None else self.tokens
                 text = f"{special} is no token; transformers adds it as {next_id:,}"
-                if next_id < self.rows:
-                    yield Finding("remark", "special-ids", 1, text)
-                else:
-                    yield Finding("finding", "special-ids", 1, f"{text}, which has no row")
+                level: Level = "remark"
+                if next_id >= self.rows:
+                    level = "finding"
+                    text += ", which has no row"
+                yield Finding(level, "special-ids", 1, text)
                 continue
 
             without_row = [token_id for token_id in special.ids if not 0 <= token_id < self.rows]

@@ -14,7 +14,7 @@ from embcli.errors import Notes, check_top
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.tokens import chosen_rows, token_text
+from embcli.tokens import matching_rows, token_text
 from embcli.wording import counted
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ class Vocabulary(NamedTuple):
 
     def ids_by_token(self, match: str | None) -> dict[bytes, list[int]]:
         """Return the IDs of each token that matches; a few tokens have several."""
-        size = self.encoding.vocabulary_size
-        chosen = chosen_rows(None, match, size, self.encoding)
-        ids = range(size) if chosen is None else chosen.tolist()
+        ids = np.arange(self.encoding.vocabulary_size)
+        if match is not None:
+            ids = matching_rows(ids, match, self.encoding)
         found: dict[bytes, list[int]] = {}
-        for token_id in ids:
+        for token_id in ids.tolist():
             token = self.encoding.token_bytes(token_id)
             if token is not None:
                 found.setdefault(token, []).append(token_id)
@@ -111,9 +111,9 @@ def differences(counts: Mapping[Any, int], unit: str) -> list[str]:
 def compare_tokens(
     base: Vocabulary,
     tuned: Vocabulary,
-    match: str | None = None,
-    top: int = SHOWN_ROWS,
-    notes: Notes | None = None,
+    match: str | None,
+    top: int,
+    notes: Notes,
 ) -> TokenDiff:
     """Return the tokens in which two vocabularies differ; `match` chooses tokens by a pattern."""
     check_top(top)
@@ -132,9 +132,7 @@ def compare_tokens(
     for token, ids in tuned_ids.items():
         if token not in base_ids:
             changes += [TokenChange(token, "added", None, token_id) for token_id in ids]
-    return TokenDiff(
-        base, tuned, same, tuple(changes), min(top, max(len(changes), 1)), notes=notes or Notes()
-    )
+    return TokenDiff(base, tuned, same, tuple(changes), min(top, max(len(changes), 1)), notes=notes)
 
 
 _WHERE = {"moved": "with another ID", "removed": "only in BASE", "added": "only in TUNED"}
