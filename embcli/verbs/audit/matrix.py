@@ -68,9 +68,8 @@ class MatrixAudit:
     @cached_property
     def zero(self) -> np.ndarray:
         """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
-        allowed = self.may_be_zero.union(self.unused)
-        rows = np.flatnonzero(self.norms == 0).tolist()
-        return np.array([row for row in rows if row not in allowed], np.int64)
+        allowed = [*self.may_be_zero, *self.unused]
+        return np.setdiff1d(np.flatnonzero(self.norms == 0), allowed)
 
     @cached_property
     def equal_tokens(self) -> int:
@@ -84,10 +83,10 @@ class MatrixAudit:
     @cached_property
     def by_use(self) -> dict[Unused, np.ndarray]:
         """The unused rows by the reason why they are unused, (n,) int64 each."""
-        rows_by_reason: dict[Unused, list[int]] = {}
-        for row, reason in self.unused.items():
-            rows_by_reason.setdefault(reason, []).append(row)
-        return {reason: np.array(rows, np.int64) for reason, rows in rows_by_reason.items()}
+        rows = np.array(list(self.unused), np.int64)
+        reasons = list(self.unused.values())
+        by_row = np.array(reasons)
+        return {reason: rows[by_row == reason] for reason in dict.fromkeys(reasons)}
 
     @cached_property
     def quantiles(self) -> tuple[float, ...]:
