@@ -138,10 +138,11 @@ class Opened:
 
         remarks = Notes() if notes is None else notes
         known = encodings.get(encoding, remarks)
-        size = known.vocabulary_size if vocab is None else vocab
-        rows_encoding = encodings.encoding_for_rows(known, size)
+        if vocab is None:
+            vocab = known.vocabulary_size
+        rows_encoding = encodings.encoding_for_rows(known, vocab)
         store = None if no_cache else Store.from_environment(remarks)
-        layers = Seeded(size, dim, context_length, seed)
+        layers = Seeded(vocab, dim, context_length, seed)
         source = SeededSource(layers, store, rows_encoding)
         return cls(source, known, remarks)
 
@@ -195,7 +196,9 @@ class Opened:
         if isinstance(given, Tokens):
             return given
         sequences = sequences_of(given, lines)
-        remarks = Notes() if notes is None else notes
+        remarks = notes
+        if remarks is None:
+            remarks = Notes()
         if sequences.texts is None:
             tokens = tokenize(sequences, self.source.encoding)
         else:

@@ -55,10 +55,8 @@ _CROSSING = re.compile(r"[^\s▁][\s▁]|\n[^\s]")
 
 def why_whole(tokenizer: tokenizers.Tokenizer) -> str:
     """Return why a text cannot be encoded in parts; empty if it can."""
-    parts = {
-        "normalizer": _components(tokenizer.normalizer),
-        "pre-tokenizer": _components(tokenizer.pre_tokenizer),
-    }
+    parts = {"normalizer": _components(tokenizer.normalizer)}
+    parts["pre-tokenizer"] = _components(tokenizer.pre_tokenizer)
     if not parts["pre-tokenizer"]:
         return "it has no pre-tokenizer"
     for name, components in parts.items():
@@ -115,10 +113,13 @@ def _components(component: Any) -> list[dict[str, Any]]:
     if component is None:
         return []
     documents = [json.loads(component.__getstate__())]
+    found = []
     for document in documents:  # Those of a sequence are added while it is read.
+        if document["type"] != "Sequence":
+            found.append(document)
         for key in ("normalizers", "pretokenizers"):
             documents += document.get(key, [])
-    return [document for document in documents if document["type"] != "Sequence"]
+    return found
 
 
 def _is_local(component: dict[str, Any]) -> bool:

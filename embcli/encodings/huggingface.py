@@ -99,8 +99,10 @@ class HuggingFaceEncoding(Encoding):
         return tuple(encoded.ids[: places[0]]), tuple(encoded.ids[places[-1] + 1 :])
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        parts = self._encoded(text, special, has_offsets=False)
-        return np.concatenate([np.array(encoded.ids, np.uint32) for _, encoded in parts])
+        ids = []
+        for _, encoded in self._encoded(text, special, has_offsets=False):
+            ids.append(np.array(encoded.ids, np.uint32))
+        return np.concatenate(ids)
 
     def count(self, text: str, special: bool = False) -> int:
         return sum(len(encoded) for _, encoded in self._encoded(text, special, has_offsets=False))
@@ -151,13 +153,16 @@ class HuggingFaceEncoding(Encoding):
         spans = []
         start = 0
         for part, encoded in self._encoded(text, special):
-            tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
+            tokens = self._bytes_of(encoded)
             data = part.encode()
             if b"".join(tokens) != data:
                 return self._spans_by_offsets(text, special)
             spans.append(start + spans_of(data, [*map(len, tokens)]))
             start += len(part)
         return np.concatenate(spans)
+
+    def _bytes_of(self, encoded: tokenizers.Encoding) -> list[bytes]:
+        return [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
 
     def _spans_by_offsets(self, text: str, special: bool) -> np.ndarray:
         """Return the spans of tokens that do not spell the text."""
@@ -173,7 +178,7 @@ class HuggingFaceEncoding(Encoding):
 
         The tokenizer gives each byte of unknown characters the span of all of them.
         """
-        tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
+        tokens = self._bytes_of(encoded)
         offsets = encoded.offsets
         spans = np.array(offsets, np.int64).reshape(-1, 2)
         first = 0
@@ -212,7 +217,9 @@ class HuggingFaceEncoding(Encoding):
 
     def _token(self, token_id: int) -> str | None:
         last_id = (1 << 32) - 1
-        return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= last_id else None
+        if not 0 <= token_id <= last_id:
+            return None
+        return self.tokenizer.id_to_token(token_id)
 
     @cached_property
     def _to_bytes(self) -> ToBytes | None:

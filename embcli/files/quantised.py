@@ -173,7 +173,8 @@ class UnpackedTensors(Tensors):
         lowest_bits = np.uint32(2**bits - 1)
 
         def rows(ids: np.ndarray) -> np.ndarray:
-            numbers = (words.stored(ids)[:, :, None] >> shifts) & lowest_bits
+            stored = words.stored(ids)  # (n, words) uint32
+            numbers = (stored[:, :, None] >> shifts) & lowest_bits
             rows = numbers.reshape(len(ids), dim).astype(np.float32)
             rows *= np.repeat(scale.rows(ids), group_size, axis=1)
             rows += np.repeat(bias.rows(ids), group_size, axis=1)

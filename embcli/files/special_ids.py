@@ -55,8 +55,9 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
     for what is neither an ID nor a name.
     """
     weights = model.tensors.path
+    generation_config = sibling_json(weights, "generation_config.json")
     found = [*_given_ids("config.json", model.roles.config)]
-    found += _given_ids("generation_config.json", sibling_json(weights, "generation_config.json"))
+    found += _given_ids("generation_config.json", generation_config)
     for role, key in _GGUF_KEYS.items():
         token_id = model.tensors.metadata.get(key)
         if type(token_id) is int:
@@ -103,12 +104,14 @@ def unknown_template_names(weights: Path, encoding: Encoding) -> tuple[str, ...]
     """Return the names of special tokens in the chat template that are not one token."""
     longest = 1 << 20  # bytes
     # It is a text, or a list of several with names of their own.
-    template = str(sibling_json(weights, "tokenizer_config.json").get("chat_template"))
+    config = sibling_json(weights, "tokenizer_config.json")
+    template = str(config.get("chat_template"))
     own_file = weights.with_name("chat_template.jinja")
     if own_file.is_file():
-        template += Binary(own_file).read(0, longest).decode("utf-8", "replace")
-    names = sorted(set(_TEMPLATE_NAME.findall(template)))
-    return tuple(name for name in names if not _id_of_name(name, encoding))
+        data = Binary(own_file).read(0, longest)
+        template += data.decode("utf-8", "replace")
+    names = set(_TEMPLATE_NAME.findall(template))
+    return tuple(name for name in sorted(names) if not _id_of_name(name, encoding))
 
 
 def added_size(weights: Path) -> int:

@@ -72,8 +72,10 @@ class Fit:
 
     @property
     def head_in_words(self) -> str:
+        if self.flag is None:
+            return ""
         if self.head is None:
-            return "not read" if self.flag else ""
+            return "not read"
         return self.head.reason or _HEADS[self.head.relation]
 
     @property

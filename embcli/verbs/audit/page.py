@@ -257,8 +257,10 @@ def _verdict(audit: Audit) -> Text:
     if audit.head_is_copy:
         names.append("the output head")
     checked = f"the rows of {' and of '.join(names)}"
-    if audit.fit.flag is not None:
-        checked += ", sizes, special IDs and ties" if audit.fit.head else ", sizes and special IDs"
+    if audit.fit.head is not None:
+        checked += ", sizes, special IDs and ties"
+    elif audit.fit.flag is not None:
+        checked += ", sizes and special IDs"
     text = f"Sound: {checked}"
     parts = list(audit.fit.not_checked)
     if audit.origin.unopened:

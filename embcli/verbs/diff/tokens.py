@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -139,8 +139,7 @@ _WHERE = {"moved": "with another ID", "removed": "only in BASE", "added": "only 
 
 
 def _page(diff: TokenDiff) -> Iterator[RenderableType]:
-    from embcli.page import Label, Note, left_out, omission, ruled, safe_text, title
-    from embcli.page.labels import token_label
+    from embcli.page import Note, left_out, omission, safe_text, title
     from embcli.selection import Excerpt
 
     yield title("Vocabularies, token by token")
@@ -157,24 +156,30 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     yield safe_text(f"tokens {', '.join(counts)}")
 
     omissions = []
-    for state, where in _WHERE.items():
+    for state in _WHERE:
         changes = [change for change in diff.changes if change.state == state]
         excerpt = Excerpt.first(diff.top, len(changes))
-        if not changes:
-            continue
-        shown = changes[: excerpt.head]
-        ids = {
-            "ID in BASE": [change.base_id for change in shown],
-            "ID in TUNED": [change.tuned_id for change in shown],
-        }
-        labels = [Label(name, column) for name, column in ids.items() if None not in column]
-        labels.append(token_label([change.token for change in shown]))
-        yield ""
-        yield title(where[0].upper() + where[1:])
-        yield ruled(labels)
-        omissions.append(omission(excerpt, f"{state} token", np.arange(1, excerpt.total + 1)))
+        if changes:
+            yield from _table(state, changes[: excerpt.head])
+            omissions.append(omission(excerpt, f"{state} token", np.arange(1, excerpt.total + 1)))
     missing = left_out(*omissions, parameters=("top",))
     if missing is not None:
         yield missing
     verdict = "differ" if diff.different else "are equal"
     yield Note(f"The vocabularies {verdict}", style="bad" if diff.different else "good")
+
+
+def _table(state: str, changes: Sequence[TokenChange]) -> Iterator[RenderableType]:
+    from embcli.page import Label, ruled, title
+    from embcli.page.labels import token_label
+
+    ids = {
+        "ID in BASE": [change.base_id for change in changes],
+        "ID in TUNED": [change.tuned_id for change in changes],
+    }
+    labels = [Label(name, column) for name, column in ids.items() if None not in column]
+    labels.append(token_label([change.token for change in changes]))
+    where = _WHERE[state]
+    yield ""
+    yield title(where[0].upper() + where[1:])
+    yield ruled(labels)
