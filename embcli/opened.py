@@ -167,8 +167,9 @@ class Opened:
         """
         sequences = sequences_of(ids)
         if vocab is None and sequences.ids is not None:
-            largest_ids = [int(sequence.max(initial=0)) for sequence in sequences.ids]
-            vocab = 1 + max(largest_ids, default=0)
+            vocab = 1
+            for sequence_ids in sequences.ids:
+                vocab = max(vocab, 1 + int(sequence_ids.max(initial=0)))
         return cls.seeded(
             vocab, dim, encoding=encoding, seed=seed, context_length=1, no_cache=True, notes=notes
         )

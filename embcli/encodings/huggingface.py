@@ -165,31 +165,28 @@ class HuggingFaceEncoding(Encoding):
         return [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
 
     def _spans_by_offsets(self, text: str, special: bool) -> np.ndarray:
-        """Return the spans of tokens that do not spell the text."""
-        spans = []
-        start = 0
-        for part, encoded in self._encoded(text, special):
-            spans.append(start + self._offsets(part, encoded))
-            start += len(part)
-        return np.concatenate(spans)
+        """Return the spans of tokens that do not spell the text, (T, 2) int64.
 
-    def _offsets(self, text: str, encoded: tokenizers.Encoding) -> np.ndarray:
-        """Return the spans of tokens, (T, 2) int64; each byte of a character has a span of its own.
-
-        The tokenizer gives each byte of unknown characters the span of all of them.
+        Each byte of a character has a span of its own: the tokenizer gives each byte of unknown
+        characters the span of all of them.
         """
-        tokens = self._bytes_of(encoded)
-        offsets = encoded.offsets
-        spans = np.array(offsets, np.int64).reshape(-1, 2)
-        first = 0
-        for (start, end), group in groupby(offsets):
-            last = first + len(list(group))
-            run = tokens[first:last]
-            characters = text[start:end].encode()
-            if len(run) > 1 and b"".join(run) == characters:
-                spans[first:last] = start + spans_of(characters, [*map(len, run)])
-            first = last
-        return spans
+        all_spans = []
+        part_start = 0
+        for part, encoded in self._encoded(text, special):
+            tokens = self._bytes_of(encoded)
+            offsets = encoded.offsets
+            spans = np.array(offsets, np.int64).reshape(-1, 2)
+            first = 0
+            for (start, end), group in groupby(offsets):
+                last = first + len(list(group))
+                run = tokens[first:last]
+                characters = part[start:end].encode()
+                if len(run) > 1 and b"".join(run) == characters:
+                    spans[first:last] = start + spans_of(characters, [*map(len, run)])
+                first = last
+            all_spans.append(part_start + spans)
+            part_start += len(part)
+        return np.concatenate(all_spans)
 
     def entry(self, token_id: int) -> bytes | None:
         if self._to_bytes is not None or token_id in self._added:

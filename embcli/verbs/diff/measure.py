@@ -132,7 +132,7 @@ def compare_rows(
 
         base_rows = _in_float64(base, base_stored)
         tuned_rows = _in_float64(tuned, tuned_stored)
-        if _has_wide_integers(base) and _has_wide_integers(tuned):
+        if {base.dtype, tuned.dtype} <= _WIDE_INTEGERS:
             are_equal = base_stored == tuned_stored
         else:
             are_equal = (base_rows == tuned_rows) | (np.isnan(base_rows) & np.isnan(tuned_rows))
@@ -145,8 +145,15 @@ def compare_rows(
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
-        distances[changed] = _l2_distances(base_changed, tuned_changed)
+        distances[changed] = np.sqrt(squares(tuned_changed - base_changed))
+
+    for values in (cosine_distances, distances):
+        values[~np.isfinite(values)] = np.nan
     return Comparison(equal, cosine_distances, distances)
+
+
+# Integers are compared as stored: float64 does not hold all of them.
+_WIDE_INTEGERS = {"int64", "uint64", "int32", "uint32"}
 
 
 def _in_float64(layer: Layer, stored: np.ndarray) -> np.ndarray:
@@ -157,11 +164,6 @@ def _in_float64(layer: Layer, stored: np.ndarray) -> np.ndarray:
     return rows.astype(np.float64)
 
 
-def _has_wide_integers(layer: Layer) -> bool:
-    """Return whether rows are integers that are compared as stored: float64 does not hold all."""
-    return layer.dtype in ("int64", "uint64", "int32", "uint32")
-
-
 def _cosine_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
     """Return 1 - cos of pairs of rows, (n, D) float64 each -> (n,) float64.
 
@@ -169,11 +171,5 @@ def _cosine_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
     """
     base_units = base / np.sqrt(squares(base))[:, None]
     tuned_units = tuned / np.sqrt(squares(tuned))[:, None]
-    cosine_distances = squares(tuned_units - base_units) / 2
-    return np.where(np.isfinite(cosine_distances), cosine_distances, np.nan)
-
-
-def _l2_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
-    """Return the L2 distances of pairs of rows, (n, D) float64 each -> (n,) float64."""
-    distances = np.sqrt(squares(tuned - base))
-    return np.where(np.isfinite(distances), distances, np.nan)
+    cosine_distances: np.ndarray = squares(tuned_units - base_units) / 2
+    return cosine_distances
