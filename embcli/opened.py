@@ -197,9 +197,8 @@ class Opened:
         if isinstance(given, Tokens):
             return given
         sequences = sequences_of(given, lines)
-        remarks = notes
-        if remarks is None:
-            remarks = Notes()
+        if notes is None:
+            notes = Notes()
         if sequences.texts is None:
             tokens = tokenize(sequences, self.source.encoding)
         else:
@@ -212,13 +211,13 @@ class Opened:
             for text in sequences.texts:
                 remark = self.encoding.why_in_memory(text, special)
                 if remark:
-                    remarks.add(remark)
+                    notes.add(remark)
             tokens = tokenize(sequences, self.encoding, special, has_added)
             if not special:
-                _remark_special(sequences.texts, self.encoding, has_added, remarks)
-            _remark_twice(tokens, self.encoding, remarks)
+                _remark_special(sequences.texts, self.encoding, has_added, notes)
+            _remark_twice(tokens, self.encoding, notes)
         if not len(tokens):
-            remarks.add("the input is empty: there are no tokens")
+            notes.add("the input is empty: there are no tokens")
         return tokens
 
     def resolve_rows(self, rows: str | None, layer: LayerName = "token") -> str | None:

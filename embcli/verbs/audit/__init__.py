@@ -50,7 +50,6 @@ class Audit(Result, verb="audit", content="ranking"):
     fit: Fit
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
-    fail_on: tuple[Fault, ...]
     rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
@@ -235,7 +234,6 @@ def audit(
         fit=fit,
         head_is_copy=is_copy and layer is None,
         findings=tuple(_judged(finding, alarms) for finding in findings),
-        fail_on=alarms,
         rows=ids,
         top=min(top, longest),
         notes=notes,

@@ -238,7 +238,7 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
         raise InputError("a seeded model has no file")
     chosen = None  # the tensor that the user named in place of the token matrix
     if model.source.roles.is_custom_tensor:
-        chosen = model.source.roles.find("token")
+        chosen = model.source.roles.token
 
     checkpoint = model.source.without_other()
     roles: dict[str, str] = {}
