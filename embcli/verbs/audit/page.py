@@ -83,8 +83,7 @@ def _rows_fact(audit: Audit) -> Fact:
     encoding = audit.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    tokens = audit.fit.tokens or encoding.vocabulary_size
-    text = f"{size:,}, for {tokens:,} tokens of {encoding.name}"
+    text = f"{size:,}, for {audit.fit.tokens:,} tokens of {encoding.name}"
     missing = audit.faults["missing"] if audit.main.name == "token" else 0
     if missing:
         text += f": {missing:,} have no row"
