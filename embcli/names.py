@@ -54,7 +54,6 @@ PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
 ALARMS: tuple[Fault, ...] = FAULTS[:5]  # those that give status 1 unless others are named
-FINDINGS: tuple[Fault, ...] = FAULTS[:7]  # those without which a model is sound
 
 ENCODINGS = (
     "gpt2",

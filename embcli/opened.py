@@ -61,7 +61,6 @@ class Opened:
         *,
         encoding: str | Path | None = None,
         tensor: str | None = None,
-        base: Opened | None = None,
         notes: Notes | None = None,
     ) -> Self:
         """Return a real model: a file, a folder, or `org/name[@revision]`.
@@ -71,7 +70,6 @@ class Opened:
         names the token matrix if it has an unknown name. If an encoder and a decoder both read
         tokens, the encoder counts. Unless it is named, the encoding is the file's own vocabulary, a
         tokenizer beside the weights, or that of tiktoken's with as many tokens as there are rows.
-        If the file is a LoRA adapter of PEFT's with rows of embeddings, it is applied to `base`.
         Raises InputError for a model that is not found, damaged, or ambiguous.
 
         >>> import embcli, numpy, pathlib, tempfile
@@ -84,10 +82,6 @@ class Opened:
         from embcli.files.checkpoint import Checkpoint
 
         remarks = Notes() if notes is None else notes
-        if base is not None and isinstance(base.source, Checkpoint) and _is_adapter(path):
-            from embcli.files.adapter import AdaptedSource
-
-            return cls(AdaptedSource(base.source, str(path)), base.encoding, remarks)
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
         reason = ""
@@ -144,10 +138,11 @@ class Opened:
 
         remarks = Notes() if notes is None else notes
         known = encodings.get(encoding, remarks)
-        size = known.vocabulary_size if vocab is None else vocab
-        rows_encoding = encodings.encoding_for_rows(known, size)
+        if vocab is None:
+            vocab = known.vocabulary_size
+        rows_encoding = encodings.encoding_for_rows(known, vocab)
         store = None if no_cache else Store.from_environment(remarks)
-        layers = Seeded(size, dim, context_length, seed)
+        layers = Seeded(vocab, dim, context_length, seed)
         source = SeededSource(layers, store, rows_encoding)
         return cls(source, known, remarks)
 
@@ -156,10 +151,10 @@ class Opened:
         cls,
         ids: TextOrIds,
         vocab: int | None = None,
-        dim: int | None = None,
+        dim: int = names.COMPARED_DIM,
         *,
-        encoding: str | None = None,
-        seed: int | None = None,
+        encoding: str = names.DEFAULT_ENCODING,
+        seed: int = names.DEFAULT_SEED,
         notes: Notes | None = None,
     ) -> Self:
         """Return a seeded model that is just large enough for these IDs.
@@ -172,20 +167,11 @@ class Opened:
         """
         sequences = sequences_of(ids)
         if vocab is None and sequences.ids is not None:
-            largest_ids = [int(sequence.max(initial=0)) for sequence in sequences.ids]
-            vocab = 1 + max(largest_ids, default=0)
-        if dim is None:
-            dim = names.COMPARED_DIM
-        if seed is None:
-            seed = names.DEFAULT_SEED
+            vocab = 1
+            for sequence_ids in sequences.ids:
+                vocab = max(vocab, 1 + int(sequence_ids.max(initial=0)))
         return cls.seeded(
-            vocab,
-            dim,
-            encoding=encoding or names.DEFAULT_ENCODING,
-            seed=seed,
-            context_length=1,
-            no_cache=True,
-            notes=notes,
+            vocab, dim, encoding=encoding, seed=seed, context_length=1, no_cache=True, notes=notes
         )
 
     @property
@@ -211,25 +197,27 @@ class Opened:
         if isinstance(given, Tokens):
             return given
         sequences = sequences_of(given, lines)
+        if notes is None:
+            notes = Notes()
         if sequences.texts is None:
-            encoding = self.source.encoding
+            tokens = tokenize(sequences, self.source.encoding)
         else:
-            encoding = self.encoding
-            if encoding is None:
-                raise _unknown_encoding()
-        if notes is not None and encoding is not None:
-            for text in sequences.texts or ():
-                remark = encoding.why_in_memory(text, special)
+            if self.encoding is None:
+                missing = "and no readable tokenizer, such as tokenizer.json, is beside them"
+                unknown = (
+                    "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
+                )
+                raise InputError(Sentence(unknown, missing=missing))
+            for text in sequences.texts:
+                remark = self.encoding.why_in_memory(text, special)
                 if remark:
                     notes.add(remark)
-        tokens = tokenize(sequences, encoding, special, has_added)
-        if notes is not None:
-            if encoding is not None and not special:
-                _remark_special(tokens, encoding, has_added, notes)
-            if encoding is not None and tokens.texts is not None:
-                _remark_twice(tokens, encoding, notes)
-            if not len(tokens):
-                notes.add("the input is empty: there are no tokens")
+            tokens = tokenize(sequences, self.encoding, special, has_added)
+            if not special:
+                _remark_special(sequences.texts, self.encoding, has_added, notes)
+            _remark_twice(tokens, self.encoding, notes)
+        if not len(tokens):
+            notes.add("the input is empty: there are no tokens")
         return tokens
 
     def resolve_rows(self, rows: str | None, layer: LayerName = "token") -> str | None:
@@ -249,19 +237,6 @@ class Opened:
         return ",".join(parts)
 
 
-def _is_adapter(path: str | Path) -> bool:
-    from embcli.files import open_named
-    from embcli.files.adapter import adapted_modules
-
-    return bool(adapted_modules(open_named(str(path))))
-
-
-def _unknown_encoding() -> InputError:
-    missing = "and no readable tokenizer, such as tokenizer.json, is beside them"
-    unknown = "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
-    return InputError(Sentence(unknown, missing=missing))
-
-
 def _id_of_token(text: str, encoding: Encoding) -> int:
     """Return the ID of a text that is one token, by itself, after a space, or a special one."""
     for candidate, special in ((text, False), (f" {text}", False), (text, True)):
@@ -275,10 +250,10 @@ def _id_of_token(text: str, encoding: Encoding) -> int:
 _SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
 
 
-def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: Notes) -> None:
+def _remark_special(
+    texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes
+) -> None:
     """Remark on special tokens: those that the model adds, and those that count as plain text."""
-    if tokens.texts is None:
-        return
     if has_added:
         bos, eos = encoding.bos_eos
         added = []
@@ -291,7 +266,7 @@ def _remark_special(tokens: Tokens, encoding: Encoding, has_added: bool, notes: 
             notes.add(Sentence(remark, read=" and ".join(added)))
 
     names: set[str] = set()
-    for text in tokens.texts:
+    for text in texts:
         names.update(_SPECIAL.findall(text))
     plain = [name for name in sorted(names) if len(encoding.encode(name, special=True)) == 1]
     if plain:

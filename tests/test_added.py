@@ -78,22 +78,16 @@ def test_a_row_is_found_by_the_name_of_its_special_token(
 
 
 @pytest.mark.parametrize(
-    ("text", "status"), [("Every effort moves you", 0), ("Unbelievable!", 1), ("", 0)]
+    ("text", "status"), [("Every effort moves you", 0), ("moves   you", 1), ("", 0)]
 )
 def test_fail_on_different_is_status_1_where_cuts_differ(
     in_process: InProcess, text: str, status: int
 ) -> None:
-    words = ("tokenize", text, "--encoding", "gpt2,o200k_base")
+    words = ("tokenize", text, "--encoding", "gpt2,p50k_base")
     assert in_process(*words, "--fail-on", "different").status == status
     assert in_process(*words).status == 0
-    result = embcli.tokenizers(text, ["gpt2", "o200k_base"], fail_on="different")
+    result = embcli.tokenizers(text, ["gpt2", "p50k_base"], fail_on="different")
     assert bool(result.why_no) == bool(result.different) == bool(status)
-
-
-def test_a_file_gets_the_reason_of_the_status(in_process: InProcess, tmp_path: Path) -> None:
-    words = ("--encoding", "gpt2,o200k_base", "--fail-on", "different")
-    ran = in_process("tokenize", "Unbelievable!", *words, "-o", str(tmp_path / "cuts.csv"))
-    assert ran.err.endswith("status 1: 1 place cut differently\n")
 
 
 def test_options_that_have_no_use_are_refused(in_process: InProcess, snapshot: Snapshot) -> None:

@@ -13,8 +13,8 @@ import pytest
 import embcli
 from embcli import Model
 from embcli.seeded_layers.seeded import Seeded
+from tests.files.made import save_words
 from tests.oracles import assert_same_bits, live
-from tests.test_beside import save_words
 
 MODEL = embcli.seeded(vocab=6, dim=4, context_length=8)
 IDS = [1, 2, 3, 4, 5, 0]
@@ -75,7 +75,7 @@ def test_whole_numbers_of_numpy_are_as_good_as_pythons(kind: type[np.integer[Any
 
 def test_a_path_names_an_encoding_wherever_a_text_does(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
-    save_words(str(file), "a", "b")
+    save_words(file, ["a", "b"])
     matrix = tmp_path / "m.npy"
     np.save(matrix, np.eye(2, dtype=np.float32))
 

@@ -33,7 +33,6 @@ def _a_model_with_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def data_of(in_process: InProcess, *words: str) -> Any:
     ran = in_process("audit", "model.safetensors", *words)
     assert ran.status == 1
-    assert "Traceback" not in ran.err
     return ran.text
 
 
@@ -41,15 +40,10 @@ def test_a_table_has_a_row_for_each_finding(in_process: InProcess) -> None:
     table = list(csv.DictReader(io.StringIO(data_of(in_process, "-f", "csv"))))
 
     findings = embcli.open("model.safetensors").audit().findings
-    wanted = [(each.level, each.kind, str(each.rows), each.text) for each in findings]
-    assert [tuple(row.values()) for row in table] == wanted
+    assert [[*row.values()] for row in table] == [[*map(str, each)] for each in findings]
     assert list(table[0]) == ["level", "kind", "rows", "text"]
-    levels = {row["kind"]: (row["level"], row["rows"]) for row in table}
-    assert levels == {
-        "non-finite": ("alarm", "1"),
-        "zero": ("alarm", "1"),
-        "equal": ("remark", "1"),
-    }
+    levels = {row["kind"]: row["level"] for row in table}
+    assert levels == {"non-finite": "alarm", "zero": "alarm", "equal": "remark"}
 
 
 @pytest.mark.parametrize(("chosen", "ids"), [("all", [*range(SIZE)]), ("2:4,9", [2, 3, 9])])
@@ -76,11 +70,10 @@ def test_a_document_has_findings_and_the_rows_that_are_asked_for(in_process: InP
 
 
 @pytest.mark.parametrize("format", formats_for("ranking"))
-@pytest.mark.parametrize("words", [[], ["--rows", "all"]], ids=["findings", "rows"])
 def test_an_audit_without_a_finding_can_be_written_in_every_format(
-    in_process: InProcess, format: str, words: list[str]
+    in_process: InProcess, format: str
 ) -> None:
-    in_process.ok("audit", "sound.safetensors", *words, "-f", format, "-o", "out")
+    in_process.ok("audit", "sound.safetensors", "-f", format, "-o", "out")
 
     assert Path("out").exists()
 

@@ -9,25 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, models
 
 import embcli
 from embcli import encodings
 from embcli.errors import InputError
+from tests import transcripts
+from tests.files.made import save_words
 from tests.oracles import normal
 from tests.runners import InProcess
+from tests.snapshots import Snapshot
 
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def save_words(path: str, *words: str) -> None:
-    """Write a tokenizer whose tokens are these words, in the order of their IDs."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    ids = {word: place for place, word in enumerate(words)}
-    Tokenizer(models.WordLevel(ids, words[0])).save(path)
+_in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
 
 def save_matrix(path: str, matrix: np.ndarray, name: str = "wte.weight") -> None:
@@ -39,10 +31,10 @@ def save_matrix(path: str, matrix: np.ndarray, name: str = "wte.weight") -> None
 
 
 def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
-    save_words("m/tokenizer.json", "a", "b")
+    save_words("m/tokenizer.json", ["a", "b"])
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [1]
 
-    save_words("m/tokenizer.json", "a", "other", "b")
+    save_words("m/tokenizer.json", ["a", "other", "b"])
 
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [2]
 
@@ -50,8 +42,8 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
 def test_the_same_name_in_another_folder_is_another_tokenizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_words("one/tokenizer.json", "a", "b")
-    save_words("two/tokenizer.json", "b", "a")
+    save_words("one/tokenizer.json", ["a", "b"])
+    save_words("two/tokenizer.json", ["b", "a"])
     monkeypatch.chdir(tmp_path / "one")
     assert encodings.get("./tokenizer.json").encode("b").tolist() == [1]
 
@@ -84,7 +76,7 @@ def test_a_tokenizer_that_cannot_be_read_is_noted_and_ids_go_on(
 def test_the_weights_and_the_tokenizer_of_a_module_are_found(module: str) -> None:
     matrix = normal(3, 4)
     save_matrix(f"m/{module}/model.safetensors", matrix, "embedding.weight")
-    save_words(f"m/{module}/tokenizer.json", "a", "b", "c")
+    save_words(f"m/{module}/tokenizer.json", ["a", "b", "c"])
     modules = [{"idx": 0, "path": module}, {"idx": 1, "path": "1_Pooling"}]
     Path("m/modules.json").write_text(json.dumps(modules))
 
@@ -103,6 +95,23 @@ def test_a_list_of_modules_that_leads_nowhere_changes_no_error(content: str) -> 
     Path("m/modules.json").write_text(content)
     with pytest.raises(InputError, match="no file of weights"):
         embcli.open("m")
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+def test_an_adapter_is_named_as_not_applied(in_process: InProcess, snapshot: Snapshot) -> None:
+    module = "model.embed_tokens"
+    matrix = {f"{module}.weight": normal(6, 3)}
+    adapter = {f"{module}.lora_embedding_A": normal(2, 6)}
+    adapter[f"{module}.lora_embedding_B"] = normal(3, 2)
+    save_file(matrix, "base.safetensors")
+    save_file(adapter, "adapter_model.safetensors")
+    save_file(matrix | adapter, "both.safetensors")
+
+    error = in_process.refused("diff", "base.safetensors", "adapter_model.safetensors")
+    snapshot("diff/adapter.txt", error)
+    assert "lora_embedding_B are not applied" in in_process("weights", "both.safetensors").err
 
 
 # --- an encoder's own matrix ----------------------------------------------------------------------

@@ -28,8 +28,8 @@ def vocabulary_of(chance: random.Random, kind: str) -> list[str]:
     return ["<unk>", *letters, *some_bytes]
 
 
-def bpe(chance: random.Random, words: list[str], falls_back: bool) -> models.BPE:
-    words = list(words)
+def merges_of(chance: random.Random, words: list[str]) -> list[tuple[str, str]]:
+    """Add tokens that join two others to a vocabulary, and return the two of each."""
     merges = []
     for _ in range(chance.randrange(12)):
         parts = [word for word in words[1:] if not word.startswith("<0x")]
@@ -38,27 +38,22 @@ def bpe(chance: random.Random, words: list[str], falls_back: bool) -> models.BPE
         if left + right not in words:
             words.append(left + right)
             merges.append((left, right))
-    ids = {word: token_id for token_id, word in enumerate(words)}
-    fuses = chance.random() < 0.5
-    return models.BPE(ids, merges, unk_token="<unk>", byte_fallback=falls_back, fuse_unk=fuses)
-
-
-def unigram(chance: random.Random, words: list[str], falls_back: bool) -> models.Unigram:
-    words = list(words)
-    for _ in range(chance.randrange(12)):
-        joined = chance.choice(words[1:]) + chance.choice(words[1:])
-        if joined not in words:
-            words.append(joined)
-    scored = [(word, -chance.random() * 10) for word in words]
-    return models.Unigram(scored, unk_id=0, byte_fallback=falls_back)
+    return merges
 
 
 def made(chance: random.Random) -> Tokenizer:
     kind = chance.choice(KINDS)
     words = vocabulary_of(chance, kind)
+    merges = merges_of(chance, words)
     falls_back = chance.random() < 0.5
-    make = chance.choice([bpe, unigram])
-    tokenizer = Tokenizer(make(chance, words, falls_back))
+    if chance.random() < 0.5:
+        ids = {word: token_id for token_id, word in enumerate(words)}
+        fuses = chance.random() < 0.5
+        options = {"unk_token": "<unk>", "byte_fallback": falls_back, "fuse_unk": fuses}
+        tokenizer = Tokenizer(models.BPE(ids, merges, **options))
+    else:
+        scored = [(word, -chance.random() * 10) for word in words]
+        tokenizer = Tokenizer(models.Unigram(scored, unk_id=0, byte_fallback=falls_back))
 
     if kind == "metaspace":
         scheme = chance.choice(SCHEMES)

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import permutations
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models
 
 import embcli
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.diff import Diff
 from tests import transcripts
-from tests.files.made import safetensors_bytes
+from tests.files.made import safetensors_bytes, save_words
 from tests.oracles import live
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -26,7 +25,8 @@ from tests.transcripts import document_of, on_a_small_screen, refused, session
 
 ROWS = 300
 DIM = 24
-EDITED = [0, 7, 8, 150, 299]
+EDITED = [0, 7, 8, 150, 639]
+EQUAL = [1, 9, 149, 638]
 FLOATS = [
     torch.float64,
     torch.float32,
@@ -55,13 +55,10 @@ def saved(name: str, matrix: np.ndarray, dtype: torch.dtype = torch.float32) -> 
     return name
 
 
-def saved_with_words(folder: str, tokens: list[str], matrix: np.ndarray) -> str:
+def saved_with_words(folder: str, tokens: Sequence[str], matrix: np.ndarray) -> str:
     """Write a model whose first rows stand for these words, and return its folder."""
-    Path(folder).mkdir()
-    saved(f"{folder}/model.safetensors", matrix)
-    ids = {token: place for place, token in enumerate(tokens)}
-    Tokenizer(models.WordLevel(ids, tokens[0])).save(f"{folder}/tokenizer.json")
-    return folder
+    save_words(f"{folder}/tokenizer.json", tokens)
+    return str(Path(saved(f"{folder}/model.safetensors", matrix)).parent)
 
 
 def compared(base: str, tuned: str) -> Diff:
@@ -82,58 +79,27 @@ def rounded(matrix: np.ndarray, dtype: torch.dtype) -> np.ndarray:
     return torch.from_numpy(matrix).to(dtype).double().numpy()
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn]
-)
-def test_planted_edits_are_found_exactly(dtype: torch.dtype) -> None:
-    """An edit is in one value of a row, in the first and the last row too."""
-    matrix = vectors()
-    edited = matrix.copy()
-    edited[EDITED, [0, 3, 23, 11, 23]] += 1
-    base = saved("base.safetensors", matrix, dtype)
-    tuned = saved("tuned.safetensors", edited, dtype)
-
-    found = compared(base, tuned)
-
-    assert np.flatnonzero(~found.equal).tolist() == EDITED
-    moves = rounded(matrix, dtype) - rounded(edited, dtype)
-    np.testing.assert_allclose(found.distances, np.linalg.norm(moves, axis=1), rtol=1e-12)
-    assert sorted(found.changed) == EDITED
-    assert np.diff(found.distances[found.changed]).max() <= 0
-
-
-def test_the_median_distances_are_those_of_the_rows_that_changed() -> None:
-    edited = vectors(seed=2)
-    edited[:100] = vectors()[:100]
-
-    found = compared_arrays(vectors(), edited)
-
-    for distances in (found.distances, found.cosine_distances):
-        median = np.median(distances[100:])
-        assert found.quantiles(distances)[3] == pytest.approx(median)
-
-
 @pytest.mark.parametrize("lies", ["by columns", "at an odd place"])
 def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(lies: str) -> None:
-    """4.8 million values, the last bit of one of them in each edited row."""
-    rows = [0, 7, 99_999, 174_763, 199_999]
-    matrix = vectors(200_000)
+    """2.2 million values, the last bit of one of them in each edited row."""
+    rows = [0, 7, 43_690, 87_380, 89_999]
+    matrix = vectors(90_000)
     edited = matrix.copy()
     edited[rows, 5] = np.nextafter(edited[rows, 5], 9)
     base = saved("base.safetensors", matrix)
+    moves = np.linalg.norm(matrix.astype(float) - edited, axis=1)
     if lies == "by columns":
-        tuned = "tuned.npy"
-        np.save(tuned, np.asfortranarray(edited))
+        np.save("tuned.npy", np.asfortranarray(edited))
+        found = compared(base, "tuned.npy")
     else:
-        tuned = "tuned.safetensors"
         byte = ("U8", (1,), b"x")
         weight = ("F32", edited.shape, edited.tobytes())
-        Path(tuned).write_bytes(safetensors_bytes({"a": byte, "wte.weight": weight, "z": byte}))
+        tensors = {"a": byte, "wte.weight": weight, "z": byte}
+        Path("tuned.safetensors").write_bytes(safetensors_bytes(tensors))
+        found = compared("tuned.safetensors", base)
 
-    moves = np.linalg.norm(matrix.astype(float) - edited, axis=1)
-    for found in (compared(base, tuned), compared(tuned, base)):
-        assert np.flatnonzero(~found.equal).tolist() == rows
-        np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
+    assert np.flatnonzero(~found.equal).tolist() == rows
+    np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
 
 
 # --- distances ------------------------------------------------------------------------------------
@@ -183,13 +149,6 @@ def test_small_moves_do_not_cancel_out(dtype: type[np.floating]) -> None:
         np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
 
 
-def test_a_row_that_grows_does_not_turn() -> None:
-    whole = np.random.default_rng(3).integers(-(2**50), 2**50, (ROWS, DIM))
-    matrix = whole.astype(float)
-
-    assert compared_arrays(matrix, 7 * matrix).cosine_distances.max() < 1e-30
-
-
 def test_zeros_and_nan_that_differ_only_in_bits_are_equal() -> None:
     matrix = vectors(6)
     matrix[1, 1] = 0
@@ -215,38 +174,29 @@ def test_zeros_and_nan_that_differ_only_in_bits_are_equal() -> None:
 # --- dtypes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("left", "right"), list(permutations(FLOATS, 2)))
-def test_two_dtypes_are_compared_by_value(left: torch.dtype, right: torch.dtype) -> None:
+@pytest.mark.parametrize(("left", "right"), list(combinations_with_replacement(FLOATS, 2)))
+def test_matrices_are_compared_by_value(left: torch.dtype, right: torch.dtype) -> None:
     """What the other dtype rounds has changed, by as much as torch's own rounding."""
     parts = [vectors(), vectors(seed=2) * 1e-3, vectors(40, seed=3) * 1e-8]
     matrix = np.concatenate(parts) / 2
-    matrix[EDITED] = np.float32([0, 0.5, -1.75, 2.0] * 6)  # All of them hold these numbers.
+    matrix[EQUAL] = np.float32([0, 0.5, -1.75, 2.0] * 6)  # All of them hold these numbers.
+    edited = matrix.copy()
+    edited[EDITED, [0, 3, 23, 11, 23]] += 1
 
-    base = saved("left.safetensors", matrix, left)
-    tuned = saved("right.safetensors", matrix, right)
-    found = compared(base, tuned)
+    found = compared(
+        saved("left.safetensors", matrix, left), saved("right.safetensors", edited, right)
+    )
 
     one = rounded(matrix, left)
-    other = rounded(matrix, right)
+    other = rounded(edited, right)
     moves = np.linalg.norm(one - other, axis=1)
-    assert np.array_equal(found.equal, (one == other).all(axis=1))
-    assert found.equal[EDITED].all()
+    is_changed = (one != other).any(axis=1)
+    assert np.array_equal(found.equal, ~is_changed)
+    assert found.equal[EQUAL].all()
     np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
-
-
-@pytest.mark.parametrize("form", ["pt", "safetensors"])
-def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(form: str) -> None:
-    whole = (vectors() * (1 << 20)).astype(np.float64).round()
-    base = whole * 128 + (1 << 30)
-    tuned = base.copy()
-    tuned[EDITED, 3] += 1
-
-    base_name = saved(f"base.{form}", base, torch.float64)
-    tuned_name = saved(f"tuned.{form}", tuned, torch.float64)
-    found = compared(base_name, tuned_name)
-
-    assert np.flatnonzero(~found.equal).tolist() == EDITED
-    assert found.distances[EDITED].tolist() == [1] * 5
+    assert np.diff(found.distances[found.changed]).max() <= 0
+    median = np.median(moves[is_changed])
+    assert found.quantiles(found.distances)[3] == pytest.approx(median, rel=1e-12)
 
 
 NEAR = [[2**61, 5, 2**60], [3, 2**62, 2**63 - 2]]

@@ -239,24 +239,6 @@ def test_tokens_are_those_of_the_library_and_spaces_are_spaces(name: str, saved:
     assert ours.token_bytes(2**32) is None
 
 
-@pytest.mark.parametrize("name", ["byte_level", "prefixed", "pieces", "metaspace"])
-def test_a_first_blank_is_kept_where_the_library_keeps_it(
-    tmp_path: Path, name: str, saved: Saved
-) -> None:
-    """ByteLevel adds a space before a text and keeps it, the others remove theirs."""
-    if name == "prefixed":
-        theirs = loaded(saved("byte_level"))
-        theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    else:
-        theirs = loaded(saved(name))
-    theirs.save(str(tmp_path / "tokenizer.json"))
-    ours = opened(tmp_path / "tokenizer.json")
-    for text in ("you", " you", "  moves you"):
-        ids = theirs.encode(text, add_special_tokens=False).ids
-        for part in (ids, ids[1:]):
-            assert ours.decode(np.array(part)) == theirs.decode(part).encode()
-
-
 ANY_TEXT = st.one_of(st.text(max_size=60), st.text("aé🤖 日\n'", max_size=40))
 
 

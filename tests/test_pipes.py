@@ -17,9 +17,9 @@ from embcli.atomic import destination
 from embcli.cli.output import format_of
 from embcli.formats import ContentKind
 from embcli.seeded_layers.seeded import Seeded
+from tests.files.made import save_words
 from tests.oracles import assert_same_bits, live
 from tests.runners import TIMEOUT, InProcess, Process, Ran, Terminal
-from tests.test_beside import save_words
 
 TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
@@ -421,7 +421,7 @@ def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character(
 def test_closed_streams_are_no_reason_to_fail_where_they_are_not_needed(
     tmp_path: Path, script: str, status: int, out: bytes, error: str
 ) -> None:
-    save_words(str(tmp_path / "tokenizer.json"), "hi")
+    save_words(tmp_path / "tokenizer.json", ["hi"])
 
     ran = bash(script.replace("OUT", str(tmp_path / "out")).replace("FOLDER", str(tmp_path)))
 

@@ -751,7 +751,7 @@ def diff(
         return _diff_of_vocabularies((base, tuned), options, match, top)
     notes = PrintedNotes()  # are those of both models
     base_model = opened(options, base, notes)
-    tuned_model = opened(options, tuned, notes, base_model)
+    tuned_model = opened(options, tuned, notes)
     from embcli.verbs import diff as verb
 
     return verb.diff(

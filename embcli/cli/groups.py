@@ -142,14 +142,8 @@ class ComparedModel(FileOptions):
             return opened({**vars(self), "seed": None}, self.path)
         from embcli.opened import Opened
 
-        model = Opened.seeded_for(
-            sequences,
-            self.vocab,
-            self.dim,
-            encoding=self.encoding,
-            seed=self.seed,
-            notes=PrintedNotes(),
-        )
+        options = _given(vars(self), ("vocab", "dim", "encoding", "seed"))
+        model = Opened.seeded_for(sequences, **options, notes=PrintedNotes())
         model.watch = watched
         return model
 
@@ -269,12 +263,9 @@ class File:
 
 
 def opened(
-    options: Mapping[str, Any],
-    path: str | None = None,
-    notes: Notes | None = None,
-    base: "Opened | None" = None,
+    options: Mapping[str, Any], path: str | None = None, notes: Notes | None = None
 ) -> "Opened":
-    """Return the model of a path, or layers of a seed; an adapter is applied to its base.
+    """Return the model of a path, or layers of a seed.
 
     Raises InputError for options of the other one.
     """
@@ -291,7 +282,7 @@ def opened(
         for name in of_layers:
             flag = o.flag_of(name)
             raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
-        model = Opened.open(path, **of_file, base=base, notes=remarks)
+        model = Opened.open(path, **of_file, notes=remarks)
     model.watch = watched
     return model
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 from embcli.binary import Binary
 from embcli.encodings.encoding import Encoding
@@ -51,12 +50,10 @@ def get(named: str | Path, notes: Notes | None = None) -> Encoding:
     from embcli.hub import OLLAMA, located, tokenizer_file
 
     if name.startswith(remote.PREFIX):
-        binary = remote.tokenizer(name, notes or Notes())
-        if not binary.is_remote:
-            return _of_path(binary.path, name)
         from embcli.encodings.gguf import gguf_encoding
 
-        return gguf_encoding(binary, name)
+        binary = remote.tokenizer(name, notes or Notes())
+        return gguf_encoding(binary, name) if binary.is_remote else _of_path(binary.path, name)
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
     if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
         return _of_path(located(name, tokenizer_file), name)
@@ -103,25 +100,17 @@ def _unknown_error(name: str, known: list[str]) -> InputError:
     return InputError(f"no encoding or model is named {name[:60]!r}; {hint}")
 
 
-class _Version(NamedTuple):
-    """What tells a file from another one, and from itself before it changed."""
-
-    place: Path
-    changed_at: int = 0  # nanoseconds
-    size: int = 0
-
-
 def _of_path(path: Path, name: str) -> Encoding:
     """Return the encoding of a file, which is opened anew if the file has changed."""
-    version = _Version(path.absolute())
+    version = (path.absolute(), 0, 0)
     with suppress(OSError):  # The error of a file that is gone is raised by its reader.
         status = path.stat()
-        version = _Version(path.absolute(), status.st_mtime_ns, status.st_size)
+        version = (path.absolute(), status.st_mtime_ns, status.st_size)
     return _of_version(path, name, version)
 
 
 @lru_cache  # Freeing a large tokenizer takes a tenth of the time of loading it.
-def _of_version(path: Path, name: str, version: _Version) -> Encoding:
+def _of_version(path: Path, name: str, version: tuple[Path, int, int]) -> Encoding:
     """Return the encoding of a file, whose first bytes or name say of which dialect it is."""
     with suppress(OSError), open(path, "rb") as file:
         if file.read(4) == b"GGUF":
@@ -139,12 +128,9 @@ def _of_version(path: Path, name: str, version: _Version) -> Encoding:
     return HuggingFaceEncoding(path, name)
 
 
-def encoding_for_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
-    """Return the encoding if the rows of a layer are its tokens, otherwise None.
-
-    They are if it gave the IDs of the rows, or if V is the same.
-    """
-    return encoding if from_text or size == encoding.vocabulary_size else None
+def encoding_for_rows(encoding: Encoding, size: int) -> Encoding | None:
+    """Return the encoding if the rows of a layer are its tokens: if V is the same."""
+    return encoding if size == encoding.vocabulary_size else None
 
 
 def encoding_of_size(size: int) -> Encoding | None:

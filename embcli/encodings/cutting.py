@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from embcli.encodings.encoding import load_facts
@@ -23,27 +23,24 @@ PART_SIZE = 1 << 15  # characters of a part, or a few more
 _WINDOW = 64  # characters on each side of a cut that are encoded to check it
 _MOST_TRIED = 200  # places that are tried for a cut
 
-# Each of these treats a character without regard to others, except those that combine with it.
-_NORMALIZERS = {
-    "NFC",
-    "NFD",
-    "NFKC",
-    "NFKD",
-    "Lowercase",
-    "StripAccents",
+# Each of these treats a character without regard to others, except those that combine with it, or
+# cuts by the characters on both sides of a place.
+_LOCAL = {
     "BertNormalizer",
-    "Nmt",
-    "Precompiled",
-    "ByteLevel",
-}
-# Each of these cuts by the characters on both sides of a place, or by a regular expression.
-_PRE_TOKENIZERS = {
     "BertPreTokenizer",
     "ByteLevel",
     "CharDelimiterSplit",
     "Digits",
+    "Lowercase",
     "Metaspace",
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Nmt",
+    "Precompiled",
     "Punctuation",
+    "StripAccents",
     "Whitespace",
     "WhitespaceSplit",
 }
@@ -58,15 +55,14 @@ _CROSSING = re.compile(r"[^\s▁][\s▁]|\n[^\s]")
 
 def why_whole(tokenizer: tokenizers.Tokenizer) -> str:
     """Return why a text cannot be encoded in parts; empty if it can."""
-    for component in _components(tokenizer.normalizer):
-        if not _is_local_normalizer(component):
-            return f"its normalizer is {component['type']}"
-    pre_tokenizers = [*_components(tokenizer.pre_tokenizer)]
-    if not pre_tokenizers:
+    parts = {"normalizer": _components(tokenizer.normalizer)}
+    parts["pre-tokenizer"] = _components(tokenizer.pre_tokenizer)
+    if not parts["pre-tokenizer"]:
         return "it has no pre-tokenizer"
-    for component in pre_tokenizers:
-        if not _is_local_pre_tokenizer(component):
-            return f"its pre-tokenizer is an unknown {component['type']}"
+    for name, components in parts.items():
+        for component in components:
+            if not _is_local(component):
+                return f"its {name} is an unknown {component['type']}"
     for added in tokenizer.get_added_tokens_decoder().values():
         if _may_cross(added):
             return f"it has the token {added.content[:40]!r}"
@@ -88,13 +84,9 @@ def parts(tokenizer: tokenizers.Tokenizer, text: str) -> list[str]:
 
 def _safe_cut(tokenizer: tokenizers.Tokenizer, text: str, start: int) -> int | None:
     """Return the first safe place from a start on; None if there is none, or it is not found."""
-    for count, match in enumerate(_PLACE.finditer(text, start)):
-        if count == _MOST_TRIED:
-            return None
+    for match in islice(_PLACE.finditer(text, start), _MOST_TRIED):
         place = match.start()
-        left = text[place - _WINDOW : place]
-        right = text[place : place + _WINDOW]
-        if _is_cut(tokenizer, left, right):
+        if _is_cut(tokenizer, text[place - _WINDOW : place], text[place : place + _WINDOW]):
             return place
     return None
 
@@ -116,33 +108,29 @@ def _is_cut(tokenizer: tokenizers.Tokenizer, left: str, right: str) -> bool:
     return has_ids and whole.offsets == first.offsets + moved
 
 
-def _components(component: Any) -> Iterator[dict[str, Any]]:
-    """Yield what a normalizer or a pre-tokenizer consists of, as tokenizer.json describes it."""
-    if component is not None:
-        yield from _flat(json.loads(component.__getstate__()))
+def _components(component: Any) -> list[dict[str, Any]]:
+    """Return what a normalizer or a pre-tokenizer consists of, as tokenizer.json describes it."""
+    if component is None:
+        return []
+    documents = [json.loads(component.__getstate__())]
+    found = []
+    for document in documents:  # Those of a sequence are added while it is read.
+        if document["type"] != "Sequence":
+            found.append(document)
+        for key in ("normalizers", "pretokenizers"):
+            documents += document.get(key, [])
+    return found
 
 
-def _flat(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if document["type"] != "Sequence":
-        yield document
-    for key in ("normalizers", "pretokenizers"):
-        for part in document.get(key, ()):
-            yield from _flat(part)
-
-
-def _is_local_normalizer(component: dict[str, Any]) -> bool:
-    if component["type"] != "Replace":
-        return component["type"] in _NORMALIZERS
-    pattern = component["pattern"].get("String", "")
-    is_blank = pattern.isspace()
-    return len(pattern) == 1 and (not is_blank or component["content"] == "▁")
-
-
-def _is_local_pre_tokenizer(component: dict[str, Any]) -> bool:
-    if component["type"] != "Split":
-        return component["type"] in _PRE_TOKENIZERS
-    pattern = component["pattern"]
-    return len(pattern.get("String", "")) == 1 or pattern.get("Regex") in _local_patterns()
+def _is_local(component: dict[str, Any]) -> bool:
+    """Return whether a part of a tokenizer looks at no more than a few characters around a cut."""
+    pattern = component.get("pattern", {})
+    text = pattern.get("String", "")
+    if component["type"] == "Replace":
+        return len(text) == 1 and (not text.isspace() or component["content"] == "▁")
+    if component["type"] == "Split":
+        return len(text) == 1 or pattern.get("Regex") in _local_patterns()
+    return component["type"] in _LOCAL
 
 
 @cache

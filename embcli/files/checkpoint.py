@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, quoted, read_object
+from embcli.binary import quoted
 from embcli.encodings import Encoding
+from embcli.encodings.encoding import sibling_json
 from embcli.errors import InputError, Notes
 from embcli.files import open_named
 from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NORMS, UNTIED
@@ -49,10 +50,10 @@ class Head(NamedTuple):
 
 
 class TieFlag(NamedTuple):
-    """Whether a model is tied by its configuration; None if nothing says it."""
+    """What speaks of whether the output head is the token matrix, and who says it."""
 
-    is_tied: bool | None
-    is_spelled_out: bool  # by config.json itself, and not by the family's default
+    is_tied: bool | None  # None if nothing says it; False only if config.json spells it out
+    says: str
     needs_head: bool  # whether config.json names a class with an output head
 
 
@@ -91,11 +92,8 @@ class Checkpoint:
         # A config.json that cannot be read is an error only for what needs it.
         self._config_error: InputError | None = None
         config = {}
-        config_path = stored.path.parent / "config.json"
-        longest_config = 1 << 24  # bytes
         try:
-            if config_path.is_file():
-                config = read_object(Binary(config_path), longest_config)
+            config = sibling_json(stored.path, "config.json")
         except InputError as error:
             self._config_error = error
 
@@ -104,10 +102,10 @@ class Checkpoint:
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         if notes is not None:
             notes.count(self._ignored_config)
-            if any(".lora_embedding_A" in name for name in self.tensors):
+            if self.roles.is_adapted:
                 notes.add(
                     "lora_embedding_A and lora_embedding_B are not applied: "
-                    "embcli diff BASE ADAPTER applies them to a base"
+                    "merge them into the token matrix first (merge_and_unload of PEFT)"
                 )
             if self.roles.token.dtype in INTEGERS:
                 notes.add(f"{self.roles.token} holds integers, which are shown as they are")
@@ -305,8 +303,7 @@ class Checkpoint:
         uses token_embd if a causal model has no output.weight.
         """
         config = self.roles.config
-        classes = config.get("architectures")
-        names = [str(name) for name in classes] if isinstance(classes, list) else []
+        names = self._class_names
         with_head = next(filter(CLASSES_WITH_HEAD.search, names), "")
         if names and not with_head and all(map(CLASSES_WITHOUT_HEAD.search, names)):
             reason = f"config.json names {quoted(names[0])}, which has none"
@@ -327,21 +324,22 @@ class Checkpoint:
         return Head(None, "none")
 
     @property
+    def _class_names(self) -> list[str]:
+        """The classes of transformers that config.json names."""
+        classes = self.roles.config.get("architectures")
+        return list(map(str, classes)) if isinstance(classes, list) else []
+
+    @property
     def tie_flag(self) -> TieFlag:
         """What config.json says of the head, or else what its family has by default."""
-        config = self.roles.config
-        classes = config.get("architectures")
-        names = classes if isinstance(classes, list) else []
-        needs_head = any(CLASSES_WITH_HEAD.search(str(name)) for name in names)
-        flag = config.get("tie_word_embeddings")
-        if isinstance(flag, bool):
-            return TieFlag(flag, is_spelled_out=True, needs_head=needs_head)
-        model_type = config.get("model_type")
-        if not isinstance(model_type, str) or self.roles.family is None:
-            return TieFlag(None, is_spelled_out=False, needs_head=needs_head)
-        return TieFlag(
-            model_type not in UNTIED.split(), is_spelled_out=False, needs_head=needs_head
-        )
+        needs_head = any(map(CLASSES_WITH_HEAD.search, self._class_names))
+        is_tied = self.roles.config.get("tie_word_embeddings")
+        if isinstance(is_tied, bool):
+            return TieFlag(is_tied, "config.json says", needs_head)
+        model_type = self.roles.config.get("model_type")
+        is_known = self.roles.family is not None and isinstance(model_type, str)
+        default = True if is_known and model_type not in UNTIED.split() else None
+        return TieFlag(default, f"{model_type} models are by default", needs_head)
 
     def _head_of_gguf(self) -> Head:
         metadata = self.tensors.metadata

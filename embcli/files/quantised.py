@@ -8,24 +8,22 @@ What cannot be unpacked is refused: integers are never shown in place of the num
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
+from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
-# How the names of packed tensors end, and their schemes.
-_PACKED_NAMES = {
+# How the name of a packed tensor ends, or that of a tensor beside it goes on, and its scheme.
+_PACKED = {
     ".qweight": "GPTQ or AWQ",
     ".weight_packed": "compressed-tensors",
     ".W_q": "HQQ",
     "._data": "Quanto",
-}
-# What is added to the name of a packed tensor for one beside it, and the schemes.
-_PACKED_COMPANIONS = {
     ".quant_map": "bitsandbytes, 4 bit",
     "_scale_2": "NVFP4",
     "_global_scale": "NVFP4",
@@ -68,17 +66,14 @@ class UnpackedTensors(Tensors):
             return self._of_model2vec(tensor)
         if tensor.dtype == "uint32" and self._sibling(name, "scales"):
             return self._of_mlx(tensor)
-        if tensor.dtype in _SCALED_DTYPES:
+        if tensor.dtype in _SCALED_DTYPES and tensor.is_matrix:
             return self._scaled(tensor)
         return self._integers(tensor)
 
     def _packing(self, name: str) -> str:
         """Return the scheme that packs a tensor; empty if none does that is known by names."""
-        for end, scheme in _PACKED_NAMES.items():
-            if name.endswith(end):
-                return scheme
-        for end, scheme in _PACKED_COMPANIONS.items():
-            if f"{name}{end}" in self._stored:
+        for end, scheme in _PACKED.items():
+            if name.endswith(end) or f"{name}{end}" in self._stored:
                 return scheme
         return ""
 
@@ -100,12 +95,10 @@ class UnpackedTensors(Tensors):
     # --- 8-bit numbers and scales ---------------------------------------------------------------
 
     def _scaled(self, tensor: Tensor) -> Tensor:
-        """Return a tensor of 8-bit numbers times the scales beside it, if there are any."""
-        if not tensor.is_matrix:
-            return tensor
+        """Return a matrix of 8-bit numbers times the scales beside it, if there are any."""
         name = tensor.name
         block = None
-        divisor = 1.0
+        divisor = np.float32(1)
         if scale := self._sibling(name, "weight_scale"):
             label = "weight_scale"
         elif scale := self._sibling(name, "weight_scale_inv"):
@@ -113,7 +106,7 @@ class UnpackedTensors(Tensors):
             block = self._block_size()
         elif scale := self._sibling(name, "SCB"):
             label = "SCB / 127"  # LLM.int8() keeps the largest absolute value of a row
-            divisor = 127.0
+            divisor = np.float32(127)
         else:
             return self._integers(tensor)
 
@@ -123,19 +116,28 @@ class UnpackedTensors(Tensors):
         if scale_grid is None or (zero_point and zero_grid is None):
             return _refused(tensor, f"its scales do not fit it: {scale}")
 
-        def layer(described: Tensor) -> Layer:
-            return _ScaledLayer(described, file_layer(tensor), scale_grid, zero_grid, divisor)
+        numbers = file_layer(tensor)
+        parts = [numbers, scale_grid.layer]
+        if zero_grid:
+            parts.append(zero_grid.layer)
 
+        def rows(ids: np.ndarray) -> np.ndarray:
+            rows = numbers.rows(ids)
+            if zero_grid:
+                rows = rows - zero_grid.of_rows(ids)
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaled: np.ndarray = rows * scale_grid.of_rows(ids) / divisor
+            return scaled
+
+        layer = partial(_UnpackedLayer, parts=parts, unpacked_rows=rows)
         return replace(tensor, dtype=f"{tensor.dtype} x {label}", matrix=layer)
 
     def _block_size(self) -> tuple[int, int] | None:
         """Return the rows and columns that share a scale; None if config.json does not say it."""
-        size = _entry(self._config, "quantization_config").get("weight_block_size")
-        if not isinstance(size, list) or len(size) != 2:
-            return None
-        if not all(type(count) is int and count > 0 for count in size):
-            return None
-        return size[0], size[1]
+        match _entry(self._config, "quantization_config").get("weight_block_size"):
+            case [int(rows), int(columns)] if rows > 0 and columns > 0:
+                return rows, columns
+        return None
 
     # --- MLX ------------------------------------------------------------------------------------
 
@@ -157,16 +159,29 @@ class UnpackedTensors(Tensors):
         if bits not in (4, 8) or type(group_size) is not int:
             return _refused(tensor, f"it is packed by MLX in {bits} bits; embcli unpacks 4 and 8")
 
-        rows, words = tensor.shape
-        dim = words * 32 // bits
-        groups = (rows, dim // max(group_size, 1))
+        size, width = tensor.shape
+        dim = width * 32 // bits
+        groups = (size, dim // max(group_size, 1))
         if scales.shape != groups or biases.shape != groups or dim != groups[1] * group_size:
             return _refused(tensor, f"its scales do not fit it: {scales} in groups of {group_size}")
 
-        def layer(described: Tensor) -> Layer:
-            return _MlxLayer(described, file_layer(tensor), file_layer(scales), file_layer(biases))
+        words = file_layer(tensor)
+        scale = file_layer(scales)
+        bias = file_layer(biases)
+        # A word of 32 bits has its first number in its lowest bits.
+        shifts = np.arange(0, 32, bits, dtype=np.uint32)
+        lowest_bits = np.uint32(2**bits - 1)
 
-        return replace(tensor, shape=(rows, dim), dtype=f"{bits} bit of MLX", matrix=layer)
+        def rows(ids: np.ndarray) -> np.ndarray:
+            stored = words.stored(ids)  # (n, words) uint32
+            numbers = (stored[:, :, None] >> shifts) & lowest_bits
+            rows = numbers.reshape(len(ids), dim).astype(np.float32)
+            rows *= np.repeat(scale.rows(ids), group_size, axis=1)
+            rows += np.repeat(bias.rows(ids), group_size, axis=1)
+            return rows
+
+        layer = partial(_UnpackedLayer, parts=[words, scale, bias], unpacked_rows=rows)
+        return replace(tensor, shape=(size, dim), dtype=f"{bits} bit of MLX", matrix=layer)
 
     # --- model2vec ------------------------------------------------------------------------------
 
@@ -188,9 +203,17 @@ class UnpackedTensors(Tensors):
             label += " x weights"
 
         def layer(described: Tensor) -> Layer:
-            rows = self._mapping(mapping, tensor.shape[0]) if mapping else None
+            numbers = file_layer(tensor)
+            row_of_id = self._mapping(mapping, tensor.shape[0]) if mapping else None
             factors = self._stored.array("weights") if weights else None
-            return _MappedLayer(described, file_layer(tensor), rows, factors)
+
+            def rows(ids: np.ndarray) -> np.ndarray:
+                rows = numbers.rows(ids if row_of_id is None else row_of_id[ids])
+                if factors is not None:
+                    rows = rows * factors[ids, None]
+                return rows
+
+            return _UnpackedLayer(described, [numbers], rows)
 
         return replace(tensor, shape=(size[0], tensor.shape[1]), dtype=label, matrix=layer)
 
@@ -221,11 +244,12 @@ class _Grid:
     layer: Layer
     rows: int  # of a block; the last block may have fewer
     columns: int
+    dim: int  # columns of the matrix
 
-    def of_rows(self, ids: np.ndarray, dim: int) -> np.ndarray:
+    def of_rows(self, ids: np.ndarray) -> np.ndarray:
         """Return the number for each value of these rows, (n, D) float32."""
         by_block = self.layer.rows(ids // self.rows)
-        return np.repeat(by_block, self.columns, axis=1)[:, :dim]
+        return np.repeat(by_block, self.columns, axis=1)[:, : self.dim]
 
 
 def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None) -> _Grid | None:
@@ -242,101 +266,28 @@ def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None)
     if block is not None:
         block_rows, block_columns = block
         blocks = (-(-rows // block_rows), -(-dim // block_columns))
-        return _Grid(layer, block_rows, block_columns) if scale_shape == blocks else None
+        return _Grid(layer, block_rows, block_columns, dim) if scale_shape == blocks else None
 
     scale_rows, groups = scale_shape
     if scale_rows not in (1, rows) or not groups or dim % groups:
         return None
-    return _Grid(layer, rows if scale_rows == 1 else 1, dim // groups)
+    return _Grid(layer, rows // scale_rows, dim // groups, dim)
 
 
 class _UnpackedLayer(Layer):
     """A matrix that is computed from the tensors of a file, as a tensor's shape and dtype say."""
 
-    def __init__(self, described: Tensor) -> None:
+    def __init__(
+        self,
+        described: Tensor,
+        parts: Sequence[Layer],
+        unpacked_rows: Callable[[np.ndarray], np.ndarray],
+    ) -> None:
         rows, dim = described.shape
         self.shape = (rows, dim)
         self.dtype = described.dtype
-
-
-class _ScaledLayer(_UnpackedLayer):
-    """Rows of (number - zero point) * scale / divisor, in float32."""
-
-    def __init__(
-        self,
-        described: Tensor,
-        numbers: Layer,
-        scale: _Grid,
-        zero_point: _Grid | None,
-        divisor: float,
-    ) -> None:
-        super().__init__(described)
-        self._numbers = numbers
-        self._scale = scale
-        self._zero_point = zero_point
-        self._divisor = np.float32(divisor)
-        self.parts = (numbers, scale.layer)
-        if zero_point:
-            self.parts += (zero_point.layer,)
+        self.parts = tuple(parts)
+        self._unpacked_rows = unpacked_rows
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        _, dim = self.shape
-        rows = self._numbers.rows(ids)
-        if self._zero_point:
-            rows = rows - self._zero_point.of_rows(ids, dim)
-        with np.errstate(over="ignore", invalid="ignore"):
-            unpacked: np.ndarray = rows * self._scale.of_rows(ids, dim) / self._divisor
-        return unpacked
-
-
-class _MlxLayer(_UnpackedLayer):
-    """Rows of number * scale + bias, with a scale and a bias for each group of a row, in float32.
-
-    A word of 32 bits has its first number in its lowest bits.
-    """
-
-    def __init__(self, described: Tensor, words: StoredLayer, scales: Layer, biases: Layer) -> None:
-        super().__init__(described)
-        self._words = words
-        self._scales = scales
-        self._biases = biases
-        self.parts = (words, scales, biases)
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        _, dim = self.shape
-        words = self._words.stored(ids)  # (n, words) uint32
-        bits = 32 * words.shape[1] // dim
-        shifts = np.arange(0, 32, bits, dtype=np.uint32)
-        lowest_bits = np.uint32(2**bits - 1)
-        numbers = (words[:, :, None] >> shifts) & lowest_bits
-        rows = numbers.reshape(len(ids), dim).astype(np.float32)
-
-        group_size = dim // self._scales.shape[1]
-        scales = np.repeat(self._scales.rows(ids), group_size, axis=1)
-        biases = np.repeat(self._biases.rows(ids), group_size, axis=1)
-        unpacked: np.ndarray = rows * scales + biases
-        return unpacked
-
-
-class _MappedLayer(_UnpackedLayer):
-    """Rows of a matrix by token ID: the row that a mapping names, times the factor of the ID."""
-
-    def __init__(
-        self,
-        described: Tensor,
-        numbers: Layer,
-        mapping: np.ndarray | None,
-        factors: np.ndarray | None,
-    ) -> None:
-        super().__init__(described)
-        self._numbers = numbers
-        self._mapping = mapping
-        self._factors = factors
-        self.parts = (numbers,)
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        rows = self._numbers.rows(ids if self._mapping is None else self._mapping[ids])
-        if self._factors is None:
-            return rows
-        weighted: np.ndarray = rows * self._factors[ids, None]
-        return weighted
+        return self._unpacked_rows(ids)

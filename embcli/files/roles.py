@@ -51,6 +51,7 @@ class Roles:
         for name in names or tensors:
             self._dotted_names[name] = f".{'.'.join(name_parts(name))}"
 
+        self.is_adapted = any(".lora_embedding_A" in name for name in tensors)
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         named = self._named("token", lambda tensor: tensor.is_matrix)
         # The tensors with the name of a token matrix, if the user chose a tensor.
@@ -124,10 +125,10 @@ class Roles:
         if named:
             return self._read_by_encoder(self._one_of_equal("token", named))
 
-        if any(".lora_embedding_A" in name for name in tensors):
+        if self.is_adapted:
             raise tensors.file_error(
                 "it is an adapter, without the rows that it changes",
-                "embcli diff BASE ADAPTER applies it to its base",
+                "Merge it into its base model: merge_and_unload of PEFT",
             )
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
         if len(matrices) != 1 or matrices[0].unreadable:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.binary import Binary
 from embcli.encodings.encoding import Encoding, sibling_json
 from embcli.errors import InputError
+
+if TYPE_CHECKING:
+    from embcli.files.checkpoint import Checkpoint
 
 _ROLES = ("bos", "eos", "pad", "unk", "decoder_start")
 _FILES_OF_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
@@ -36,8 +39,7 @@ class SpecialId(NamedTuple):
     name: str = ""  # empty if the file gives IDs
 
     def document(self) -> dict[str, Any]:
-        name = self.name or None
-        return {"role": self.role, "file": self.file, "ids": list(self.ids), "name": name}
+        return self._asdict() | {"ids": list(self.ids), "name": self.name or None}
 
     def __str__(self) -> str:
         if self.name:
@@ -46,28 +48,24 @@ class SpecialId(NamedTuple):
         return f"{self.role} {ids} of {self.file}"
 
 
-def special_ids(
-    weights: Path,
-    config: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    encoding: Encoding | None,
-) -> list[SpecialId]:
+def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
     """Return what the files beside the weights say of special tokens.
 
-    `config` is config.json's part for the text model, and `metadata` that of a GGUF file. Names are
-    left out without an encoding. Raises InputError for a file that cannot be read, and for what is
-    neither an ID nor a name.
+    Names are left out without an encoding. Raises InputError for a file that cannot be read, and
+    for what is neither an ID nor a name.
     """
-    found = [*_given_ids("config.json", config)]
-    found += _given_ids("generation_config.json", sibling_json(weights, "generation_config.json"))
+    weights = model.tensors.path
+    generation_config = sibling_json(weights, "generation_config.json")
+    found = [*_given_ids("config.json", model.roles.config)]
+    found += _given_ids("generation_config.json", generation_config)
     for role, key in _GGUF_KEYS.items():
-        if type(metadata.get(key)) is int:
-            found.append(SpecialId(role, weights.name, (metadata[key],)))
-    if encoding is None:
-        return found
-    for file in _FILES_OF_NAMES:
-        found += _named_ids(file, sibling_json(weights, file), encoding)
-    return found
+        token_id = model.tensors.metadata.get(key)
+        if type(token_id) is int:
+            found.append(SpecialId(role, weights.name, (token_id,)))
+    if model.encoding is not None:
+        for file in _FILES_OF_NAMES:
+            found += _named_ids(file, sibling_json(weights, file), model.encoding)
+    return tuple(found)
 
 
 def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
@@ -87,10 +85,10 @@ def _named_ids(file: str, settings: Mapping[str, Any], encoding: Encoding) -> It
         value = settings.get(f"{role}_token")
         name = value.get("content") if isinstance(value, dict) else value
         if isinstance(name, str) and name:
-            yield SpecialId(role, file, id_of_name(name, encoding), name)
+            yield SpecialId(role, file, _id_of_name(name, encoding), name)
 
 
-def id_of_name(name: str, encoding: Encoding) -> tuple[int, ...]:
+def _id_of_name(name: str, encoding: Encoding) -> tuple[int, ...]:
     """Return the ID of a special token by its name; empty if the name is not one token."""
     ids = encoding.encode(name, special=True)
     if len(ids) != 1 or encoding.token_bytes(int(ids[0])) != name.encode():
@@ -98,44 +96,22 @@ def id_of_name(name: str, encoding: Encoding) -> tuple[int, ...]:
     return (int(ids[0]),)
 
 
-def differing_roles(found: list[SpecialId]) -> list[tuple[SpecialId, SpecialId]]:
-    """Return pairs of files that give different IDs to the same special token.
-
-    A list agrees with an ID that it contains. A name that is no token is not compared.
-    """
-    pairs = []
-    for role in _ROLES:
-        said = [special for special in found if special.role == role and special.ids]
-        for special in said[1:]:
-            if not set(special.ids) & set(said[0].ids):
-                pairs.append((said[0], special))
-    return pairs
-
-
 # The names of most special tokens in chat templates: <|im_start|>, <start_of_turn>, [INST].
 _TEMPLATE_NAME = re.compile(r"<\|[\w ./-]{1,40}\|>|<(?:start|end)_of_\w{1,30}>|\[/?INST\]")
 
 
-def unknown_template_names(weights: Path, encoding: Encoding) -> list[str]:
+def unknown_template_names(weights: Path, encoding: Encoding) -> tuple[str, ...]:
     """Return the names of special tokens in the chat template that are not one token."""
-    names: set[str] = set()
-    for template in _chat_templates(weights):
-        names.update(_TEMPLATE_NAME.findall(template))
-    return [name for name in sorted(names) if not id_of_name(name, encoding)]
-
-
-def _chat_templates(weights: Path) -> Iterator[str]:
-    """Yield the chat templates beside the weights: one, or several by name."""
     longest = 1 << 20  # bytes
+    # It is a text, or a list of several with names of their own.
+    config = sibling_json(weights, "tokenizer_config.json")
+    template = str(config.get("chat_template"))
     own_file = weights.with_name("chat_template.jinja")
     if own_file.is_file():
-        yield Binary(own_file).read(0, longest).decode("utf-8", "replace")
-    templates = sibling_json(weights, "tokenizer_config.json").get("chat_template")
-    if isinstance(templates, str):
-        yield templates
-    for template in templates if isinstance(templates, list) else ():
-        if isinstance(template, dict) and isinstance(template.get("template"), str):
-            yield template["template"]
+        data = Binary(own_file).read(0, longest)
+        template += data.decode("utf-8", "replace")
+    names = set(_TEMPLATE_NAME.findall(template))
+    return tuple(name for name in sorted(names) if not _id_of_name(name, encoding))
 
 
 def added_size(weights: Path) -> int:

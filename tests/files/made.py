@@ -7,6 +7,7 @@ import json
 import math
 import struct
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gguf import GGUFWriter
+from tokenizers import Tokenizer, models
 
 from embcli.errors import InputError
 from embcli.files import open_tensors
@@ -27,6 +29,15 @@ TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", 
 def matrix(rows: int = 50, dim: int = 7, seed: int = 1) -> np.ndarray:
     """Return random rows, (rows, dim) float32."""
     return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
+
+
+def save_words(path: str | Path, words: Sequence[str], special: Sequence[str] = ()) -> None:
+    """Write a tokenizer whose tokens are these words, in the order of their IDs."""
+    ids = {word: token_id for token_id, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(ids, words[0]))
+    tokenizer.add_special_tokens(list(special))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(path))
 
 
 # --- files ----------------------------------------------------------------------------------------

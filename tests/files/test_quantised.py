@@ -28,11 +28,9 @@ Tensors = dict[str, np.ndarray]
 GENERATOR = np.random.default_rng(5)
 
 
-def saved(
-    folder: Path, tensors: Tensors, config: dict[str, Any] | None = None, name: str = TOKEN
-) -> Path:
+def saved(folder: Path, tensors: Tensors, config: dict[str, Any] | None = None) -> Path:
     """Write a model whose token matrix has these tensors, by the last parts of their names."""
-    module = name.removesuffix("weight")
+    module = TOKEN.removesuffix("weight")
     save_file(
         {f"{module}{last_part}": tensor for last_part, tensor in tensors.items()},
         folder / "model.safetensors",
@@ -43,6 +41,13 @@ def saved(
 
 def rows_of(folder: Path) -> np.ndarray:
     return embcli.open(folder)[:]
+
+
+def check(
+    folder: Path, tensors: Tensors, rows: np.ndarray, config: dict[str, Any] | None = None
+) -> None:
+    """Write a model whose token matrix has these tensors, and compare all of its rows."""
+    np.testing.assert_array_equal(rows_of(saved(folder, tensors, config)), rows)
 
 
 def int8_numbers() -> np.ndarray:
@@ -76,12 +81,10 @@ def test_8_bit_numbers_are_multiplied_by_the_scales_beside_them(
     numbers = GENERATOR.standard_normal((ROWS, DIM)) * 50
     numbers = numbers.astype(stored)
     scale = scales(*shape, dtype=dtype)
-    folder = saved(tmp_path, {"weight": numbers, "weight_scale": scale})
-
     groups = scale.astype(np.float32).reshape(-1, shape[1] if len(shape) > 1 else 1)
     whole_scale = np.repeat(groups, DIM // groups.shape[1], axis=1)
     expected = numbers.astype(np.float32) * whole_scale
-    np.testing.assert_array_equal(rows_of(folder), expected)
+    check(tmp_path, {"weight": numbers, "weight_scale": scale}, expected)
 
 
 def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path: Path) -> None:
@@ -90,8 +93,7 @@ def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path:
     zero_point = GENERATOR.integers(-20, 20, (ROWS, 1)).astype(np.int8)
     tensors = {"weight": numbers, "weight_scale": scale, "weight_zero_point": zero_point}
 
-    expected = (numbers.astype(np.float32) - zero_point) * scale
-    np.testing.assert_array_equal(rows_of(saved(tmp_path, tensors)), expected)
+    check(tmp_path, tensors, (numbers.astype(np.float32) - zero_point) * scale)
 
 
 @pytest.mark.parametrize("block", [(8, 16), (7, 48), (128, 128), (1, 64)])
@@ -102,20 +104,17 @@ def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(
     numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
     scale = scales(-(-ROWS // block_rows), -(-DIM // block_columns))
     config = {"quantization_config": {"weight_block_size": list(block)}}
-    folder = saved(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, config)
-
     by_row = np.repeat(scale, block_rows, axis=0)[:ROWS]
     whole_scale = np.repeat(by_row, block_columns, axis=1)[:, :DIM]
-    np.testing.assert_array_equal(rows_of(folder), numbers.astype(np.float32) * whole_scale)
+    expected = numbers.astype(np.float32) * whole_scale
+    check(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, expected, config)
 
 
 def test_scb_of_bitsandbytes_is_the_largest_value_of_a_row(tmp_path: Path) -> None:
     numbers = int8_numbers()
     largest = scales(ROWS)
     expected = numbers.astype(np.float32) * largest[:, None] / np.float32(127)
-    np.testing.assert_array_equal(
-        rows_of(saved(tmp_path, {"weight": numbers, "SCB": largest})), expected
-    )
+    check(tmp_path, {"weight": numbers, "SCB": largest}, expected)
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (ROWS, 7), (ROWS + 1, 1), (0,), (1, 1, 1)])
@@ -128,18 +127,11 @@ def test_scales_that_do_not_fit_are_refused(
         rows_of(saved(tmp_path, tensors))
 
 
-def test_a_float_matrix_of_a_quantised_model_is_read_as_it_is(tmp_path: Path) -> None:
-    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(np.float16)
+@pytest.mark.parametrize("dtype", [np.float16, FP8_E4M3])
+def test_floats_without_a_scale_are_read_as_they_are(tmp_path: Path, dtype: Any) -> None:
+    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(dtype)
     config = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
-    folder = saved(tmp_path, {"weight": matrix}, config)
-    np.testing.assert_array_equal(rows_of(folder), matrix.astype(np.float32))
-
-
-def test_8_bit_floats_without_a_scale_are_read_as_they_are(tmp_path: Path) -> None:
-    matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
-    np.testing.assert_array_equal(
-        rows_of(saved(tmp_path, {"weight": matrix})), matrix.astype(np.float32)
-    )
+    check(tmp_path, {"weight": matrix}, matrix.astype(np.float32), config)
 
 
 # --- MLX --------------------------------------------------------------------------------------
@@ -167,16 +159,13 @@ def mlx(bits: int, group_size: int) -> tuple[Tensors, np.ndarray]:
 @pytest.mark.parametrize("key", ["quantization", "quantization_config"])
 def test_matrices_of_mlx_are_unpacked(tmp_path: Path, bits: int, group_size: int, key: str) -> None:
     tensors, matrix = mlx(bits, group_size)
-    folder = saved(tmp_path, tensors, {key: {"bits": bits, "group_size": group_size}})
-    np.testing.assert_array_equal(rows_of(folder), matrix)
-    assert embcli.open(folder).shape == (ROWS, DIM)
+    check(tmp_path, tensors, matrix, {key: {"bits": bits, "group_size": group_size}})
 
 
 def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path) -> None:
     tensors, matrix = mlx(8, 32)
     settings = {"bits": 4, "group_size": 64, "model.embed_tokens": {"bits": 8, "group_size": 32}}
-    folder = saved(tmp_path, tensors, {"quantization": settings})
-    np.testing.assert_array_equal(rows_of(folder), matrix)
+    check(tmp_path, tensors, matrix, {"quantization": settings})
 
 
 @pytest.mark.parametrize(
@@ -187,21 +176,17 @@ def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path)
         ({}, "None bits"),
         ({"bits": 8, "group_size": 64}, "do not fit"),
         ({"bits": 4, "group_size": 16}, "do not fit"),
+        ({"mode": "mxfp4"}, "without biases"),
     ],
 )
 def test_other_packings_of_mlx_are_refused(
-    tmp_path: Path, settings: dict[str, int], reason: str
+    tmp_path: Path, settings: dict[str, Any], reason: str
 ) -> None:
     tensors, _ = mlx(4, 64)
+    if "mode" in settings:
+        del tensors["biases"]
     with pytest.raises(InputError, match=reason):
         rows_of(saved(tmp_path, tensors, {"quantization": settings}))
-
-
-def test_mxfp4_of_mlx_is_refused(tmp_path: Path) -> None:
-    tensors, _ = mlx(4, 64)
-    del tensors["biases"]
-    with pytest.raises(InputError, match="without biases"):
-        rows_of(saved(tmp_path, tensors, {"quantization": {"bits": 4, "group_size": 64}}))
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -225,20 +210,14 @@ PACKED = [
 def test_what_cannot_be_unpacked_is_refused_with_its_scheme(
     in_process: InProcess, tmp_path: Path, scheme: str, tensors: Tensors
 ) -> None:
-    folder = saved(tmp_path, tensors)
-    assert scheme in in_process.refused("lookup", "--ids", "1", "--from", str(folder))
+    """So is a packed head: beside a matrix that can be read, it is no missing one."""
+    path = str(saved(tmp_path, tensors))
+    assert scheme in in_process.refused("lookup", "--ids", "1", "--from", path)
 
-
-@pytest.mark.parametrize(("scheme", "tensors"), PACKED)
-def test_a_packed_head_beside_a_readable_token_matrix_is_no_missing_head(
-    in_process: InProcess, tmp_path: Path, scheme: str, tensors: Tensors
-) -> None:
     matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(np.float32)
     head = {f"lm_head.{last_part}": tensor for last_part, tensor in tensors.items()}
     save_file({TOKEN: matrix, **head}, tmp_path / "model.safetensors")
-
-    path = str(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(rows_of(Path(path)), matrix)
+    np.testing.assert_array_equal(rows_of(tmp_path), matrix)
     assert scheme in in_process.refused("info", "--from", path)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, check_choice, check_top
+from embcli.errors import check_choice, check_top
 from embcli.layer import Origin, shape_of
 from embcli.names import ALARMS, FAULTS, SHOWN_ROWS, Fault, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
@@ -26,14 +26,12 @@ from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.fit import Finding, Fit, fit_of
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import check_covariance_fits, unused
-from embcli.wording import Sentence, counted
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
-
-_KINDS_OF_ROWS = ("equal", "padding", "candidates")  # remarks unless the user fails on them
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,21 +43,15 @@ class Audit(Result, verb="audit", content="ranking"):
     of unused tokens; only prompting a model can confirm one.
     """
 
-    # A matrix is None if it was not audited; the head also if the model has none of its own.
-    token: MatrixAudit | None
-    head: MatrixAudit | None
+    # The token matrix, and the output head if it has rows of its own; or the only one chosen.
+    matrices: tuple[MatrixAudit, ...]
     encoding: Encoding | None
     origin: Origin
     fit: Fit
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
-    fail_on: tuple[Fault, ...]
     rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
     top: int = SHOWN_ROWS  # rows of each kind on a page
-
-    @property
-    def matrices(self) -> tuple[MatrixAudit, ...]:
-        return tuple(matrix for matrix in (self.token, self.head) if matrix is not None)
 
     @property
     def main(self) -> MatrixAudit:
@@ -72,19 +64,16 @@ class Audit(Result, verb="audit", content="ranking"):
         return max(self.matrices, key=lambda matrix: matrix.choice.area or 0)
 
     @cached_property
-    def faults(self) -> dict[Fault, int]:
-        """The number of rows or IDs of each kind.
-
-        A kind with remarks only counts if its remarks are about rows.
-        """
-        counts = dict.fromkeys(FAULTS, 0)
+    def faults(self) -> dict[str, int]:
+        """The number of rows or IDs of each kind."""
+        counts: dict[str, int] = dict.fromkeys(FAULTS, 0)
         for finding in self.findings:
-            if finding.kind in FAULTS and (_is_about_rows(finding) or finding.level != "remark"):
+            if finding.is_fault:
                 counts[finding.kind] += finding.rows
         return counts
 
     def kinds(self, level: str) -> tuple[Fault, ...]:
-        """Return the kinds of the findings of a level."""
+        """Return the kinds of the findings of a level, except those that are never faults."""
         found = {finding.kind for finding in self.findings if finding.level == level}
         return tuple(kind for kind in FAULTS if kind in found)
 
@@ -94,7 +83,11 @@ class Audit(Result, verb="audit", content="ranking"):
 
     @property
     def why_no(self) -> str:
-        return ", ".join(f"{name} ({self.faults[name]:,})" for name in self.broken)
+        return self.in_words("alarm")
+
+    def in_words(self, level: str) -> str:
+        """Return the kinds of the findings of a level, with the number of rows of each."""
+        return ", ".join(f"{kind} ({self.faults[kind]:,})" for kind in self.kinds(level))
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.encoding)
@@ -106,7 +99,7 @@ class Audit(Result, verb="audit", content="ranking"):
         """
         run = run_of(self.encoding, **self.origin.document())
         totals = {"audit": self._totals()}
-        findings = [finding.document() for finding in self.findings]
+        findings = [finding._asdict() for finding in self.findings]
         if self.rows is not None:
             rows = listed(run, "rows", **self._row_columns(self.rows))
             return replace(rows, more={**totals, "findings": findings})
@@ -118,29 +111,29 @@ class Audit(Result, verb="audit", content="ranking"):
         return replace(listed(run, "findings", **columns), more=totals)
 
     def _row_columns(self, ids: np.ndarray) -> dict[str, tuple[FieldType, Any]]:
-        token = self.main
-        fault_by_row = dict.fromkeys(token.zero.tolist(), "zero")
-        fault_by_row |= dict.fromkeys(token.non_finite.tolist(), "non-finite")
-        first_equal_row: dict[int, int] = {}
-        for group in token.equal:
-            first_equal_row |= dict.fromkeys(group[1:], group[0])
+        matrix = self.main
+        size, _ = matrix.shape
+        faults = np.full(size, None)
+        faults[matrix.zero] = "zero"
+        faults[matrix.non_finite] = "non-finite"
+        first_equal_rows = np.full(size, None)
+        for first, *others in matrix.equal:
+            first_equal_rows[others] = first
 
         columns: dict[str, tuple[FieldType, Any]] = {"id": (int, ids)}
         if self.encoding:
             columns["token"] = (str, [token_text(text) for text in self.tokens(ids)])
-        columns["norm"] = (float, token.norms[ids])
-        for name, values in token.indicators.items():
+        for name, values in matrix.values.items():
             columns[name] = (float, values[ids])
-        rows = ids.tolist()
-        columns["unused"] = (str, [token.unused.get(row) for row in rows])
-        columns["fault"] = (str, [fault_by_row.get(row) for row in rows])
-        columns["equal_to"] = (int, [first_equal_row.get(row) for row in rows])
-        columns["candidate"] = (bool, np.isin(ids, token.candidates).tolist())
+        columns["unused"] = (str, [matrix.unused.get(row) for row in ids.tolist()])
+        columns["fault"] = (str, faults[ids].tolist())
+        columns["equal_to"] = (int, first_equal_rows[ids].tolist())
+        columns["candidate"] = (bool, np.isin(ids, matrix.candidates).tolist())
         return columns
 
     def _totals(self) -> dict[str, Any]:
         return {
-            "tokens": self.fit.sizes.tokens,
+            "tokens": self.fit.tokens,
             "faults": self.faults,
             "broken": list(self.broken),
             "not_checked": list(self.fit.not_checked),
@@ -221,28 +214,26 @@ def audit(
             check_covariance_fits(dim)
         audits[name] = audited_matrix(name, layers[name], reasons, fit.padding_rows, model.watch)
 
-    token = audits.get("token")
-    head = audits.get("head")
-    is_copy = fit.has_copied_head
-    if token is not None and head is not None:
+    is_copy = fit.head is not None and fit.head.relation == "equal"
+    if len(audits) == 2:
+        token = audits["token"]
+        head = audits["head"]
         is_copy = head.digest == token.digest and head.shape == token.shape
         if is_copy:
-            head = None
+            del audits["head"]
+    matrices = tuple(audits.values())
     findings: list[Finding] = []
-    for matrix in (token, head):
-        if matrix is not None:
-            findings += _row_findings(matrix)
+    for matrix in matrices:
+        findings += _row_findings(matrix)
     findings += fit.findings(is_copy)
     longest = max(size for size, _ in shapes.values())
     return Audit(
-        token=token,
-        head=head,
+        matrices=matrices,
         encoding=encoding,
         origin=layers.origin,
         fit=fit,
         head_is_copy=is_copy and layer is None,
         findings=tuple(_judged(finding, alarms) for finding in findings),
-        fail_on=alarms,
         rows=ids,
         top=min(top, longest),
         notes=notes,
@@ -254,9 +245,6 @@ def _chosen_alarms(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
     if fail_on is None:
         return ALARMS
     kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
-    if not kinds:
-        names = ", ".join(FAULTS)
-        raise InputError(Sentence("{fail_on} names no fault; choose from {faults}", faults=names))
     for kind in kinds:
         check_choice("fail_on", kind, FAULTS)
     return kinds
@@ -264,28 +252,23 @@ def _chosen_alarms(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
 
 def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
     """Yield what was found in the rows of a matrix; broken rows of a head are of the kind head."""
-    where = "token matrix" if matrix.name == "token" else "output head"
+    where = f"in the {matrix.in_words}"
     broken = {"non-finite": matrix.non_finite, "zero": matrix.zero}
     for name, rows in broken.items():
         if len(rows):
-            text = f"{counted(len(rows), f'{name} row')} in the {where}"
             kind = name if matrix.name == "token" else "head"
-            yield Finding(kind, "finding", text, len(rows))  # type: ignore[arg-type]
+            text = f"{counted(len(rows), f'{name} row')} {where}"
+            yield Finding("finding", kind, len(rows), text)  # type: ignore[arg-type]
     if matrix.equal_tokens:
-        text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, in the {where}"
-        yield Finding("equal", "remark", text, matrix.equal_tokens)
+        text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, {where}"
+        yield Finding("remark", "equal", matrix.equal_tokens, text)
     if len(matrix.candidates):
-        text = f"{counted(len(matrix.candidates), 'token')} like unused rows, in the {where}"
-        yield Finding("candidates", "remark", text, len(matrix.candidates))
-
-
-def _is_about_rows(finding: Finding) -> bool:
-    return finding.kind in _KINDS_OF_ROWS
+        text = f"{counted(len(matrix.candidates), 'token')} like unused rows, {where}"
+        yield Finding("remark", "candidates", len(matrix.candidates), text)
 
 
 def _judged(finding: Finding, alarms: tuple[Fault, ...]) -> Finding:
     """Return a finding as an alarm if its kind is one; a remark on files stays a remark."""
-    can_be_alarm = finding.level != "remark" or _is_about_rows(finding)
-    if can_be_alarm and finding.kind in alarms:
+    if finding.is_fault and finding.kind in alarms:
         return finding._replace(level="alarm")
     return finding

@@ -18,9 +18,9 @@ from embcli.numerics.statistics import quantiles
 from embcli.verbs.audit.measure import (
     Choice,
     Distances,
-    RowKinds,
     choice_of,
     indicators_of,
+    row_kinds,
     scan_rows,
 )
 
@@ -31,28 +31,35 @@ _HISTOGRAM_BINS = 24
 class MatrixAudit:
     """The problems of one matrix, by row and in total.
 
-    `indicators` tell how far each row is from the rows of unused tokens; lower means less trained.
-    They are those of Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting
-    Under-trained Tokens in Large Language Models". With u the mean of the unused rows,
-    `cosine_distance` is 1 - cos(row, u), `centred` the same after subtracting the mean of all rows
-    from both, and `without_first` the same after subtracting their first principal component. They
-    are NaN for a row without a direction. `choice` is the one of them, or the norm, that separates
-    the unused rows best from the others.
+    `values` has the norms of all rows and, if rows are known to be unused, what tells how far each
+    row is from theirs; lower means less trained. The indicators are those of Land and Bartolo 2024,
+    "Fishing for Magikarp: Automatically Detecting Under-trained Tokens in Large Language Models".
+    With u the mean of the unused rows, `cosine_distance` is 1 - cos(row, u), `centred` the same
+    after subtracting the mean of all rows from both, and `without_first` the same after subtracting
+    their first principal component. They are NaN for a row without a direction. `choice` is the one
+    of them, or the norm, that separates the unused rows best from the others.
     """
 
     name: TokenLayer
     shape: tuple[int, int]
     dtype: str
-    norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
+    values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value
     unused: dict[int, Unused]  # ID -> why no text can produce it
     may_be_zero: frozenset[int]  # rows that a configuration names as padding
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # equal for two matrices of equal rows
     measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
-    indicators: Distances  # (V,) float64 each; none if no row is known to be unused
     choice: Choice
     ranked: np.ndarray  # (n,) int64: used rows, the most like unused ones first, by the choice
     candidates: np.ndarray  # (n,) int64: the first of them, up to the threshold of the choice
+
+    @property
+    def in_words(self) -> str:
+        return "token matrix" if self.name == "token" else "output head"
+
+    @property
+    def norms(self) -> np.ndarray:  # (V,) float64
+        return self.values["norm"]
 
     @cached_property
     def non_finite(self) -> np.ndarray:
@@ -61,9 +68,8 @@ class MatrixAudit:
     @cached_property
     def zero(self) -> np.ndarray:
         """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
-        allowed = self.may_be_zero.union(self.unused)
-        rows = np.flatnonzero(self.norms == 0).tolist()
-        return np.array([row for row in rows if row not in allowed], np.int64)
+        allowed = [*self.may_be_zero, *self.unused]
+        return np.setdiff1d(np.flatnonzero(self.norms == 0), allowed)
 
     @cached_property
     def equal_tokens(self) -> int:
@@ -77,10 +83,10 @@ class MatrixAudit:
     @cached_property
     def by_use(self) -> dict[Unused, np.ndarray]:
         """The unused rows by the reason why they are unused, (n,) int64 each."""
-        rows_by_reason: dict[Unused, list[int]] = {}
-        for row, reason in self.unused.items():
-            rows_by_reason.setdefault(reason, []).append(row)
-        return {reason: np.array(rows, np.int64) for reason, rows in rows_by_reason.items()}
+        rows = np.array(list(self.unused), np.int64)
+        reasons = list(self.unused.values())
+        by_row = np.array(reasons)
+        return {reason: rows[by_row == reason] for reason in dict.fromkeys(reasons)}
 
     @cached_property
     def quantiles(self) -> tuple[float, ...]:
@@ -110,14 +116,13 @@ def audited_matrix(
 ) -> MatrixAudit:
     """Return what is unusual in a matrix; `reasons` says of unused rows why they are unused."""
     size, dim = layer.shape
-    kinds = RowKinds(size, reasons)
+    kinds = row_kinds(size, reasons)
     scan = scan_rows(layer, kinds, watch)
     norms = scan.norms
     used = np.flatnonzero(kinds.token & ~kinds.unused & (norms > 0))
 
     values: Distances = {"norm": norms}
     unused_values: Distances = {"norm": norms[kinds.unused & (norms > 0)]}
-    indicators: Distances = {}
     if scan.covariance is not None and scan.unused_sum.any():
         indicators, to_others = indicators_of(layer, kinds, scan, scan.covariance, watch)
         values |= indicators
@@ -136,13 +141,12 @@ def audited_matrix(
         name=name,
         shape=(size, dim),
         dtype=layer.dtype,
-        norms=norms,
+        values=values,
         unused=reasons,
         may_be_zero=frozenset(may_be_zero),
         equal=scan.equal,
         digest=scan.digest,
         measured=np.flatnonzero(kinds.token & np.isfinite(norms)),
-        indicators=indicators,
         choice=choice,
         ranked=ranked,
         candidates=candidates,

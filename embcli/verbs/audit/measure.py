@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -53,27 +52,20 @@ def unused(encoding: Encoding, size: int) -> dict[int, Unused]:
 
 
 Indicator = Literal["cosine_distance", "centred", "without_first", "norm"]
-INDICATORS: tuple[Indicator, ...] = get_args(Indicator)[:-1]  # those that need unused rows
 
 
-@dataclass(frozen=True, eq=False)
-class RowKinds:
+class RowKinds(NamedTuple):
     """Which of the rows of a matrix are unused, and which stand for a token."""
 
-    size: int
-    reasons: dict[int, Unused]  # ID -> why no text can produce it
+    unused: np.ndarray  # (V,) bool
+    token: np.ndarray  # (V,) bool
 
-    @cached_property
-    def unused(self) -> np.ndarray:  # (V,) bool
-        return self._mask(list(self.reasons))
 
-    @cached_property
-    def token(self) -> np.ndarray:  # (V,) bool
-        rows = [row for row, reason in self.reasons.items() if reason in ("padding", "gap")]
-        return ~self._mask(rows)
-
-    def _mask(self, rows: list[int]) -> np.ndarray:
-        return np.isin(np.arange(self.size), rows)
+def row_kinds(size: int, reasons: dict[int, Unused]) -> RowKinds:
+    """Return the kinds of the rows of a matrix; `reasons` has the unused ones, as `unused` does."""
+    rows = np.arange(size)
+    without_token = [row for row, reason in reasons.items() if reason in ("padding", "gap")]
+    return RowKinds(np.isin(rows, list(reasons)), ~np.isin(rows, without_token))
 
 
 def check_covariance_fits(dim: int) -> None:
@@ -84,8 +76,7 @@ def check_covariance_fits(dim: int) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Scan:
+class Scan(NamedTuple):
     """What the first pass over a matrix finds."""
 
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
@@ -103,7 +94,7 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
     rows_by_digest = defaultdict(list)
     whole = sha256()
     unused_sum = np.zeros(dim)
-    covariance = Covariance(dim) if kinds.reasons else None
+    covariance = Covariance(dim) if kinds.unused.any() else None
     for ids, block in numbered_blocks(layer, watch):
         whole.update(block.data)
         for row, values in zip(ids.tolist(), block, strict=True):
@@ -138,63 +129,51 @@ def indicators_of(
     first = components[:, -1]
     count = np.count_nonzero(np.isfinite(scan.norms[kinds.unused]))
 
-    to_unused = {name: np.full(kinds.size, np.nan) for name in INDICATORS}
-    to_others = {name: np.full(kinds.size, np.nan) for name in INDICATORS}
-    for all_ids, block in numbered_blocks(layer, watch):
-        ids = all_ids[np.isfinite(scan.norms[all_ids])]
-        rows = block[ids - all_ids[0]].astype(np.float64)
-        unused_mean = scan.unused_sum[None] / count
-        for name, distances in _distances_by_name(rows, unused_mean, mean, first).items():
-            to_unused[name][ids] = distances
-
-        unused_ids = ids[kinds.unused[ids]]
-        unused_rows = rows[kinds.unused[ids]]
-        mean_of_others = (scan.unused_sum - unused_rows) / max(count - 1, 1)
-        for name, distances in _distances_by_name(unused_rows, mean_of_others, mean, first).items():
-            to_others[name][unused_ids] = distances
-    return to_unused, to_others
-
-
-def _distances_by_name(
-    rows: np.ndarray, others: np.ndarray, mean: np.ndarray, first: np.ndarray
-) -> Distances:
-    """Return each indicator of rows, (n, D), against one row, (1, D), or one each, (n, D)."""
-    lengths = np.sqrt(squares(rows))
-    other_lengths = np.sqrt(squares(others))
-
-    def distances(changed_rows: np.ndarray, changed_others: np.ndarray) -> np.ndarray:
-        return _distances(changed_rows, lengths, changed_others, other_lengths)
-
     def without_first(vectors: np.ndarray) -> np.ndarray:
         remaining: np.ndarray = vectors - np.outer(vectors @ first, first)
         return remaining
 
-    return {
-        "cosine_distance": distances(rows, others),
-        "centred": distances(rows - mean, others - mean),
-        "without_first": distances(without_first(rows), without_first(others)),
+    # What each indicator changes in vectors before it compares their directions.
+    changes: dict[Indicator, _Change] = {
+        "cosine_distance": np.asarray,
+        "centred": lambda vectors: vectors - mean,
+        "without_first": without_first,
     }
+    to_unused = {name: np.full(len(scan.norms), np.nan) for name in changes}
+    to_others = {name: np.full(len(scan.norms), np.nan) for name in changes}
+    unused_mean = scan.unused_sum[None] / count
+    for all_ids, block in numbered_blocks(layer, watch):
+        ids = all_ids[np.isfinite(scan.norms[all_ids])]
+        rows = block[ids - all_ids[0]].astype(np.float64)
+        unused_ids = ids[kinds.unused[ids]]
+        unused_rows = rows[kinds.unused[ids]]
+        mean_of_others = (scan.unused_sum - unused_rows) / max(count - 1, 1)
+        for name, change in changes.items():
+            to_unused[name][ids] = _distances(rows, unused_mean, change)
+            to_others[name][unused_ids] = _distances(unused_rows, mean_of_others, change)
+    return to_unused, to_others
 
 
-def _distances(
-    rows: np.ndarray, lengths: np.ndarray, others: np.ndarray, other_lengths: np.ndarray
-) -> np.ndarray:
-    """Return 1 - cos of rows, (n, D), to one row, (1, D), or to one each; NaN without a direction.
+_Change = Callable[[np.ndarray], np.ndarray]
 
-    The lengths are those before something was subtracted from the rows.
+
+def _distances(rows: np.ndarray, others: np.ndarray, change: _Change) -> np.ndarray:
+    """Return 1 - cos of changed rows, (n, D), to one changed row, (1, D), or to one each.
+
+    It is NaN for a row without a direction.
     """
-    other_units = np.broadcast_to(_units(others, other_lengths), rows.shape)
-    cosines = dots(_units(rows, lengths), other_units)
+    other_units = np.broadcast_to(_units(change(others), others), rows.shape)
+    cosines = dots(_units(change(rows), rows), other_units)
     distances: np.ndarray = 1 - cosines.clip(-1, 1)
     return distances
 
 
-def _units(rows: np.ndarray, former_lengths: np.ndarray) -> np.ndarray:
-    """Return rows, (n, D), divided by their lengths; NaN if only rounding is left of a row."""
+def _units(changed_rows: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return changed rows, (n, D), divided by their lengths; NaN if only rounding is left."""
     last_bits = 2.0**-52  # the rounding of a length of 1, for each value of a row
-    lengths = np.sqrt(squares(rows))
-    has_direction = lengths > rows.shape[1] * last_bits * former_lengths
-    units: np.ndarray = rows / np.where(has_direction, lengths, np.nan)[:, None]
+    lengths = np.sqrt(squares(changed_rows))
+    has_direction = lengths > rows.shape[1] * last_bits * np.sqrt(squares(rows))
+    units: np.ndarray = changed_rows / np.where(has_direction, lengths, np.nan)[:, None]
     return units
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import FINDINGS, Unused
+from embcli.names import Unused
 from embcli.page import (
     Label,
     Note,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from embcli.verbs.audit import Audit, MatrixAudit
-    from embcli.verbs.audit.measure import Distances
 
 
 class Fact(NamedTuple):
@@ -46,8 +45,8 @@ def page(audit: Audit) -> Iterator[RenderableType]:
     rows, columns = main.shape
     sizes = f"V = {counted(rows, 'row')}, D = {counted(columns, 'column')}"
     origin = origin_in_words(audit.origin, main.name)
-    what = "an output head" if main.name == "head" else "a token matrix"
-    yield title(f"Audit of {what}, {sizes}: {origin}, {main.dtype}")
+    article = "an" if main.name == "head" else "a"
+    yield title(f"Audit of {article} {main.in_words}, {sizes}: {origin}, {main.dtype}")
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -84,8 +83,7 @@ def _rows_fact(audit: Audit) -> Fact:
     encoding = audit.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    tokens = audit.fit.sizes.tokens or encoding.vocabulary_size
-    text = f"{size:,}, for {tokens:,} tokens of {encoding.name}"
+    text = f"{size:,}, for {audit.fit.tokens:,} tokens of {encoding.name}"
     missing = audit.faults["missing"] if audit.main.name == "token" else 0
     if missing:
         text += f": {missing:,} have no row"
@@ -95,7 +93,13 @@ def _rows_fact(audit: Audit) -> Fact:
 def _unused_fact(audit: Audit) -> Fact:
     if audit.encoding is None:
         return Fact("unused", "unknown without an encoding")
-    parts = [_unused_in_words(reason, ids) for reason, ids in audit.main.by_use.items()]
+    parts = []
+    for reason, ids in audit.main.by_use.items():
+        part = f"{len(ids):,} {_REASONS[reason]}"
+        is_range = ids[-1] - ids[0] == len(ids) - 1
+        if len(ids) > 1 and is_range:
+            part += f" ({ids[0]} to {ids[-1]})"
+        parts.append(part)
     text = ", ".join(parts) or "none"
     if "padding" in audit.main.by_use:
         multiple = padded_multiple(audit.main.shape[0], audit.encoding.vocabulary_size)
@@ -110,14 +114,6 @@ _REASONS: dict[Unused, str] = {
     "byte": "bytes invalid in UTF-8",
     "reserved": "reserved names",
 }
-
-
-def _unused_in_words(reason: Unused, ids: np.ndarray) -> str:
-    text = f"{len(ids):,} {_REASONS[reason]}"
-    is_range = ids[-1] - ids[0] == len(ids) - 1
-    if len(ids) > 1 and is_range:
-        text += f" ({ids[0]} to {ids[-1]})"
-    return text
 
 
 def _broken_fact(audit: Audit, matrix: MatrixAudit, name: str = "broken") -> Fact:
@@ -187,14 +183,12 @@ def _head_facts(audit: Audit) -> Iterator[Fact]:
         return
     if audit.fit.head_in_words:
         yield Fact("output head", audit.fit.head_in_words)
-    head = audit.head
-    if head is None or head is audit.main:
-        return
-    yield _broken_fact(audit, head, "  broken")
-    yield _equal_fact(audit, head)._replace(name="  equal")
-    if len(head.measured):
-        numbers = NumberFormat([np.array(head.quantiles)], audit.style.precision)
-        yield Fact("  norms", _norms_in_words(head, numbers))
+    for head in audit.matrices[1:]:
+        yield _broken_fact(audit, head, "  broken")
+        yield _equal_fact(audit, head)._replace(name="  equal")
+        if len(head.measured):
+            numbers = NumberFormat([np.array(head.quantiles)], audit.style.precision)
+            yield Fact("  norms", _norms_in_words(head, numbers))
 
 
 def _candidates_fact(audit: Audit) -> Fact:
@@ -204,8 +198,7 @@ def _candidates_fact(audit: Audit) -> Fact:
         return Fact("candidates", f"none: {choice.reason}")
     count = len(matrix.candidates)
     indicator = _INDICATORS[choice.indicator]
-    is_other = matrix is not audit.main
-    where = " of the output head" if is_other else ""
+    where = "" if matrix is audit.main else f" of the {matrix.in_words}"
     threshold = _indicator_format(audit).write(choice.threshold)
     area = f"area under curve {choice.area:.2f}"
     return Fact("candidates", f"{count:,}{where}: {indicator} up to {threshold}, {area}")
@@ -225,7 +218,7 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     ids = matrix.ranked[excerpt.places]
     labels = id_labels(ids, audit.tokens(ids))
     headers = {"cosine_distance": "cosine distance"}  # other indicators are headers as they are
-    for name, values in _columns(matrix).items():
+    for name, values in matrix.values.items():
         if name == matrix.choice.indicator:
             numbers = _indicator_format(audit)
             cells = [numbers.write(value) for value in values[ids]]
@@ -235,16 +228,11 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     return ruled(labels)
 
 
-def _columns(matrix: MatrixAudit) -> Distances:
-    """Return what the table shows of the candidates, for all rows: name -> (V,) float64."""
-    return {"norm": matrix.norms, **matrix.indicators}
-
-
 def _indicator_format(audit: Audit) -> NumberFormat:
     """Return the format that the threshold and the indicators in the table have in common."""
     matrix = audit.listed
     shown = matrix.ranked[: audit.top]
-    values = _columns(matrix)[matrix.choice.indicator][shown]
+    values = matrix.values[matrix.choice.indicator][shown]
     threshold = np.array([matrix.choice.threshold])
     return NumberFormat([threshold, values], audit.style.precision)
 
@@ -258,25 +246,20 @@ def _fit_facts(audit: Audit) -> Iterator[Fact]:
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
-_IN_WORDS = {"token": "the token matrix", "head": "the output head"}
-
-
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
         return safe_text(f"Broken: {audit.why_no}", "bad")
-    found = [kind for kind in audit.kinds("finding") if kind in FINDINGS]
-    if found:
-        kinds = ", ".join(f"{kind} ({audit.faults[kind]:,})" for kind in found)
-        return safe_text(f"Not sound: {kinds}", "bad")
+    if audit.kinds("finding"):
+        return safe_text(f"Not sound: {audit.in_words('finding')}", "bad")
 
-    names = [_IN_WORDS[matrix.name] for matrix in audit.matrices]
+    names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
-        names.append(_IN_WORDS["head"])
+        names.append("the output head")
     checked = f"the rows of {' and of '.join(names)}"
-    tie = audit.fit.tie
-    if tie is not None:
-        knows_head = tie.has_own_head is not None
-        checked += ", sizes, special IDs and ties" if knows_head else ", sizes and special IDs"
+    if audit.fit.head is not None:
+        checked += ", sizes, special IDs and ties"
+    elif audit.fit.flag is not None:
+        checked += ", sizes and special IDs"
     text = f"Sound: {checked}"
     parts = list(audit.fit.not_checked)
     if audit.fit.partly_compared and len(audit.matrices) == 1 and not audit.head_is_copy:

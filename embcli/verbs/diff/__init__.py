@@ -17,7 +17,7 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, check_choice, check_top
-from embcli.layer import Origin, shape_of
+from embcli.layer import Layers, Origin, shape_of
 from embcli.names import SHOWN_ROWS, DiffSort, TokenLayer, __version__
 from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
@@ -25,8 +25,8 @@ from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.tokens import chosen_rows, token_text, tokens_of
 from embcli.verbs.diff.measure import Matching, chosen_among, compare_rows, match_rows
-from embcli.verbs.diff.tokens import TokenDiff, Vocabulary, compare_tokens
-from embcli.wording import Sentence, counted
+from embcli.verbs.diff.tokens import TokenDiff, Vocabulary, compare_tokens, differences
+from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -48,10 +48,8 @@ class Diff(Result, verb="diff", content="ranking"):
     """
 
     layer: TokenLayer
-    shapes: tuple[tuple[int, int], tuple[int, int]]
-    dtypes: tuple[str, str]
-    encodings: tuple[Encoding | None, Encoding | None]
-    origins: tuple[Origin, Origin]
+    base: Side
+    tuned: Side
     matching: Matching
     equal: np.ndarray  # (pairs,) bool
     cosine_distances: np.ndarray  # (pairs,) float64
@@ -61,6 +59,10 @@ class Diff(Result, verb="diff", content="ranking"):
     sort: DiffSort | None = None
     head: Diff | None = None
     top: int = SHOWN_ROWS  # rows of each kind on a page
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.base, self.tuned
 
     @cached_property
     def counts(self) -> dict[State, int]:
@@ -79,10 +81,7 @@ class Diff(Result, verb="diff", content="ranking"):
 
     @property
     def why_no(self) -> str:
-        parts = []
-        for state, count in self.counts.items():
-            if state != "equal" and count:
-                parts.append(f"{counted(count, 'row')} {state}")
+        parts = differences(self.counts, "row")
         if self.head is not None and self.head.different:
             parts.append(f"in the output head {self.head.why_no}")
         return ", ".join(parts)
@@ -90,14 +89,12 @@ class Diff(Result, verb="diff", content="ranking"):
     @cached_property
     def changed(self) -> np.ndarray:
         """The pairs that changed, (n,) int64: non-finite distances first, then the largest."""
-        pairs = np.flatnonzero(~self.equal)
-        changed: np.ndarray = pairs[self._by_change(pairs)]
-        return changed
+        return self._by_change(np.flatnonzero(~self.equal))
 
     def _by_change(self, pairs: np.ndarray) -> np.ndarray:
         distances = np.nan_to_num(self.distances[pairs], nan=np.inf)
-        order: np.ndarray = np.argsort(-distances, kind="stable")
-        return order
+        sorted_pairs: np.ndarray = pairs[np.argsort(-distances, kind="stable")]
+        return sorted_pairs
 
     @property
     def shown(self) -> np.ndarray:
@@ -112,15 +109,15 @@ class Diff(Result, verb="diff", content="ranking"):
         return quantiles(values[self.changed])
 
     def tokens(self, pairs: np.ndarray) -> list[bytes | None]:
-        known = 1 if self.encodings[0] is None else 0
+        known = 0 if self.base.encoding else 1
         rows = self.matching.pairs[known]
-        return tokens_of(rows[pairs], self.encodings[known])
+        return tokens_of(rows[pairs], self.sides[known].encoding)
 
     def records(self) -> Records:
         """Return the pairs as data, then the rows without a partner, and a summary of all."""
-        base, tuned = sides_of(self)
+        base, tuned = self.sides
         fields: dict[str, FieldType] = {base.id_field: int, tuned.id_field: int}
-        if any(self.encodings):
+        if base.encoding or tuned.encoding:
             fields["token"] = str
         fields |= {"state": str, "cosine_distance": float, "l2_distance": float}
         order = np.arange(len(self.equal))
@@ -134,7 +131,7 @@ class Diff(Result, verb="diff", content="ranking"):
 
         def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
             yield from pieces_of_pairs(names, matrices)
-            for side in (base, tuned):
+            for side in self.sides:
                 if len(side.alone):
                     yield side.piece_of_alone(names)
 
@@ -178,7 +175,6 @@ class Side(NamedTuple):
     encoding: Encoding | None
     origin: Origin
     alone: np.ndarray  # (n,) int64
-    state_of_alone: State
 
     @property
     def id_field(self) -> str:
@@ -192,30 +188,14 @@ class Side(NamedTuple):
     def piece_of_alone(self, names: Names) -> Piece:
         """Return some fields of the rows without a partner."""
         tokens = tokens_of(self.alone, self.encoding)
+        state: State = "removed" if self.name == "BASE" else "added"
         fields = {
             self.id_field: self.alone,
             "token": [token_text(token) for token in tokens],
-            "state": [self.state_of_alone] * len(self.alone),
+            "state": [state] * len(self.alone),
         }
         no_values = [None] * len(self.alone)
         return Piece(len(self.alone), {name: fields.get(name, no_values) for name in names})
-
-
-def sides_of(result: Diff) -> tuple[Side, Side]:
-    """Return BASE and TUNED."""
-    return _side(result, 0, "BASE", "removed"), _side(result, 1, "TUNED", "added")
-
-
-def _side(result: Diff, place: int, name: Literal["BASE", "TUNED"], state_of_alone: State) -> Side:
-    return Side(
-        name=name,
-        shape=result.shapes[place],
-        dtype=result.dtypes[place],
-        encoding=result.encodings[place],
-        origin=result.origins[place],
-        alone=result.matching.alone[place],
-        state_of_alone=state_of_alone,
-    )
 
 
 def diff(
@@ -311,7 +291,7 @@ def _have_own_heads(*models: Opened) -> bool:
             head = source.head
         except InputError:  # several tensors could be the head
             return False
-        if head.tensor is None or head.relation == "same" or head.tensor.unreadable:
+        if head.tensor is None or head.relation == "same":
             return False
         dims.add(head.tensor.shape[1])
     return len(dims) == 1
@@ -320,23 +300,23 @@ def _have_own_heads(*models: Opened) -> bool:
 def _diff_of_layer(
     model: Opened, other: Opened, layer: TokenLayer, options: _Options, notes: Notes
 ) -> Diff:
-    base = model.source
-    tuned = other.source
-    base_layers = base.open({layer: None}, notes)
-    tuned_layers = tuned.open({layer: None}, notes)
-    base_layer = base_layers[layer]
-    tuned_layer = tuned_layers[layer]
-    sizes = (base_layer.shape[0], tuned_layer.shape[0])
-    encodings = (base.encoding, tuned.encoding)
-    matching = match_rows(sizes[0], base.encoding, sizes[1], tuned.encoding)
-    matching = chosen_among(matching, sizes, encodings, options.ids, options.match)
-    compared = compare_rows(base_layer, tuned_layer, matching, options.atol, model.watch)
+    base = model.source.open({layer: None}, notes)
+    tuned = other.source.open({layer: None}, notes)
+    sizes = (base[layer].shape[0], tuned[layer].shape[0])
+    encodings = (model.source.encoding, other.source.encoding)
+    matching = match_rows(sizes, encodings)
+    matching = chosen_among(matching, encodings, options.ids, options.match)
+    compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
+
+    def side(name: Literal["BASE", "TUNED"], place: int, layers: Layers) -> Side:
+        opened = layers[layer]
+        alone = matching.alone[place]
+        return Side(name, opened.shape, opened.dtype, encodings[place], layers.origin, alone)
+
     return Diff(
         layer=layer,
-        shapes=(base_layer.shape, tuned_layer.shape),
-        dtypes=(base_layer.dtype, tuned_layer.dtype),
-        encodings=encodings,
-        origins=(base_layers.origin, tuned_layers.origin),
+        base=side("BASE", 0, base),
+        tuned=side("TUNED", 1, tuned),
         matching=matching,
         equal=compared.equal,
         cosine_distances=compared.cosine_distances,
@@ -344,7 +324,7 @@ def _diff_of_layer(
         are_arrays=_is_array(model) and _is_array(other),
         atol=options.atol,
         sort=options.sort,
-        top=min(options.top, max(*sizes, base_layer.shape[1])),
+        top=min(options.top, max(*sizes, base[layer].shape[1])),
         notes=notes,
     )
 

@@ -17,6 +17,8 @@ from embcli.layer import Layer
 from embcli.numerics.statistics import squares
 from embcli.tokens import matching_rows, tokens_of
 
+Encodings = tuple[Encoding | None, Encoding | None]  # of BASE, and of TUNED; None if unknown
+
 
 class Matching(NamedTuple):
     """Which rows of BASE and TUNED stand for the same token."""
@@ -26,19 +28,14 @@ class Matching(NamedTuple):
     by: Literal["id", "token"]
 
 
-def match_rows(
-    base_size: int,
-    base_encoding: Encoding | None,
-    tuned_size: int,
-    tuned_encoding: Encoding | None,
-) -> Matching:
+def match_rows(sizes: tuple[int, int], encodings: Encodings) -> Matching:
     """Match rows by their IDs, or by the bytes of their tokens if the vocabularies differ.
 
     Matched by bytes, a row without a token has no partner.
     """
-    base = np.arange(base_size)
-    tuned = np.arange(tuned_size)
-    common = min(base_size, tuned_size)
+    base, tuned = map(np.arange, sizes)
+    base_encoding, tuned_encoding = encodings
+    common = min(sizes)
     by: Literal["id", "token"] = "id"
     base_rows = base[:common]
     tuned_rows = tuned[:common]
@@ -73,11 +70,7 @@ def _rows_of_equal_tokens(
 
 
 def chosen_among(
-    matching: Matching,
-    sizes: tuple[int, int],
-    encodings: tuple[Encoding | None, Encoding | None],
-    ids: np.ndarray | None,
-    match: str | None,
+    matching: Matching, encodings: Encodings, ids: np.ndarray | None, match: str | None
 ) -> Matching:
     """Return a matching without the rows that were not chosen, by their IDs or their tokens.
 
@@ -85,29 +78,22 @@ def chosen_among(
     chooses all rows.
     """
     known = 0 if encodings[0] is not None else 1
+
+    def chosen(rows: np.ndarray, place: int) -> np.ndarray:
+        if ids is not None:
+            rows = np.intersect1d(rows, ids)
+        if match is None:
+            return rows
+        if encodings[place] is None and place != known:
+            return rows[:0]
+        return matching_rows(rows, match, encodings[place])
+
     base_rows, tuned_rows = matching.pairs
     base_alone, tuned_alone = matching.alone
-    if ids is not None:
-        has_id = np.isin(base_rows, ids)
-        base_rows = base_rows[has_id]
-        tuned_rows = tuned_rows[has_id]
-        base_alone = np.intersect1d(base_alone, ids)
-        tuned_alone = np.intersect1d(tuned_alone, ids)
-    if match is not None:
-        matches = matching_rows(np.arange(sizes[known]), match, encodings[known])
-        has_match = np.isin((base_rows, tuned_rows)[known], matches)
-        base_rows = base_rows[has_match]
-        tuned_rows = tuned_rows[has_match]
-        base_alone = np.intersect1d(base_alone, _matching_or_none(match, sizes[0], encodings[0]))
-        tuned_alone = np.intersect1d(tuned_alone, _matching_or_none(match, sizes[1], encodings[1]))
-    return Matching((base_rows, tuned_rows), (base_alone, tuned_alone), matching.by)
-
-
-def _matching_or_none(match: str, size: int, encoding: Encoding | None) -> np.ndarray:
-    """Return the rows whose tokens match, (n,) int64; none without tokens."""
-    if encoding is None:
-        return np.arange(0)
-    return matching_rows(np.arange(size), match, encoding)
+    known_rows = matching.pairs[known]
+    is_chosen = np.isin(known_rows, chosen(known_rows, known))
+    pairs = (base_rows[is_chosen], tuned_rows[is_chosen])
+    return Matching(pairs, (chosen(base_alone, 0), chosen(tuned_alone, 1)), matching.by)
 
 
 class Comparison(NamedTuple):
@@ -118,6 +104,7 @@ class Comparison(NamedTuple):
     distances: np.ndarray  # (pairs,) float64
 
 
+@np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
 def compare_rows(
     base: Layer, tuned: Layer, matching: Matching, atol: float, watch: Watch
 ) -> Comparison:
@@ -145,31 +132,28 @@ def compare_rows(
 
         base_rows = _in_float64(base, base_stored)
         tuned_rows = _in_float64(tuned, tuned_stored)
-        if _has_wide_integers(base) and _has_wide_integers(tuned):
-            is_changed = (base_stored != tuned_stored).any(axis=1)
+        if {base.dtype, tuned.dtype} <= _WIDE_INTEGERS:
+            are_equal = base_stored == tuned_stored
         else:
-            are_nan = np.isnan(base_rows) & np.isnan(tuned_rows)
-            is_changed = ((base_rows != tuned_rows) & ~are_nan).any(axis=1)
+            are_equal = (base_rows == tuned_rows) | (np.isnan(base_rows) & np.isnan(tuned_rows))
+        is_changed = ~are_equal.all(axis=1)
+        if atol:
+            are_equal |= np.abs(tuned_rows - base_rows) <= atol
+        equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
-        if atol == 0:
-            equal[changed] = False
-        else:
-            equal[changed] = _are_within(atol, base_rows[is_changed], tuned_rows[is_changed])
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
-        distances[changed] = _l2_distances(base_changed, tuned_changed)
+        distances[changed] = np.sqrt(squares(tuned_changed - base_changed))
+
+    for values in (cosine_distances, distances):
+        values[~np.isfinite(values)] = np.nan
     return Comparison(equal, cosine_distances, distances)
 
 
-@np.errstate(invalid="ignore")  # the difference of two infinities is NaN
-def _are_within(atol: float, base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
-    """Return whether no value of a pair of rows differs by more, (n, D) float64 each -> (n,)."""
-    are_nan = np.isnan(base) & np.isnan(tuned)
-    are_near = (np.abs(tuned - base) <= atol) | (base == tuned) | are_nan
-    are_within: np.ndarray = are_near.all(axis=1)
-    return are_within
+# Integers are compared as stored: float64 does not hold all of them.
+_WIDE_INTEGERS = {"int64", "uint64", "int32", "uint32"}
 
 
 def _in_float64(layer: Layer, stored: np.ndarray) -> np.ndarray:
@@ -180,12 +164,6 @@ def _in_float64(layer: Layer, stored: np.ndarray) -> np.ndarray:
     return rows.astype(np.float64)
 
 
-def _has_wide_integers(layer: Layer) -> bool:
-    """Return whether rows are integers that are compared as stored: float64 does not hold all."""
-    return layer.dtype in ("int64", "uint64", "int32", "uint32")
-
-
-@np.errstate(all="ignore")  # rows that are not finite and zero rows have no cosine
 def _cosine_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
     """Return 1 - cos of pairs of rows, (n, D) float64 each -> (n,) float64.
 
@@ -193,12 +171,5 @@ def _cosine_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
     """
     base_units = base / np.sqrt(squares(base))[:, None]
     tuned_units = tuned / np.sqrt(squares(tuned))[:, None]
-    cosine_distances = squares(tuned_units - base_units) / 2
-    return np.where(np.isfinite(cosine_distances), cosine_distances, np.nan)
-
-
-@np.errstate(all="ignore")  # rows that are not finite have no distance
-def _l2_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
-    """Return the L2 distances of pairs of rows, (n, D) float64 each -> (n,) float64."""
-    distances = np.sqrt(squares(tuned - base))
-    return np.where(np.isfinite(distances), distances, np.nan)
+    cosine_distances: np.ndarray = squares(tuned_units - base_units) / 2
+    return cosine_distances

@@ -11,13 +11,12 @@ from embcli.page import Label, Note, left_out, omission, ruled, safe_text, title
 from embcli.page.labels import first_of, named_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import tokens_of
-from embcli.verbs.diff import Side, sides_of
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.verbs.diff import Diff, State
+    from embcli.verbs.diff import Diff, Side, State
 
 _STATES: dict[State, str] = {
     "equal": "equal",
@@ -29,7 +28,7 @@ _STATES: dict[State, str] = {
 
 def page(diff: Diff) -> Iterator[RenderableType]:
     yield title(f"{_matrices(diff).capitalize()}, row by row")
-    for side in sides_of(diff):
+    for side in diff.sides:
         yield safe_text(f"{side.name:5}  {_matrix_in_words(diff, side)}")
     yield safe_text(f"rows   {_counts_in_words(diff)}")
     if diff.head is not None:
@@ -38,7 +37,7 @@ def page(diff: Diff) -> Iterator[RenderableType]:
         yield safe_text(f"Values that differ by at most {diff.atol:g} count as equal")
     if diff.matching.by == "token":
         yield safe_text("The vocabularies differ: rows match by the bytes of their tokens")
-    for side in sides_of(diff):
+    for side in diff.sides:
         if len(side.alone):
             shown = side.alone[: diff.top + 1]  # one more tells first_of that there are others
             rows = named_rows(shown, tokens_of(shown, side.encoding))
@@ -57,7 +56,7 @@ def page(diff: Diff) -> Iterator[RenderableType]:
 
 
 def _matrices(diff: Diff) -> str:
-    if any(side.origin.is_custom_tensor for side in sides_of(diff)):
+    if any(side.origin.is_custom_tensor for side in diff.sides):
         return "tensors"
     if diff.are_arrays:
         return "arrays"
@@ -84,7 +83,7 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
     labels = [Label("ID", base_rows[pairs])]
     if diff.matching.by == "token":
         labels.append(Label("in TUNED", tuned_rows[pairs]))
-    if any(diff.encodings):
+    if any(side.encoding for side in diff.sides):
         labels.append(token_label(diff.tokens(pairs)))
 
     precision = diff.style.precision
@@ -111,7 +110,7 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
 def _omissions(diff: Diff, changed: Excerpt) -> list[str]:
     """Return in words what the page leaves out of each kind of rows."""
     omissions = [omission(changed, "changed row", np.arange(1, changed.total + 1))]
-    for side in sides_of(diff):
+    for side in diff.sides:
         excerpt = Excerpt.first(diff.top, len(side.alone))
         rows = omission(excerpt, "row", side.alone)
         if rows:
@@ -122,7 +121,7 @@ def _omissions(diff: Diff, changed: Excerpt) -> list[str]:
 def _guesses(diff: Diff) -> dict[str, list[str]]:
     """Return the names of the models for which something was guessed, by the reason."""
     names_by_reason: dict[str, list[str]] = {}
-    for side in sides_of(diff):
+    for side in diff.sides:
         for reason in dict.fromkeys(side.origin.guesses.values()):
             names_by_reason.setdefault(reason, []).append(side.name)
     return names_by_reason
@@ -135,7 +134,7 @@ def _verdict(diff: Diff) -> Note:
     verdict = "differ" if diff.different else "are equal"
     text = f"The {matrices} {verdict}"
     style = "bad" if diff.different else "good"
-    unopened = max(side.origin.unopened for side in sides_of(diff))
+    unopened = max(side.origin.unopened for side in diff.sides)
     if diff.head is not None:
         unopened -= 1
     if not unopened:

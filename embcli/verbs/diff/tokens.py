@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from embcli.errors import Notes, check_top
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.tokens import chosen_rows, token_text
+from embcli.tokens import matching_rows, token_text
 from embcli.wording import counted
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ class Vocabulary(NamedTuple):
 
     def ids_by_token(self, match: str | None) -> dict[bytes, list[int]]:
         """Return the IDs of each token that matches; a few tokens have several."""
-        size = self.encoding.vocabulary_size
-        chosen = chosen_rows(None, match, size, self.encoding)
-        ids = range(size) if chosen is None else chosen.tolist()
+        ids = np.arange(self.encoding.vocabulary_size)
+        if match is not None:
+            ids = matching_rows(ids, match, self.encoding)
         found: dict[bytes, list[int]] = {}
-        for token_id in ids:
+        for token_id in ids.tolist():
             token = self.encoding.token_bytes(token_id)
             if token is not None:
                 found.setdefault(token, []).append(token_id)
@@ -78,11 +78,7 @@ class TokenDiff(Result, verb="diff", content="ranking"):
 
     @property
     def why_no(self) -> str:
-        parts = []
-        for state, count in self.counts.items():
-            if state != "same" and count:
-                parts.append(f"{counted(count, 'token')} {state}")
-        return ", ".join(parts)
+        return ", ".join(differences(self.counts, "token"))
 
     def records(self) -> Records:
         run = {
@@ -106,12 +102,18 @@ class TokenDiff(Result, verb="diff", content="ranking"):
         yield from _page(self)
 
 
+def differences(counts: Mapping[Any, int], unit: str) -> list[str]:
+    """Return the counts by state in words, without those that are 0 and the first: equal ones."""
+    _, *states = counts
+    return [f"{counted(counts[state], unit)} {state}" for state in states if counts[state]]
+
+
 def compare_tokens(
     base: Vocabulary,
     tuned: Vocabulary,
-    match: str | None = None,
-    top: int = SHOWN_ROWS,
-    notes: Notes | None = None,
+    match: str | None,
+    top: int,
+    notes: Notes,
 ) -> TokenDiff:
     """Return the tokens in which two vocabularies differ; `match` chooses tokens by a pattern."""
     check_top(top)
@@ -121,35 +123,31 @@ def compare_tokens(
     changes: list[TokenChange] = []
     for token, ids in base_ids.items():
         others = tuned_ids.get(token)
-        if others is None:
-            changes += [TokenChange(token, "removed", token_id, None) for token_id in ids]
-        elif others == ids:
+        if others == ids:
             same += len(ids)
-        else:
+        elif others:
             changes.append(TokenChange(token, "moved", ids[0], others[0]))
+        else:
+            changes += [TokenChange(token, "removed", token_id, None) for token_id in ids]
     for token, ids in tuned_ids.items():
         if token not in base_ids:
             changes += [TokenChange(token, "added", None, token_id) for token_id in ids]
-    return TokenDiff(
-        base, tuned, same, tuple(changes), min(top, max(len(changes), 1)), notes=notes or Notes()
-    )
+    return TokenDiff(base, tuned, same, tuple(changes), min(top, max(len(changes), 1)), notes=notes)
 
 
 _WHERE = {"moved": "with another ID", "removed": "only in BASE", "added": "only in TUNED"}
 
 
 def _page(diff: TokenDiff) -> Iterator[RenderableType]:
-    from embcli.page import Label, Note, left_out, omission, ruled, safe_text, title
-    from embcli.page.labels import token_label
+    from embcli.page import Note, left_out, omission, safe_text, title
     from embcli.selection import Excerpt
 
     yield title("Vocabularies, token by token")
     for name, vocabulary in (("BASE", diff.base), ("TUNED", diff.tuned)):
-        size = counted(vocabulary.encoding.vocabulary_size, "token")
-        path = vocabulary.path
-        words = f"{size} of {vocabulary.encoding.name}"
-        if path != vocabulary.encoding.name:
-            words += f": {path}"
+        encoding = vocabulary.encoding
+        words = f"{counted(encoding.vocabulary_size, 'token')} of {encoding.name}"
+        if vocabulary.path != encoding.name:
+            words += f": {vocabulary.path}"
         yield safe_text(f"{name:6} {words}")
     counts = [f"{diff.same:,} with the same ID"]
     for state, where in _WHERE.items():
@@ -158,24 +156,30 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     yield safe_text(f"tokens {', '.join(counts)}")
 
     omissions = []
-    for state, where in _WHERE.items():
+    for state in _WHERE:
         changes = [change for change in diff.changes if change.state == state]
         excerpt = Excerpt.first(diff.top, len(changes))
-        if not changes:
-            continue
-        shown = changes[: excerpt.head]
-        labels = []
-        if state != "added":
-            labels.append(Label("ID in BASE", [str(change.base_id) for change in shown]))
-        if state != "removed":
-            labels.append(Label("ID in TUNED", [str(change.tuned_id) for change in shown]))
-        labels.append(token_label([change.token for change in shown]))
-        yield ""
-        yield title(where[0].upper() + where[1:])
-        yield ruled(labels)
-        omissions.append(omission(excerpt, f"{state} token", np.arange(1, excerpt.total + 1)))
+        if changes:
+            yield from _table(state, changes[: excerpt.head])
+            omissions.append(omission(excerpt, f"{state} token", np.arange(1, excerpt.total + 1)))
     missing = left_out(*omissions, parameters=("top",))
     if missing is not None:
         yield missing
     verdict = "differ" if diff.different else "are equal"
     yield Note(f"The vocabularies {verdict}", style="bad" if diff.different else "good")
+
+
+def _table(state: str, changes: Sequence[TokenChange]) -> Iterator[RenderableType]:
+    from embcli.page import Label, ruled, title
+    from embcli.page.labels import token_label
+
+    ids = {
+        "ID in BASE": [change.base_id for change in changes],
+        "ID in TUNED": [change.tuned_id for change in changes],
+    }
+    labels = [Label(name, column) for name, column in ids.items() if None not in column]
+    labels.append(token_label([change.token for change in changes]))
+    where = _WHERE[state]
+    yield ""
+    yield title(where[0].upper() + where[1:])
+    yield ruled(labels)

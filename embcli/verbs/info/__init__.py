@@ -7,7 +7,6 @@ shows them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from embcli.files.checkpoint import Checkpoint
     from embcli.files.special_ids import SpecialId
-    from embcli.files.tensors import Tensor, Tensors
+    from embcli.files.tensors import Tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +108,7 @@ class ModelInfo(Result, verb="info", content="list"):
 
     checkpoint: Checkpoint
     roles: dict[str, str]  # by the names of the listed tensors; "" if a tensor has no known role
-    special_ids: list[SpecialId]  # as each file gives them
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [self.checkpoint.tensors[name] for name in self.roles]
+    special_ids: tuple[SpecialId, ...]  # as each file gives them
 
     @cached_property
     def recipe(self) -> str | None:
@@ -142,23 +137,19 @@ class ModelInfo(Result, verb="info", content="list"):
             "rows_compared": head.rows,
             "reason": head.reason,
         }
-        run = {
-            "embcli": __version__,
-            "from": checkpoint.path,
-            "format": checkpoint.tensors.format,
-            "files": list(checkpoint.tensors.files),
-            "encoding": checkpoint.encoding.name if checkpoint.encoding else None,
-            "head": head_facts,
-            "recipe": self.recipe,
-            "part": checkpoint.roles.part,
-            "positions": checkpoint.positions,
-            "first_position": checkpoint.roles.first_position,
-            "guesses": dict(checkpoint.reasons),
-            "parameters": parameters_of(checkpoint.tensors),
-            "special_ids": [special.document() for special in self.special_ids],
-            "metadata": facts_of(checkpoint.tensors),
-        }
-        return _tensor_records(run, self.roles, self.tensors)
+        return _records_of(
+            checkpoint.path,
+            checkpoint.tensors,
+            self.roles,
+            encoding=checkpoint.encoding.name if checkpoint.encoding else None,
+            head=head_facts,
+            recipe=self.recipe,
+            part=checkpoint.roles.part,
+            positions=checkpoint.positions,
+            first_position=checkpoint.roles.first_position,
+            guesses=dict(checkpoint.reasons),
+            special_ids=[special.document() for special in self.special_ids],
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.verbs.info.page import model_page
@@ -166,18 +157,26 @@ class ModelInfo(Result, verb="info", content="list"):
         yield from model_page(self, options)
 
 
-def _tensor_records(
-    run: dict[str, Any], roles: dict[str, str], tensors: Sequence[Tensor]
-) -> Records:
+def _records_of(path: str, tensors: Tensors, roles: dict[str, str], **facts: Any) -> Records:
     """Return a row for each tensor; `roles` has their names, and "" for no known role."""
+    run = {
+        "embcli": __version__,
+        "from": path,
+        "format": tensors.format,
+        "files": list(tensors.files),
+        **facts,
+        "parameters": parameters_of(tensors),
+        "metadata": facts_of(tensors),
+    }
+    chosen = [tensors[name] for name in roles]
     return listed(
         run,
         "tensors",
         role=(str, [role or None for role in roles.values()]),
         tensor=(str, list(roles)),
-        shape=(list[int], [list(tensor.shape) for tensor in tensors]),
-        dtype=(str, [tensor.dtype for tensor in tensors]),
-        bytes=(int, [tensor.size for tensor in tensors]),
+        shape=(list[int], [list(tensor.shape) for tensor in chosen]),
+        dtype=(str, [tensor.dtype for tensor in chosen]),
+        bytes=(int, [tensor.size for tensor in chosen]),
     )
 
 
@@ -211,16 +210,8 @@ class FileInfo(Result, verb="info", content="list"):
     reason: str  # why the token matrix is not known
 
     def records(self) -> Records:
-        run = {
-            "embcli": __version__,
-            "from": self.path,
-            "format": self.tensors.format,
-            "files": list(self.tensors.files),
-            "reason": self.reason,
-            "parameters": parameters_of(self.tensors),
-            "metadata": facts_of(self.tensors),
-        }
-        return _tensor_records(run, dict.fromkeys(self.tensors, ""), list(self.tensors.values()))
+        roles = dict.fromkeys(self.tensors, "")
+        return _records_of(self.path, self.tensors, roles, reason=self.reason)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.verbs.info.page import file_page
@@ -241,12 +232,13 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     `tensors` lists all of them. Raises InputError for a model that is not from a file.
     """
     from embcli.files.checkpoint import Checkpoint
+    from embcli.files.special_ids import special_ids
 
     if not isinstance(model.source, Checkpoint):
         raise InputError("a seeded model has no file")
     chosen = None  # the tensor that the user named in place of the token matrix
     if model.source.roles.is_custom_tensor:
-        chosen = model.source.roles.find("token")
+        chosen = model.source.roles.token
 
     checkpoint = model.source.without_other()
     roles: dict[str, str] = {}
@@ -261,20 +253,12 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     names = list(checkpoint.tensors if tensors else roles)
     listed_roles = {name: roles.get(name, "") for name in names}
     notes = model.notes.begun()
-    return ModelInfo(checkpoint, listed_roles, _special_ids(checkpoint, notes), notes=notes)
-
-
-def _special_ids(checkpoint: Checkpoint, notes: Notes) -> list[SpecialId]:
-    """Return the special tokens of every file; a note says what cannot be read."""
-    from embcli.files.special_ids import special_ids
-
-    tensors = checkpoint.tensors
-    config = checkpoint.roles.config
+    found: tuple[SpecialId, ...] = ()
     try:
-        return special_ids(tensors.path, config, tensors.metadata, checkpoint.encoding)
-    except InputError as error:
+        found = special_ids(checkpoint)
+    except InputError as error:  # a file beside the weights that cannot be read
         notes.add(str(error))
-        return []
+    return ModelInfo(checkpoint, listed_roles, found, notes=notes)
 
 
 class LocalModel(NamedTuple):

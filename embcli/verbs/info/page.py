@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.files.special_ids import SpecialId
-    from embcli.files.tensors import Tensor, Tensors
+    from embcli.files.tensors import Tensors
     from embcli.verbs.info import FileInfo, Info, ModelInfo, Models
 
 _SHORTENED = 12  # cells of the name of a tensor that is shortened
@@ -46,17 +46,9 @@ def machine_page(info: Info) -> Iterator[RenderableType]:
 
 def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableType]:
     checkpoint = info.checkpoint
-    yield title(f"{checkpoint.path}: {checkpoint.tensors.format}")
-    for path in checkpoint.tensors.files:
-        yield safe_text(path)
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
-    yield safe_text(f"{_sizes_in_words(checkpoint.tensors)}; encoding: {encoding}")
-    yield ""
-
-    labels = _tensor_labels(info.roles, info.tensors)
-    if least_width(labels, _SHORTENED) > options.max_width:
-        labels = labels[:3]  # role, name and shape
-    yield ruled(labels)
+    yield from _opening(checkpoint.path, checkpoint.tensors, f"encoding: {encoding}")
+    yield ruled(_tensor_labels(info.roles, checkpoint.tensors, options.max_width))
     others = len(checkpoint.tensors) - len(info.roles)
     if others:
         yield ""
@@ -72,25 +64,24 @@ def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableT
 
 def file_page(info: FileInfo, options: ConsoleOptions) -> Iterator[RenderableType]:
     tensors = info.tensors
-    yield title(f"{info.path}: {tensors.format}")
-    for path in tensors.files:
-        yield safe_text(path)
-    yield safe_text(f"{_sizes_in_words(tensors)}; no token matrix is known")
-    yield ""
-    labels = _tensor_labels(dict.fromkeys(tensors, ""), list(tensors.values()))
-    if least_width(labels, _SHORTENED) > options.max_width:
-        labels = labels[:3]
+    yield from _opening(info.path, tensors, "no token matrix is known")
+    labels = _tensor_labels(dict.fromkeys(tensors, ""), tensors, options.max_width)
     yield ruled(labels[1:])  # no tensor has a role
     yield ""
     yield from _file_facts(tensors)
 
 
-def _sizes_in_words(tensors: Tensors) -> str:
+def _opening(path: str, tensors: Tensors, remark: str) -> Iterator[RenderableType]:
+    """Yield the lines above the table of tensors."""
+    yield title(f"{path}: {tensors.format}")
+    for file in tensors.files:
+        yield safe_text(file)
     text = counted(len(tensors), "tensor")
     parameters = parameters_of(tensors)
     if parameters is not None:
         text += f", {counted(parameters, 'parameter')}"
-    return text
+    yield safe_text(f"{text}; {remark}")
+    yield ""
 
 
 def _file_facts(tensors: Tensors) -> Iterator[Text]:
@@ -124,14 +115,17 @@ def _token_of(special: SpecialId, encoding: Encoding) -> bytes | None:
     return encoding.entry(special.ids[0])
 
 
-def _tensor_labels(roles: dict[str, str], tensors: Sequence[Tensor]) -> list[Label]:
-    return [
+def _tensor_labels(roles: dict[str, str], all_tensors: Tensors, width: int) -> list[Label]:
+    """Return the columns of a table of tensors; role, name and shape if there is no room."""
+    tensors = [all_tensors[name] for name in roles]
+    labels = [
         Label("role", list(roles.values()), "left"),
         Label("tensor", list(roles), "left", short=True),
         Label("shape", [_shape_in_words(tensor.shape) for tensor in tensors], "left"),
         Label("dtype", [tensor.dtype for tensor in tensors], "left"),
         Label("bytes", [in_bytes(tensor.size) for tensor in tensors]),
     ]
+    return labels if least_width(labels, _SHORTENED) <= width else labels[:3]
 
 
 def _shape_in_words(shape: Sequence[int]) -> str:
