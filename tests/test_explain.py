@@ -225,7 +225,6 @@ ASKED = {
     "what is attention?": "block",
     "why is a sample dropped": "dropped",
     "is an embedding just a linear layer?": "linear layer",
-    "cosine vs dot product": "dot product",
     "why are the numbers random": "seed",
     "learned vs sinusoidal": "kinds of positions",
     "rotary or learned positions?": "kinds of positions",

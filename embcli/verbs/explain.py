@@ -118,25 +118,18 @@ class Explanations(Result, verb="explain", content="list"):
 
 def _list_page(entries: Iterable[Entry]) -> RenderResult:
     """Yield the words of each part, without their explanations."""
-    from embcli.page import safe_text, title
-
     for part, group in groupby(entries, lambda entry: entry.part):
         words = ", ".join(entry.word for entry in group)
-        line = title(part)
-        yield line.append_text(safe_text(f": {words}", "not bold"))
+        yield _item_text(Block("item", words, part))
 
 
 def _candidates_page(entries: Iterable[Entry]) -> RenderResult:
     """Yield the first sentence of each entry."""
-    from rich.padding import Padding
-
-    from embcli.page import safe_text
-
-    yield safe_text("Several entries may answer; embcli explain WORD shows one:")
+    yield "Several entries may answer; embcli explain WORD shows one:"
     for entry in entries:
-        sentence, _, _ = entry.text.partition("\n")[0].partition(". ")
-        item = Block("item", sentence, entry.word)
-        yield Padding(_item_text(item), (0, 0, 0, 2))
+        first_line, *_ = entry.text.split("\n")
+        sentence, *_ = first_line.split(". ")
+        yield _item_text(Block("item", sentence, entry.word))
 
 
 def _entry_page(entry: Entry) -> RenderResult:
@@ -197,19 +190,16 @@ def explain(word: str | None = None) -> Explanations:
 def _answers(question: str) -> list[Entry]:
     """Return the entries that answer a question; several if none of them is clearly the best.
 
-    "One vs another" has both, unless a single entry names both of them.
+    "One vs another" has the best of each side, unless both together have another best one.
     """
-    asked = _telling_words(question)
-    best = _best(asked)
-    if not best or not _COMPARING.search(question):
+    best = _best(_telling_words(question))
+    sides = _COMPARING.split(question, 1)
+    if len(sides) == 1:
         return best
-    names_all = all(_index()[best[0]].get(word) == _IN_NAME for word in asked)
-    if names_all:
-        return best[:1]
     both: dict[Entry, None] = {}
-    for side in _COMPARING.split(question, 1):
+    for side in sides:
         both |= dict.fromkeys(_best(_telling_words(side))[:1])
-    return [*both]
+    return [*both] if both.keys() >= {*best[:1]} else best[:1]
 
 
 def _best(asked: frozenset[str]) -> list[Entry]:
@@ -249,9 +239,9 @@ def _index() -> dict[Entry, dict[str, int]]:
 
 
 def _telling_words(text: str) -> frozenset[str]:
-    """Return the stems of the words that tell what a text is about."""
+    """Return the stems of the words that tell what a text is about; a number is not one."""
     rest = _COMMON_WORDS.sub("", text.casefold())
-    return frozenset(map(_stem, re.findall(r"[^\W_]+", rest)))
+    return frozenset(map(_stem, re.findall(r"[^\W_]*[^\W\d_][^\W_]*", rest)))
 
 
 def _stem(word: str) -> str:
