@@ -22,10 +22,9 @@ _FILE = Path(__file__).parents[1] / "data" / "hints.json"
 
 
 @cache
-def _facts() -> dict[str, Any]:
+def _facts() -> Any:
     """Return words of the field with the options and commands that do it, and cures of errors."""
-    facts: dict[str, Any] = json.loads(_FILE.read_text("utf-8"))
-    return facts
+    return json.loads(_FILE.read_text("utf-8"))
 
 
 def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
@@ -79,10 +78,8 @@ def name_options(error: Any) -> None:
 
 
 def cure(message: str, command: str) -> str:
-    """Return what would be right instead of what an error is about, or ""."""
-    for row in _facts()["cures"]:
-        is_of_command = command in row["commands"] or not row["commands"]
-        if is_of_command and re.match(row["message"], message):
-            right: str = row["cure"]
-            return right
+    """Return what would be right instead of what an error of a command is about, or ""."""
+    for pattern, right in _facts()["cures"].items():
+        if re.match(pattern, f"{command}: {message}"):
+            return str(right)
     return ""

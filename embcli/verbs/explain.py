@@ -210,8 +210,8 @@ def _best(asked: frozenset[str]) -> list[Entry]:
     best = [entry for entry in entries() if asked and asked in map(_telling_words, entry.names)]
     if not best:
         scores = {entry: _score(asked, weights) for entry, weights in _index().items()}
-        least = max(_NEARLY * max(scores.values()), _IN_TEXT)
-        best = [entry for entry in scores if scores[entry] >= least]
+        least = _NEARLY * max(scores.values())
+        best = [entry for entry in scores if scores[entry] >= least > 0]
         best.sort(key=scores.__getitem__, reverse=True)
     return best[:_MOST_CANDIDATES]
 
