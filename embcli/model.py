@@ -78,7 +78,9 @@ class Model(Opened):
         self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray
     ) -> np.ndarray:
         if isinstance(key, str):
-            return self.lookup(key, show=("token",), position="none").token
+            return self.lookup(key, show=("token",), position="none").matrix("token")
+        if isinstance(key, tuple):
+            raise InputError("a pair is not an ID: model[2][1] is a number, model[[2, 1]] are rows")
         if isinstance(key, slice):
             try:
                 key = np.arange(*key.indices(len(self)))
@@ -101,3 +103,6 @@ class Model(Opened):
 
 open = Model.open
 seeded = Model.seeded
+# Python's TypeError names a function by its __qualname__, which would be Opened.seeded.
+for _method in (open, seeded):
+    _method.__func__.__qualname__ = _method.__name__  # type: ignore[union-attr]

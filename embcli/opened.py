@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,6 +82,9 @@ class Opened:
         from embcli import encodings
         from embcli.files.checkpoint import Checkpoint
 
+        if not isinstance(path, (str, PathLike)):
+            given = repr(path)[:60]
+            raise InputError(Sentence("{path} must be a text or a Path, not {given}", given=given))
         remarks = Notes() if notes is None else notes
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
@@ -333,4 +337,5 @@ def array_of(values: Any) -> np.ndarray:
 
 
 def _neither_error(values: Any) -> InputError:
-    return InputError(f"this is neither a text nor a list of token IDs: {str(values)[:60]!r}")
+    given = repr(values)[:60]
+    return InputError(f"this is neither a text nor a list of token IDs, such as [2]: {given}")

@@ -238,16 +238,21 @@ class Result(ABC):
 
 
 class MatrixOf:
-    """An attribute of a result that is one of its matrices, assembled when it is asked for."""
+    """An attribute of a result that is one of its matrices, assembled when it is asked for.
+
+    It is read-only; `result.matrix(name)` and `numpy.array(result)` can be written to.
+    """
 
     def __set_name__(self, owner: type[Result], name: str) -> None:
         self._name = name
 
     def __get__(self, result: Result, owner: type[Result]) -> np.ndarray:
         try:
-            return result.matrix(self._name)
+            matrix = result.matrix(self._name)
         except OutputError as error:
             raise AttributeError(str(error)) from None
+        matrix.flags.writeable = False  # the next one would not have what is written to this one
+        return matrix
 
 
 def chosen_format(

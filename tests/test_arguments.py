@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,12 @@ WRONG: dict[str, Callable[[], Any]] = {
     "sort 'None' is not known": lambda: MODEL.weights(sort=None),
     "precision must be a whole number, not '3'": lambda: MODEL.weights().styled(precision="3"),
     "slice indices must be integers": lambda: MODEL["a":"b"],  # type: ignore[misc]
-    "a list of token IDs: '[[1, 2], [3]]'": lambda: MODEL.lookup([[1, 2], [3]]),
-    "a list of token IDs: '[[1], [2, 3]]'": lambda: MODEL[[[1], [2, 3]]],
+    "a list of token IDs, such as [2]: 2": lambda: MODEL.lookup(2),
+    "a list of token IDs, such as [2]: [[1, 2], [3]]": lambda: MODEL.lookup([[1, 2], [3]]),
+    "a list of token IDs, such as [2]: [[1], [2, 3]]": lambda: MODEL[[[1], [2, 3]]],
     "no encoding or model is named 'None'": lambda: embcli.seeded(encoding=None),
-    "not found as a file": lambda: embcli.open(3),
+    "path must be a text or a Path, not 3": lambda: embcli.open(3),
+    "a pair is not an ID: model[2][1] is a number": lambda: MODEL[2, 1],
     "no matrix '3'": lambda: MODEL.lookup([1]).matrix(3),
     "'3' is not explained": lambda: embcli.explain(3),
 }
@@ -56,6 +59,16 @@ def test_an_argument_of_a_wrong_type_is_refused(message: str) -> None:
     with pytest.raises(embcli.EmbcliError) as refusal:
         WRONG[message]()
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(embcli.seeded, "seeded()"), (embcli.open, "open()")]
+)
+def test_python_names_the_function_that_an_argument_is_unknown_to(
+    function: Callable[..., Any], name: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(name)} got an unexpected keyword"):
+        function(dims=3)
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16])

@@ -14,6 +14,7 @@ import safetensors.numpy
 
 import embcli
 from embcli import formats
+from embcli.positions.rotary import rotated_rows
 from embcli.verbs import explain as glossary
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -133,6 +134,15 @@ def test_the_product_of_sinusoidal_rows_has_one_value_on_each_diagonal(
         np.testing.assert_allclose(diagonal, diagonal[0], rtol=1e-5)
 
 
+def test_the_product_of_two_rotated_rows_depends_on_their_distance_with_its_sign() -> None:
+    rows = np.random.default_rng(1).standard_normal((2, 1, 8))
+    positions = np.arange(6)
+    one, other = (rotated_rows(row, "interleaved", 1e4, positions) for row in rows)
+    products = one @ other.T
+    np.testing.assert_allclose(products[1:, 1:], products[:-1, :-1], rtol=1e-9)
+    assert not np.allclose(products, products.T)
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 
@@ -214,14 +224,10 @@ ASKED = {
     "difference between encoder and decoder": "encoder",
     "what is attention?": "block",
     "why is a sample dropped": "dropped",
-    "how many r in strawberry": "token",
-    "how are words split into tokens": "byte pair encoding",
     "is an embedding just a linear layer?": "linear layer",
-    "cosine vs dot product": "dot product",
     "why are the numbers random": "seed",
     "learned vs sinusoidal": "kinds of positions",
     "rotary or learned positions?": "kinds of positions",
-    "is a larger vocabulary better": "V",
     "why does a word split": "byte pair encoding",
     "word order": "position",
 }

@@ -420,6 +420,15 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
     assert model.batch(TEXT * 20).input.shape == (8, 4, 4)
 
 
+def test_what_would_be_written_to_an_attribute_in_vain_is_refused(model: Model) -> None:
+    result = model.lookup(TEXT)
+    with pytest.raises(ValueError, match="read-only"):
+        result.token[0] = 7
+    result.matrix("token")[0] = 7
+    np.asarray(result)[0] = 7
+    model[TEXT][0] = 7
+
+
 def test_an_attribute_of_a_matrix_that_is_not_there_is_missing(model: Model) -> None:
     with pytest.raises(AttributeError, match="no matrix 'position'"):
         _ = model.lookup(TEXT, position="none").position

@@ -86,6 +86,22 @@ def test_each_error_says_what_the_snapshot_says(in_process: InProcess, snapshot:
     snapshot("errors.txt", refused("errors.txt", in_process))
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("weights cat", "--rows takes IDs and tokens"),
+        ("positions rotary Every", "--ids takes its ID"),
+        ("weights org/cat", "nor in Ollama's"),
+        ("weights cat.npy", "not found as a file"),
+    ],
+)
+def test_a_token_in_place_of_a_model_has_a_hint_of_its_own(
+    in_process: InProcess, line: str, hint: str
+) -> None:
+    *_, last_line = in_process.refused(*line.split()).splitlines()
+    assert hint in last_line
+
+
 @pytest.mark.usefixtures("_idle_folder")
 @pytest.mark.parametrize(("words", "telling"), REFUSED.values(), ids=REFUSED)
 def test_it_is_refused_before_any_work_and_nothing_is_kept(

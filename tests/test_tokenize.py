@@ -206,6 +206,12 @@ def test_a_text_of_long_tokens_is_cut_before_its_rows_are(snapshot: Snapshot) ->
     snapshot("tokenize/below-the-table-of-long-tokens.txt", below)
 
 
+def test_it_is_a_sequence_of_ids() -> None:
+    result = embcli.seeded().tokenize("Every effort")
+    assert len(result) == 2
+    assert list(result) == [6109, 3626]
+
+
 def test_a_pipe_has_the_rows_and_not_the_text() -> None:
     result = embcli.seeded().tokenize("Every effort")
 

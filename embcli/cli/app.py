@@ -34,7 +34,7 @@ from embcli.cli.groups import (
     one_path,
     opened,
 )
-from embcli.cli.hints import cure, refuse_unknown
+from embcli.cli.hints import cure, name_options, refuse_unknown
 from embcli.cli.input import read, read_ids, read_vectors, sources
 from embcli.cli.options import (
     argument,
@@ -164,10 +164,14 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
     try:
         return command_line(words, finish)(words, prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as error:
+        name_options(error)
         message = " ".join(error.format_message().split())
         called = f"{PROGRAM} {first}" if first in COMMANDS else PROGRAM
-        hint = f"{cure(message, first)}Try '{called} --help' for help."
-        raise InputError(message, hint) from None
+        hint = f"{cure(message, first)} Try '{called} --help' for help."
+        raise InputError(message, hint.lstrip()) from None
+    except InputError as error:
+        error.hint = cure(str(error), first) or error.hint
+        raise
 
 
 _Shell = Annotated[

@@ -1,45 +1,30 @@
 """Hints for wrong command lines: what a first word is that is no command, and what cures an error.
 
-`app` asks for them when Typer, or the list of commands, has refused a command line.
+`app` asks for them when Typer, or the list of commands, has refused a command line. The words of
+the field, with the options and commands that embcli has for them, are in `data/hints.json`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import takewhile
+from pathlib import Path
+from typing import Any
 
 from embcli.errors import InputError
 
-_WITH_TEXT = ("tokenize", "batch", "lookup", "compare", "neighbors")
-_DRAWN = ("lookup", "compare", "batch")
-_HEATED = ("weights", "positions", "neighbors")
-_ARGUMENT = ".*unexpected extra argument"
-# What Typer says of a wrong option or argument, the commands that it says it of (none: all), and
-# what would be right.
-_CURES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    (
-        "No such option: -[0-9]",
-        (),
-        "IDs are not negative; a text that begins with - goes after --. ",
-    ),
-    (
-        "No such option: --(from|model)",
-        ("tokenize", "decode"),
-        "--encoding takes a model's folder or tokenizer. ",
-    ),
-    ("No such option: --ids", ("weights",), "--rows takes IDs and tokens: 2,3,5. "),
-    ("No such option: --(plot|draw|map)", _HEATED, "--heat shows rows as colours. "),
-    ("No such option: --(plot|map)", _DRAWN, "--draw makes a picture, --heat shows colours. "),
-    ("No such option: --trace", ("compare",), "--draw shows the product. "),
-    ("No such option: --rows", ("lookup",), "--only picks tokens. "),
-    ("No such option: --rows", ("batch",), "--index picks a batch, --all shows every one. "),
-    (_ARGUMENT, ("tour",), "--text takes a text in quotes, --step a number. "),
-    (rf"{_ARGUMENT}\(s\) \([0-9 ]+\)", _WITH_TEXT, "Write IDs as one word: 2,3,5,1. "),
-    (_ARGUMENT, _WITH_TEXT, "Put a text of several words in quotes. "),
-)
+_FILE = Path(__file__).parents[1] / "data" / "hints.json"
+
+
+@cache
+def _facts() -> Any:
+    """Return words of the field with the options and commands that do it, and cures of errors."""
+    return json.loads(_FILE.read_text("utf-8"))
 
 
 def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
@@ -68,6 +53,9 @@ def _hints(words: Sequence[str], commands: Sequence[str]) -> Iterator[tuple[str,
         yield "a file, not a command", for_file
     if re.search(r"[./][\w-]+$", first):
         yield "not a command", for_file
+    meant = _facts()["commands"].get(first.casefold())
+    if meant:
+        yield "not a command", f"Did you mean embcli {meant}? embcli --help"
     if first.casefold() in named():
         yield "not a command", f"embcli explain {first} explains the word; embcli --help"
     if not get_close_matches(first, commands):
@@ -76,9 +64,22 @@ def _hints(words: Sequence[str], commands: Sequence[str]) -> Iterator[tuple[str,
         yield "not a command", for_text
 
 
+def name_options(error: Any) -> None:
+    """Let Typer's error about an unknown option name those of the same meaning.
+
+    If its meaning is unknown, those of a similar spelling remain, except --help.
+    """
+    if not hasattr(error, "possibilities"):
+        return
+    similar = error.possibilities or ()
+    meant = _facts()["options"].get(error.option_name.lstrip("-"), similar)
+    known = {flag for parameter in error.ctx.command.params for flag in parameter.opts}
+    error.possibilities = known.intersection(meant) - {"--help"}
+
+
 def cure(message: str, command: str) -> str:
-    """Return what would be right instead of what Typer refuses, or ""."""
-    for pattern, commands, right in _CURES:
-        if re.match(pattern, message) and (command in commands or not commands):
-            return right
+    """Return what would be right instead of what an error of a command is about, or ""."""
+    for pattern, right in _facts()["cures"].items():
+        if re.match(pattern, f"{command}: {message}"):
+            return str(right)
     return ""

@@ -30,7 +30,7 @@ def sinusoidal(
         halves = "sines in the first half of the columns, cosines in the second"
         formula = f"The model's own formula: {halves}; rows are added."
     elif dim % 2:
-        meaning = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
+        meaning = "D is odd: the last sine has no cosine, so the diagonals are not equal."
 
     def vectors(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, D) float64
         if model_formula is not None:

@@ -10,6 +10,7 @@ a word of its own, too.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,11 +32,18 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "data" / "explain"
 # Words that do not tell what a question is about.
 _COMMON_WORDS = re.compile(
-    r"\b(a|about|all|an|and|any|are|as|at|be|becomes?|between|by|can|do|does|each|explain|for|from|get"
-    r"|happens?|has|have|how|i|in|into|is|it|its|like|looks?|many|me|means?|much|my|no|not|of|on|or|same|so"
-    r"|than|that|the|there|they|things?|this|to|versus|vs|was|we|what|when|where|which|who|why|will"
-    r"|with|you|your)\b"
+    r"\b(a|about|all|an|and|any|are|as|at|be|because|becomes?|between|by|can|could|do|does|each|embcli"
+    r"|every|explain|find|for|from|get|gives?|good|happens?|has|have|how|i|if|in|into|is|it|its|just|know"
+    r"|like|looks?|makes?|many|me|means?|much|my|need|no|not|of|on|one|or|other|our|out|really|same|see"
+    r"|should|shows?|so|such|takes?|tell|than|that|the|their|then|there|these|they|things?|this|those"
+    r"|three|to|too|two|use|used|using|versus|vs|was|way|we|what|when|where|which|while|who|whole|why"
+    r"|will|with|works?|would|you|your)\b"
 )
+_COMPARING = re.compile(r"\b(?:vs|versus|or)\b", re.IGNORECASE)
+_IN_NAME = 3  # the weight of a word in an entry's names
+_IN_TEXT = 1
+_NEARLY = 0.6  # the share of the best entry's score from which another one may be meant, too
+_MOST_CANDIDATES = 3
 
 
 class Block(NamedTuple):
@@ -60,6 +68,10 @@ class Entry(NamedTuple):
     source: str  # where a book or a paper has it; empty if nowhere
 
     @property
+    def names(self) -> tuple[str, ...]:
+        return self.word, *self.also
+
+    @property
     def text(self) -> str:
         """All paragraphs, items and tables, in lines."""
         lines = [block.line for block in self.blocks if block.kind != "command"]
@@ -74,9 +86,10 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Explanations(Result, verb="explain", content="list"):
-    """The entry of one word, or the entries of all words."""
+    """The entry of one word, of two that are compared, candidates, or the entries of all words."""
 
     entries: tuple[Entry, ...]
+    are_candidates: bool = False  # whether each of the entries may be the one that is meant
 
     def records(self) -> Records:
         run = {"embcli": __version__}
@@ -92,20 +105,31 @@ class Explanations(Result, verb="explain", content="list"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if len(self.entries) == 1:
-            yield from _entry_page(self.entries[0])
-        else:
+        if self.are_candidates:
+            yield from _candidates_page(self.entries)
+        elif len(self.entries) > 2:
             yield from _list_page(self.entries)
+        else:
+            for place, entry in enumerate(self.entries):
+                if place:
+                    yield ""
+                yield from _entry_page(entry)
 
 
 def _list_page(entries: Iterable[Entry]) -> RenderResult:
     """Yield the words of each part, without their explanations."""
-    from embcli.page import safe_text, title
-
     for part, group in groupby(entries, lambda entry: entry.part):
         words = ", ".join(entry.word for entry in group)
-        line = title(part)
-        yield line.append_text(safe_text(f": {words}", "not bold"))
+        yield _item_text(Block("item", words, part))
+
+
+def _candidates_page(entries: Iterable[Entry]) -> RenderResult:
+    """Yield the first sentence of each entry."""
+    yield "Several entries may answer; embcli explain WORD shows one:"
+    for entry in entries:
+        first_line, *_ = entry.text.split("\n")
+        sentence, *_ = first_line.split(". ")
+        yield _item_text(Block("item", sentence, entry.word))
 
 
 def _entry_page(entry: Entry) -> RenderResult:
@@ -142,7 +166,8 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry whose names share most words with it.
+    not count. A question finds the entry that has most of its words, or three at most if several
+    have nearly as many; "one vs another" finds both.
     Raises InputError, with the nearest words, for a word that is not explained.
 
     >>> explain("One hot").entries[0].word
@@ -152,31 +177,80 @@ def explain(word: str | None = None) -> Explanations:
         return Explanations(entries())
     known = {_plain(name): entry for name, entry in named().items()}
     word = str(word)
-    plain_word = _plain(word.rstrip("?!.,;"))
-    for variant in (plain_word, plain_word.removesuffix("s"), plain_word.removeprefix("explain")):
-        if variant in known:
-            return Explanations((known[variant],))
-    return Explanations((_answer(word, known),))
+    entry = known.get(_plain(word.rstrip("?!.,;")))
+    if entry is not None:
+        return Explanations((entry,))
+    found = _answers(word)
+    if not found:
+        raise _not_explained(word, known)
+    is_sure = len(found) == 1 or _COMPARING.search(word)
+    return Explanations(tuple(found), are_candidates=not is_sure)
 
 
-def _answer(asked: str, known: Mapping[str, Entry]) -> Entry:
-    """Return the entry whose names share most words with a question."""
-    asked_words = _telling_words(asked)
+def _answers(question: str) -> list[Entry]:
+    """Return the entries that answer a question; several if none of them is clearly the best.
 
-    def likeness(entry: Entry) -> tuple[int, int]:
-        words = _telling_words(" ".join((entry.word, *entry.also)))
-        return len(words & asked_words), -len(words)
+    "One vs another" has the best of each side, unless both together have another best one.
+    """
+    best = _best(_telling_words(question))
+    sides = _COMPARING.split(question, 1)
+    if len(sides) == 1:
+        return best
+    both: dict[Entry, None] = {}
+    for side in sides:
+        both |= dict.fromkeys(_best(_telling_words(side))[:1])
+    return [*both] if both.keys() >= {*best[:1]} else best[:1]
 
-    best = max(entries(), key=likeness)
-    if likeness(best)[0] == 0:
-        raise _not_explained(asked, known)
-    return best
+
+def _best(asked: frozenset[str]) -> list[Entry]:
+    """Return the entries with a name of just these words, or else those that have most of them.
+
+    They are three at most, the best first, and only one if it is clearly the best.
+    """
+    best = [entry for entry in entries() if asked and asked in map(_telling_words, entry.names)]
+    if not best:
+        scores = {entry: _score(asked, weights) for entry, weights in _index().items()}
+        least = _NEARLY * max(scores.values())
+        best = [entry for entry in scores if scores[entry] >= least > 0]
+        best.sort(key=scores.__getitem__, reverse=True)
+    return best[:_MOST_CANDIDATES]
 
 
-def _telling_words(text: str) -> set[str]:
-    """Return the words that tell what a text is about, without a plural's s."""
+def _score(asked: frozenset[str], weights: Mapping[str, int]) -> float:
+    """Return how much of a question an entry has; a word of few entries counts more."""
+    return sum(weights[word] * _rarity(word) for word in asked & weights.keys())
+
+
+@cache
+def _rarity(word: str) -> float:
+    """Return the inverse document frequency of a word that some entry has."""
+    having = [weights for weights in _index().values() if word in weights]
+    return math.log(len(_index()) / len(having))
+
+
+@cache
+def _index() -> dict[Entry, dict[str, int]]:
+    """Return the words of each entry with their weights."""
+    index = {}
+    for entry in entries():
+        weights = dict.fromkeys(_telling_words(entry.text), _IN_TEXT)
+        index[entry] = weights | dict.fromkeys(_telling_words(" ".join(entry.names)), _IN_NAME)
+    return index
+
+
+def _telling_words(text: str) -> frozenset[str]:
+    """Return the stems of the words that tell what a text is about; a number is not one."""
     rest = _COMMON_WORDS.sub("", text.casefold())
-    return {_plain(word).removesuffix("s") for word in re.findall(r"[^\s?!.,;:()\"]+", rest)}
+    return frozenset(map(_stem, re.findall(r"[^\W_]*[^\W\d_][^\W_]*", rest)))
+
+
+def _stem(word: str) -> str:
+    """Return a word without a plural's s, and without -ing, -ed and -e.
+
+    >>> _stem("batches"), _stem("dropping"), _stem("drops")
+    ('batch', 'drop', 'drop')
+    """
+    return re.sub(r"(?<=\w{3})(\w)\1?(ing|ed|e)$", r"\1", word.removesuffix("s"))
 
 
 def _not_explained(word: str, known: Mapping[str, Entry]) -> InputError:
@@ -214,7 +288,7 @@ def named() -> dict[str, Entry]:
                 short_entry = Entry(item.name, entry.part, (), blocks, "")
                 by_name |= dict.fromkeys(item.name.split(", "), short_entry)
     for entry in entries():
-        by_name |= dict.fromkeys((entry.word, *entry.also), entry)
+        by_name |= dict.fromkeys(entry.names, entry)
     return by_name
 
 

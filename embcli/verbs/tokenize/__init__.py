@@ -6,6 +6,7 @@ if they are asked for, so that a long text can be written as IDs only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,7 +22,10 @@ from embcli.tokens import Tokens, check_known
 
 @dataclass(frozen=True, eq=False)
 class Tokenization(Result, verb="tokenize", content="tokens"):
-    """The tokens of texts, or of IDs, which have no text but that of their tokens."""
+    """The tokens of texts, or of IDs, which have no text but that of their tokens.
+
+    As a sequence it has their IDs: `len(result)` is T, and `list(result)` is a list of int.
+    """
 
     tokens: Tokens
 
@@ -33,6 +37,12 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
     def ids(self) -> np.ndarray:
         """The token IDs, (T,) uint32 or int64."""
         return self.tokens.ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids.tolist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.ids, dtype, copy=copy)
