@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -36,18 +37,27 @@ SCROLL_BAR = " ▁▂▃▄▅▆▇█"
 
 
 async def settle(pilot: Pilot[int]) -> None:
-    """Wait until nothing runs any more."""
-    await pilot.pause()
-    for worker in pilot.app.workers:
-        with suppress(WorkerCancelled):  # A search whose screen was left is cancelled.
-            await worker.wait()
-    await pilot.pause()
+    """Wait until nothing runs any more: no message is on its way, and no search at work.
+
+    A pilot's own pause sleeps until the processor is idle, which takes longer than the screens.
+    """
+    app = pilot.app
+    ready = asyncio.get_running_loop()._ready
+    is_busy = True
+    while is_busy:
+        while ready:
+            await asyncio.sleep(0)
+        for worker in app.workers:
+            with suppress(WorkerCancelled):  # A search whose screen was left is cancelled.
+                await worker.wait()
+        app.screen._on_timer_update()  # draws what the screen would draw in a moment
+        is_busy = bool(ready)
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
     """Press keys as a person does, each once the one before is done, and wait for the last."""
-    await pilot.press(*keys)
-    await settle(pilot)
+    for key in keys:
+        await send(pilot, key)
 
 
 async def send(pilot: Pilot[int], *keys: str) -> None:
