@@ -45,6 +45,7 @@ async def settle(pilot: Pilot[int]) -> None:
     ready = asyncio.get_running_loop()._ready
     is_busy = True
     while is_busy:
+        await asyncio.sleep(0)
         while ready:
             await asyncio.sleep(0)
         for worker in app.workers:
