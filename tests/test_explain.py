@@ -59,7 +59,8 @@ def entry_of(name: str) -> glossary.Entry:
 
 
 def test_each_example_runs(models: Path, in_process: InProcess) -> None:
-    lines = {line for entry in ENTRIES for line in entry.examples}
+    others = [entry_of("chapter"), entry_of("questions")]  # Their examples run below.
+    lines = {line for entry in ENTRIES if entry not in others for line in entry.examples}
     assert len(lines) > 40
     for line in lines:
         program, *words = shlex.split(line)
