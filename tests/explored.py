@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from textual import events
+from textual.geometry import Size
 from textual.widgets import DataTable, Input
 from textual.worker import WorkerCancelled
 
@@ -66,6 +67,16 @@ async def send(pilot: Pilot[int], *keys: str) -> None:
     for key in keys:
         character = key if len(key) == 1 else CHARACTERS.get(key)
         pilot.app.post_message(events.Key(key, character))
+    await settle(pilot)
+
+
+async def resize(pilot: Pilot[int], width: int, height: int) -> None:
+    """Give the terminal another size, and wait until it is drawn."""
+    size = Size(width, height)
+    pilot.app._driver._size = size
+    pilot.app.post_message(events.Resize(size, size))
+    await settle(pilot)
+    await asyncio.sleep(1 / 60)  # Textual waits half as long for a further size.
     await settle(pilot)
 
 

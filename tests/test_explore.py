@@ -23,8 +23,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.color import ColorSystem
-from textual import constants, events
-from textual.geometry import Size
+from textual import constants
 from textual.widgets import DataTable
 
 import embcli
@@ -36,7 +35,7 @@ from embcli.explore.find import WordIndex
 from embcli.explore.spelling import speller
 from embcli.explore.view import ExplorerScreen
 from embcli.tokens import shown
-from tests.explored import held, lines, norms, press, scores, send, settle
+from tests.explored import held, lines, norms, press, resize, scores, send, settle
 from tests.runners import TIMEOUT, InProcess, become
 from tests.snapshots import Snapshot
 
@@ -134,8 +133,7 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
             await press_at_random(app, pilot, chance)
             if isinstance(app.screen, ExplorerScreen):
                 count += held(app, matrix)
-        await pilot.resize_terminal(80, 17)
-        await settle(pilot)
+        await resize(pilot, 80, 17)
         count += held(app, matrix)
     assert count > 300
 
@@ -149,8 +147,7 @@ async def test_the_command_of_a_row_names_the_columns_that_a_low_terminal_shows(
         await press(pilot, "enter")
         values = app.screen.lines
         for height in (12, 7, 6, 5):
-            await pilot.resize_terminal(120, height)
-            await settle(pilot)
+            await resize(pilot, 120, height)
             cells = [line[: values.size.width].partition("│")[2] for line in lines(app)[2:-2]]
             numbers = " ".join(cells).split()
             if numbers:
@@ -370,7 +367,7 @@ async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path: Path) 
     ]
     async with walk(saved(tmp_path, matrix), size=(40, 12)) as (app, pilot):
         for width, keys in walks:
-            await pilot.resize_terminal(width, 12)
+            await resize(pilot, width, 12)
             await press(pilot, *keys)
             assert held(app, matrix) >= 4, keys
             assert width < 80 or "q Quit" in lines(app)[-1], keys
@@ -520,8 +517,7 @@ async def test_rows_fill_the_first_screen_and_a_resized_one() -> None:
     async with walk(size=(80, 24)) as (app, pilot):
         assert rows_on(app) == 20, "all but a title, a header, a command and the keys"
         for width, height in [(120, 40), (61, 17), (100, 30)]:
-            await pilot.resize_terminal(width, height)
-            await settle(pilot)
+            await resize(pilot, width, height)
             assert rows_on(app) == height - 4
 
 
@@ -529,8 +525,8 @@ async def test_a_terminal_of_any_size_is_drawn() -> None:
     async with walk(size=(80, 12)) as (app, pilot):
         for keys in (["question_mark"], ["escape", "h"], ["enter"], ["colon", "1"]):
             await press(pilot, *keys)
-            for width, height in [(1, 1), (4, 24), (20, 6), (40, 3)]:
-                app.post_message(events.Resize(Size(width, height), Size(width, height)))
+            for width, height in [(1, 1), (4, 24), (40, 3)]:
+                await resize(pilot, width, height)
                 await press(pilot, "pagedown")
                 assert len(lines(app)) == height, keys
 
