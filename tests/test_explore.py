@@ -355,20 +355,23 @@ async def test_a_prompt_that_is_left_changes_nothing(snapshot: Snapshot) -> None
         assert app.screen.lines.row == 29, "it is empty when it opens again"
 
 
+# Widths, and the keys that lead to a further screen.
+NARROW_AND_WIDE = [
+    (40, ["space", "j"]),
+    (40, ["right", "enter"]),
+    (40, ["escape", "c"]),
+    (80, ["down"]),
+    (80, ["escape", "enter"]),
+    (80, ["escape", "s"]),
+    (40, ["down"]),
+]
+
+
 async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path: Path) -> None:
     normal = np.random.default_rng(1).standard_normal((70, 300)).astype(np.float32)
     matrix = normal * np.float32(-1e30)
-    walks = [
-        (40, ["space", "j"]),
-        (40, ["right", "enter"]),
-        (40, ["escape", "c"]),
-        (80, ["down"]),
-        (80, ["escape", "enter"]),
-        (80, ["escape", "s"]),
-        (40, ["down"]),
-    ]
     async with walk(saved(tmp_path, matrix), size=(40, 12)) as (app, pilot):
-        for width, keys in walks:
+        for width, keys in NARROW_AND_WIDE:
             await resize(pilot, width, 12)
             await press(pilot, *keys)
             assert held(app, matrix) >= 4, keys
