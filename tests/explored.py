@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from textual import events
+from textual.geometry import Size
 from textual.widgets import DataTable, Input
 from textual.worker import WorkerCancelled
 
@@ -36,18 +38,28 @@ SCROLL_BAR = " ▁▂▃▄▅▆▇█"
 
 
 async def settle(pilot: Pilot[int]) -> None:
-    """Wait until nothing runs any more."""
-    await pilot.pause()
-    for worker in pilot.app.workers:
-        with suppress(WorkerCancelled):  # A search whose screen was left is cancelled.
-            await worker.wait()
-    await pilot.pause()
+    """Wait until nothing runs any more: no message is on its way, and no search at work.
+
+    A pilot's own pause sleeps until the processor is idle, which takes longer than the screens.
+    """
+    app = pilot.app
+    ready = asyncio.get_running_loop()._ready
+    is_busy = True
+    while is_busy:
+        await asyncio.sleep(0)
+        while ready:
+            await asyncio.sleep(0)
+        for worker in app.workers:
+            with suppress(WorkerCancelled):  # A search whose screen was left is cancelled.
+                await worker.wait()
+        app.screen._on_timer_update()  # draws what the screen would draw in a moment
+        is_busy = bool(ready)
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
     """Press keys as a person does, each once the one before is done, and wait for the last."""
-    await pilot.press(*keys)
-    await settle(pilot)
+    for key in keys:
+        await send(pilot, key)
 
 
 async def send(pilot: Pilot[int], *keys: str) -> None:
@@ -55,6 +67,16 @@ async def send(pilot: Pilot[int], *keys: str) -> None:
     for key in keys:
         character = key if len(key) == 1 else CHARACTERS.get(key)
         pilot.app.post_message(events.Key(key, character))
+    await settle(pilot)
+
+
+async def resize(pilot: Pilot[int], width: int, height: int) -> None:
+    """Give the terminal another size, and wait until it is drawn."""
+    size = Size(width, height)
+    pilot.app._driver._size = size
+    pilot.app.post_message(events.Resize(size, size))
+    await settle(pilot)
+    await asyncio.sleep(1 / 60)  # Textual waits half as long for a further size.
     await settle(pilot)
 
 

@@ -30,8 +30,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the models that examples name."""
     folder = tmp_path_factory.mktemp("models")
     rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
-    np.save(folder / "base.npy", rows)
-    tuned = rows.copy()
+    base = rows[:9000]
+    np.save(folder / "base.npy", base)
+    tuned = base.copy()
     tuned[262] += np.float32(0.1)
     np.save(folder / "tuned.npy", tuned)
     (folder / "gpt2").mkdir()
@@ -59,7 +60,8 @@ def entry_of(name: str) -> glossary.Entry:
 
 
 def test_each_example_runs(models: Path, in_process: InProcess) -> None:
-    lines = {line for entry in ENTRIES for line in entry.examples}
+    others = [entry_of("chapter"), entry_of("questions")]  # Their examples run below.
+    lines = {line for entry in ENTRIES if entry not in others for line in entry.examples}
     assert len(lines) > 40
     for line in lines:
         program, *words = shlex.split(line)
@@ -78,13 +80,11 @@ def test_the_examples_of_the_chapter_run_without_any_file(
         in_process.ok(*shlex.split(line)[1:])
 
 
-@pytest.mark.parametrize("entry", TERMS, ids=lambda entry: entry.word)
-def test_each_term_has_an_example_and_takes_few_lines(
-    entry: glossary.Entry, in_process: InProcess
-) -> None:
-    assert entry.examples
-    text = in_process.ok("explain", entry.word, "--width", "80").text
-    assert text.count("\n") <= 12
+def test_each_term_has_an_example_and_takes_few_lines() -> None:
+    for entry in TERMS:
+        assert entry.examples
+        page = str(glossary.explain(entry.word).styled(width=80))
+        assert page.count("\n") <= 11, entry.word
 
 
 def test_examples_with_numbers_in_place_of_tokens_name_their_vocabulary() -> None:
@@ -233,9 +233,8 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize(("asked", "word"), ASKED.items())
-def test_words_that_readers_ask_for_find_their_entry(asked: str, word: str) -> None:
-    assert entry_of(asked).word == word
+def test_words_that_readers_ask_for_find_their_entry() -> None:
+    assert {asked: entry_of(asked).word for asked in ASKED} == ASKED
 
 
 def test_completion_offers_the_words(in_process: InProcess) -> None:
@@ -336,7 +335,7 @@ PAGES = (
     "positions --kind sinusoidal --similarity --context-length 4",
     "positions --kind rotary --dim 4 --context-length 4",
     "neighbors --ids 2 --vocab 6 --dim 3",
-    "audit --dim 8 --rows all",
+    "audit --vocab 99 --dim 8 --rows all",
     "diff base.npy tuned.npy",
     "info --from gpt2",
 )

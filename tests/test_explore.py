@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import re
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pexpect
@@ -21,8 +23,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.color import ColorSystem
-from textual import constants, events
-from textual.geometry import Size
+from textual import constants
 from textual.widgets import DataTable
 
 import embcli
@@ -34,7 +35,7 @@ from embcli.explore.find import WordIndex
 from embcli.explore.spelling import speller
 from embcli.explore.view import ExplorerScreen
 from embcli.tokens import shown
-from tests.explored import held, lines, norms, press, scores, send, settle
+from tests.explored import held, lines, norms, press, resize, scores, send, settle
 from tests.runners import TIMEOUT, InProcess, become
 from tests.snapshots import Snapshot
 
@@ -98,7 +99,6 @@ MOVES = [
 KEYS = [*MOVES, *MOVES]
 KEYS += ["j", "k", "G", "s", "h", "c", "s", "h", "space", "c", "enter", "enter", "n", "tab"]
 KEYS += ["escape", "escape", "slash", "colon"]
-SIZES = ((80, 24), (120, 40), (200, 60), (40, 12), (61, 17))
 
 
 async def test_the_first_screen_has_tokens_in_all_rows(snapshot: Snapshot) -> None:
@@ -121,22 +121,20 @@ async def press_at_random(app: Explorer, pilot: Any, chance: random.Random) -> N
         await press(pilot, *chance.choices("abe1", k=2), end)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy(
-    tmp_path: Path, seed: int
+    tmp_path: Path,
 ) -> None:
     path = broken(tmp_path)
-    chance = random.Random(seed)
+    matrix = np.load(path)
+    chance = random.Random(2)
     count = 0
-    async with walk(path) as (app, pilot):
-        for _ in range(12):
-            for _ in range(chance.randint(1, 4)):
-                await press_at_random(app, pilot, chance)
-            if chance.random() < 0.1:
-                await pilot.resize_terminal(*chance.choice(SIZES))
-            await settle(pilot)
+    async with walk(path, size=(61, 12)) as (app, pilot):
+        for _ in range(16):
+            await press_at_random(app, pilot, chance)
             if isinstance(app.screen, ExplorerScreen):
-                count += held(app, np.load(path))
+                count += held(app, matrix)
+        await resize(pilot, 80, 17)
+        count += held(app, matrix)
     assert count > 300
 
 
@@ -148,9 +146,8 @@ async def test_the_command_of_a_row_names_the_columns_that_a_low_terminal_shows(
     async with walk(path, size=(120, 12)) as (app, pilot):
         await press(pilot, "enter")
         values = app.screen.lines
-        for height in range(12, 4, -1):
-            await pilot.resize_terminal(120, height)
-            await settle(pilot)
+        for height in (12, 7, 6, 5):
+            await resize(pilot, 120, height)
             cells = [line[: values.size.width].partition("│")[2] for line in lines(app)[2:-2]]
             numbers = " ".join(cells).split()
             if numbers:
@@ -208,7 +205,8 @@ def words_file(folder: Path) -> Path:
 async def test_every_screen_names_commands_that_print_its_numbers(
     in_process: InProcess, tmp_path: Path, is_file: bool
 ) -> None:
-    async with walk(words_file(tmp_path) if is_file else None) as (app, pilot):
+    path = words_file(tmp_path) if is_file else None
+    async with walk(path, size=(80, 14)) as (app, pilot):
         for name, keys in SCREENS:
             await press(pilot, *keys)
 
@@ -251,6 +249,8 @@ async def test_keys_lead_through_rows_and_back(snapshot: Snapshot) -> None:
         assert app.screen.lines.row == 299
         await press(pilot, "home", "up")
         assert app.screen.lines.row == 0
+        await press(pilot, "pagedown")
+        assert app.screen.lines.row == 20
 
         await press(pilot, "g", *"299", "comma", "3", "enter")
         assert app.screen.lines.row == 299
@@ -261,8 +261,8 @@ async def test_keys_lead_through_rows_and_back(snapshot: Snapshot) -> None:
         nearest = scores(matrix, 299, "cosine")[0]
         await press(pilot, "j", "enter")
         assert app.screen.row == nearest[1]
-        await press(pilot, "tab", "enter")
-        assert app.screen.row == scores(matrix, nearest[1], "l2")[0][0]
+        await press(pilot, "tab", "j", "enter")  # The first is the same by both metrics.
+        assert app.screen.row == scores(matrix, nearest[1], "l2")[0][1]
 
         await press(pilot, "backspace", "escape", "escape", "escape")
         assert app.screen.lines.row == 299
@@ -273,21 +273,14 @@ async def test_keys_lead_through_rows_and_back(snapshot: Snapshot) -> None:
         assert app.screen.lines.row == 298
 
 
-async def test_a_token_without_a_row_is_said_to_have_none() -> None:
-    # "the" is the first token of GPT-2 beyond these rows.
-    async with walk(model=embcli.seeded(vocab=1169, dim=4), text="the") as (app, pilot):
-        await press(pilot, "enter")
-        assert "1169 has no row" in notes(app)[-1]
-
-
 def columns(app: Explorer) -> list[int]:
     """Return the numbers of the columns in the header of the matrix."""
     return [int(number) for number in lines(app)[1].split("│")[1].split()]
 
 
 async def test_columns_lead_from_one_end_to_the_other() -> None:
-    model = embcli.seeded(vocab=1169, dim=300)
-    matrix = model[0:1169]
+    model = embcli.seeded(vocab=70, dim=300)
+    matrix = model[0:70]
     async with walk(model=model) as (app, pilot):
         last = columns(app)[-1]
         for key, place, column in [
@@ -320,7 +313,8 @@ async def test_a_click_chooses_a_row_and_another_opens_it() -> None:
         assert app.screen.row == clicked
 
 
-async def test_a_token_leads_to_its_row_and_y_copies_the_command() -> None:
+async def test_a_token_leads_to_its_row_if_it_has_one_and_y_copies_the_command() -> None:
+    # "the" is the first token of GPT-2 beyond these rows, " the" is 262.
     async with walk(model=embcli.seeded(vocab=1169, dim=4)) as (app, pilot):
         await press(pilot, "colon", *"the", "enter")
         assert app.screen.lines.row == 262, "the token is one with a space before it"
@@ -329,20 +323,19 @@ async def test_a_token_leads_to_its_row_and_y_copies_the_command() -> None:
         assert app.clipboard == "\n".join(app.screen.commands())
         assert "'qzx' is not a row" in notes(app)[-1]
 
+        await send(pilot, "colon", *"7", "enter")
+        assert app.screen.lines.row == 7, "keys can be typed at once"
+        await send(pilot, "slash", *"in", "enter")
+        assert app.screen.lines.row == encodings.get("gpt2").encode("in")[0]
 
-async def test_a_row_and_a_text_can_be_typed_at_once() -> None:
-    async with walk(model=embcli.seeded(dim=4)) as (app, pilot):
-        await send(pilot, "colon", *"262", "enter")
-        assert app.screen.lines.row == 262
-        await send(pilot, "slash", *"effort", "enter")
-        assert app.screen.lines.row == encodings.get("gpt2").encode("effort")[0]
+        await press(pilot, "slash", *"the", "enter")
+        assert "1169 has no row" in notes(app)[-1]
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_keys_at_random_end_nothing(seed: int) -> None:
-    chance = random.Random(seed)
+async def test_keys_at_random_end_nothing() -> None:
+    chance = random.Random(1)
     async with walk(size=(40, 12)) as (app, pilot):
-        for _ in range(3):
+        for _ in range(2):
             await send(pilot, *chance.choices([*KEYS, "question_mark", "a", "1", "y"], k=40))
             # The app also ends by a signal to the process of the tests, which gives a code.
             assert app.return_code is None
@@ -362,26 +355,47 @@ async def test_a_prompt_that_is_left_changes_nothing(snapshot: Snapshot) -> None
         assert app.screen.lines.row == 29, "it is empty when it opens again"
 
 
-@pytest.mark.parametrize("size", [(40, 12), (80, 24)])
-async def test_numbers_with_exponents_are_whole_on_every_screen(
-    tmp_path: Path, size: tuple[int, int]
-) -> None:
+# Widths, and the keys that lead to a further screen.
+NARROW_AND_WIDE = [
+    (40, ["space", "j"]),
+    (40, ["right", "enter"]),
+    (40, ["escape", "c"]),
+    (80, ["down"]),
+    (80, ["escape", "enter"]),
+    (80, ["escape", "s"]),
+    (40, ["down"]),
+]
+
+
+async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path: Path) -> None:
     normal = np.random.default_rng(1).standard_normal((70, 300)).astype(np.float32)
     matrix = normal * np.float32(-1e30)
-    walks = [["space", "j"], ["right", "enter"], ["escape", "c"], ["down"], ["escape", "s"]]
-    async with walk(saved(tmp_path, matrix), size=size) as (app, pilot):
-        for keys in walks:
+    async with walk(saved(tmp_path, matrix), size=(40, 12)) as (app, pilot):
+        for width, keys in NARROW_AND_WIDE:
+            await resize(pilot, width, 12)
             await press(pilot, *keys)
             assert held(app, matrix) >= 4, keys
-            assert app.size.width < 80 or "q Quit" in lines(app)[-1], keys
+            assert width < 80 or "q Quit" in lines(app)[-1], keys
 
 
-@pytest.mark.parametrize("keys", [["colon"], ["question_mark"], ["slash"], []])
-async def test_ctrl_c_ends_every_screen(keys: list[str]) -> None:
+async def test_ctrl_c_and_signals_end_every_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled = Mock()
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", handled)
+    ends = []
     async with walk() as (app, pilot):
-        await pilot.press(*keys, "ctrl+c")
-        assert app.return_code == 130
-        assert "embcli weights" in app.return_value[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                app, "exit", lambda commands, return_code: ends.append((commands[0], return_code))
+            )
+            for keys in ([], ["colon"], ["escape", "question_mark"], ["escape", "slash"]):
+                await press(pilot, *keys, "ctrl+c")
+
+    for command, status in ends:
+        assert "embcli weights" in command
+        assert status == 130
+    assert len(ends) == 4
+    statuses = {call.args[0]: call.args[2] for call in handled.call_args_list}
+    assert statuses == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 # --- finding --------------------------------------------------------------------------------------
@@ -504,23 +518,22 @@ def rows_on(app: Explorer) -> int:
     return len(rows)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (61, 17)])
-async def test_rows_fill_the_first_screen_and_a_resized_one(size: tuple[int, int]) -> None:
-    async with walk(size=size) as (app, pilot):
-        assert rows_on(app) == size[1] - 4, "all but a title, a header, a command and the keys"
-        await pilot.resize_terminal(100, 30)
-        await settle(pilot)
-        assert rows_on(app) == 26
+async def test_rows_fill_the_first_screen_and_a_resized_one() -> None:
+    async with walk(size=(80, 24)) as (app, pilot):
+        assert rows_on(app) == 20, "all but a title, a header, a command and the keys"
+        for width, height in [(120, 40), (61, 17), (100, 30)]:
+            await resize(pilot, width, height)
+            assert rows_on(app) == height - 4
 
 
-@pytest.mark.parametrize("size", [(1, 1), (4, 24), (20, 6), (40, 3)])
-async def test_a_terminal_of_any_size_is_drawn(size: tuple[int, int]) -> None:
-    async with walk() as (app, pilot):
-        await press(pilot, "question_mark")
-        app.post_message(events.Resize(Size(*size), Size(*size)))
-        await press(pilot, "pagedown", "escape", "j", "h", "enter", "escape", "colon", "1")
-        await press(pilot, "pagedown", "escape")
-        assert app.is_running
+async def test_a_terminal_of_any_size_is_drawn() -> None:
+    async with walk(size=(80, 12)) as (app, pilot):
+        for keys in (["question_mark"], ["escape", "h"], ["enter"], ["colon", "1"]):
+            await press(pilot, *keys)
+            for width, height in [(1, 1), (4, 24), (40, 3)]:
+                await resize(pilot, width, height)
+                await press(pilot, "pagedown")
+                assert len(lines(app)) == height, keys
 
 
 # --- a real terminal ------------------------------------------------------------------------------
@@ -550,21 +563,12 @@ def left_on(child: Any) -> str:
     return "".join(screen.display).strip()
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
+def test_a_signal_leaves_the_terminal_as_it_was() -> None:
     child = spawned()
     child.expect("Quit")
-    child.kill(number)
+    child.kill(signal.SIGTERM)
     left_on(child)
-    assert child.exitstatus == 128 + number
-
-
-def test_ctrl_c_leaves_the_terminal_as_it_was() -> None:
-    child = spawned()
-    child.expect("Quit")
-    child.send("\x03")
-    left_on(child)
-    assert child.exitstatus == 130
+    assert child.exitstatus == 128 + signal.SIGTERM
 
 
 def test_quit_prints_the_command_of_the_screen_and_ctrl_z_is_a_break() -> None:

@@ -27,26 +27,25 @@ MOST_OPTIONS = 28  # beside --help
 # --- the pages ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["", *COMMANDS])
-def test_a_command_has_a_page_of_help_under_two_names(
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_the_help_of_a_command_has_its_examples_above_its_options_as_they_are_typed(
     in_process: InProcess, snapshot: Snapshot, verb: str
 ) -> None:
-    """So has embcli itself."""
-    page = in_process.ok(*verb.split(), "--help", COLUMNS="80").text
+    page = in_process.ok(verb, "--help", COLUMNS="80").text
 
-    snapshot(f"./{verb}/help.txt", page)
-    assert in_process.ok("help", *verb.split(), COLUMNS="80").text == page
-
-
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_the_examples_of_a_command_stand_above_its_options_as_they_are_typed(
-    in_process: InProcess, verb: str
-) -> None:
-    above, _, below = in_process.ok(verb, "--help", COLUMNS="100").text.partition("╭─")
-
+    snapshot(f"{verb}/help.txt", page)
+    above, _, below = page.partition("╭─")
     for example in re.findall(r"\[not dim\](.*)\[/\]", COMMANDS[verb].help):
         assert example in above
         assert example not in below
+
+
+@pytest.mark.parametrize("verb", ["", "lookup"])
+def test_help_has_two_names(in_process: InProcess, snapshot: Snapshot, verb: str) -> None:
+    page = in_process.ok("help", *verb.split(), COLUMNS="80").text
+
+    snapshot(f"./{verb}/help.txt", page)
+    assert in_process.ok(*verb.split(), "--help", COLUMNS="80").text == page
 
 
 def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(
@@ -80,15 +79,15 @@ def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb: str) -> N
 
 
 def examples() -> list[str]:
-    """Return the command lines above the options of each command; test_tour reads all of a tour."""
+    """Return the command lines above the options of each command."""
     found = []
     for command in COMMANDS.values():
         found += re.findall(r"\[not dim\](.*)\[/\]", command.help)
-    found.remove("embcli tour")
     return found
 
 
-PRINTED = [example for example in examples() if not example.startswith("embcli explore")]
+# test_tour and test_explore run the others.
+PRINTED = [each for each in examples() if not each.startswith(("embcli explore", "embcli tour"))]
 
 
 @pytest.fixture(scope="module")

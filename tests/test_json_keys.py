@@ -74,44 +74,47 @@ def outline(document: Any) -> str:
 # --- what the commands are run on -----------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go to a folder with three models, of which one is also in the Hugging Face cache."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, in_process: InProcess) -> Path:
+    """Return a folder with three models, of which one is also in the Hugging Face cache.
 
-    Path("own.txt").write_text("Every effort\n\nmoves you\n")
+    It has a cache of two layers and nothing else.
+    """
+    folder = tmp_path_factory.mktemp("keys")
+    (folder / "own.txt").write_text("Every effort\n\nmoves you\n")
     ones = np.ones((2, 3), np.float32)
-    np.savez("own.npz", token=ones, position=ones, token_type_embeddings=ones)
+    np.savez(folder / "own.npz", token=ones, position=ones, token_type_embeddings=ones)
 
     rows = np.random.default_rng(1).standard_normal((200, 3), np.float32)
     infinite = np.full((1, 3), np.inf, np.float32)
     tuned = np.concatenate([rows[:150] * np.float32(2), infinite])
-    save_file({"wte.weight": rows, "lm_head.weight": -rows}, "model.safetensors")
-    save_file({"wte.weight": tuned}, "tuned.safetensors")
+    save_file({"wte.weight": rows, "lm_head.weight": -rows}, folder / "model.safetensors")
+    save_file({"wte.weight": tuned}, folder / "tuned.safetensors")
 
     commit = "0" * 40
-    snapshot = Path("hub/models--o--m/snapshots") / commit
+    model = folder / "hub" / "models--o--m"
+    snapshot = model / "snapshots" / commit
     snapshot.mkdir(parents=True)
-    (snapshot / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
-    refs = Path("hub/models--o--m/refs")
-    refs.mkdir()
-    (refs / "main").write_text(commit)
+    (snapshot / "model.safetensors").symlink_to(folder / "model.safetensors")
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(commit)
+
+    words = ("lookup", "--ids", "2", "--vocab", "6", "--dim", "3")
+    in_process.ok(*words, EMBCLI_CACHE_DIR=str(folder / "cache"))
+    return folder
 
 
-@pytest.fixture
-def two_layers(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _folder: None
-) -> None:
-    """Use a cache folder with two layers and nothing else."""
-    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
-    in_process.ok("lookup", "--ids", "2", "--vocab", "6", "--dim", "3")
+@pytest.fixture(autouse=True)
+def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hub"))
 
 
 def printed(in_process: InProcess, *words: str) -> bytes:
     """Return what a command prints; its answer may be no, as that of diff."""
-    ran = in_process(*words)
+    cache = {"EMBCLI_CACHE_DIR": "cache"} if words[0] == "cache" else {}
+    ran = in_process(*words, **cache)
     assert ran.status in (0, 1), ran
     return ran.out
 
@@ -121,11 +124,8 @@ def printed(in_process: InProcess, *words: str) -> bytes:
 
 @pytest.mark.parametrize("name", FILES)
 def test_documents_have_the_keys_of_the_snapshot_and_no_others(
-    in_process: InProcess, snapshot: Snapshot, request: pytest.FixtureRequest, name: str
+    in_process: InProcess, snapshot: Snapshot, name: str
 ) -> None:
-    if name.startswith("cache"):
-        request.getfixturevalue("two_layers")
-
     def answer(words: list[str]) -> str:
         return outline(json.loads(printed(in_process, *words), parse_constant=pytest.fail))
 
@@ -160,7 +160,6 @@ def rows_of(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("command", commands_by_rows())
-@pytest.mark.usefixtures("two_layers")
 def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(
     in_process: InProcess, command: str
 ) -> None:

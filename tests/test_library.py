@@ -484,7 +484,7 @@ def test_one_model_serves_several_threads(files: None) -> None:
         assert opened.neighbors([row], top=3).ids.tolist() == nearest[row]
 
     with ThreadPoolExecutor(8) as pool:
-        for _ in pool.map(ask, range(300)):
+        for _ in pool.map(ask, range(80)):
             pass  # An assertion that fails in a thread is raised here.
 
 

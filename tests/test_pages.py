@@ -237,28 +237,20 @@ def without_spaces(text: str) -> str:
 
 
 @pytest.mark.parametrize("command", PICTURED)
-def test_pictures_say_what_a_table_says_and_refer_to_nothing_outside(
+def test_pictures_and_markdown_say_what_a_table_says_and_refer_to_nothing_outside(
     in_process: InProcess, command: str
 ) -> None:
     table = page(in_process, command, "--width", "90")
     svg = page(in_process, command, "--width", "90", "-f", "svg")
     html = page(in_process, command, "--width", "90", "-f", "html")
+    markdown = page(in_process, command, "--width", "90", "-f", "markdown")
 
     assert max(map(cell_len, table.splitlines())) <= 90
     assert without_spaces(words_of_svg(ET.fromstring(svg))) == without_spaces(table)
     assert without_spaces(words_of_html(ET.fromstring(html))) == without_spaces(table)
     assert not FOREIGN.search(svg)
     assert not FOREIGN.search(html)
-
-
-@pytest.mark.parametrize("command", PICTURED)
-def test_a_markdown_page_has_all_numbers_of_the_table(in_process: InProcess, command: str) -> None:
-    table = page(in_process, command, "--width", "90")
-    markdown = page(in_process, command, "--width", "90", "-f", "markdown")
-
-    in_table = NUMBER.findall(table)
-    in_markdown = NUMBER.findall(markdown)
-    assert set(in_table) <= set(in_markdown)
+    assert {*NUMBER.findall(table)} <= {*NUMBER.findall(markdown)}
 
 
 def test_every_kept_page_is_named_by_a_test() -> None:

@@ -6,26 +6,26 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
-import embcli
+import embcli.__main__
 from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
 from embcli.explore.spelling import speller
 from tests.explored import settle
-from tests.runners import InProcess
+from tests.runners import TIMEOUT, InProcess
 from tests.snapshots import Snapshot
 
 ROOT = Path(__file__).parent.parent
@@ -45,11 +45,14 @@ PICTURES = {
 # --- what examples print --------------------------------------------------------------------------
 
 
-def test_the_examples_of_the_readme_print_what_it_says(snapshot: Snapshot, tmp_path: Path) -> None:
+def test_the_examples_of_the_readme_print_what_it_says(
+    in_process: InProcess, snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     text = TEXT
 
     for block in BLOCK.findall(TEXT):
-        renewed = EXAMPLE.sub(partial(with_output, tmp_path), block)
+        renewed = EXAMPLE.sub(partial(with_output, in_process), block)
         text = text.replace(block, renewed)
 
     snapshot.hold(README, text)
@@ -57,28 +60,32 @@ def test_the_examples_of_the_readme_print_what_it_says(snapshot: Snapshot, tmp_p
         pytest.skip("jq is not installed: the example with it was not run")
 
 
-def with_output(folder: Path, example: re.Match[str]) -> str:
+def with_output(in_process: InProcess, example: re.Match[str]) -> str:
     """Return an example with what its command prints, or as it is if the two say the same."""
     command, kept = example.groups()
     if " jq " in command and not shutil.which("jq"):
         return example[0]
-    found = printed(command, str(folder))
+    found = printed(in_process, command)
     output = kept if is_same(found, kept) else found
     return f"$ {command}\n{output}"
 
 
-def printed(command: str, folder: str) -> str:
-    """Return what a command prints, with the tools of this Python's environment first."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    shell = ["bash", "-o", "pipefail", "-c", command]
-    ran = subprocess.run(
-        shell, cwd=folder, env=environment, capture_output=True, timeout=120, check=False
-    )
-    assert ran.returncode == 0, ran
-    assert ran.stderr == b"", ran
-    output = ran.stdout.decode().replace("\r\n", "\n")
-    return output if output.endswith("\n") else f"{output}\n"
+def printed(in_process: InProcess, command: str) -> str:
+    """Return what a line of pipes prints, one after the other: a shell runs what is not embcli."""
+    output = b""
+    for pipe in command.split(" && "):
+        piped = b""
+        for part in pipe.split(" | "):
+            if part.startswith("embcli "):
+                words = shlex.split(part)[1:]
+                piped = in_process.ok(*words, stdin=piped, suggestions=True, COLUMNS="80").out
+            else:
+                piped = subprocess.run(
+                    ["bash", "-c", part], input=piped, stdout=PIPE, timeout=TIMEOUT, check=True
+                ).stdout
+        output += piped
+    text = output.decode().replace("\r\n", "\n")
+    return text if text.endswith("\n") else f"{text}\n"
 
 
 def is_same(found: str, kept: str) -> bool:
@@ -88,6 +95,11 @@ def is_same(found: str, kept: str) -> bool:
     if NUMBER.sub("0", found) != NUMBER.sub("0", kept):
         return False
     return found_numbers == pytest.approx(kept_numbers, abs=2e-4)
+
+
+def test_the_installed_command_is_the_one_that_tests_run() -> None:
+    (command,) = entry_points(group="console_scripts", name="embcli")
+    assert command.load() is embcli.__main__.run
 
 
 def test_the_python_example_of_the_readme_gives_what_it_says(

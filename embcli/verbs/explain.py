@@ -175,7 +175,7 @@ def explain(word: str | None = None) -> Explanations:
     """
     if word is None:
         return Explanations(entries())
-    known = {_plain(name): entry for name, entry in named().items()}
+    known = _by_plain_name()
     word = str(word)
     entry = known.get(_plain(word.rstrip("?!.,;")))
     if entry is not None:
@@ -290,6 +290,11 @@ def named() -> dict[str, Entry]:
     for entry in entries():
         by_name |= dict.fromkeys(entry.names, entry)
     return by_name
+
+
+@cache
+def _by_plain_name() -> dict[str, Entry]:
+    return {_plain(name): entry for name, entry in named().items()}
 
 
 def _plain(word: str) -> str:
