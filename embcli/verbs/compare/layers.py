@@ -252,7 +252,9 @@ def _trained(
     gradient = _by_row(trained, weight_gradient)
     rows = int((gradient != 0).any(dim=1).sum())
 
-    torch.optim.SGD(trained.parameters(), lr=learning_rate or 0).step()
+    # This is a step of torch.optim.SGD, whose import takes as long as that of torch.
+    with torch.no_grad():
+        trained.weight.add_(weight_gradient, alpha=-(learning_rate or 0))
     before = _by_row(layer, layer.weight.detach())
     after = _by_row(trained, trained.weight.detach())
     is_other = after.view(torch.int32) != before.view(torch.int32)
