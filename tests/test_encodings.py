@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from base64 import b64decode
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ TEXTS = (
 Definition = dict[str, Any]  # what tiktoken.Encoding is made of
 
 
+@cache
 def unpacked(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
     """Read the packaged file of that name, and hold it against the hash, as tiktoken's loader."""
     name = url.rsplit("/", 1)[1]
