@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from base64 import b64decode
+from binascii import a2b_base64
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def unpacked(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
     ranks = {}
     for line in data.splitlines():
         token, rank = line.split()
-        ranks[b64decode(token)] = int(rank)
+        ranks[a2b_base64(token)] = int(rank)
     return ranks
 
 

@@ -174,10 +174,15 @@ Saved = Callable[[str], Path]
 LOSSLESS = ("byte_level", "pieces", "byte_fallback", "gpt2")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Return a function that saves the tokenizer of a name once, and returns its path."""
-    folder = tmp_path_factory.mktemp("tokenizers")
+    return saver(tmp_path_factory)
+
+
+@cache
+def saver(folders: pytest.TempPathFactory) -> Saved:
+    folder = folders.mktemp("tokenizers")
 
     @cache
     def save(name: str) -> Path:

@@ -280,12 +280,12 @@ def test_markup_in_text_is_not_markup() -> None:
 def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(
     in_process: InProcess, verb: str, width: int
 ) -> None:
-    environment = TRUECOLOR | {"COLUMNS": str(width), "LINES": "300"}
+    environment = TRUECOLOR | {"COLUMNS": str(width), "LINES": "100"}
     sent = in_process.ok(verb, WIDE, terminal=True, **environment).text
     printed = ESCAPE.sub("", sent)
     assert not UNSAFE.search(printed)
 
-    screen = pyte.Screen(width, 300)
+    screen = pyte.Screen(width, 100)
     pyte.Stream(screen).feed(sent.replace("\n", "\r\n"))
     lines = [line.rstrip() for line in screen.display]
     assert " ".join(lines).split() == printed.split(), "the terminal breaks no line"
@@ -880,12 +880,10 @@ def size_of_png(picture: bytes) -> tuple[int, int]:
 @pytest.mark.parametrize(
     "words",
     [
-        "weights --dim 384 --heat",
         "positions --similarity --heat --context-length 512 --dim 8",
-        "positions sinusoidal --context-length 64 --dim 64 --heat",
         "positions sinusoidal --context-length 64 --dim 64",
         "positions rotary --context-length 512 --heat",
-        "lookup --ids 0:99 --dim 300 --heat",
+        "lookup --ids 0:40 --dim 300 --heat",
         "tokenize hi",
     ],
 )
@@ -901,7 +899,7 @@ def test_a_picture_is_a_slide_whose_text_can_be_read(in_process: InProcess, word
 
 
 def test_a_page_that_is_no_slide_can_be_read_too() -> None:
-    long = Group(*["x" * 100] * 90)
+    long = Group(*["x" * 100] * 60)
     wide = Text("x" * 400)
 
     assert size_of_png(export.exported(long, "png", 100, "light"))[0] == 1920

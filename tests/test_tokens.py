@@ -120,7 +120,7 @@ def has_known_width(text: str) -> bool:
     return text.isascii() or cell_len(text) == wcswidth(text)
 
 
-# All tokens of the first encoding of OpenAI, and some of the last one, which are four times as many.
+# All tokens of the first encoding of OpenAI, and some of the last one, which has four times more.
 @pytest.mark.parametrize(("name", "step"), [("gpt2", 1), ("o200k_harmony", 7)])
 def test_every_token_is_shown_in_its_own_way_and_in_a_known_width(name: str, step: int) -> None:
     encoding = encodings.get(name)
@@ -145,7 +145,7 @@ def test_what_is_shown_tells_the_bytes_and_its_width(token: bytes) -> None:
 
 
 def is_assigned(character: str) -> bool:
-    """Whether a character has a meaning; of ideographs and syllables, which are alike, some have."""
+    """Whether a character is assigned; of ideographs and syllables, all alike, some count."""
     category = unicodedata.category(character)
     if category == "Lo" and wcwidth(character):
         return ord(character) % 16 == 0

@@ -136,7 +136,7 @@ def test_rows_are_sorted_by_norm(in_process: InProcess, own_file: Path) -> None:
     norms = norms_of(own_file)
     order = order_of(norms)
 
-    ran = in_process("weights", str(own_file), "--sort", "norm", "-f", "ndjson")
+    ran = in_process("weights", str(own_file), "--sort", "norm", "--columns", "0", "-f", "ndjson")
 
     assert "no NaN" in ran.err
     rows = from_ndjson(ran.out)
