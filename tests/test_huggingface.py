@@ -177,17 +177,17 @@ LOSSLESS = ("byte_level", "pieces", "byte_fallback", "gpt2")
 @pytest.fixture
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Return a function that saves the tokenizer of a name once, and returns its path."""
-    return saver(tmp_path_factory)
+    return saver(tmp_path_factory.getbasetemp() / "saved")
 
 
 @cache
-def saver(folders: pytest.TempPathFactory) -> Saved:
-    folder = folders.mktemp("tokenizers")
+def saver(folder: Path) -> Saved:
+    """Return what saves tokenizers into a folder; all files of tests have the same."""
 
     @cache
     def save(name: str) -> Path:
         path = folder / name / "tokenizer.json"
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         MADE[name]().save(str(path))
         return path
 

@@ -605,7 +605,7 @@ def test_unigrams_may_keep_all_spaces(tmp_path: Path) -> None:
         assert_spans_advance(case.encoding, text, len(text))
 
 
-# --- a run of 100,000 letters takes linear time ---------------------------------------------------
+# --- a run of 40,000 letters takes linear time ---------------------------------------------------
 
 
 def test_pieces_take_linear_time(tmp_path: Path) -> None:
