@@ -174,7 +174,7 @@ Saved = Callable[[str], Path]
 LOSSLESS = ("byte_level", "pieces", "byte_fallback", "gpt2")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Return a function that saves the tokenizer of a name once, and returns its path."""
     return saver(tmp_path_factory.getbasetemp() / "saved")
