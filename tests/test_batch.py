@@ -274,13 +274,6 @@ def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) 
     assert f"never a target: {len(never_targets)}." in page
 
 
-@pytest.mark.parametrize("stride", [1, 4])
-def test_a_page_does_not_speak_of_skipped_tokens_if_there_are_none(stride: int) -> None:
-    page = str(embcli.seeded(40, 2).batch([*range(40)], batch_size=1, stride=stride))
-
-    assert "never" not in page
-
-
 @pytest.mark.parametrize(
     ("options", "which"),
     [

@@ -38,17 +38,6 @@ def test_a_command_has_a_page_of_help_under_two_names(
     assert in_process.ok("help", *verb.split(), COLUMNS="80").text == page
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_the_examples_of_a_command_stand_above_its_options_as_they_are_typed(
-    in_process: InProcess, verb: str
-) -> None:
-    above, _, below = in_process.ok(verb, "--help", COLUMNS="100").text.partition("╭─")
-
-    for example in re.findall(r"\[not dim\](.*)\[/\]", COMMANDS[verb].help):
-        assert example in above
-        assert example not in below
-
-
 def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:

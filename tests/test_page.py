@@ -221,12 +221,6 @@ def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(
     assert cells_of_line(row) == [[written]]
 
 
-def test_all_numbers_have_an_exponent_if_one_needs_it() -> None:
-    row = export.text(of_one_row(np.float32([2e6, 0.5])), 400).splitlines()[2]
-
-    assert cells_of_line(row) == [["2.0000e+06", "5.0000e-01"]]
-
-
 @pytest.mark.parametrize(
     ("columns", "width"),
     [
@@ -716,14 +710,6 @@ def test_a_png_shows_colours_and_the_theme() -> None:
     dark = export.exported(MATRIX, "png", 60, "dark")
 
     assert len({light, grey, dark}) == 3
-
-
-def test_a_command_gives_a_png(in_process: InProcess) -> None:
-    small = ("--ids", "2,3,5,1", "--vocab", "60", "--dim", "40")
-
-    picture = in_process.ok("lookup", *small, "--heat", "-f", "png").out
-
-    assert picture.startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("is_colored", [False, True])

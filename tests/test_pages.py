@@ -105,7 +105,6 @@ PICTURED = (
     "cache",
     "explain matrices",
 )
-NUMBER = re.compile(r"-?\d+\.\d{4}\b")
 FOREIGN = re.compile(r"font-face|<script|https?://(?!www\.w3\.org)")
 
 TEXTS = {
@@ -249,16 +248,6 @@ def test_pictures_say_what_a_table_says_and_refer_to_nothing_outside(
     assert without_spaces(words_of_html(ET.fromstring(html))) == without_spaces(table)
     assert not FOREIGN.search(svg)
     assert not FOREIGN.search(html)
-
-
-@pytest.mark.parametrize("command", PICTURED)
-def test_a_markdown_page_has_all_numbers_of_the_table(in_process: InProcess, command: str) -> None:
-    table = page(in_process, command, "--width", "90")
-    markdown = page(in_process, command, "--width", "90", "-f", "markdown")
-
-    in_table = NUMBER.findall(table)
-    in_markdown = NUMBER.findall(markdown)
-    assert set(in_table) <= set(in_markdown)
 
 
 def test_every_kept_page_is_named_by_a_test() -> None:
