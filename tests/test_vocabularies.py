@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -54,7 +55,7 @@ TEXTS = [
     "a\u0301b\0c",
     "🎉🎉 x",
 ]
-RUN = "a" * 40_000  # Whatever splits it takes linear time.
+RUN = "a" * 40_000  # Whatever splits it in linear time takes a fraction of a second.
 
 
 def texts(count: int, letters: str = "aabbc  \n'sé1日!", seed: int = 0) -> list[str]:
@@ -608,12 +609,22 @@ def test_unigrams_may_keep_all_spaces(tmp_path: Path) -> None:
 # --- a run of 40,000 letters takes linear time ---------------------------------------------------
 
 
+@pytest.fixture
+def _in_linear_time() -> Iterator[None]:
+    """Allow a test less time than anything quadratic takes."""
+    start = time.process_time()
+    yield
+    assert time.process_time() - start < 3
+
+
+@pytest.mark.usefixtures("_in_linear_time")
 def test_pieces_take_linear_time(tmp_path: Path) -> None:
     encoding = encodings.get(pieces(tmp_path / "m.gguf"))
 
     assert_ids(encoding, RUN, [PIECES.index("▁"), *[PIECES.index("aa")] * 20_000])
 
 
+@pytest.mark.usefixtures("_in_linear_time")
 def test_unigrams_take_linear_time(tmp_path: Path) -> None:
     scored = {"<unk>": 0.0, "▁": -9.0, "▁a": -3.0, "a": -3.0, "aa": -4.0, "aaa": -5.5}
     case = UnigramCase(tmp_path, scored, 0)
@@ -624,6 +635,7 @@ def test_unigrams_take_linear_time(tmp_path: Path) -> None:
     assert lengths.tolist() == [len(token.removeprefix("▁")) for token in tokens]
 
 
+@pytest.mark.usefixtures("_in_linear_time")
 def test_word_pieces_take_linear_time(tmp_path: Path) -> None:
     words = ["[UNK]", "▁a", "a", "aa"]
     encoding = encoding_of(tmp_path, "bert", words, unknown_token_id=0)
