@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models
-from wcwidth import wcswidth
 
 import embcli
 from embcli import encodings
@@ -198,14 +197,6 @@ def test_of_a_long_text_the_page_has_what_is_cut_differently(
 ) -> None:
     ran = in_process.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60")
     snapshot(f"tokenizers/{name}.txt", ran.text)
-
-
-def test_no_line_is_wider_than_the_page() -> None:
-    result = embcli.tokenizers(MIXED, NAMES)
-
-    for width in range(40, 60):
-        page = str(result.styled(width=width))
-        assert max(map(wcswidth, page.splitlines())) <= width
 
 
 @pytest.mark.parametrize(
