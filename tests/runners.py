@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,7 +29,7 @@ from embcli.cli.command import Command
 from embcli.cli.output import ResultWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 TIMEOUT = 120  # A process that takes more seconds hangs, which is a failure.
 
@@ -157,6 +159,17 @@ def _built_once(words: Sequence[str] | None = None, finish: app.Finish = Command
     return _parser(tuple(words), finish)
 
 
+@contextmanager
+def limited(limit: int, most: int) -> Iterator[None]:
+    """Set a limit of the `resource` module for this process and those that it starts."""
+    before = resource.getrlimit(limit)
+    resource.setrlimit(limit, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(limit, before)
+
+
 # --- as a process ---------------------------------------------------------------------------------
 
 
@@ -180,20 +193,31 @@ class Process(Runner):
         return Ran(done.returncode, done.stdout, done.stderr.decode())
 
     def start(
-        self, *arguments: str, environment: dict[str, str] | None = None, **streams: Any
+        self,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        closed: tuple[int, ...] = (),
+        **streams: Any,
     ) -> subprocess.Popen[bytes]:
-        """Start embcli with these streams, as a fork: it has no imports to wait for."""
-        begin = partial(become, arguments, environment or {})
+        """Start embcli with these streams, as a fork: it has no imports to wait for.
+
+        The descriptors in `closed` are those of streams that it does not have.
+        """
+        begin = partial(become, arguments, environment or {}, closed)
         return subprocess.Popen([sys.executable], preexec_fn=begin, **streams)  # noqa: PLW1509 (no thread holds a lock here)
 
-    def into(self, place: str | int, *arguments: str) -> Ran:
+    def forked(self, *arguments: str, stdout: Any = subprocess.PIPE, **options: Any) -> Ran:
+        """Run embcli to its end as `start` starts it, with nothing to read."""
+        process = self.start(
+            *arguments, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, **options
+        )
+        output, errors = process.communicate(timeout=TIMEOUT)
+        return Ran(process.returncode, output or b"", errors.decode())
+
+    def into(self, place: str | int, *arguments: str, mode: str = "wb") -> Ran:
         """Run embcli with this file as its standard output; what the file takes is not returned."""
-        with open(place, "wb") as file:
-            process = self.start(
-                *arguments, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE
-            )
-        _, errors = process.communicate(timeout=TIMEOUT)
-        return Ran(process.returncode, b"", errors.decode())
+        with open(place, mode) as file:
+            return self.forked(*arguments, stdout=file)
 
     def read_early(self, count: int, *arguments: str) -> Ran:
         """Run embcli into a pipe whose reader leaves when it has some bytes."""
@@ -206,7 +230,9 @@ class Process(Runner):
         return Ran(process.returncode, found, errors.decode())
 
 
-def become(arguments: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
+def become(
+    arguments: tuple[str, ...], environment: dict[str, str], closed: tuple[int, ...] = ()
+) -> NoReturn:
     """Go on as a process of embcli, right after a fork: a `preexec_fn` that never returns.
 
     Whoever forks waits for the end of a pipe, which is closed here as a new program would close it.
@@ -220,6 +246,9 @@ def become(arguments: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
     sys.stdin = begin(0)
     sys.stdout = begin(1, "w")
     sys.stderr = begin(2, "w")
+    for descriptor in closed:
+        os.close(descriptor)
+        setattr(sys, ("stdin", "stdout", "stderr")[descriptor], None)  # Python does this.
     embcli.__main__.run()
 
 

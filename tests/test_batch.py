@@ -159,9 +159,9 @@ def test_threads_take_turns_with_torchs_generator() -> None:
     state = torch.get_rng_state()
 
     with ThreadPoolExecutor(8) as threads:
-        together = [*threads.map(drawn, numbers * 6)]
+        together = [*threads.map(drawn, numbers * 3)]
 
-    assert together == alone * 6
+    assert together == alone * 3
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -272,13 +272,6 @@ def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) 
 
     assert f"Never an input: {len(never_inputs)} of every {stride} tokens;" in page
     assert f"never a target: {len(never_targets)}." in page
-
-
-@pytest.mark.parametrize("stride", [1, 4])
-def test_a_page_does_not_speak_of_skipped_tokens_if_there_are_none(stride: int) -> None:
-    page = str(embcli.seeded(40, 2).batch([*range(40)], batch_size=1, stride=stride))
-
-    assert "never" not in page
 
 
 @pytest.mark.parametrize(

@@ -555,14 +555,6 @@ def test_a_page_has_no_times_below_100_000_multiplications(size: int, is_timed: 
     assert "are multiplications by zero." in page
 
 
-@pytest.mark.parametrize("more", [{}, {"gradient": True}, {"learning_rate": 0.5}])
-def test_a_page_says_once_that_both_ways_are_the_same(more: dict[str, Any]) -> None:
-    page = str(seeded([1, 2, 1], 4, **more))
-
-    assert page.count("Bit-identical") == 1
-    assert ("values and gradients" in page) == bool(more)
-
-
 def test_a_page_has_the_loss_of_both_ends_of_a_step() -> None:
     expected = plain([3, 1, 3], 6, 2, rate=0.5).embedding
 

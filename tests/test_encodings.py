@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from base64 import b64decode
+from binascii import a2b_base64
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ TEXTS = (
 Definition = dict[str, Any]  # what tiktoken.Encoding is made of
 
 
+@cache
 def unpacked(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
     """Read the packaged file of that name, and hold it against the hash, as tiktoken's loader."""
     name = url.rsplit("/", 1)[1]
@@ -49,7 +51,7 @@ def unpacked(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
     ranks = {}
     for line in data.splitlines():
         token, rank = line.split()
-        ranks[b64decode(token)] = int(rank)
+        ranks[a2b_base64(token)] = int(rank)
     return ranks
 
 

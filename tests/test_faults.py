@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -18,8 +19,7 @@ import typer
 from embcli import encodings
 from embcli.cli.app import command_line
 from embcli.errors import ran_out
-from tests.runners import TIMEOUT, InProcess, Process
-from tests.test_pipes import bash
+from tests.runners import TIMEOUT, InProcess, Process, limited
 
 TOY = ("--vocab", "6", "--dim", "3", "--context-length", "4")
 FAILS = "raise OSError('a\\nlibrary is\\x1b[2J broken')"
@@ -132,8 +132,14 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
         "weights --vocab 300000000 --dim 1 --rows :,:,: -f csv",
     ],
 )
-def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(command: str) -> None:
-    ran = bash(f"ulimit -v 1074000; embcli {command}")
+def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(
+    process: Process, command: str
+) -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    size = pages * resource.getpagesize()
+
+    with limited(resource.RLIMIT_AS, size + 500_000_000):
+        ran = process.forked(*command.split())
 
     assert ran.status == 2
     assert ran.out == b""
@@ -163,14 +169,14 @@ def test_a_shortage_of_memory_is_known_in_other_words(fault: Exception, is_short
 def test_a_signal_while_a_layer_is_cached_leaves_no_wrong_row(
     in_process: InProcess, process: Process, tmp_path: Path
 ) -> None:
-    layer = ("--vocab", "40000", "--dim", "64")
-    lookup = ("lookup", "--ids", "0,39999,20000", *layer, "-f", "csv")
+    layer = ("--vocab", "30000", "--dim", "64")
+    lookup = ("lookup", "--ids", "0,29999,20000", *layer, "-f", "csv")
     cache = {"EMBCLI_CACHE_DIR": str(tmp_path)}
     torch_rows = in_process.ok(*lookup, "--no-cache").out
     chance = random.Random(0)
     statuses = set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL) * 3:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL) * 2:
         started = process.start(
             "weights",
             *layer,
@@ -179,7 +185,7 @@ def test_a_signal_while_a_layer_is_cached_leaves_no_wrong_row(
             stderr=subprocess.DEVNULL,
         )
         with suppress(subprocess.TimeoutExpired):
-            started.wait(chance.uniform(0, 0.25))
+            started.wait(chance.uniform(0, 0.2))
         started.send_signal(number)
         statuses.add(started.wait(TIMEOUT))
 
@@ -198,7 +204,7 @@ def test_a_signal_that_comes_twice_leaves_no_folder_half_written(
     process: Process, tmp_path: Path, number: int
 ) -> None:
     layer = ("--vocab", "50000", "--dim", "64")
-    for _ in range(4):
+    for _ in range(2):
         started = process.start(
             *("weights", *layer, "-f", "projector", "-o", str(tmp_path / "out")),
             stdout=subprocess.DEVNULL,
@@ -267,16 +273,23 @@ def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(
 # --- places ---------------------------------------------------------------------------------------
 
 
-def test_standard_output_as_a_file_goes_on_where_it_stands(tmp_path: Path) -> None:
+def test_standard_output_as_a_file_goes_on_where_it_stands(
+    process: Process, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     log.write_text("held\n")
+    tokenize = ("tokenize", "hi", "-f", "ids", "-o")
 
-    bash(f"embcli tokenize hi -f ids -o /dev/stdout >> {log}")
+    with open(log, "a") as file:
+        process.forked(*tokenize, "/dev/stdout", stdout=file)
     assert log.read_text() == "held\n5303\n"
 
-    second = "embcli tokenize hi -f ids -o /dev/fd/1"
-    third = "embcli tokenize hi -f ids -o /proc/self/fd/1"
-    bash(f"(echo one; {second}; {third}; echo two) > {log}")
+    with open(log, "w") as file:
+        file.write("one\n")
+        file.flush()
+        process.forked(*tokenize, "/dev/fd/1", stdout=file)
+        process.forked(*tokenize, "/proc/self/fd/1", stdout=file)
+        file.write("two\n")
     assert log.read_text() == "one\n5303\n5303\ntwo\n"
 
 

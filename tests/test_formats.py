@@ -208,29 +208,6 @@ def test_lookup_holds_the_tokens_and_the_matrices_of_torch(
         assert contents.about["run"] == RUN
 
 
-@pytest.mark.parametrize("form", READERS)
-@pytest.mark.parametrize(
-    ("layer", "spec", "ids"),
-    [
-        ("token", "0:5,50256,220,220", [0, 1, 2, 3, 4, 50256, 220, 220]),
-        ("position", "0:5,1023,7", [0, 1, 2, 3, 4, 1023, 7]),
-    ],
-)
-def test_weights_in_every_format_are_the_rows_of_torch(
-    in_process: InProcess, tmp_path: Path, layer: str, spec: str, ids: list[int], form: str
-) -> None:
-    path = tmp_path / f"weights.{form}"
-    in_process.ok("weights", "--layer", layer, "--rows", spec, "-o", str(path))
-
-    contents = READERS[form](path, layer)
-    rows = [{"id": each, "token": token_name(each)} for each in ids]
-    if layer == "position":
-        rows = without_fields(rows, "token")
-    assert contents.rows == rows_in(form, rows)
-    assert list(contents.matrices) == [layer]
-    assert_same_bits(contents.matrices[layer], live(GPT2)[layer][ids])
-
-
 # --- rankings -------------------------------------------------------------------------------------
 
 
@@ -244,7 +221,7 @@ def nan_as_none(row: Row) -> Row:
     [
         "neighbors --ids 2,3 --lines --dim 3 --vocab 6 -k 3",
         'neighbors "Every effort" --dim 8',
-        "audit --dim 4 --rows all",
+        "audit base.npy --rows all",
         "diff base.npy tuned.npy --encoding gpt2",
     ],
 )

@@ -174,15 +174,20 @@ Saved = Callable[[str], Path]
 LOSSLESS = ("byte_level", "pieces", "byte_fallback", "gpt2")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Return a function that saves the tokenizer of a name once, and returns its path."""
-    folder = tmp_path_factory.mktemp("tokenizers")
+    return saver(tmp_path_factory.getbasetemp() / "saved")
+
+
+@cache
+def saver(folder: Path) -> Saved:
+    """Return what saves tokenizers into a folder; all files of tests have the same."""
 
     @cache
     def save(name: str) -> Path:
         path = folder / name / "tokenizer.json"
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         MADE[name]().save(str(path))
         return path
 

@@ -61,7 +61,7 @@ def test_a_kept_layer_whose_header_has_a_damaged_byte_is_drawn_again(store: Stor
     opened(store)
     whole = path(store).read_bytes()
     for place in range(128):
-        for value in (0, 1, 0x22, 0x27, 0x28, 0x5B, 0x7B, 0xFF):
+        for value in (0, 0x27, 0x31, 0xFF):
             path(store).write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
             kept = store.read(path(store).name, (6, 3))
             assert kept is None or kept.shape == (6, 3)

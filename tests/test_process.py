@@ -29,10 +29,12 @@ def run_script(script: str) -> subprocess.CompletedProcess[str]:
 # --- the exit status ------------------------------------------------------------------------------
 
 
-def test_an_error_has_its_traceback_where_that_is_asked_for(process: Process) -> None:
+def test_an_error_has_its_traceback_where_that_is_asked_for(
+    in_process: InProcess, process: Process
+) -> None:
     words = ("lookup", "--ids", "x")
-    error = process.refused(*words)
-    assert process.refused(*words, EMBCLI_DEBUG="0") == error
+    error = in_process.refused(*words)
+    assert in_process.refused(*words, EMBCLI_DEBUG="0") == error
 
     ran = process(*words, EMBCLI_DEBUG="1")
 

@@ -12,6 +12,7 @@ import pytest
 from embcli.files import open_tensors
 from embcli.layer import Layer
 from embcli.names import Metric
+from embcli.numerics import search
 from embcli.numerics.search import nearest
 from tests.files.made import safetensors_bytes
 from tests.oracles import Stub, normal
@@ -208,9 +209,11 @@ def test_random_matrices_of_any_shape_and_scale(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_queries_have_their_own_exclusions_however_many_share_a_pass(metric: Metric) -> None:
-    """They are more queries than one pass takes."""
-    times = 206
+def test_queries_have_their_own_exclusions_however_many_share_a_pass(
+    monkeypatch: pytest.MonkeyPatch, metric: Metric
+) -> None:
+    monkeypatch.setattr(search, "_QUERIES_PER_PASS", 8)
+    times = 5
     matrix = normal(90, 8)
     matrix[11] = np.nan
     excluded = {4: [4], 7: [7, 1, 1], 9: [], 30: [30], 2: [2, 4]}

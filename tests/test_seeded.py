@@ -89,15 +89,15 @@ def test_rows_in_any_order_and_again_and_all_blocks_are_those_of_torch(
 
 
 def test_a_few_rows_of_a_huge_layer_take_the_memory_of_a_few_rows() -> None:
-    ids = np.array([3, 30_000, 50_256, 3], np.uint32)
-    layer = DrawnLayer(Seeded(50_257, 4096), "token")  # of 0.8 GB
+    ids = np.array([3, 50_256, 3], np.uint32)
+    layer = DrawnLayer(Seeded(50_257, 2048), "token")  # of 0.4 GB
     tracemalloc.start()
     found = layer.rows(ids)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     assert peak < 10**7  # a jump takes most of it
-    assert found.shape == (4, 4096)
+    assert found.shape == (3, 2048)
 
 
 @pytest.mark.parametrize("name", ["position", "token"])

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models
-from wcwidth import wcswidth
 
 import embcli
 from embcli import encodings
@@ -200,12 +199,6 @@ def test_of_a_long_text_the_page_has_what_is_cut_differently(
     snapshot(f"tokenizers/{name}.txt", ran.text)
 
 
-def test_no_line_is_wider_than_the_page(in_process: InProcess) -> None:
-    for width in range(40, 60):
-        ran = in_process.ok("tokenize", MIXED, "--encoding", ",".join(NAMES), COLUMNS=str(width))
-        assert max(map(wcswidth, ran.text.splitlines())) <= width
-
-
 @pytest.mark.parametrize(
     ("name", "text"), [("long-names", "effort moves"), ("long-stretches", "Þ" * 80)]
 )
@@ -242,13 +235,13 @@ def test_a_row_is_a_token_of_an_encoding(in_process: InProcess, snapshot: Snapsh
 
 
 def test_rows_of_a_long_text_say_what_is_in_common(in_process: InProcess) -> None:
-    text = " Unbelievable" * 20_000
+    text = " Unbelievable" * 3000
     ran = in_process.ok("tokenize", "--encoding", PAIR, "-f", "ndjson", stdin=text)
 
     rows = from_ndjson(ran.out)
     common = [row["common"] for row in rows if row["encoding"] == "gpt2"]
     assert {*common} == {True, False}
-    assert common == common[: len(common) // 20_000] * 20_000
+    assert common == common[: len(common) // 3000] * 3000
 
 
 def test_totals_stand_beside_the_rows(in_process: InProcess) -> None:
