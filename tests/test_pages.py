@@ -242,7 +242,6 @@ def test_pictures_and_markdown_say_what_a_table_says_and_refer_to_nothing_outsid
     table = page(in_process, command, "--width", "90")
     svg = page(in_process, command, "--width", "90", "-f", "svg")
     html = page(in_process, command, "--width", "90", "-f", "html")
-    markdown = page(in_process, command, "--width", "90", "-f", "markdown")
 
     assert max(map(cell_len, table.splitlines())) <= 90
     assert without_spaces(words_of_svg(ET.fromstring(svg))) == without_spaces(table)
