@@ -218,7 +218,7 @@ def test_slices_of_tokens_give_the_bits_of_the_whole(monkeypatch: pytest.MonkeyP
     assert_same_bits(found.linear, expected.linear.output)
     assert_same_bits(gradient.embedding, expected.embedding.gradient[touched])
     assert_same_bits(gradient.linear, expected.linear.gradient[touched])
-    assert "3 slices of tokens" in words_of(found)
+    assert "3 slices of tokens" in words_of(replace(found, gradient=None))
 
 
 def test_slices_of_repeated_tokens_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,6 +396,15 @@ def test_a_weight_that_makes_a_difference_is_named(
     page = words_of(found)
     assert words in page
     assert ("so do their gradients" in page) == (kind == "nan")
+
+
+@pytest.mark.parametrize(("learning_rate", "rose"), [(0.1, False), (100, True)])
+def test_the_page_says_when_a_step_is_too_long(learning_rate: float, rose: bool) -> None:
+    found = embcli.seeded(vocab=6, dim=3).compare([3], learning_rate=learning_rate)
+
+    training = found.gradient.training
+    assert (training.loss > found.gradient.loss) == rose
+    assert ("The loss rose" in words_of(found)) == rose
 
 
 def test_gradients_that_differ_by_rounding_say_so() -> None:

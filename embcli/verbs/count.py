@@ -234,7 +234,7 @@ class Counts(Result, verb="count", content="list"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a table of rows and their total, with as many columns as there is room for."""
-        from embcli.page import Label, left_out, ruled, title
+        from embcli.page import Label, Note, left_out, ruled, title
         from embcli.page.table import least_width
 
         yield title(f"Tokens under {', '.join(self.encodings)}")
@@ -248,17 +248,29 @@ class Counts(Result, verb="count", content="list"):
         while columns and least_width([*labels, *columns], _LONGEST) > options.max_width:
             columns.pop()
         omitted = self.total.line - len(self.ends)
-        yield ruled([*labels, *columns], gaps=[_END] if omitted else ())
+        gaps = [_END] if omitted else []
+        tones = [""] * len(self.ends)
+        yield ruled(
+            [*labels, *columns],
+            gaps=gaps,
+            tones=[*tones, "strong"],
+            sections=[len(gaps) + len(self.ends)],
+        )
 
         missing_rows = counted(omitted, "row") if omitted else ""
         missing = count - len(columns)
         note = left_out(missing_rows, counted(missing, "column") if missing else "")
+        notes: list[Note] = []
         if note is not None:
-            yield note
+            notes.append(note)
         if self.counting.lines:
-            yield "The total is the sum of the lines; line ends are not counted."
+            remark = "The total is the sum of the lines; line ends are not counted."
+            notes.append(Note(remark))
         if self.counting.failures:
-            yield "The total is without what cannot be counted."
+            notes.append(Note("The total is without what cannot be counted."))
+        if notes:
+            yield ""
+            yield from notes
 
     def _columns(self, rows: list[Count]) -> list[Label]:
         """Return the numbers, the most important ones first."""

@@ -61,16 +61,18 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield ""
         yield from _drawing(comparison, width, most_rows)
     if comparison.gradient is not None:
+        if comparison.draw:
+            yield ""
         yield from _backward_pass(comparison, comparison.gradient, width, most_rows)
 
-    shows_cost = "cost" in (comparison.show or ())
-    if shows_cost or not (_chosen_steps(comparison) or comparison.gradient):
+    if "cost" in (comparison.show or ()):
         yield ""
-    if shows_cost:
         yield _cost_table(comparison.cost, width)
         yield _cost_line(comparison.cost)
-    elif not console.record and not comparison.style.bare:
+    elif not (comparison.gradient or console.record or comparison.style.bare):
         # A picture has no times, so that it is the same on each machine.
+        if not _chosen_steps(comparison):
+            yield ""
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
@@ -401,9 +403,10 @@ def _backward_pass(
         rows = _training_rows(gradient, training)
         loss = f"{loss} before the step, {_number(training.loss)} after it"
     yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
-    yield _weight(comparison, gradient.target, "pos")
-    yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
+    yield _targets(comparison, gradient.target, width)
     yield safe_text(f"Loss, mean((output - target)²): {loss}")
+    yield ""
+    yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
     yield _pair_table(comparison, rows, width)
 
     if not gradient.verdict.identical:
@@ -417,10 +420,26 @@ def _backward_pass(
     if training is not None:
         yield ""
         yield from _training(training)
+        if training.loss > gradient.loss:
+            yield safe_text("The loss rose: this learning rate is too large for it to fall.")
         return
     embedding = f"{gradient.rows['embedding']:,} in the embedding"
     linear = f"{gradient.rows['linear']:,} in the linear layer"
     yield safe_text(f"Rows with a non-zero gradient: {embedding}, {linear}.")
+
+
+def _targets(comparison: Comparison, target: np.ndarray, width: int) -> Matrix:
+    """Return the target of each token, right of its output if all columns fit that way."""
+    excerpt = Excerpt.ends(_FEW, len(target))
+    places = excerpt.places
+    labels = [Label("pos", places), Label("ID", comparison.tokens.ids[places])]
+    outputs = Values(comparison.embedding[places], "output")
+    targets = Values(target[places], "target")
+    missing = omission(excerpt, "row")
+    matrix = _matrix(
+        comparison, labels, [outputs, targets], gaps=excerpt.gaps, rows_left_out=missing
+    )
+    return matrix if matrix.fits(width) else replace(matrix, blocks=[Values(targets.values)])
 
 
 def _gradient_rows(gradient: Gradient, most_rows: int) -> PairRows:

@@ -72,12 +72,13 @@ def _totals(result: Merges) -> Text:
 
 def _stop(result: Merges) -> RenderResult:
     """Yield why merging stops, for the first piece that becomes several tokens."""
-    for piece in result.pieces:
-        if piece.merges and len(piece.ids) > 1:
-            tokens = result.tokens.bytes_of(np.array(piece.ids))
-            parts = first_of(map(shown, tokens), _MOST_PARTS, " + ")
-            yield safe_text(f"Merging stops at {parts}: no merge joins two of these.", "dim")
-            return
+    stopped = [piece for piece in result.pieces if piece.merges and len(piece.ids) > 1]
+    if not stopped:
+        return
+    tokens = result.tokens.bytes_of(np.array(stopped[0].ids))
+    parts = first_of(map(shown, tokens), _MOST_PARTS, " + ")
+    place = f"in {len(stopped):,} pieces, in the first " if len(stopped) > 1 else ""
+    yield safe_text(f"Merging stops {place}at {parts}: no merge joins two of these.", "dim")
 
 
 def _table(result: Merges) -> RenderResult:
