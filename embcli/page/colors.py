@@ -55,6 +55,7 @@ INKS = {
 }
 # A console whose background is known has a style of one of these names.
 BACKGROUNDS: dict[Background, str] = {"light": "light_background", "dark": "dark_background"}
+FINE_CELLS = "fine_cells"  # A console whose page becomes an SVG picture has a style of this name.
 _TOKEN_STYLES = [
     Style.parse("#0087d7"),
     Style.parse("#d75f00"),
