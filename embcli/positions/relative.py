@@ -74,7 +74,8 @@ def relative(
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
         matrices=matrices,
         similarities=similarities,
-        meaning="With this row: equal at equal distances, the same for all distances >= k.",
+        meaning=f"Equal along each diagonal; beyond k = {k} one value on each side.",
+        note="Drawn after a token layer; read inside attention, not added to the token rows.",
     )
 
 

@@ -18,7 +18,6 @@ from embcli.names import SHORT_LENGTH
 from embcli.page import Label, Matrix, Values, omission, rows_that_fit, safe_text, title
 from embcli.page.colors import ColorScale
 from embcli.page.labels import origin_lines
-from embcli.positions import OPTIONS
 from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.selection import Excerpt
 from embcli.wording import counted
@@ -60,22 +59,22 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
 
 
 def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
-    length = table.length
-    part = ""
+    letter = "C" if table.kind == "learned" else "T"
+    which = f"positions: {letter} = {counted(table.length, 'position')}"
     if table.is_long:
-        length = SHORT_LENGTH
-        part = f" 0 to {length - 1} of {table.length:,}"
+        which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.length:,}"
     if not table.is_similarity:
-        kind = table.kind.capitalize()
-        yield title(f"{kind} positions{part}: T = {length:,} positions, {shown.size}")
+        yield title(f"{table.kind.capitalize()} {which}, {shown.size}")
         yield safe_text(shown.formula)
         return
-    count = counted(length, "position")
     name = "Cosines" if table.similarity_metric == "cosine" else "Dot products"
-    yield title(f"{name} of {table.kind} positions{part}: T = {count}")
+    what = f"{table.kind} {which}"
+    if table.kind == "relative":
+        what = f"token row {table.token_id} with {what}"
+    yield title(f"{name} of {what}")
     yield safe_text(shown.meaning)
-    if table.kind in OPTIONS["ids"]:
-        yield safe_text(f"The row is that of token ID {table.token_id}.")
+    if table.kind == "rotary":
+        yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_id}.")
 
 
 def _views(table: PositionTable) -> list[MatrixView]:
