@@ -31,6 +31,7 @@ from wcwidth import wcswidth
 
 import embcli
 from embcli.errors import OutputError
+from embcli.names import Theme
 from embcli.page import (
     STYLES,
     Drawing,
@@ -1048,6 +1049,46 @@ def test_words_of_a_picture_stand_out_from_its_background(
     dim = INKS[theme]["dim"]
     assert dim in html
     assert contrast(tuple(bytes.fromhex(dim[1:])), background) >= 4.5
+
+
+WHITE = (255, 255, 255)
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0])
+def test_on_a_light_background_a_sum_has_more_contrast_than_its_terms(value: float) -> None:
+    names = []
+    for is_term in (True, False):
+        name = sign_style(value, is_term).color.name  # type: ignore[union-attr]
+        names.append(INKS["light"][name])
+    term, result = [contrast(tuple(bytes.fromhex(name[1:])), WHITE) for name in names]
+
+    assert result >= 5.5
+    assert 4.4 <= term < result
+
+
+@pytest.mark.parametrize(("theme", "has_yellow"), [("dark", True), ("light", False)])
+def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(
+    theme: Theme, has_yellow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    values = np.float32([[1, -1], [1, -1]])
+    page = Matrix([Label("ID", [0, 1])], [Values(values)], np.arange(2), tones=["term", "strong"])
+
+    printed = export.text(page, 80, 24, color=True, theme=theme)
+
+    colors = {
+        code for codes in re.findall(r"\x1b\[([\d;]+)m", printed) for code in codes.split(";")
+    }
+    assert bool(colors & {"33", "93"}) == has_yellow
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_the_colour_of_a_token_is_not_that_of_a_sign(place: int) -> None:
+    color = token_style(place).color
+
+    assert color not in (sign_style(1.0).color, sign_style(-1.0).color)
+    assert color != token_style(place + 1).color
 
 
 def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the_font() -> None:

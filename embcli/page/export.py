@@ -21,7 +21,7 @@ from rich.text import Text
 from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
-from embcli.page.colors import BACKGROUNDS, FINE_CELLS, INKS
+from embcli.page.colors import BACKGROUNDS, FINE_CELLS, INKS, background_of
 from embcli.page.parts import CutPage, Sheets
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Drawing, Line, Shortened
@@ -110,8 +110,11 @@ def text(
     )
     if theme != "auto":
         console.push_theme(Themes({BACKGROUNDS[theme]: "bold"}))
+    segments = console.render(page, console.options.update(highlight=False, markup=False))
+    if color and background_of(console) == "light":
+        segments = [_inked(segment, INKS["light"]) for segment in segments]
     with console.capture() as captured:
-        console.print(page, highlight=False, markup=False, emoji=False)
+        console.print(Segments(segments), end="")
     printed = captured.get().split("\n")
     return "\n".join(line.rstrip(" ") for line in printed)
 
