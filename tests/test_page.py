@@ -31,7 +31,6 @@ from wcwidth import wcswidth
 
 import embcli
 from embcli.errors import OutputError
-from embcli.names import Theme
 from embcli.page import (
     STYLES,
     Drawing,
@@ -1068,19 +1067,14 @@ def test_on_a_light_background_a_sum_has_more_contrast_than_its_terms(value: flo
 
 @pytest.mark.parametrize(("theme", "has_yellow"), [("dark", True), ("light", False)])
 def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(
-    theme: Theme, has_yellow: bool, monkeypatch: pytest.MonkeyPatch
+    in_process: InProcess, theme: str, has_yellow: bool
 ) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("COLORTERM", raising=False)
-    values = np.float32([[1, -1], [1, -1]])
-    page = Matrix([Label("ID", [0, 1])], [Values(values)], np.arange(2), tones=["term", "strong"])
+    words = ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", "--theme", theme)
 
-    printed = export.text(page, 80, 24, color=True, theme=theme)
+    printed = in_process.ok(*words, terminal=True, TERM="xterm", COLORTERM="").text
 
-    colors = {
-        code for codes in re.findall(r"\x1b\[([\d;]+)m", printed) for code in codes.split(";")
-    }
-    assert bool(colors & {"33", "93"}) == has_yellow
+    codes = ";".join(re.findall(r"\x1b\[([\d;]+)m", printed)).split(";")
+    assert bool({*codes} & {"33", "93"}) == has_yellow
 
 
 @pytest.mark.parametrize("place", range(4))

@@ -214,8 +214,7 @@ def _windows(batches: Batches, width: int) -> RenderResult:
 
     ends = len("sample") + np.cumsum([cell_len(word) + GAP for word in words])
     dots = 1 + GAP
-    room = width if ends[-1] <= width and len(words) == len(ids) else width - dots
-    tokens_that_fit = int((ends <= room).sum())
+    tokens_that_fit = np.searchsorted(ends, width - dots, "right")
     fits = starts - first + length < tokens_that_fit
     if not fits.any():
         needed = f"a sample of {counted(length + 1, 'token')} is wider than the page"
