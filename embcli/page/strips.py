@@ -335,13 +335,7 @@ class Strips(Composite):
         """
         remarks = []
         if self.lines is not None:
-            steps = []
-            if fit.row_step > 1:
-                steps.append(f"every {_ordinal(fit.row_step)} {self.row}")
-            if fit.columns_per_bin > 1 and not self.square:
-                steps.append(f"every {_ordinal(fit.columns_per_bin)} column")
-            if steps:
-                remarks.append(f"shown: {', '.join(steps)}")
+            remarks += self._steps(fit)
         elif fit.columns_per_bin > 1:
             shade = "colour" if colors_of(console) else "character"
             remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
@@ -364,6 +358,15 @@ class Strips(Composite):
         if infinities:
             remarks.append(f"{marks[INFINITE]}: {infinities:,} infinite")
         return remarks
+
+    def _steps(self, fit: Fit) -> list[str]:
+        """Return which rows and columns a picture shows, unless it shows all."""
+        steps = []
+        if fit.row_step > 1:
+            steps.append(f"every {_ordinal(fit.row_step)} {self.row}")
+        if fit.columns_per_bin > 1 and not self.square:
+            steps.append(f"every {_ordinal(fit.columns_per_bin)} column")
+        return [f"shown: {', '.join(steps)}"] if steps else []
 
 
 def _ordinal(number: int) -> str:

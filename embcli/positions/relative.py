@@ -68,13 +68,14 @@ def relative(
         label="distance",
         row_numbers=shown_distances,
     )
+    meaning = f"Equal along each diagonal; beyond k = {k} one value on each side."
     matrices = [pair_matrix, distance_matrix, row_matrix]
     return ShownPositions(
         size=f"D = {dim:,} columns, k = {k}",
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
         matrices=matrices,
         similarities=similarities,
-        meaning=f"Equal along each diagonal; beyond k = {k} one value on each side.",
+        meaning=meaning,
         note="Drawn after a token layer; read inside attention, not added to the token rows.",
     )
 
