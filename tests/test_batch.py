@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -10,9 +11,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from torch.utils.data import DataLoader
 
 import embcli
+from embcli.errors import InputError
 from embcli.model import Model
 from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
@@ -304,15 +307,80 @@ TOY_TEXT = "Once upon a time there lived"
 @pytest.mark.parametrize(
     ("width", "cell"),
     [
-        (120, "Once ␣upon ␣a ␣time → ␣there "),
-        (80, "Once …ime → ␣there "),
-        (76, "Once ␣u… ␣time  │"),
+        (120, "  Once ␣upon ␣a ␣time → ␣there  │"),
+        (80, "  Once … → ␣there  │"),
+        (70, "  Once … ␣time → ␣there  │"),
+        (62, "  Once … → ␣there  │"),
+        (56, "  … → ␣there  │"),
+        (52, "     0  │"),
     ],
 )
-def test_the_last_target_of_a_sample_is_beside_its_inputs(width: int, cell: str) -> None:
+def test_the_tokens_of_a_sample_are_whole_and_end_with_the_last_target(
+    width: int, cell: str
+) -> None:
     result = embcli.seeded(dim=2).batch(TOY_TEXT, batch_size=1)
 
-    assert cell in export.text(result, width)
+    text = export.text(result, width)
+
+    assert cell in text
+    assert max(map(cell_len, text.splitlines())) <= width
+
+
+def marks_of_windows(page: str) -> list[list[str]]:
+    """Return the marks of each sample below each token, from where they are on the page."""
+    lines = page.splitlines()
+    top = next(place for place, line in enumerate(lines) if line.startswith("sample"))
+    starts = [match.start() for match in re.finditer(r"\S+", lines[top])][1:]
+    marks = []
+    for line in lines[top + 2 : lines.index("", top)]:
+        marks.append([line[start : start + 1].strip() for start in starts])
+    return marks
+
+
+@pytest.mark.parametrize("stride", [1, 2, 4, 6])
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_windows_show_whole_samples_and_mark_a_cut(stride: int, width: int) -> None:
+    model = embcli.seeded(40, 2)
+    result = model.batch([*range(20)], batch_size=1, stride=stride, all=True, windows=True)
+
+    page = export.text(result, width)
+
+    rows = marks_of_windows(page)
+    total = len(result.inputs)
+    assert 0 < len(rows) <= total
+    for sample, row in enumerate(rows):
+        expected = [""] * (sample * stride) + ["■"] * 4 + ["□"]
+        assert row[: len(expected)] == expected
+        assert {*row[len(expected) :]} <= ({""} if len(rows) == total else {"", "…"})
+    is_cut = len(rows) < total
+    assert (f"Shown: {len(rows)} of {total} samples." in page) == is_cut
+    assert ("…" in page) == is_cut
+    if width == 200:
+        assert not is_cut
+    assert max(map(len, page.splitlines())) <= width
+
+
+def test_windows_that_fit_none_of_the_samples_say_so() -> None:
+    result = embcli.seeded(40, 2).batch([*range(40)], batch_size=1, max_length=30, windows=True)
+
+    page = export.text(result, 60)
+
+    assert "Not shown: a sample of 31 tokens is wider than the page." in page
+    assert "■" not in page
+
+
+def test_windows_say_what_a_model_does_not_see() -> None:
+    result = embcli.seeded(40, 2).batch([*range(40)], batch_size=4, stride=6, windows=True)
+
+    page = export.text(result, 200)
+
+    assert "2 samples dropped" in page
+    assert "Never an input: 2 of every 6 tokens" in page
+
+
+def test_a_drawing_and_windows_are_refused_together() -> None:
+    with pytest.raises(InputError, match="two pictures"):
+        embcli.seeded(40, 2).batch([*range(20)], draw=True, windows=True)
 
 
 BOOKS_BATCH: dict[str, Any] = {}
@@ -361,12 +429,12 @@ def test_a_drawing_has_the_targets_and_their_tokens_whole(
 @pytest.mark.parametrize(
     ("width", "more", "is_suggested"),
     [
-        ("80", (), True),
-        ("120", (), False),
-        ("80", ("--draw",), False),
+        ("60", (), True),
+        ("80", (), False),
+        ("60", ("--draw",), False),
     ],
 )
-def test_a_drawing_is_suggested_where_tokens_are_shortened(
+def test_a_drawing_is_suggested_where_tokens_are_left_out(
     in_process: InProcess, width: str, more: tuple[str, ...], is_suggested: bool
 ) -> None:
     ran = in_process.ok("batch", OPENING, *more, COLUMNS=width, suggestions=True)

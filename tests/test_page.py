@@ -614,16 +614,26 @@ def test_a_bin_is_the_mean_of_its_columns_and_shows_non_finite_ones(
                 assert mean == pytest.approx(exact, rel=1e-9, abs=1e-9 * largest)
 
 
-@given(columns=st.integers(1, 5000), available=st.integers(1, 300))
-def test_columns_are_in_bins_only_where_they_have_no_room(columns: int, available: int) -> None:
-    fit = Fit.of(columns, available)
+@given(
+    columns=st.integers(1, 5000),
+    available=st.integers(1, 300),
+    columns_per_cell=st.sampled_from([1, 4]),
+    is_sampled=st.booleans(),
+)
+def test_columns_are_in_bins_only_where_they_have_no_room(
+    columns: int, available: int, columns_per_cell: int, is_sampled: bool
+) -> None:
+    fit = Fit.of(columns, available, columns_per_cell, is_sampled)
 
+    largest_count = columns_per_cell * available
     assert fit.width <= available
     assert fit.bins == math.ceil(columns / fit.columns_per_bin)
-    assert (fit.columns_per_bin == 1) == (columns <= available)
-    if fit.columns_per_bin > 1:
+    assert (fit.columns_per_bin == 1) == (columns <= largest_count)
+    if is_sampled:
+        assert fit.columns_per_bin % 2 == 1
+    elif fit.columns_per_bin > 1:
         smaller_bins = math.ceil(columns / (fit.columns_per_bin - 1))
-        assert smaller_bins > available
+        assert smaller_bins > largest_count
 
 
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
@@ -635,12 +645,10 @@ def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
     snapshot("page/heat-without-colour.txt", export.text(page, 60))
 
 
-@pytest.mark.parametrize("height", [24, 40])
+@pytest.mark.parametrize("height", [12, 22, 38])
 @pytest.mark.parametrize("size", [5, 64, 301])
 @pytest.mark.parametrize("square", [False, True])
-def test_a_picture_fits_a_screen_and_averages_rows_and_columns(
-    square: bool, size: int, height: int
-) -> None:
+def test_a_picture_fits_its_lines_and_uses_them(square: bool, size: int, height: int) -> None:
     numbers = np.arange(size)
     values = np.arange(size * size, dtype=np.float32).reshape(size, size)
     labels = [Label("pos", numbers)]
@@ -651,8 +659,84 @@ def test_a_picture_fits_a_screen_and_averages_rows_and_columns(
     lines = printed.splitlines()
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
-    is_averaged = size > 2 * (height - 5)
-    assert ("the mean of" in printed.replace("\n", " ")) == is_averaged
+    room = 2 * (height - 4)
+    assert ("shown: every" in printed) == (size > min(room, 72))
+    if size > room:
+        assert 2 * len(lines) > height, "the picture uses most of its lines"
+
+
+def colors_of_picture(page: Strips) -> np.ndarray:
+    """Return the colours of a picture in SVG, (rows, columns, 3), from its paths."""
+    svg = export.exported(page, "svg", 100, "light").decode()
+    strips = []
+    for paths in re.findall(r"<svg x=.*?>(.*?)</svg>", svg):
+        cells: dict[tuple[int, int], tuple[int, ...]] = {}
+        for color, path in re.findall(r'stroke="#(\w{6})" d="([^"]*)"', paths):
+            for x, y in re.findall(r"M(\d+) (\d+)h1", path):
+                assert (int(y), int(x)) not in cells
+                cells[int(y), int(x)] = tuple(bytes.fromhex(color))
+        height, width = np.max([*cells], axis=0) + 1
+        strip = [cells[place] for place in np.ndindex(height, width)]
+        strips.append(np.array(strip).reshape(height, width, 3))
+    return np.concatenate(strips)
+
+
+@pytest.mark.parametrize(("size", "step"), [(200, 1), (512, 1), (600, 2)])
+def test_a_similarity_in_a_picture_has_a_cell_for_each_number(size: int, step: int) -> None:
+    """Without room for all, every n-th row and column is shown, never a mean."""
+    numbers = np.arange(size)
+    values = np.eye(size, dtype=np.float32)
+    page = Strips([Label("pos", numbers)], [Values(values)], numbers, lines=51, square=True)
+
+    colors = colors_of_picture(page)
+
+    shown = math.ceil(size / step)
+    assert colors.shape == (shown, shown, 3)
+    is_dark = colors.sum(axis=2) < 300
+    assert np.array_equal(is_dark, np.eye(shown, dtype=bool))
+
+
+def test_a_picture_of_few_rows_is_as_high_as_a_slide_allows() -> None:
+    values = np.ones((4, 384), np.float32)
+    page = Strips([Label("ID", range(4))], [Values(values)], np.arange(384))
+
+    colors = colors_of_picture(page)
+
+    assert colors.shape == (4 * 4, 384, 3)
+
+
+def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> None:
+    values = np.float32([[1, math.nan, -1, math.inf]])
+    page = Strips([Label("ID", [0])], [Values(values)], np.arange(4), lines=5)
+
+    colors = colors_of_picture(page)
+
+    yellow = [(255, 215, 0)]
+    assert (colors == yellow).all(axis=2).tolist() == [[False, True, False, True]]
+    svg = export.exported(page, "svg", 100, "light").decode()
+    assert "yellow: 1 NaN; yellow: 1 infinite" in svg.replace("&#160;", " ")
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "shown"),
+    [
+        (100, 10, "shown: every 3rd row"),
+        (300, 10, "shown: every 7th row"),
+        (300, 100, "shown: every 7th row, every 3rd column"),
+        (1100, 700, "shown: every 23rd row, every 11th column"),
+        (48, 300, "shown: every 5th column"),
+    ],
+)
+def test_a_picture_without_room_shows_every_nth_row_and_an_odd_step_of_columns(
+    rows: int, columns: int, shown: str
+) -> None:
+    values = np.ones((rows, columns), np.float32)
+    labels = [Label("pos", np.arange(rows))]
+    page = Strips(labels, [Values(values)], np.arange(columns), lines=28)
+
+    printed = ESCAPE.sub("", on_terminal(page, height=28))
+
+    assert printed.splitlines()[-1].endswith(f"1  {shown}")
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -805,14 +889,15 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "averaged"),
+    ("columns", "remark"),
     [
         (191, ""),
-        (192, "the mean of up to 2 columns"),
-        (383, "the mean of up to 3 columns"),
+        (192, "every 3rd column"),
+        (573, "every 3rd column"),
+        (574, "every 5th column"),
     ],
 )
-def test_a_file_has_a_cell_for_each_number_that_fits_a_slide(columns: int, averaged: str) -> None:
+def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark: str) -> None:
     values = np.sin(np.arange(40 * columns, dtype=np.float32).reshape(40, columns))
     labels = [Label("position", np.arange(40))]
     page = Strips(labels, [Values(values)], np.arange(columns), lines=45)
@@ -824,10 +909,10 @@ def test_a_file_has_a_cell_for_each_number_that_fits_a_slide(columns: int, avera
     assert len(strips) == 40
     numbers = [number for number, _ in strips if number]
     assert numbers == [str(row) for row in range(0, 40, 2)], "a label for each second row"
-    if averaged:
-        assert averaged in printed
+    if remark:
+        assert f"shown: {remark}" in printed
     else:
-        assert "the mean of" not in printed
+        assert "shown:" not in printed
         assert {len(strip) for _, strip in strips} == {columns}
 
 
@@ -947,6 +1032,41 @@ def test_words_of_a_picture_stand_out_from_its_background(
     dim = INKS[theme]["dim"]
     assert dim in html
     assert contrast(tuple(bytes.fromhex(dim[1:])), background) >= 4.5
+
+
+WHITE = (255, 255, 255)
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0])
+def test_on_a_light_background_a_sum_has_more_contrast_than_its_terms(value: float) -> None:
+    names = []
+    for is_term in (True, False):
+        name = sign_style(value, is_term).color.name  # type: ignore[union-attr]
+        names.append(INKS["light"][name])
+    term, result = [contrast(tuple(bytes.fromhex(name[1:])), WHITE) for name in names]
+
+    assert result >= 5.5
+    assert 4.4 <= term < result
+
+
+@pytest.mark.parametrize(("theme", "has_yellow"), [("dark", True), ("light", False)])
+def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(
+    in_process: InProcess, theme: str, has_yellow: bool
+) -> None:
+    words = ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", "--theme", theme)
+
+    printed = in_process.ok(*words, terminal=True, TERM="xterm", COLORTERM="").text
+
+    codes = ";".join(re.findall(r"\x1b\[([\d;]+)m", printed)).split(";")
+    assert bool({*codes} & {"33", "93"}) == has_yellow
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_the_colour_of_a_token_is_not_that_of_a_sign(place: int) -> None:
+    color = token_style(place).color
+
+    assert color not in (sign_style(1.0).color, sign_style(-1.0).color)
+    assert color != token_style(place + 1).color
 
 
 def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the_font() -> None:

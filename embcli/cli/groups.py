@@ -115,8 +115,8 @@ class PositionsModel(ModelOptions):
         int | None,
         option(
             "Model",
-            "T, the number of positions.",
-            "--context-length T",
+            "Number of positions: C of a layer, T of a formula.",
+            "--context-length C",
             default=f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; "
             f"relative {names.SHORT_LENGTH}",
         ),

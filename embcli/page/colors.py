@@ -36,14 +36,21 @@ STYLES = {
     "positive": Style.parse("#d75f00"),
     "negative_term": Style.parse("#5888b0"),  # in a sum whose result stands out
     "positive_term": Style.parse("#b0784c"),
-    "embedding": Style.parse("#0087d7"),
-    "linear": Style.parse("#d75f00"),
+    "embedding": Style.parse("#008700"),
+    "linear": Style.parse("#af5fd7"),
     "accent": Style.parse("#0087d7"),  # commands, bars
 }
-# Colours that replace others, and dim, in a picture: its background is known, so that they can have
-# more contrast than colours for any background.
+# Colours that replace others, and dim, if the background is known, as in a picture or on a light
+# terminal: they can have more contrast than colours for any background. Results have more than the
+# terms of a sum; the nearest of 16 colours to the one for positive numbers is red, not yellow.
 INKS = {
-    "light": {"dim": "#6a7077", "#5888b0": "#4a7ba6", "#b0784c": "#9e6a45"},
+    "light": {
+        "dim": "#6a7077",
+        "#0087d7": "#005fb8",
+        "#d75f00": "#c02800",
+        "#5888b0": "#4a7ba6",
+        "#b0784c": "#a0685a",
+    },
     "dark": {
         "dim": "#959da6",
         "#0087d7": "#3da9f5",
@@ -55,12 +62,9 @@ INKS = {
 }
 # A console whose background is known has a style of one of these names.
 BACKGROUNDS: dict[Background, str] = {"light": "light_background", "dark": "dark_background"}
-_TOKEN_STYLES = [
-    Style.parse("#0087d7"),
-    Style.parse("#d75f00"),
-    Style.parse("#008700"),
-    Style.parse("#af5fd7"),
-]
+FINE_CELLS = "fine_cells"  # A console whose page becomes an SVG picture has a style of this name.
+# Blue and orange mean signs, so that tokens have other colours.
+_TOKEN_STYLES = [Style.parse("#008700"), Style.parse("#af5fd7")]
 
 
 def token_style(place: int) -> Style:
@@ -85,13 +89,13 @@ def colors_of(console: Console) -> Sequence[Color]:
     """Return the colours of a scale on a console, the least number first; none without colour."""
     if console.color_system is None or console.no_color:
         return ()
-    background = _background_of(console)
+    background = background_of(console)
     if console.color_system in ("standard", "windows"):
         return _SCALES_OF_16[background]
     return _SCALES[background]
 
 
-def _background_of(console: Console) -> Background:
+def background_of(console: Console) -> Background:
     """Return the background that is known of a console, or that of the terminal."""
     for background, name in BACKGROUNDS.items():
         if console.get_style(name, default="none"):

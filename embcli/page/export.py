@@ -22,7 +22,7 @@ from rich.text import Text
 from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
-from embcli.page.colors import BACKGROUNDS, INKS
+from embcli.page.colors import BACKGROUNDS, FINE_CELLS, INKS, background_of
 from embcli.page.parts import CutPage, Sheets, Title
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Drawing, Line, Shortened
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from embcli.names import Background, Theme
 
 _FONT_SIZE = 21  # pixels, in an SVG
+_FONT_ASPECT = 0.602  # the width of a letter relative to 20 pixels, rich's height of letters
+_FINE = 'preserveAspectRatio="none" shape-rendering="crispEdges"'
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
@@ -50,7 +52,7 @@ viewBox="0 0 {terminal_width} {terminal_height}" width="{terminal_width}">
 <rect width="100%" height="100%" fill="GROUND"/>
 <defs>{lines}</defs>
 {backgrounds}
-<g class="{unique_id}-matrix">
+FINE_CELLS<g class="{unique_id}-matrix">
 {matrix}
 </g>
 </svg>
@@ -112,8 +114,11 @@ def text(
     )
     if theme != "auto":
         console.push_theme(Themes({BACKGROUNDS[theme]: "bold"}))
+    segments = console.render(page, console.options.update(highlight=False, markup=False))
+    if color and background_of(console) == "light":
+        segments = [_inked(segment, INKS["light"]) for segment in segments]
     with console.capture() as captured:
-        console.print(page, highlight=False, markup=False, emoji=False)
+        console.print(Segments(segments), end="")
     printed = captured.get().split("\n")
     return "\n".join(line.rstrip(" ") for line in printed)
 
@@ -138,11 +143,43 @@ def exported(
 
 def _svg(page: RenderableType, width: int, color: bool, background: Background) -> str:
     terminal = _THEMES[background]
-    console = _recorded(page, width, color, background, margin=2)
+    margin = 2
+    lines = _lines(page, width, color, background, FINE_CELLS)
+    console = _recorded(lines, margin)
     code = _SVG.replace("GROUND", terminal.background_color.hex)
+    code = code.replace("FINE_CELLS", _fine_cells(lines, margin))
     return console.export_svg(
-        theme=terminal, code_format=code, unique_id="embcli", font_aspect_ratio=0.602
+        theme=terminal, code_format=code, unique_id="embcli", font_aspect_ratio=_FONT_ASPECT
     )
+
+
+def _fine_cells(lines: Sequence[Sequence[Segment]], margin: int) -> str:
+    """Return the colours of strips whose numbers share cells, as elements of an SVG."""
+    cell = 20 * _FONT_ASPECT  # as wide as rich's
+    line_height = 24.4
+    strips = ""
+    for number, line in enumerate(lines, margin // 2):
+        x = margin * cell
+        for segment in line:
+            width = segment.cell_length * cell
+            meta = segment.style.meta if segment.style else {}
+            if meta:
+                place = f'x="{x:g}" y="{number * line_height + 1.5:g}"'
+                size = f'width="{width:g}" height="{line_height + 0.25:g}"'
+                box = f'viewBox="0 -0.5 {len(meta["colors"][0])} {meta["rows"]}"'
+                paths = _paths(meta["colors"])
+                strips += f"<svg {place} {size} {box} {_FINE}>{paths}</svg>\n"
+            x += width
+    return strips
+
+
+def _paths(rows: Sequence[Sequence[str]]) -> str:
+    """Return a path for each colour, whose cells are parts of lines that are 1 wide."""
+    drawn: dict[str, str] = {}
+    for y, row in enumerate(rows):
+        for x, color in enumerate(row):
+            drawn[color] = f"{drawn.get(color, '')}M{x} {y}h1"
+    return "".join(f'<path stroke="{color}" d="{path}"/>' for color, path in drawn.items())
 
 
 def _html(page: RenderableType, width: int, color: bool, background: Background) -> str:
@@ -150,7 +187,7 @@ def _html(page: RenderableType, width: int, color: bool, background: Background)
     terminal = _THEMES[background]
 
     def element(part: RenderableType, name: str = "pre", columns: int = width) -> str:
-        console = _recorded(part, columns, color, background)
+        console = _recorded(_lines(part, columns, color, background))
         code = console.export_html(theme=terminal, code_format="{code}", inline_styles=True)
         return f"<{name}>{code}</{name}>".replace("⋮", _DOTS)
 
@@ -191,7 +228,7 @@ def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
 
 def _fragment(page: RenderableType, width: int, background: Background) -> str:
     style = f"font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
-    console = _recorded(page, width, color=True, background=background)
+    console = _recorded(_lines(page, width, color=True, background=background))
     code = console.export_html(
         code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
     )
@@ -248,22 +285,25 @@ def _console(width: int, **options: Any) -> Console:
     return Console(file=io.StringIO(), width=width, force_jupyter=False, **options)
 
 
-def _recorded(
-    page: RenderableType, width: int, color: bool, background: Background, margin: int = 0
-) -> Console:
-    """Return a console with a page and margins; as wide as its longest line and the margins."""
+def _lines(
+    page: RenderableType, width: int, color: bool, background: Background, *styles: str
+) -> list[list[Segment]]:
+    """Return the lines of a page in a file; `styles` tell what the file can show."""
     console = _console(width, record=True, color_system="truecolor", no_color=not color)
-    console.push_theme(Themes({BACKGROUNDS[background]: "bold"}))
+    console.push_theme(Themes(dict.fromkeys([BACKGROUNDS[background], *styles], "bold")))
     options = console.options.update(highlight=False, markup=False)
     segments = console.render(page, options)
     if color:
         inked = (_inked(segment, INKS[background]) for segment in segments)
-        lines = list(Segment.split_lines(inked))
-    else:
-        lines = list(Segment.split_lines(Segment.remove_color(segments)))
+        return list(Segment.split_lines(inked))
+    return list(Segment.split_lines(Segment.remove_color(segments)))
 
-    longest = max(map(Segment.get_line_length, lines), default=width)
-    console.width = longest + 2 * margin
+
+def _recorded(lines: Sequence[list[Segment]], margin: int = 0) -> Console:
+    """Return a console with lines and margins; as wide as its longest line and the margins."""
+    longest = max(map(Segment.get_line_length, lines), default=0)
+    width = longest + 2 * margin
+    console = _console(width, record=True, color_system="truecolor")
     edge = [Segment("\n")] * (margin // 2)
     framed = list(edge)
     for line in lines:

@@ -1,9 +1,9 @@
 """Numbers as colours: strips, one per row of a table, or a picture of a whole matrix.
 
-Each has a colour bar. On a terminal two rows of a picture can share a line; in a file each number
-has a cell of its own if the picture then fits a slide. Without colour each number is a character,
-denser for a larger number. `Matrix` yields strips in place of numbers if a page is to be a heat
-map.
+Each has a colour bar. On a terminal two rows of a picture can share a line, in an SVG picture many
+numbers share a line and a cell; in HTML each number has a cell of its own if the page then fits a
+slide. Without colour each number is a character, denser for a larger number. `Matrix` yields strips
+in place of numbers if a page is to be a heat map.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
+from embcli.page.colors import FINE_CELLS, INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
 from embcli.page.parts import Composite
 from embcli.page.table import GAP, Label, label_versions, ruled
-from embcli.wording import counted, in_line
+from embcli.wording import in_line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
 
 _WIDEST = 4  # the most cells of a number
 _SLIDE_CELLS = 204  # the width of a file's page, unless the user chose a larger one
+_SLIDE_LINES = 36  # of a file's page, for strips
+_LINES_AROUND = 4  # an axis and a rule above a picture; a blank line and a colour bar below
 _MOST_LABELS = 24  # of the rows of a picture
 _NOTHING = -3  # the level of a half of a cell without a number
-_MARKED = Style.parse("bold #ffd700 on #000000")
+_MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours
+_MARKED = Style(color=_MARK, bgcolor="#000000", bold=True)
 _colored = lru_cache(4096)(Style.from_color)
 
 
@@ -43,9 +47,23 @@ class Values(NamedTuple):
     title: str = ""
 
 
-def can_stack(console: Console) -> bool:
-    """Return whether two rows can share a line: on a coloured screen, but not in a file."""
-    return bool(colors_of(console)) and not console.record
+class Density(NamedTuple):
+    """How many numbers can share a line and a cell."""
+
+    rows_per_line: int = 1
+    columns_per_cell: int = 1
+
+
+_STACKED = Density(2)  # one above the other, on a coloured screen
+_FINE = Density(12, 4)  # in an SVG picture: on a slide a number is 1.5 pixels high and 2 wide
+
+
+def density_of(console: Console) -> Density:
+    if not colors_of(console):
+        return Density()
+    if console.get_style(FINE_CELLS, default="none"):
+        return _FINE
+    return Density() if console.record else _STACKED
 
 
 class Shades(Text):
@@ -70,11 +88,7 @@ def strip(
         characters = [MARKS.get(level) or RAMP[level] for level in levels.tolist()]
         return Shades("".join(characters), no_wrap=True)
 
-    # Numbers without a sign use the upper half of the colours.
-    zero = 0 if scale.signed else len(colors) // 2
-    levels = scale.levels(values, len(colors) - zero)
-    levels[levels >= 0] += zero
-
+    levels = _levels(values, scale, colors)
     text = Shades(no_wrap=True)
     lower_levels = levels[-1]
     if is_stacked and len(levels) == 1:  # the last of an odd number of rows
@@ -93,39 +107,68 @@ def strip(
     return text
 
 
-class Fit(NamedTuple):
-    """How numbers fit into cells: they are averaged in bins, and bins take cells or half of one.
+def fine_strip(values: np.ndarray, scale: ColorScale, console: Console, fit: Fit) -> Shades:
+    """Return numbers, (rows, bins), as a blank line that an SVG picture fills with their colours.
 
-    A bin is of one row in a strip; in a picture it can be of several rows and in several strips.
+    The colours are meta data of the line's style.
+    """
+    colors = colors_of(console)
+    names = np.array([color.get_truecolor().hex for color in [*colors, _MARK, _MARK]])
+    levels = _levels(values, scale, colors)
+    meta = {"colors": names[levels].tolist(), "rows": fit.rows_per_line}
+    return Shades(" " * fit.width, Style.from_meta(meta), no_wrap=True)
+
+
+def _levels(values: np.ndarray, scale: ColorScale, colors: Sequence[Color]) -> np.ndarray:
+    """Return the places of numbers among the colours, or the levels of non-finite ones."""
+    # Numbers without a sign use the upper half of the colours.
+    zero = 0 if scale.signed else len(colors) // 2
+    levels = scale.levels(values, len(colors) - zero)
+    levels[levels >= 0] += zero
+    return levels
+
+
+class Fit(NamedTuple):
+    """How numbers fit into cells: columns are in bins, and bins and rows take cells or share one.
+
+    A bin is of one row.
     """
 
     bins: int  # in a row
+    width: int  # cells of a row
     columns_per_bin: int = 1  # fewer in the last bin
     cells_per_bin: int = 1
-    is_stacked: bool = False  # two strips share a line
-    rows_per_bin: int = 1  # fewer in the last bin
-    strips_per_bin: int = 1
+    rows_per_line: int = 1
+    lines_per_row: int = 1
+    row_step: int = 1  # every n-th row is shown
 
     @classmethod
-    def of(cls, columns: int, available: int) -> Fit:
+    def of(
+        cls, columns: int, available: int, columns_per_cell: int = 1, is_sampled: bool = False
+    ) -> Fit:
         """Return how columns fit into the available cells; bins hold one number if possible."""
-        if columns <= available:
-            cells = min(available // max(columns, 1), _WIDEST)
-            return cls(columns, cells_per_bin=cells)
-        columns_per_bin = math.ceil(columns / available)
-        return cls(math.ceil(columns / columns_per_bin), columns_per_bin)
+        columns_per_bin = 1
+        if columns > available:
+            columns_per_bin = math.ceil(columns / (available * columns_per_cell))
+        if is_sampled:
+            # Sines and cosines alternate: an odd step shows both.
+            columns_per_bin |= 1
+        bins = math.ceil(columns / columns_per_bin)
+        cells = _clamp(available // max(bins, 1), _WIDEST)
+        return cls(bins, min(bins * cells, available), columns_per_bin, cells)
 
-    @property
-    def width(self) -> int:
-        return self.bins * self.cells_per_bin
+
+def _clamp(number: int, most: int) -> int:
+    return max(min(number, most), 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Strips(Composite):
     """Matrices as strips of colours, one per row, between labels, and a colour bar below.
 
-    With `lines` they are a picture of at most that many lines, in which rows are averaged as well;
-    with `square` each number is as high as it is wide.
+    Columns that find no room are averaged. With `lines` they are a picture of at most that many
+    lines, which averages nothing: it shows every n-th row and column. With `square` each number is
+    as high as it is wide.
     """
 
     labels: Sequence[Label]
@@ -136,6 +179,8 @@ class Strips(Composite):
     precision: int = 4
     lines: int | None = None  # None for a strip of each row
     square: bool = False
+    row: str = "row"  # what a row of a picture is
+    scale: ColorScale | None = None  # None for the scale of the numbers
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -144,13 +189,15 @@ class Strips(Composite):
         if console.record:
             cells_of_slide += max(_SLIDE_CELLS - options.max_width, 0) // len(self.blocks)
         fit = self._fit(console, cells, cells_of_slide)
-        averages = []
+        shown = []
         for block in self.blocks:
-            rows = means(block.values.T, fit.rows_per_bin).T
-            averages.append(means(rows, fit.columns_per_bin))
-        scale = ColorScale.of(averages).without_outliers(averages)
+            if self.lines is None:
+                shown.append(means(block.values, fit.columns_per_bin))
+            else:
+                shown.append(block.values[:: fit.row_step, :: fit.columns_per_bin])
+        scale = self.scale or ColorScale.of(shown).without_outliers(shown)
 
-        table = self._strips(labels, averages, scale, fit, console)
+        table = self._strips(labels, shown, scale, fit, console)
         if console.record:
             # A file is as wide as its strips.
             largest_width = 10_000
@@ -158,83 +205,86 @@ class Strips(Composite):
             table.width = console.measure(table, options=unlimited).maximum
         yield table
         yield ""
-        yield self._bar(averages, scale, fit, console, options.max_width)
+        yield self._bar(shown, scale, fit, console, options.max_width)
 
     def _fit(self, console: Console, cells: int, cells_of_slide: int) -> Fit:
-        """Return how the numbers fit into a block's cells, and into the lines of a picture.
+        """Return how the numbers fit into a block's cells, and into lines.
 
         In a file, numbers that have no cells of their own there can take those of a slide.
         """
+        density = density_of(console)
         columns = len(self.numbers)
         available = max(cells, min(columns, cells_of_slide))
-        fit = Fit.of(columns, available)
-        if self.lines is None:
-            return fit
+        rows = max(len(self.blocks[0].values), 1)
+        height = rows
+        if self.lines is not None:
+            height = max(self.lines - _LINES_AROUND, 1)
+        elif density is _FINE and not self.sections:
+            height = max(_SLIDE_LINES - len(self.gaps), rows)
 
-        # An axis and a rule are above a picture; a blank line, a colour bar and a remark below.
-        lines_around = 5
-        height = max(self.lines - lines_around, 1)
-        rows = len(self.blocks[0].values)
-        is_stacked = can_stack(console) and (self.square or rows > height)
-        if is_stacked:
-            height *= 2
-        rows_per_bin = max(math.ceil(rows / height), 1)
-        if not self.square:
-            return fit._replace(rows_per_bin=rows_per_bin, is_stacked=is_stacked)
+        rows_needed = math.ceil(rows / height)  # in a line
+        highest = height // rows if density is _FINE else 1
+        if self.square:
+            # A line is as high as two cells are wide.
+            available = max(cells, cells_of_slide)
+            rows_needed = max(rows_needed, math.ceil(2 * columns / available))
+            if colors_of(console):  # Characters would only be repeated.
+                highest = min(height // rows, available // (2 * columns))
+        rows_per_line = min(rows_needed, density.rows_per_line)
+        row_step = math.ceil(rows_needed / rows_per_line)
+        lines_per_row = _clamp(highest, _WIDEST)
 
-        cells_of_square = 1 if is_stacked else 2
-        width = max(cells // cells_of_square, min(columns, cells_of_slide // cells_of_square))
-        per_bin = max(rows_per_bin, math.ceil(columns / width))
-        side = 1
-        if colors_of(console):  # Characters would only be repeated.
-            side = _side_of_square(rows, columns, height, width)
-        bins = math.ceil(columns / per_bin)
-        return Fit(
-            bins=bins,
-            columns_per_bin=per_bin,
-            cells_per_bin=cells_of_square * side,
-            is_stacked=is_stacked,
-            rows_per_bin=per_bin,
-            strips_per_bin=side,
+        fit = Fit.of(columns, available, density.columns_per_cell, self.lines is not None)
+        if self.square:
+            bins = math.ceil(columns / row_step)
+            cells_of_line = 2 * lines_per_row * bins
+            width = math.ceil(cells_of_line / rows_per_line)
+            fit = Fit(bins, width, row_step, max(width // bins, 1))
+        return fit._replace(
+            rows_per_line=rows_per_line, lines_per_row=lines_per_row, row_step=row_step
         )
 
     def _strips(
         self,
         labels: Sequence[Label],
-        averages: Sequence[np.ndarray],
+        shown: Sequence[np.ndarray],
         scale: ColorScale,
         fit: Fit,
         console: Console,
     ) -> Table:
         """Return the table of strips, without the colour bar."""
-        strips_per_line = 2 if fit.is_stacked else 1
-        first_strips = range(0, len(averages[0]) * fit.strips_per_bin, strips_per_line)
-        rows_per_label = 1
+        starts = range(0, len(shown[0]), fit.rows_per_line)  # the first row of each strip
+        strips_per_label = 1
         if self.lines is not None:
-            rows_per_label = math.ceil(len(averages[0]) / _MOST_LABELS)
+            strips_per_label = math.ceil(len(starts) / _MOST_LABELS)
         rows: list[int | None] = []  # the row whose labels a line has, if it has labels
-        for first in first_strips:
-            row, strip_of_row = divmod(first, fit.strips_per_bin)
-            has_labels = not strip_of_row and row % rows_per_label == 0
-            rows.append(row * fit.rows_per_bin if has_labels else None)
+        for place, start in enumerate(starts):
+            has_labels = place % strips_per_label == 0
+            rows.append(start * fit.row_step if has_labels else None)
+            rows += [None] * (fit.lines_per_row - 1)
 
         axis = self._axis(fit.width)
+        density = density_of(console)
+        gaps = [gap * fit.lines_per_row for gap in self.gaps]
         blocks = []
-        for block, values in zip(self.blocks, averages, strict=True):
-            numbers = values.repeat(fit.strips_per_bin, axis=0)
+        for block, values in zip(self.blocks, shown, strict=True):
             strips: list[Text] = []
-            for first in first_strips:
-                numbers_of_line = numbers[first : first + strips_per_line]
-                line = strip(numbers_of_line, scale, console, fit.cells_per_bin, fit.is_stacked)
-                strips.append(line)
-            for gap in reversed(self.gaps):
+            for start in starts:
+                numbers = values[start : start + fit.rows_per_line]
+                if density is _FINE:
+                    line = fine_strip(numbers, scale, console, fit)
+                else:
+                    is_stacked = fit.rows_per_line > 1
+                    line = strip(numbers, scale, console, fit.cells_per_bin, is_stacked)
+                strips += [line] * fit.lines_per_row
+            for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
             header = f"{in_line(block.title)}\n{axis}" if block.title else axis
             blocks.append((Text(header), strips))
 
         labels_of_lines = [_at_rows(label, rows) for label in labels]
         trailing_of_lines = [_at_rows(label, rows) for label in self.trailing]
-        return ruled(labels_of_lines, blocks, trailing_of_lines, self.gaps, sections=self.sections)
+        return ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
 
     def _axis(self, width: int) -> str:
         """Return the numbers of the first and the last column, at the ends of the strips."""
@@ -249,7 +299,7 @@ class Strips(Composite):
 
     def _bar(
         self,
-        averages: Sequence[np.ndarray],
+        shown: Sequence[np.ndarray],
         scale: ColorScale,
         fit: Fit,
         console: Console,
@@ -265,11 +315,11 @@ class Strips(Composite):
         cells = width - len(f"{low}  {limit}")
         if cells % 2 == 0:  # an odd number of colours has one in the middle
             cells -= 1
-        shares = np.linspace(lowest_share, 1.0, min(cells, 33))
+        shares = np.linspace(lowest_share, 1.0, min(cells, 25))
         shades = strip(scale.limit * shares[None], scale, console)
         bar = Text(f"{low} ").append_text(shades).append(f" {limit}")
 
-        remarks = "; ".join(self._remarks(averages, scale, fit, console))
+        remarks = "; ".join(self._remarks(shown, scale, fit, console))
         if remarks:
             fits = bar.cell_len + GAP + len(remarks) <= width
             bar.append("  " if fits else "\n")
@@ -277,45 +327,58 @@ class Strips(Composite):
         return bar
 
     def _remarks(
-        self, averages: Sequence[np.ndarray], scale: ColorScale, fit: Fit, console: Console
+        self, shown: Sequence[np.ndarray], scale: ColorScale, fit: Fit, console: Console
     ) -> list[str]:
         """Return what colours do not tell.
 
-        These are which numbers are averaged, how many are beyond the scale, or not finite.
+        These are which numbers are averaged or shown, how many are beyond the scale or not finite.
         """
         remarks = []
-        sizes = []
-        if fit.rows_per_bin > 1:
-            sizes.append(counted(fit.rows_per_bin, "row"))
-        if fit.columns_per_bin > 1:
-            sizes.append(f"{fit.columns_per_bin} columns")
-        if sizes:
+        if self.lines is not None:
+            remarks += self._steps(fit)
+        elif fit.columns_per_bin > 1:
             shade = "colour" if colors_of(console) else "character"
-            remarks.append(f"each {shade}: the mean of up to {' x '.join(sizes)}")
+            remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
 
-        largest = ColorScale.of(averages).limit
-        if largest > scale.limit:
+        largest = ColorScale.of(shown).limit
+        if largest > scale.limit and not self.scale:
             # Infinite numbers have a mark.
-            beyond = [np.isfinite(values) & (np.abs(values) > scale.limit) for values in averages]
+            beyond = [np.isfinite(values) & (np.abs(values) > scale.limit) for values in shown]
             count = sum(int(is_beyond.sum()) for is_beyond in beyond)
             ends = "the scale ends at the 99.5th percentile"
             remarks.append(f"{ends}; {count:,} beyond, up to {largest:.{self.precision}g}")
 
-        nans = sum(int(np.isnan(values).sum()) for values in averages)
+        marks = MARKS
+        if density_of(console) is _FINE:
+            marks = dict.fromkeys(MARKS, "yellow")
+        nans = sum(int(np.isnan(values).sum()) for values in shown)
         if nans:
-            remarks.append(f"{MARKS[NAN]}: {nans:,} NaN")
-        infinities = sum(int(np.isinf(values).sum()) for values in averages)
+            remarks.append(f"{marks[NAN]}: {nans:,} NaN")
+        infinities = sum(int(np.isinf(values).sum()) for values in shown)
         if infinities:
-            remarks.append(f"{MARKS[INFINITE]}: {infinities:,} infinite")
+            remarks.append(f"{marks[INFINITE]}: {infinities:,} infinite")
         return remarks
 
+    def _steps(self, fit: Fit) -> list[str]:
+        """Return which rows and columns a picture shows, unless it shows all."""
+        steps = []
+        if fit.row_step > 1:
+            steps.append(f"every {_ordinal(fit.row_step)} {self.row}")
+        if fit.columns_per_bin > 1 and not self.square:
+            steps.append(f"every {_ordinal(fit.columns_per_bin)} column")
+        return [f"shown: {', '.join(steps)}"] if steps else []
 
-def _side_of_square(rows: int, columns: int, height: int, width: int) -> int:
-    """Return the side of each number in a picture of squares, in strips: as large as fits."""
-    for side in (_WIDEST, 2):
-        if side * rows <= height and side * columns <= width:
-            return side
-    return 1
+
+def _ordinal(number: int) -> str:
+    """Return a number as in a sequence.
+
+    >>> _ordinal(2), _ordinal(11), _ordinal(23)
+    ('2nd', '11th', '23rd')
+    """
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    tens, ones = divmod(number, 10)
+    ending = "th" if tens % 10 == 1 else endings.get(ones, "th")
+    return f"{number}{ending}"
 
 
 def _at_rows(label: Label, rows: Sequence[int | None]) -> Label:

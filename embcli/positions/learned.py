@@ -22,10 +22,10 @@ def learned(
     )
     meaning = "Random rows: their similarities mean nothing before training."
     if is_stored:
-        formula = "The model's own position layer, as trained: row p is added to the token row."
-        meaning = "As trained: rows that point in similar directions have a cosine near 1."
+        formula = "The model's own position layer: row p is added to the token row."
+        meaning = "As in the file: rows that point in similar directions have a cosine near 1."
         if metric == "dot":
-            meaning = "As trained: a dot product is large for similar rows, and for long ones."
+            meaning = "As in the file: a dot product is large for similar rows, and for long ones."
 
     def chosen_columns(positions: np.ndarray) -> np.ndarray:
         return layer.rows(positions)[:, columns]

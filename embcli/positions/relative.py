@@ -68,13 +68,15 @@ def relative(
         label="distance",
         row_numbers=shown_distances,
     )
+    meaning = f"Equal along each diagonal; beyond k = {k} one value on each side."
     matrices = [pair_matrix, distance_matrix, row_matrix]
     return ShownPositions(
         size=f"D = {dim:,} columns, k = {k}",
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
         matrices=matrices,
         similarities=similarities,
-        meaning="With this row: equal at equal distances, the same for all distances >= k.",
+        meaning=meaning,
+        note="Drawn after a token layer; read inside attention, not added to the token rows.",
     )
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from embcli.errors import LayerError
 from embcli.names import Pairing, Similarity
 from embcli.positions.kind import (
-    ONLY_THE_DISTANCE,
     PositionMatrix,
     ShownPositions,
     frequencies,
@@ -85,7 +84,7 @@ def rotary(
         formula=formula,
         matrices=[angles_of_pairs, rotated_row],
         similarities=similarities,
-        meaning=ONLY_THE_DISTANCE,
+        meaning="For given rows they depend only on p - q: equal along each diagonal.",
         note="Models rotate queries and keys like this, not the embedding.",
     )
 

@@ -24,11 +24,11 @@ def sinusoidal(
     dim: int, columns: np.ndarray, model_formula: Rows | None, metric: Similarity
 ) -> ShownPositions:
     """Return sinusoids by the paper's formula, or by that of a model, (n,) -> (n, D) float32."""
-    formula = "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added."
+    formula = "Columns 2i, 2i + 1: sine, cosine of p / 10000^(2i/D); added to the token row."
     meaning = ONLY_THE_DISTANCE
     if model_formula is not None:
         halves = "sines in the first half of the columns, cosines in the second"
-        formula = f"The model's own formula: {halves}; rows are added."
+        formula = f"The model's own formula: {halves}; added to the token row."
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so the diagonals are not equal."
 

@@ -137,6 +137,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         if not self.rows_chosen:
             rows_in_pipe = 10
             most_rows = rows_that_fit(options, rows_in_pipe)
+            if self.style.heat and options.is_terminal:
+                most_rows -= 2  # A colour bar and a blank line are below.
         excerpt = Excerpt.ends(most_rows, len(self.ids))
         ids = self.ids[excerpt.places]
         missing = omission(excerpt, "row", self.ids)

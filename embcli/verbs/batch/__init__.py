@@ -160,6 +160,8 @@ def batch(
     sliding = Windows(batch_size, max_length, stride, shuffle, keep_last)
     if all and index is not None:
         raise InputError(Sentence("{all} and {index} both choose batches; give one of them"))
+    if draw and windows:
+        raise InputError(Sentence("{draw} and {windows} are two pictures; give one of them"))
     source = model.source
     if not isinstance(source, SeededSource):
         raise InputError(

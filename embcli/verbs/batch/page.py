@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +18,10 @@ from embcli.page import (
     omission,
     ruled,
     safe_text,
-    shorten,
     title,
 )
 from embcli.page.labels import origin_lines, token_label
-from embcli.page.table import GAP, SHORTEST
+from embcli.page.table import GAP
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.wording import counted
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from embcli.verbs.batch import Batches
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
-_SHORT_WORDS = 12  # cells of the tokens of a sample if not all positions fit beside them
+_FEW_POSITIONS = 2  # which a table of IDs shows at least, if tokens are beside them
 _MOST_DRAWN_SAMPLES = 3
 _MOST_COLOURED_SAMPLES = 2  # a picture in colours has a colour bar below
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
@@ -41,23 +41,28 @@ _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
 def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderResult:
     width = options.max_width
-    if batches.is_drawn:
-        matrix = _picture(batches)
-        is_shortened = False
-    else:
-        matrix, is_shortened = _table_of_ids(batches, width)
     yield title(_heading(batches))
     if batches.draws_windows:
         yield from _windows(batches, width)
-        return
-    yield matrix
-    if is_shortened:
-        yield Hint(("draw",))
+    elif batches.is_drawn:
+        yield _picture(batches)
+    else:
+        yield from _table_of_ids(batches, width)
     if batches.style.bare:
         return
-    yield _shapes(batches)
-    yield from _remarks(batches)
-    yield from origin_lines(batches.source.origin)
+    if not batches.draws_windows:
+        yield _shapes(batches, width)
+    yield from _losses(batches)
+    if batches.is_drawn:
+        rows, _ = shape_of(batches.source, "position")
+        yield safe_text(
+            f"As in the book, the position layer has C = {counted(rows, 'row')} and is drawn after "
+            "the loader starts, so its rows are not those of lookup; the token rows are."
+        )
+    if batches.count > 1 and not batches.all:
+        yield Hint(("index",))
+    if not batches.draws_windows:
+        yield from origin_lines(batches.source.origin)
 
 
 def _heading(batches: Batches) -> str:
@@ -83,7 +88,7 @@ def _letter(batches: Batches) -> str:
     return "N" if batches.all else "B"
 
 
-def _shapes(batches: Batches) -> Table:
+def _shapes(batches: Batches, width: int) -> Table:
     letter = _letter(batches)
     samples = f"{len(batches.order):,}"
     length = f"{batches.windows.max_length:,}"
@@ -97,16 +102,15 @@ def _shapes(batches: Batches) -> Table:
         ("= input", f"({letter}, T, D)", shape, "what the model reads"),
     ]
     names, letters, sizes, remarks = zip(*rows, strict=True)
-    labels = [
-        Label("", names, "left"),
-        Label("", letters, "left"),
-        Label("", sizes, "left"),
-        Label("", remarks, "left", short=True),
-    ]
+    labels = [Label("", cells, "left") for cells in (names, letters, sizes)]
+    remark = Label("", remarks, "left")
+    if sum(label.width + 1 for label in labels) + remark.width <= width:
+        labels.append(remark)
     return ruled(labels, has_rule=False)
 
 
-def _remarks(batches: Batches) -> RenderResult:
+def _losses(batches: Batches) -> RenderResult:
+    """Yield which samples and tokens a model does not see."""
     windows = batches.windows
     samples = windows.samples(len(batches.tokens))
     dropped = samples - batches.count * windows.batch_size
@@ -120,66 +124,78 @@ def _remarks(batches: Batches) -> RenderResult:
             f"The stride exceeds T. Never an input: {unread:,} of every {windows.stride:,} tokens; "
             f"of these never a target: {unread - 1:,}."
         )
-    if batches.is_drawn:
-        yield safe_text(
-            "As in the book, the loader starts before the position layer is drawn, so these rows "
-            "are not those of lookup."
-        )
-    if batches.count > 1 and not batches.all:
-        yield Hint(("index",))
 
 
 # --- the table of IDs ---
 
 
-def _table_of_ids(batches: Batches, width: int) -> tuple[Matrix, bool]:
-    """Return the inputs and targets of some samples, and whether tokens beside them are shortened.
+def _table_of_ids(batches: Batches, width: int) -> RenderResult:
+    """Yield the inputs and targets of some samples, as IDs and, if there is room, as tokens.
 
-    These are the input tokens and the last target, if there is room for it. Positions that do not
-    fit are left out.
+    Tokens and positions in the middle are left out if they do not fit.
     """
     excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
     samples = batches.order[excerpt.places]
     ids = batches.ids(samples)  # (n, T + 1)
+    length = batches.windows.max_length
     labels = []
     if batches.all:
         labels.append(Label("batch", batches.first + excerpt.places // batches.windows.batch_size))
     labels.append(Label("sample", samples))
 
-    is_shortened = False
+    words: list[str] = []
+    whole: list[str] = []
     if batches.tokens.encoding is not None:
-        tokens = [batches.tokens.bytes_of(sample) for sample in ids]
-        room = _room_for_words(batches, ids, labels, width)
-        fits = room >= SHORTEST
-        cells = room if fits else _SHORT_WORDS
-        inputs = [" ".join(map(shown, sample[:-1])) for sample in tokens]
-        targets = [f" → {shown(sample[-1])}" for sample in tokens]
-        room_for_inputs = cells - max(map(cell_len, targets))
-        if room_for_inputs < SHORTEST:
-            targets = [""] * len(targets)
-            room_for_inputs = cells
-        is_shortened = max(map(cell_len, inputs)) > room_for_inputs
-        pairs = zip(inputs, targets, strict=True)
-        words = [f"{shorten(text, room_for_inputs)}{target}" for text, target in pairs]
-        labels.append(Label("tokens", words, "left", short=not fits))
+        whole = _words(batches, ids, sys.maxsize)
+        words = _words(batches, ids, _room_for_words(ids, labels, width, length))
+        if not words:
+            few = min(_FEW_POSITIONS, length)
+            words = _words(batches, ids, _room_for_words(ids, labels, width, few))
+        if words:
+            labels.append(Label("tokens", words, "left"))
 
-    matrix = Matrix(
+    yield Matrix(
         labels,
         [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")],
-        np.arange(batches.windows.max_length),
+        np.arange(length),
         excerpt.gaps,
         column="position",
         rows_left_out=omission(excerpt, "row"),
     )
-    return matrix, is_shortened
+    if words != whole:
+        yield Hint(("draw",))
 
 
-def _room_for_words(batches: Batches, ids: np.ndarray, labels: list[Label], width: int) -> int:
-    """Return the cells that labels, inputs and targets leave of a line; negative for none."""
-    last_position = batches.windows.max_length - 1  # the widest header
-    cell = len(str(max(int(ids.max()), last_position)))
-    block = 3 + batches.windows.max_length * (cell + 2)
-    taken = sum(label.width + 2 for label in labels)
+def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
+    """Return the tokens of samples, (n, T + 1), in at most as many cells; none without room."""
+    words = [_sentence(list(map(shown, batches.tokens.bytes_of(sample))), room) for sample in ids]
+    fits = max(map(cell_len, words)) <= room
+    return words if fits else []
+
+
+def _sentence(tokens: list[str], room: int) -> str:
+    """Return inputs and their last target, without inputs in the middle that have no room."""
+    *inputs, target = tokens
+    text = ""
+    for count in range(min(len(inputs), room), -1, -1):
+        excerpt = Excerpt.ends(count, len(inputs))
+        words = [inputs[place] for place in excerpt.places]
+        if excerpt.left_out:
+            words.insert(excerpt.head, "…")
+        text = f"{' '.join(words)} → {target}"
+        if cell_len(text) <= room:
+            break
+    return text
+
+
+def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions: int) -> int:
+    """Return the cells that labels, and inputs and targets at some positions, leave of a line."""
+    columns = ids.shape[1] - 1
+    cell = len(str(max(int(ids.max()), columns - 1)))  # The widest header is the last position.
+    block = 3 + positions * (cell + GAP)
+    if positions < columns:
+        block += 1 + GAP  # dots
+    taken = sum(label.width + GAP for label in labels)
     return width - taken - 2 * block
 
 
@@ -187,24 +203,40 @@ def _room_for_words(batches: Batches, ids: np.ndarray, labels: list[Label], widt
 
 
 def _windows(batches: Batches, width: int) -> RenderResult:
-    """Yield a table with a column for each token that fits, and a line for each sample."""
-    ids = batches.tokens.ids[: width // (SHORTEST + GAP) - 1]
-    words = [str(token_id) for token_id in ids]
+    """Yield a table with a column for each token, and a line for each sample that fits whole."""
+    length = batches.windows.max_length
+    starts = batches.order * batches.windows.stride
+    first = int(starts.min())
+    ids = batches.tokens.ids[first : int(starts.max()) + length + 1]
+    words = [str(token_id) for token_id in ids[:width]]
     if batches.tokens.encoding is not None:
-        words = [shorten(shown(token), SHORTEST) for token in batches.tokens.bytes_of(ids)]
+        words = [shown(token) for token in batches.tokens.bytes_of(ids[:width])]
 
-    samples = batches.order[batches.order * batches.windows.stride < len(ids)]
+    ends = len("sample") + np.cumsum([cell_len(word) + GAP for word in words])
+    dots = 1 + GAP
+    tokens_that_fit = np.searchsorted(ends, width - dots, "right")
+    fits = starts - first + length < tokens_that_fit
+    if not fits.any():
+        needed = f"a sample of {counted(length + 1, 'token')} is wider than the page"
+        yield Note(f"Not shown: {needed}.", "max_length", "width")
+        return
+
+    samples = batches.order[fits]
+    offsets = (
+        np.arange(int(starts[fits].max()) - first + length + 1) - (starts[fits] - first)[:, None]
+    )
     marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
+    cells = marks[np.digitize(offsets, [0, length, length + 1])]
     columns = [Label("sample", samples)]
-    for place, word in enumerate(words):
-        offsets = place - samples * batches.windows.stride  # of this token in each sample
-        length = batches.windows.max_length
-        parts = np.digitize(offsets, [0, length, length + 1])
-        columns.append(Label(word, marks[parts], "left"))
+    for word, column in zip(words, cells.T, strict=False):
+        columns.append(Label(word, column, "left"))
+    if not fits.all():
+        columns.append(Label("…", ["…"] * len(samples)))
     yield ruled(columns)
-    total = len(batches.tokens)
-    if len(ids) < total:
-        yield safe_text(f"Shown: the first {len(ids)} of {total:,} tokens.")
+    yield ""
+    yield safe_text("■ input, □ target of the last input; the other targets are inputs, too")
+    if not fits.all():
+        yield Note(f"Shown: {len(samples):,} of {counted(len(starts), 'sample')}.", "width")
 
 
 # --- the picture of what the model reads ---
@@ -225,9 +257,9 @@ def _picture(batches: Batches) -> Matrix:
         first, *others = _bracket(count)
         sample_cells += [f"{sample}{first}", *others]
     labels = [Label("sample", sample_cells), Label("pos", list(positions.places) * len(order))]
-    labels += _id_labels(batches, "token", ids[:, positions.places])
+    labels += _id_labels(batches, "token", "ID", ids[:, positions.places])
     if batches.draw:
-        labels += _id_labels(batches, "target", ids[:, positions.places + 1])
+        labels += _id_labels(batches, "", "target", ids[:, positions.places + 1])
 
     gaps = [gap * count for gap in samples.gaps]
     for start in range(0, len(sample_cells), count):
@@ -251,9 +283,10 @@ def _bracket(lines: int) -> list[str]:
     return [" ╭", *[" │"] * (lines - 2), " ╰"]
 
 
-def _id_labels(batches: Batches, name: str, ids: np.ndarray) -> list[Label]:
+def _id_labels(batches: Batches, token_header: str, header: str, ids: np.ndarray) -> list[Label]:
     ids = ids.ravel()
-    if batches.tokens.encoding is None:
-        return [Label("ID" if name == "token" else name, ids)]
-    tokens = token_label(batches.tokens.bytes_of(ids))
-    return [tokens._replace(header=name), Label("ID", ids)]
+    labels = [Label(header, ids)]
+    if batches.tokens.encoding is not None:
+        tokens = token_label(batches.tokens.bytes_of(ids))
+        labels.insert(0, tokens._replace(header=token_header))
+    return labels

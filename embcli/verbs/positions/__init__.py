@@ -53,7 +53,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     shown: Callable[[], ShownPositions]
     options: Document  # the options of the kind, as data has them
     token_id: int  # the token whose row the positions are applied to
-    length: int  # T
+    length: int  # T, or C of a layer
     chosen: np.ndarray  # (n,) int64, positions
     columns: np.ndarray  # (columns,) int64: of D, of pairs of D, or positions (similarity)
     similarity_metric: Similarity | None  # None unless the matrix is that of similarities

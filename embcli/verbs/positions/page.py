@@ -6,15 +6,18 @@ user chose, and only the first 16 positions if nobody chose which.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from rich.text import Text
 
 from embcli.layer import Origin
 from embcli.names import SHORT_LENGTH
 from embcli.page import Label, Matrix, Values, omission, rows_that_fit, safe_text, title
+from embcli.page.colors import ColorScale
 from embcli.page.labels import origin_lines
-from embcli.positions import OPTIONS
 from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.selection import Excerpt
 from embcli.wording import counted
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from embcli.verbs.positions import PositionTable
 
 
+_MOST_CHOSEN = 200  # of the rows that the user chose
+
+
 class MatrixView(NamedTuple):
     """A matrix on the page, and which rows and columns of it could be shown."""
 
@@ -33,48 +39,42 @@ class MatrixView(NamedTuple):
     columns: np.ndarray  # (columns,) int64
 
 
-class RowLimit(NamedTuple):
-    """How much of a matrix is shown."""
-
-    rows: int
-    lines: int | None = None  # the height of a picture; None for rows of numbers or strips
-
-
 def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
     shown = table.shown()
-    yield from _heading(table, shown)
     views = _views(table)
+    heading = list(_heading(table, shown))
+    notes = list(_notes(table, shown))
+    yield from heading
     for place, view in enumerate(views):
         if place:
             yield ""
         if view.matrix.heading:
             yield title(view.matrix.heading)
-        yield _drawn(table, view, _row_limit(table, view, views, options))
-    if shown.note and not table.is_similarity:
-        yield safe_text(shown.note)
-    if table.reason:
-        yield safe_text(table.reason)
-    if table.origin is not None:
-        yield from _origin(table, table.origin)
+        if table.style.heat:
+            lines = _lines_of_picture(len(views), [*heading, *notes], options)
+            yield _drawn(table, view, len(view.row_numbers), lines)
+        else:
+            yield _drawn(table, view, _most_rows(table, view, views, options))
+    yield from notes
 
 
-def _heading(table: PositionTable, shown: ShownPositions) -> RenderResult:
-    length = table.length
-    part = ""
+def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
+    letter = "C" if table.kind == "learned" else "T"
+    which = f"positions: {letter} = {counted(table.length, 'position')}"
     if table.is_long:
-        length = SHORT_LENGTH
-        part = f" 0 to {length - 1} of {table.length:,}"
+        which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.length:,}"
     if not table.is_similarity:
-        kind = table.kind.capitalize()
-        yield title(f"{kind} positions{part}: T = {length:,} positions, {shown.size}")
+        yield title(f"{table.kind.capitalize()} {which}, {shown.size}")
         yield safe_text(shown.formula)
         return
-    count = counted(length, "position")
     name = "Cosines" if table.similarity_metric == "cosine" else "Dot products"
-    yield title(f"{name} of {table.kind} positions{part}: T = {count}")
+    what = f"{table.kind} {which}"
+    if table.kind == "relative":
+        what = f"token row {table.token_id} with {what}"
+    yield title(f"{name} of {what}")
     yield safe_text(shown.meaning)
-    if table.kind in OPTIONS["ids"]:
-        yield safe_text(f"The row is that of token ID {table.token_id}.")
+    if table.kind == "rotary":
+        yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_id}.")
 
 
 def _views(table: PositionTable) -> list[MatrixView]:
@@ -94,39 +94,53 @@ def _views(table: PositionTable) -> list[MatrixView]:
     return views
 
 
-def _row_limit(
-    table: PositionTable, view: MatrixView, views: list[MatrixView], options: ConsoleOptions
-) -> RowLimit:
-    """Return how much of a matrix is shown on the page of these."""
-    count = len(view.row_numbers)
-    if table.style.heat and (table.is_similarity or not table.rows_chosen):
-        lines_of_slide = 48
-        lines = rows_that_fit(options, lines_of_slide) // len(views)
-        return RowLimit(count, lines)
+def _lines_of_picture(views: int, texts: Sequence[Text], options: ConsoleOptions) -> int:
+    """Return the lines that each of several pictures can have beside the texts of a page."""
+    lines = 56  # of a slide
+    if options.is_terminal:
+        suggestions_and_prompt = 2
+        lines = options.max_height - suggestions_and_prompt
+    for text in texts:
+        lines -= math.ceil(text.cell_len / options.max_width)
+    if views > 1:
+        lines -= 2 * views - 1  # their headings, and blank lines between them
+    return lines // views
 
+
+def _most_rows(
+    table: PositionTable, view: MatrixView, views: list[MatrixView], options: ConsoleOptions
+) -> int:
+    """Return how many rows of a matrix are shown on the page of these."""
+    count = len(view.row_numbers)
     shows_positions = view.matrix.row_numbers is None
     if table.rows_chosen and shows_positions:
-        most_chosen = 200
-        return RowLimit(most_chosen)
+        return _MOST_CHOSEN
     if count <= SHORT_LENGTH and not options.is_terminal:
-        return RowLimit(SHORT_LENGTH)
+        return SHORT_LENGTH
     if len(views) == 1:
         rows_in_pipe = 10
-        return RowLimit(rows_that_fit(options, rows_in_pipe))
+        return rows_that_fit(options, rows_in_pipe)
     rows_of_all = sum(len(each.row_numbers) for each in views)
     if options.is_terminal and rows_of_all <= rows_that_fit(options, 0):
-        return RowLimit(count)
+        return count
     headings = 5  # lines
     lines_in_pipe = 13
     lines = rows_that_fit(options, lines_in_pipe) - headings
-    return RowLimit(lines // len(views))
+    return lines // len(views)
 
 
-def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit) -> Matrix:
-    """Return the rows of a matrix that are shown, or a picture of all."""
-    excerpt = Excerpt.ends(limit.rows, len(view.row_numbers))
+def _drawn(
+    table: PositionTable, view: MatrixView, most_rows: int, lines: int | None = None
+) -> Matrix:
+    """Return the rows of a matrix that are shown, or with `lines` a picture of all."""
+    excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
     values = view.matrix.rows(numbers)[:, : len(view.columns)]
+    scale = None
+    if table.is_similarity:
+        # Few numbers are as large as those of the diagonal, which the scale must reach.
+        is_cosine = table.similarity_metric == "cosine"
+        scale = ColorScale(1.0) if is_cosine else ColorScale.of([values])
     return Matrix(
         [Label(view.matrix.label, numbers)],
         [Values(values)],
@@ -135,14 +149,25 @@ def _drawn(table: PositionTable, view: MatrixView, limit: RowLimit) -> Matrix:
         precision=table.style.precision,
         heat=table.style.heat,
         every=table.columns_chosen,
-        lines=limit.lines,
+        lines=lines,
         square=table.is_similarity,
+        row="distance" if view.matrix.label == "distance" else "position",
+        scale=scale,
         rows_left_out=omission(excerpt, "row", view.row_numbers),
         rows_parameter="rows",
     )
 
 
-def _origin(table: PositionTable, origin: Origin) -> RenderResult:
+def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
+    if shown.note and not table.is_similarity:
+        yield safe_text(shown.note)
+    if table.reason:
+        yield safe_text(table.reason)
+    if table.origin is not None:
+        yield from _origin(table, table.origin)
+
+
+def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
     """Yield which tensor the numbers are from, and what is known of it."""
     if not origin.is_seeded:
         if "position" in origin.tensors:
