@@ -39,13 +39,14 @@ class Head(NamedTuple):
     tensor: Tensor | None
     relation: Literal["same", "equal", "other", "none"]
     rows: int = 0  # the number of rows compared
+    misfit: Tensor | None = None  # a tensor with the name of a head, whose shape is that of none
     reason: str = ""  # empty if the relation follows from the tensors
 
 
 class TieFlag(NamedTuple):
     """What speaks of whether the output head is the token matrix, and who says it."""
 
-    is_tied: bool | None  # None if nothing says it; False only if config.json spells it out
+    is_tied: bool | None  # None if nothing says it
     says: str
     needs_head: bool  # whether config.json names a class with an output head
 
@@ -282,12 +283,26 @@ class Checkpoint:
         """The output head, and whether it is tied to the token matrix."""
         token = self.roles.token
         tensor = self.roles.find("head")
+        misfit = self.roles.misfit_head
+        if tensor is None and misfit is not None:
+            reason = f"{misfit} is not (V, {token.shape[1]:,})"
+            return Head(None, "none", misfit=misfit, reason=reason)
         if tensor is None:
             return self._head_without_tensor()
         if tensor.place == token.place:
             return Head(tensor, "same")
         rows = equal_rows(token, tensor)
         return Head(tensor, "equal" if rows else "other", rows)
+
+    @cached_property
+    def other_shares(self) -> tuple[Tensor, ...]:
+        """The matrices that share the token matrix's place in the family, and have other rows.
+
+        In a model of two parts, transformers ties those of both to a shared one.
+        """
+        return tuple(
+            tensor for tensor in self.roles.shares if not equal_rows(self.roles.token, tensor, True)
+        )
 
     def _head_without_tensor(self) -> Head:
         """Return what config.json or the metadata of a GGUF file says about the head.
@@ -303,13 +318,15 @@ class Checkpoint:
             return Head(None, "none", reason=reason)
 
         is_tied = config.get("tie_word_embeddings")
-        if is_tied is True:
-            return Head(None, "same", reason="config.json says so")
         if is_tied is False:
             reason = "config.json says that it is a separate matrix"
             return Head(None, "none", reason=reason)
-        if with_head:
-            reason = f"config.json names {quoted(with_head)} and no head of its own"
+        flag = self.tie_flag
+        if with_head and flag.is_tied is False:
+            return Head(None, "none", reason=f"{flag.says} untied")
+        if is_tied is True or with_head:
+            named = f"config.json names {quoted(with_head)} and no head of its own"
+            reason = "config.json says so" if is_tied is True else named
             return Head(None, "same", reason=reason)
 
         if self.tensors.format == "GGUF":
@@ -331,7 +348,7 @@ class Checkpoint:
             return TieFlag(is_tied, "config.json says", needs_head)
         model_type = self.roles.config.get("model_type")
         is_known = self.roles.family is not None and isinstance(model_type, str)
-        default = True if is_known and model_type not in UNTIED.split() else None
+        default = model_type not in UNTIED.split() if is_known else None
         return TieFlag(default, f"{model_type} models are by default", needs_head)
 
     def _head_of_gguf(self) -> Head:

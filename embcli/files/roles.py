@@ -158,6 +158,21 @@ class Roles:
                 return tensor
         return token
 
+    @property
+    def shares(self) -> list[Tensor]:
+        """The other token matrices of a family whose two parts have one in common."""
+        if self.family is None or not self.family.reading_parts:
+            return []
+        ends = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
+        tensors = [tensor for end in ends for tensor in self._with_end(end)]
+        return [tensor for tensor in tensors if tensor.place != self.token.place]
+
+    @property
+    def misfit_head(self) -> Tensor | None:
+        """The matrix with the name of an output head, if it has other columns than a head."""
+        named = [tensor for tensor in self._with_end("lm_head") if tensor.is_matrix]
+        return next((tensor for tensor in named if not self._fits_head(tensor)), None)
+
     def _other_matrix(self, role: str) -> Tensor | None:
         """Return the tensor of another role; of several, the nearest to the token matrix.
 
@@ -255,13 +270,18 @@ def _undecided_error(
     return tensors.file_error(Sentence("{reason}; choose one with {tensor}", reason=reason), hint)
 
 
-def equal_rows(first: Tensor, second: Tensor) -> int:
-    """Return how many rows of two matrices were compared and are equal; 0 if any differs."""
+def equal_rows(first: Tensor, second: Tensor, all_rows: bool = False) -> int:
+    """Return how many rows of two matrices were compared and are equal; 0 if any differs.
+
+    Of large matrices, some rows are compared unless all are wanted.
+    """
     if first.shape != second.shape or first.dtype != second.dtype:
         return 0
     rows, dim = first.shape
     count = min(rows, max(COMPARED // (8 * dim), 2))
-    if first.binary.is_remote or second.binary.is_remote:
+    if all_rows:
+        count = rows
+    elif first.binary.is_remote or second.binary.is_remote:
         count = min(count, _COMPARED_REMOTE)
     first_layer = first.matrix(first)
     second_layer = second.matrix(second)
