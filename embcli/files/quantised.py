@@ -8,14 +8,16 @@ What cannot be unpacked is refused: integers are never shown in place of the num
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from embcli.files.tensors import Tensor, Tensors, file_layer
+from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
 # How the name of a packed tensor ends, or that of a tensor beside it goes on, and its scheme.
@@ -28,6 +30,16 @@ _PACKED = {
     "_scale_2": "NVFP4",
     "_global_scale": "NVFP4",
 }
+# The tensors that 8-bit numbers are multiplied by, and what pages call them. DeepSeek's name says
+# the inverse; ComfyUI has the words in another order; LLM.int8() keeps the largest absolute value.
+_SCALES = {
+    "weight_scale": "weight_scale",
+    "weight_scale_inv": "weight_scale_inv",
+    "scale_weight": "scale_weight",
+    "SCB": "SCB / 127",
+}
+# Other tensors beside a matrix that are about its scales, or only about what it is multiplied with.
+_KNOWN_PARTS = {*_SCALES, "weight_zero_point", "input_scale", "input_zero_point", "scale_input"}
 _SCALED_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _ARRAY_FORMATS = ("npy", "npz")  # whose integers stand for themselves
@@ -87,28 +99,44 @@ class UnpackedTensors(Tensors):
 
     def _integers(self, tensor: Tensor) -> Tensor:
         """Return a tensor without scales, whose integers are refused if they can have had some."""
+        unknown = self._unknown_parts(tensor.name)
+        if tensor.dtype in (*_SCALED_DTYPES, *INTEGERS) and unknown:
+            return _refused(tensor, f"embcli does not apply {', '.join(unknown)} beside it")
         is_own_number = self.format in _ARRAY_FORMATS or tensor.dtype not in INTEGERS
         if is_own_number or not tensor.is_matrix:
             return tensor
+        known = [part for part in _SCALES if self._sibling(tensor.name, part)]
+        if known:
+            return _refused(tensor, f"embcli applies {known[0]} only to int8 and fp8")
         return _refused(tensor, f"its numbers are {tensor.dtype}, and no scale is beside them")
+
+    @cached_property
+    def _scaling_parts(self) -> dict[str, list[str]]:
+        """The last parts of names that speak of scales, by the module that they belong to."""
+        parts: dict[str, list[str]] = {}
+        for name in self._stored:
+            module, _, last_part = name.rpartition(".")
+            if re.search("scale|zero|g_idx", last_part):
+                parts.setdefault(module, []).append(last_part)
+        return parts
+
+    def _unknown_parts(self, name: str) -> list[str]:
+        """Return what is beside a matrix that can change its numbers in an unknown way."""
+        module, _, last_part = name.rpartition(".")
+        parts = self._scaling_parts.get(module, []) + self._scaling_parts.get(name, [])
+        return [part for part in parts if part not in (*_KNOWN_PARTS, last_part)]
 
     # --- 8-bit numbers and scales ---------------------------------------------------------------
 
     def _scaled(self, tensor: Tensor) -> Tensor:
         """Return a matrix of 8-bit numbers times the scales beside it, if there are any."""
         name = tensor.name
-        block = None
-        divisor = np.float32(1)
-        if scale := self._sibling(name, "weight_scale"):
-            label = "weight_scale"
-        elif scale := self._sibling(name, "weight_scale_inv"):
-            label = "weight_scale_inv"  # DeepSeek's name, though rows are multiplied by it
-            block = self._block_size()
-        elif scale := self._sibling(name, "SCB"):
-            label = "SCB / 127"  # LLM.int8() keeps the largest absolute value of a row
-            divisor = np.float32(127)
-        else:
+        scales = {part: self._sibling(name, part) for part in _SCALES}
+        part, scale = next(filter(itemgetter(1), scales.items()), ("", None))
+        if scale is None or self._unknown_parts(name):
             return self._integers(tensor)
+        block = self._block_size() if part == "weight_scale_inv" else None
+        divisor = np.float32(127 if part == "SCB" else 1)
 
         scale_grid = _grid(scale, tensor.shape, block)
         zero_point = self._sibling(name, "weight_zero_point")
@@ -130,7 +158,7 @@ class UnpackedTensors(Tensors):
             return scaled
 
         layer = partial(_UnpackedLayer, parts=parts, unpacked_rows=rows)
-        return replace(tensor, dtype=f"{tensor.dtype} x {label}", matrix=layer)
+        return replace(tensor, dtype=f"{tensor.dtype} x {_SCALES[part]}", matrix=layer)
 
     def _block_size(self) -> tuple[int, int] | None:
         """Return the rows and columns that share a scale; None if config.json does not say it."""
@@ -156,6 +184,10 @@ class UnpackedTensors(Tensors):
         settings |= _entry(settings, module)
         bits = settings.get("bits")
         group_size = settings.get("group_size")
+        if bits is None:
+            return _refused(
+                tensor, "it is packed by MLX, and config.json does not say in how many bits"
+            )
         if bits not in (4, 8) or type(group_size) is not int:
             return _refused(tensor, f"it is packed by MLX in {bits} bits; embcli unpacks 4 and 8")
 
@@ -205,12 +237,15 @@ class UnpackedTensors(Tensors):
         def layer(described: Tensor) -> Layer:
             numbers = file_layer(tensor)
             row_of_id = self._mapping(mapping, tensor.shape[0]) if mapping else None
-            factors = self._stored.array("weights") if weights else None
+            factors = _own_vector(weights) if weights else None
 
             def rows(ids: np.ndarray) -> np.ndarray:
-                rows = numbers.rows(ids if row_of_id is None else row_of_id[ids])
-                if factors is not None:
-                    rows = rows * factors[ids, None]
+                row_ids = ids if row_of_id is None else row_of_id[ids]
+                if factors is None:
+                    return numbers.rows(row_ids)
+                # The product has the wider dtype of both, and is rounded once, as model2vec does.
+                product = _own_numbers(numbers, row_ids) * factors[ids, None]
+                rows: np.ndarray = product.astype(np.float32)
                 return rows
 
             return _UnpackedLayer(described, [numbers], rows)
@@ -219,9 +254,7 @@ class UnpackedTensors(Tensors):
 
     def _mapping(self, tensor: Tensor, rows: int) -> np.ndarray:
         """Return the row of each token ID, (V,) int64; raises InputError for rows out of range."""
-        as_matrix = replace(tensor, shape=(1, *tensor.shape))
-        stored = file_layer(as_matrix).stored(np.arange(1))
-        mapping = stored.ravel().astype(np.int64)
+        mapping = _own_vector(tensor).astype(np.int64)
         if mapping.size and not 0 <= mapping.min() <= mapping.max() < rows:
             raise self.file_error(f"its mapping names rows that are not there: it has {rows:,}")
         return mapping
@@ -229,6 +262,18 @@ class UnpackedTensors(Tensors):
 
 def _refused(tensor: Tensor, reason: str) -> Tensor:
     return replace(tensor, unreadable=reason)
+
+
+def _own_vector(tensor: Tensor) -> np.ndarray:
+    """Return a whole vector in its own dtype, as `_own_numbers` does."""
+    as_matrix = file_layer(replace(tensor, shape=(1, *tensor.shape)))
+    return _own_numbers(as_matrix, np.arange(1)).ravel()
+
+
+def _own_numbers(layer: StoredLayer, ids: np.ndarray) -> np.ndarray:
+    """Return rows in the dtype that they are stored in, or in float32 if numpy has no such one."""
+    stored = layer.stored(ids)
+    return stored if stored.dtype.name == layer.dtype else layer.widened(stored)
 
 
 def _entry(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
