@@ -27,6 +27,7 @@ _DO = {
     ("index",): "--index K picks another batch",
     ("keep_last",): "--keep-last keeps incomplete batches",
     ("tensor", "encoding"): "--tensor or --encoding name others",
+    ("layer",): "--layer head shows the output heads",
     ("path",): "--from MODEL reads a real model",
 }
 _WITHOUT_FROM = "lookup --from MODEL reads real rows"

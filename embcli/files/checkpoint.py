@@ -96,10 +96,10 @@ class Checkpoint:
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         if notes is not None:
             notes.count(self._ignored_config)
-            if self.roles.is_adapted:
+            if self.roles.adapter:
                 notes.add(
-                    "lora_embedding_A and lora_embedding_B are not applied: "
-                    "merge them into the token matrix first (merge_and_unload of PEFT)"
+                    f"{self.roles.adapter}; it is not applied: "
+                    "merge it into its base model first (merge_and_unload of PEFT)"
                 )
             if self.roles.token.dtype in INTEGERS:
                 notes.add(f"{self.roles.token} holds integers, which are shown as they are")

@@ -51,7 +51,7 @@ class Roles:
         for name in names or tensors:
             self._dotted_names[name] = f".{'.'.join(name_parts(name))}"
 
-        self.is_adapted = any(".lora_embedding_A" in name for name in tensors)
+        self.adapter = _adapter_in_words(tensors)
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         named = self._named("token", lambda tensor: tensor.is_matrix)
         # The tensors with the name of a token matrix, if the user chose a tensor.
@@ -125,9 +125,9 @@ class Roles:
         if named:
             return self._read_by_encoder(self._one_of_equal("token", named))
 
-        if self.is_adapted:
+        if self.adapter:
             raise tensors.file_error(
-                "it is an adapter, without the rows that it changes",
+                f"{self.adapter}, and it has no token matrix of its own",
                 "Merge it into its base model: merge_and_unload of PEFT",
             )
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
@@ -248,6 +248,23 @@ class Roles:
                 self.reasons["first_position"] = f"position 0 is row 2: {reason}"
                 return 2
         return 0
+
+
+def _adapter_in_words(names: Iterable[str]) -> str:
+    """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
+    adapters = [name for name in names if re.search(r"\.lora_|\.trainable_tokens_", name)]
+    if not adapters:
+        return ""
+    matrices = {
+        "token matrix": r"\.lora_embedding_|\.trainable_tokens_",
+        "output head": r"head\.lora_",
+    }
+    changed = []
+    for matrix, pattern in matrices.items():
+        if any(re.search(pattern, name) for name in adapters):
+            changed.append(f"the {matrix}")
+    what = " and ".join(changed) or "neither the token matrix nor the output head"
+    return f"it is an adapter, whose LoRA changes {what}"
 
 
 def _undecided_error(

@@ -55,6 +55,7 @@ class Diff(Result, verb="diff", content="ranking"):
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64, L2
     are_arrays: bool = False  # whether both files hold only arrays
+    has_adapter: bool = False  # whether a file has an adapter, which is not applied
     atol: float = 0.0
     sort: DiffSort | None = None
     head: Diff | None = None
@@ -78,6 +79,11 @@ class Diff(Result, verb="diff", content="ranking"):
     @property
     def different(self) -> bool:
         return bool(self.why_no)
+
+    @property
+    def has_other_rows(self) -> bool:
+        """Whether the two matrices differ, whatever the output heads do."""
+        return self.counts["equal"] < sum(self.counts.values())
 
     @property
     def why_no(self) -> str:
@@ -246,7 +252,8 @@ def diff(
         if not has_tokens:
             raise InputError(lengths)
         notes.add(f"{lengths}; only the tokens are compared")
-        tokens = True
+        found = compare_tokens(vocabulary(model), vocabulary(other), match, top, notes)
+        return replace(found, lengths=lengths)
     if tokens:
         return compare_tokens(vocabulary(model), vocabulary(other), match, top, notes)
 
@@ -306,6 +313,8 @@ def _diff_of_layer(
     encodings = (model.source.encoding, other.source.encoding)
     matching = match_rows(sizes, encodings)
     matching = chosen_among(matching, encodings, options.ids, options.match)
+    if not sum(map(len, (*matching.pairs, *matching.alone))):
+        raise InputError(Sentence("{rows} and {match} choose no row to compare"))
     compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
 
     def side(name: Literal["BASE", "TUNED"], place: int, layers: Layers) -> Side:
@@ -322,6 +331,7 @@ def _diff_of_layer(
         cosine_distances=compared.cosine_distances,
         distances=compared.distances,
         are_arrays=_is_array(model) and _is_array(other),
+        has_adapter=_has_adapter(model) or _has_adapter(other),
         atol=options.atol,
         sort=options.sort,
         top=min(options.top, max(*sizes, base[layer].shape[1])),
@@ -334,3 +344,10 @@ def _is_array(model: Opened) -> bool:
 
     source = model.source
     return isinstance(source, Checkpoint) and source.tensors.format in ("npy", "npz")
+
+
+def _has_adapter(model: Opened) -> bool:
+    from embcli.files.checkpoint import Checkpoint
+
+    source = model.source
+    return isinstance(source, Checkpoint) and bool(source.roles.adapter)
