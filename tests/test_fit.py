@@ -15,6 +15,7 @@ from embcli.verbs.audit import Audit
 from tests.files.made import save_words
 from tests.oracles import normal
 from tests.runners import InProcess
+from tests.transcripts import document_of
 
 TOKENS = 60
 ROWS = 64
@@ -75,6 +76,29 @@ def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process: 
     assert not audit.broken
     assert "multiple of 64" in audit.findings[0].text
     assert "Sound" in in_process.ok("audit", "m").text
+
+
+def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process: InProcess) -> None:
+    tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
+    save_file({**tensors, "other.weight": vectors(3)}, "m/model.safetensors")
+    totals = document_of(in_process, "audit", "m")["audit"]
+    assert totals["sound"] is True
+    assert totals["not_checked"] == ["1 other tensor"]
+
+    write_tensors(vectors(1))
+    assert document_of(in_process, "audit", "m")["audit"]["sound"] is False
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"embeddings": vectors(1), "weights": np.ones(ROWS)},
+        {"wte.weight": vectors(1).astype(np.int8), "wte.weight_scale": np.ones(1)},
+    ],
+)
+def test_tensors_that_rows_are_computed_from_are_checked(tensors: dict[str, np.ndarray]) -> None:
+    save_file(tensors, "model.safetensors")
+    assert embcli.open("model.safetensors").audit().origin.unopened == 0
 
 
 # --- the output head ------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ class Checkpoint:
             sizes={name: tensor.size for name, tensor in tensors.items()},
             guesses=self._guesses_about(layers),
             first_position=first_position,
-            unopened=len(self.tensors) - len(tensors),
+            unopened=len(self.tensors) - len(_names_with_parts(tensors.values())),
             is_custom_tensor=self.roles.is_custom_tensor,
             is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),
         )
@@ -362,6 +362,14 @@ class Checkpoint:
         if is_token_embd and is_causal:
             return Head(None, "same", reason="the file has no output.weight")
         return Head(None, "none")
+
+
+def _names_with_parts(tensors: Iterable[Tensor]) -> set[str]:
+    """Return the names of tensors, and of those that they are computed from."""
+    names: set[str] = set()
+    for tensor in tensors:
+        names.update((tensor.name, *tensor.parts))
+    return names
 
 
 def _rounded_values(layers: Iterable[Layer]) -> str:

@@ -158,7 +158,9 @@ class UnpackedTensors(Tensors):
             return scaled
 
         layer = partial(_UnpackedLayer, parts=parts, unpacked_rows=rows)
-        return replace(tensor, dtype=f"{tensor.dtype} x {_SCALES[part]}", matrix=layer)
+        label = f"{tensor.dtype} x {_SCALES[part]}"
+        names = _names(scale, zero_point)
+        return replace(tensor, dtype=label, matrix=layer, parts=names)
 
     def _block_size(self) -> tuple[int, int] | None:
         """Return the rows and columns that share a scale; None if config.json does not say it."""
@@ -213,7 +215,9 @@ class UnpackedTensors(Tensors):
             return rows
 
         layer = partial(_UnpackedLayer, parts=[words, scale, bias], unpacked_rows=rows)
-        return replace(tensor, shape=(size, dim), dtype=f"{bits} bit of MLX", matrix=layer)
+        label = f"{bits} bit of MLX"
+        names = _names(scales, biases)
+        return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, parts=names)
 
     # --- model2vec ------------------------------------------------------------------------------
 
@@ -250,7 +254,9 @@ class UnpackedTensors(Tensors):
 
             return _UnpackedLayer(described, [numbers], rows)
 
-        return replace(tensor, shape=(size[0], tensor.shape[1]), dtype=label, matrix=layer)
+        shape = (size[0], tensor.shape[1])
+        names = _names(mapping, weights)
+        return replace(tensor, shape=shape, dtype=label, matrix=layer, parts=names)
 
     def _mapping(self, tensor: Tensor, rows: int) -> np.ndarray:
         """Return the row of each token ID, (V,) int64; raises InputError for rows out of range."""
@@ -262,6 +268,10 @@ class UnpackedTensors(Tensors):
 
 def _refused(tensor: Tensor, reason: str) -> Tensor:
     return replace(tensor, unreadable=reason)
+
+
+def _names(*tensors: Tensor | None) -> tuple[str, ...]:
+    return tuple(tensor.name for tensor in tensors if tensor)
 
 
 def _own_vector(tensor: Tensor) -> np.ndarray:
