@@ -348,7 +348,7 @@ def test_a_name_that_is_no_token_and_gets_an_id_without_a_row_is_an_alarm() -> N
         {"cls_token": "[CLS]"},
         {"mask_token": {"content": "[MASK]"}},
         {"additional_special_tokens": ["</s>", "<tool>"]},
-        {"extra_special_tokens": {"image_token": "<image>"}},
+        {"extra_special_tokens": [{"content": "<image>"}]},
     ],
 )
 def test_a_special_token_that_no_tokenizer_knows_needs_a_row(names: dict[str, Any]) -> None:

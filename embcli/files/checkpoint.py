@@ -39,7 +39,6 @@ class Head(NamedTuple):
     tensor: Tensor | None
     relation: Literal["same", "equal", "other", "none"]
     rows: int = 0  # the number of rows compared
-    misfit: Tensor | None = None  # a tensor with the name of a head, whose shape is that of none
     reason: str = ""  # empty if the relation follows from the tensors
 
 
@@ -201,6 +200,7 @@ class Checkpoint:
         if first_position:
             layers["position"] = ShiftedLayer(layers["position"], first_position)
 
+        read_names = {name for tensor in tensors.values() for name in (tensor.name, *tensor.parts)}
         origin = Origin(
             shapes={name: layer.shape for name, layer in layers.items()},
             path=self.path,
@@ -209,7 +209,8 @@ class Checkpoint:
             sizes={name: tensor.size for name, tensor in tensors.items()},
             guesses=self._guesses_about(layers),
             first_position=first_position,
-            unopened=len(self.tensors) - len(_names_with_parts(tensors.values())),
+            unopened=len(self.tensors) - len(read_names),
+            has_adapter=bool(self.roles.adapter),
             is_custom_tensor=self.roles.is_custom_tensor,
             is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),
         )
@@ -283,26 +284,14 @@ class Checkpoint:
         """The output head, and whether it is tied to the token matrix."""
         token = self.roles.token
         tensor = self.roles.find("head")
-        misfit = self.roles.misfit_head
-        if tensor is None and misfit is not None:
-            reason = f"{misfit} is not (V, {token.shape[1]:,})"
-            return Head(None, "none", misfit=misfit, reason=reason)
+        if tensor is None and self.roles.misfit_head:
+            return Head(None, "none", reason=self.roles.misfit_head)
         if tensor is None:
             return self._head_without_tensor()
         if tensor.place == token.place:
             return Head(tensor, "same")
         rows = equal_rows(token, tensor)
         return Head(tensor, "equal" if rows else "other", rows)
-
-    @cached_property
-    def other_shares(self) -> tuple[Tensor, ...]:
-        """The matrices that share the token matrix's place in the family, and have other rows.
-
-        In a model of two parts, transformers ties those of both to a shared one.
-        """
-        return tuple(
-            tensor for tensor in self.roles.shares if not equal_rows(self.roles.token, tensor, True)
-        )
 
     def _head_without_tensor(self) -> Head:
         """Return what config.json or the metadata of a GGUF file says about the head.
@@ -362,14 +351,6 @@ class Checkpoint:
         if is_token_embd and is_causal:
             return Head(None, "same", reason="the file has no output.weight")
         return Head(None, "none")
-
-
-def _names_with_parts(tensors: Iterable[Tensor]) -> set[str]:
-    """Return the names of tensors, and of those that they are computed from."""
-    names: set[str] = set()
-    for tensor in tensors:
-        names.update((tensor.name, *tensor.parts))
-    return names
 
 
 def _rounded_values(layers: Iterable[Layer]) -> str:

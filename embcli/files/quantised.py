@@ -39,7 +39,15 @@ _SCALES = {
     "SCB": "SCB / 127",
 }
 # Other tensors beside a matrix that are about its scales, or only about what it is multiplied with.
-_KNOWN_PARTS = {*_SCALES, "weight_zero_point", "input_scale", "input_zero_point", "scale_input"}
+_KNOWN_PARTS = {
+    *_SCALES,
+    "weight_zero_point",
+    "input_scale",
+    "input_zero_point",
+    "output_scale",
+    "output_zero_point",
+    "scale_input",
+}
 _SCALED_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _ARRAY_FORMATS = ("npy", "npz")  # whose integers stand for themselves
@@ -74,6 +82,9 @@ class UnpackedTensors(Tensors):
         scheme = self._packing(name)
         if scheme:
             return _refused(tensor, f"it is packed by {scheme}, which embcli does not unpack")
+        unknown = self._unknown_parts.get(name.rpartition(".")[0])
+        if unknown and tensor.dtype in (*_SCALED_DTYPES, "uint8"):
+            return _refused(tensor, f"embcli does not apply {', '.join(unknown)} beside it")
         if name == "embeddings":
             return self._of_model2vec(tensor)
         if tensor.dtype == "uint32" and self._sibling(name, "scales"):
@@ -99,32 +110,20 @@ class UnpackedTensors(Tensors):
 
     def _integers(self, tensor: Tensor) -> Tensor:
         """Return a tensor without scales, whose integers are refused if they can have had some."""
-        unknown = self._unknown_parts(tensor.name)
-        if tensor.dtype in (*_SCALED_DTYPES, *INTEGERS) and unknown:
-            return _refused(tensor, f"embcli does not apply {', '.join(unknown)} beside it")
         is_own_number = self.format in _ARRAY_FORMATS or tensor.dtype not in INTEGERS
         if is_own_number or not tensor.is_matrix:
             return tensor
-        known = [part for part in _SCALES if self._sibling(tensor.name, part)]
-        if known:
-            return _refused(tensor, f"embcli applies {known[0]} only to int8 and fp8")
-        return _refused(tensor, f"its numbers are {tensor.dtype}, and no scale is beside them")
+        return _refused(tensor, f"embcli knows no scale for its numbers, which are {tensor.dtype}")
 
     @cached_property
-    def _scaling_parts(self) -> dict[str, list[str]]:
-        """The last parts of names that speak of scales, by the module that they belong to."""
+    def _unknown_parts(self) -> dict[str, list[str]]:
+        """The last parts of names that speak of scales in an unknown way, by their modules."""
         parts: dict[str, list[str]] = {}
         for name in self._stored:
             module, _, last_part = name.rpartition(".")
-            if re.search("scale|zero|g_idx", last_part):
+            if last_part not in _KNOWN_PARTS and re.search("scale|zero|g_idx", last_part):
                 parts.setdefault(module, []).append(last_part)
         return parts
-
-    def _unknown_parts(self, name: str) -> list[str]:
-        """Return what is beside a matrix that can change its numbers in an unknown way."""
-        module, _, last_part = name.rpartition(".")
-        parts = self._scaling_parts.get(module, []) + self._scaling_parts.get(name, [])
-        return [part for part in parts if part not in (*_KNOWN_PARTS, last_part)]
 
     # --- 8-bit numbers and scales ---------------------------------------------------------------
 
@@ -133,7 +132,7 @@ class UnpackedTensors(Tensors):
         name = tensor.name
         scales = {part: self._sibling(name, part) for part in _SCALES}
         part, scale = next(filter(itemgetter(1), scales.items()), ("", None))
-        if scale is None or self._unknown_parts(name):
+        if scale is None:
             return self._integers(tensor)
         block = self._block_size() if part == "weight_scale_inv" else None
         divisor = np.float32(127 if part == "SCB" else 1)

@@ -159,19 +159,23 @@ class Roles:
         return token
 
     @property
-    def shares(self) -> list[Tensor]:
-        """The other token matrices of a family whose two parts have one in common."""
-        if self.family is None or not self.family.reading_parts:
-            return []
+    def other_shares(self) -> tuple[str, ...]:
+        """The names of matrices that transformers ties to the token matrix, and that differ."""
         ends = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
+        if self.family is None or not self.family.reading_parts:
+            return ()
         tensors = [tensor for end in ends for tensor in self._with_end(end)]
-        return [tensor for tensor in tensors if tensor.place != self.token.place]
+        return tuple(each.name for each in tensors if not equal_rows(self.token, each, True))
 
     @property
-    def misfit_head(self) -> Tensor | None:
-        """The matrix with the name of an output head, if it has other columns than a head."""
-        named = [tensor for tensor in self._with_end("lm_head") if tensor.is_matrix]
-        return next((tensor for tensor in named if not self._fits_head(tensor)), None)
+    def misfit_head(self) -> str:
+        """In words, that the only matrix named as the output head has other columns, or nothing."""
+        dim = self.token.shape[1]
+        if self._others["head"] is None:
+            for tensor in self._with_end("lm_head"):
+                if tensor.is_matrix and tensor.shape[1] != dim:
+                    return f"{tensor} is not (V, {dim:,}), as an output head is"
+        return ""
 
     def _other_matrix(self, role: str) -> Tensor | None:
         """Return the tensor of another role; of several, the nearest to the token matrix.
@@ -252,17 +256,14 @@ class Roles:
 
 def _adapter_in_words(names: Iterable[str]) -> str:
     """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
-    adapters = [name for name in names if re.search(r"\.lora_|\.trainable_tokens_", name)]
-    if not adapters:
+    all_names = " ".join(names)
+    if not re.search(r"\.lora_|\.trainable_tokens_", all_names):
         return ""
-    matrices = {
-        "token matrix": r"\.lora_embedding_|\.trainable_tokens_",
-        "output head": r"head\.lora_",
-    }
     changed = []
-    for matrix, pattern in matrices.items():
-        if any(re.search(pattern, name) for name in adapters):
-            changed.append(f"the {matrix}")
+    if re.search(r"\.lora_embedding_|\.trainable_tokens_", all_names):
+        changed.append("the token matrix")
+    if "head.lora_" in all_names:
+        changed.append("the output head")
     what = " and ".join(changed) or "neither the token matrix nor the output head"
     return f"it is an adapter, whose LoRA changes {what}"
 

@@ -26,7 +26,8 @@ _GGUF_KEYS = {
     "pad": "tokenizer.ggml.padding_token_id",
     "unk": "tokenizer.ggml.unknown_token_id",
 }
-ADDITIONAL = "additional"  # the role of special tokens that have none of their own
+# Lists of special tokens that have no role of their own.
+LISTS = ("additional_special_tokens", "extra_special_tokens")
 _NOT_SET = -1  # how some configurations write that there is no such token
 
 
@@ -83,21 +84,13 @@ def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
 
 def _named_ids(file: str, settings: Mapping[str, Any], encoding: Encoding) -> Iterator[SpecialId]:
     for key, value in settings.items():
-        for role, described in _by_role(key, value):
+        if not key.endswith("_token") and key not in LISTS:
+            continue
+        for described in value if isinstance(value, list) else [value]:
             name = described.get("content") if isinstance(described, dict) else described
             if isinstance(name, str) and name:
-                yield SpecialId(role, file, _id_of_name(name, encoding), name)
-
-
-def _by_role(key: str, value: Any) -> list[tuple[str, Any]]:
-    """Return the special tokens that a setting describes, each with its role."""
-    if key.endswith("_token"):
-        return [(key.removesuffix("_token"), value)]
-    if key not in ("additional_special_tokens", "extra_special_tokens"):
-        return []
-    if isinstance(value, dict):
-        return list(value.items())
-    return [(ADDITIONAL, name) for name in value] if isinstance(value, list) else []
+                ids = _id_of_name(name, encoding)
+                yield SpecialId(key.removesuffix("_token"), file, ids, name)
 
 
 def _id_of_name(name: str, encoding: Encoding) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from embcli.encodings import Encoding, tokenizer_beside
 from embcli.errors import InputError, Notes
 from embcli.files.special_ids import (
-    ADDITIONAL,
+    LISTS,
     SpecialId,
     added_size,
     special_ids,
@@ -67,6 +67,7 @@ class Fit:
     vocab_size: int | None = None  # as config.json says
     flag: TieFlag | None = None  # None without files
     head: Head | None = None  # None if it was not read
+    lacks_head: bool = False  # whether nothing in the file has the name of a head
     other_shares: tuple[str, ...] = ()  # names of matrices that are not tied as they should be
     special_ids: tuple[SpecialId, ...] = ()
     contradictions: tuple[str, ...] = ()  # sizes that do not fit together otherwise, in words
@@ -78,12 +79,6 @@ class Fit:
         """Whether there is an output head besides the token matrix."""
         head = self.head
         return head is not None and head.tensor is not None and head.relation != "same"
-
-    @property
-    def _lacks_head(self) -> bool:
-        """Whether the file was read, and has nothing with the name of an output head."""
-        head = self.head
-        return head is not None and not self.has_own_head and head.misfit is None
 
     @property
     def head_in_words(self) -> str:
@@ -141,9 +136,6 @@ class Fit:
             yield Finding("finding", "fit", 1, text)
 
     def _of_the_heads_size(self) -> Iterator[Finding]:
-        if self.head is not None and self.head.misfit is not None:
-            text = f"{self.head.reason}, as an output head is"
-            yield Finding("finding", "fit", 1, text)
         if self.head is None or self.head.tensor is None:
             return
         rows = self.head.tensor.shape[0]
@@ -185,7 +177,7 @@ class Fit:
                 text = f"{special}: {ids} has no row, rows are 0 to {self.rows - 1:,}"
                 yield Finding("finding", "special-ids", len(without_row), text)
             first = first_by_role.setdefault(special.role, special)
-            can_differ = special.role != ADDITIONAL
+            can_differ = special.role not in LISTS
             if can_differ and not set(special.ids) & set(first.ids):
                 yield Finding("remark", "special-ids", 1, f"{first} differs from {special}")
 
@@ -197,7 +189,7 @@ class Fit:
         if flag.is_tied and self.has_own_head and not head_is_copy:
             text = "tied, but the head in the file differs; transformers 5 loads both, untied"
             yield Finding("finding", "tied", 1, f"{flag.says} {text}")
-        elif flag.is_tied is False and flag.needs_head and self._lacks_head:
+        elif flag.is_tied is False and flag.needs_head and self.lacks_head:
             text = "untied, but the file has no head of its own; transformers makes a random one"
             yield Finding("finding", "tied", 1, f"{flag.says} {text}")
 
@@ -234,7 +226,11 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     except InputError as error:
         not_checked.append(f"the output head: {error}")
 
-    contradictions = [wrong_dimension(source.roles), _unreadable_tokenizer(source)]
+    contradictions = [
+        wrong_dimension(source.roles),
+        source.roles.misfit_head,
+        _unreadable_tokenizer(source),
+    ]
     try:
         contradictions.append(wrong_positions(source.roles))
     except InputError as error:
@@ -248,7 +244,8 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         vocab_size=vocab_size if type(vocab_size) is int else None,
         flag=source.tie_flag,
         head=head,
-        other_shares=tuple(tensor.name for tensor in source.other_shares),
+        lacks_head=head is not None and head.tensor is None and not source.roles.misfit_head,
+        other_shares=source.roles.other_shares,
         special_ids=special_ids(source),
         contradictions=tuple(filter(None, contradictions)),
         template_names=template_names,

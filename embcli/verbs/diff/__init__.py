@@ -55,7 +55,6 @@ class Diff(Result, verb="diff", content="ranking"):
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64, L2
     are_arrays: bool = False  # whether both files hold only arrays
-    has_adapter: bool = False  # whether a file has an adapter, which is not applied
     atol: float = 0.0
     sort: DiffSort | None = None
     head: Diff | None = None
@@ -331,7 +330,6 @@ def _diff_of_layer(
         cosine_distances=compared.cosine_distances,
         distances=compared.distances,
         are_arrays=_is_array(model) and _is_array(other),
-        has_adapter=_has_adapter(model) or _has_adapter(other),
         atol=options.atol,
         sort=options.sort,
         top=min(options.top, max(*sizes, base[layer].shape[1])),
@@ -344,10 +342,3 @@ def _is_array(model: Opened) -> bool:
 
     source = model.source
     return isinstance(source, Checkpoint) and source.tensors.format in ("npy", "npz")
-
-
-def _has_adapter(model: Opened) -> bool:
-    from embcli.files.checkpoint import Checkpoint
-
-    source = model.source
-    return isinstance(source, Checkpoint) and bool(source.roles.adapter)

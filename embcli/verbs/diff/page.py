@@ -148,7 +148,7 @@ def _verdict(diff: Diff) -> Note:
     verdicts = [f"{' and '.join(names)} {verdict}" for verdict, names in names_by_verdict.items()]
     text = ", ".join(verdicts)
     text = text[0].upper() + text[1:]
-    if diff.has_adapter:
+    if any(side.origin.has_adapter for side in diff.sides):
         text += ", without the adapter, which is not applied"
     style = "bad" if diff.different else "good"
     if not unopened:
