@@ -113,7 +113,8 @@ class UnpackedTensors(Tensors):
         is_own_number = self.format in _ARRAY_FORMATS or tensor.dtype not in INTEGERS
         if is_own_number or not tensor.is_matrix:
             return tensor
-        return _refused(tensor, f"embcli knows no scale for its numbers, which are {tensor.dtype}")
+        reason = f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them"
+        return _refused(tensor, reason)
 
     @cached_property
     def _unknown_parts(self) -> dict[str, list[str]]:

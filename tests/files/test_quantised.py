@@ -211,7 +211,7 @@ PACKED = [
     ("weight_g_idx", {"weight": int8_numbers(), "weight_scale": scales(ROWS, 4)} | G_IDX),
     ("scale_rows", {"weight": int8_numbers(), "weight_scale": scales(1), "scale_rows": scales(1)}),
     ("zeros", {"weight": scales(ROWS, DIM, dtype=FP8_E4M3), "zeros": scales(1)}),
-    ("knows no scale", {"weight": BYTES, "weight_scale": scales(1)}),
+    ("no scale that embcli applies", {"weight": BYTES, "weight_scale": scales(1)}),
     ("int8", {"weight": int8_numbers()}),
     ("uint8", {"weight": BYTES}),
     ("int32", {"weight": WORDS}),

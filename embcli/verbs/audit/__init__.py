@@ -92,7 +92,7 @@ class Audit(Result, verb="audit", content="ranking"):
     @property
     def is_sound(self) -> bool:
         """Whether there are no findings, and so no alarms, whatever is not checked."""
-        return all(finding.level == "remark" for finding in self.findings)
+        return not self.broken and not self.kinds("finding")
 
     @property
     def not_checked(self) -> tuple[str, ...]:
