@@ -183,12 +183,14 @@ class Checkpoint:
             self.check_config()  # it says which row is that of position 0
 
         tensors: dict[str, Tensor] = {}
+        read_names: set[str] = set()
         layers: dict[str, Layer] = {}
         for name in wanted:
             tensor = self._tensor(name)
             if tensor is None:
                 raise self.tensors.file_error(f"it has no {name.replace('_', ' ')} matrix")
             tensors[name] = tensor
+            read_names.update((tensor.name, *tensor.parts))
             layers[name] = self.tensors.layer(tensor.name)
 
         # The layers of the file count their rounded values, so they are noted before the shift.
@@ -200,7 +202,6 @@ class Checkpoint:
         if first_position:
             layers["position"] = ShiftedLayer(layers["position"], first_position)
 
-        read_names = {name for tensor in tensors.values() for name in (tensor.name, *tensor.parts)}
         origin = Origin(
             shapes={name: layer.shape for name, layer in layers.items()},
             path=self.path,
@@ -314,8 +315,9 @@ class Checkpoint:
         if with_head and flag.is_tied is False:
             return Head(None, "none", reason=f"{flag.says} untied")
         if is_tied is True or with_head:
-            named = f"config.json names {quoted(with_head)} and no head of its own"
-            reason = "config.json says so" if is_tied is True else named
+            reason = "config.json says so"
+            if is_tied is not True:
+                reason = f"config.json names {quoted(with_head)} and no head of its own"
             return Head(None, "same", reason=reason)
 
         if self.tensors.format == "GGUF":

@@ -135,8 +135,12 @@ class UnpackedTensors(Tensors):
         part, scale = next(filter(itemgetter(1), scales.items()), ("", None))
         if scale is None:
             return self._integers(tensor)
-        block = self._block_size() if part == "weight_scale_inv" else None
-        divisor = np.float32(127 if part == "SCB" else 1)
+        block = None
+        if part == "weight_scale_inv":
+            block = self._block_size()
+        divisor = np.float32(1)
+        if part == "SCB":
+            divisor = np.float32(127)
 
         scale_grid = _grid(scale, tensor.shape, block)
         zero_point = self._sibling(name, "weight_zero_point")
@@ -283,7 +287,9 @@ def _own_vector(tensor: Tensor) -> np.ndarray:
 def _own_numbers(layer: StoredLayer, ids: np.ndarray) -> np.ndarray:
     """Return rows in the dtype that they are stored in, or in float32 if numpy has no such one."""
     stored = layer.stored(ids)
-    return stored if stored.dtype.name == layer.dtype else layer.widened(stored)
+    if stored.dtype.name == layer.dtype:
+        return stored
+    return layer.widened(stored)
 
 
 def _entry(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:

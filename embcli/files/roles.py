@@ -161,11 +161,14 @@ class Roles:
     @property
     def other_shares(self) -> tuple[str, ...]:
         """The names of matrices that transformers ties to the token matrix, and that differ."""
-        ends = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
         if self.family is None or not self.family.reading_parts:
             return ()
-        tensors = [tensor for end in ends for tensor in self._with_end(end)]
-        return tuple(each.name for each in tensors if not equal_rows(self.token, each, True))
+        names = []
+        for end in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"):
+            for tensor in self._with_end(end):
+                if not equal_rows(self.token, tensor, all_rows=True):
+                    names.append(tensor.name)
+        return tuple(names)
 
     @property
     def misfit_head(self) -> str:
