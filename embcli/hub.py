@@ -71,6 +71,10 @@ def is_tokenizer(name: str) -> bool:
     return is_file and any(path.match(pattern) for pattern in TOKENIZERS)
 
 
+# The name of one of the files of a sharded model, which an index lists.
+_PART_WITH_INDEX = re.compile(r".*-[0-9]+-of-[0-9]+\.(?:safetensors|bin)")
+
+
 def _preferred_file(folder: Path, patterns: tuple[str, ...], lack: str) -> Path:
     """Return the only file of the first pattern that matches; `lack` says what is missing."""
     names = [path.name for path in folder.glob("*") if path.is_file()]
@@ -88,6 +92,8 @@ def preferred(names: Iterable[str], patterns: tuple[str, ...], folder: str, lack
             listed = ", ".join(map(quoted, found[:6]))
             if len(found) > 6:
                 listed += ", ..."
+            if all(map(_PART_WITH_INDEX.fullmatch, found)):
+                raise InputError(f"{folder!r} has parts of a model, but no index of them: {listed}")
             raise InputError(f"{folder!r} has {len(found)} candidate files: {listed}; choose one")
     raise InputError(f"{folder!r} has {lack}")
 

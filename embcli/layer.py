@@ -154,6 +154,7 @@ class Origin:
     unopened: int = 0  # other tensors of the file
     # The user can name another tensor than the token matrix as the layer `token`.
     is_custom_tensor: bool = False
+    has_adapter: bool = False  # whether the file has an adapter, which is not applied
     is_remote: bool = False  # whether rows are read over the network
 
     @property

@@ -40,6 +40,7 @@ Fault = Literal[
     "padding",
     "candidates",
 ]
+FaultGroup = Literal["default", "all", "none"]  # several of them, by one name
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 
@@ -54,6 +55,11 @@ PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
 ALARMS: tuple[Fault, ...] = FAULTS[:5]  # those that give status 1 unless others are named
+FAULT_GROUPS: dict[FaultGroup, tuple[Fault, ...]] = {
+    "default": ALARMS,
+    "all": FAULTS,
+    "none": (),
+}
 
 ENCODINGS = (
     "gpt2",

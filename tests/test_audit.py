@@ -336,6 +336,18 @@ def test_the_faults_of_fail_on_break_a_matrix() -> None:
     assert model.audit(fail_on=["missing", "zero"]).broken == ("zero",)
     assert model.audit(fail_on=["missing"]).status == 0
     assert model.audit(fail_on=[]).status == 0
+    assert model.audit(fail_on=["none"]).status == 0
+    assert model.audit(fail_on=["default", "equal"]).broken == ("non-finite", "zero", "equal")
+    all_kinds = model.audit(fail_on="all").broken
+    assert all_kinds == ("non-finite", "zero", "equal", "padding", "candidates")
+
+
+def test_a_remark_that_is_an_alarm_breaks_no_model() -> None:
+    write_model(trained())
+    found = embcli.open("m").audit(fail_on="padding")
+    assert found.status == 1
+    assert "Alarm: padding" in str(found)
+    assert "Broken" not in str(found)
 
 
 @pytest.mark.parametrize(("used", "equal"), [([], 0), ([3], 0), ([3, 4], 1)])

@@ -111,7 +111,29 @@ def test_an_adapter_is_named_as_not_applied(in_process: InProcess, snapshot: Sna
 
     error = in_process.refused("diff", "base.safetensors", "adapter_model.safetensors")
     snapshot("diff/adapter.txt", error)
-    assert "lora_embedding_B are not applied" in in_process("weights", "both.safetensors").err
+    assert "it is not applied: merge it" in in_process("weights", "both.safetensors").err
+
+
+@pytest.mark.parametrize(
+    ("module", "changed"),
+    [
+        ("layers.0.q_proj.lora_A", "neither the token matrix nor the output head"),
+        ("embed_tokens.token_adapter.trainable_tokens_delta", "the token matrix"),
+        ("embed_tokens.lora_embedding_A", "the token matrix"),
+        ("lm_head.lora_A", "the output head"),
+    ],
+)
+def test_an_adapter_says_what_it_changes_of_the_two_matrices(
+    in_process: InProcess, module: str, changed: str
+) -> None:
+    adapter = {f"base_model.model.{module}.weight": normal(2, 6)}
+    save_file(adapter, "adapter_model.safetensors")
+    error = in_process.refused("weights", "adapter_model.safetensors")
+    assert f"an adapter, whose LoRA changes {changed}, and" in error
+
+    save_file({"embed_tokens.weight": normal(6, 3), **adapter}, "both.safetensors")
+    page = in_process("diff", "both.safetensors", "both.safetensors").text
+    assert "equal in 6 rows, without the adapter, which is not applied" in page
 
 
 # --- an encoder's own matrix ----------------------------------------------------------------------

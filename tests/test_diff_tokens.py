@@ -204,3 +204,53 @@ def test_heads_of_both_models_are_compared_in_the_same_run(
     assert in_process("diff", "base", "tuned", "--layer", "token").status == 0
     assert in_process("diff", "base", "tied").status == 0
     snapshot("diff/heads.txt", ran.text)
+
+
+@pytest.mark.parametrize(
+    ("token", "head", "verdict"),
+    [
+        (0, 0, "The token matrices and the output heads are equal in 6 rows"),
+        (1, 0, "The token matrices differ, the output heads are equal in 6 rows"),
+        (0, 1, "The token matrices are equal in 6 rows, the output heads differ"),
+        (1, 1, "The token matrices and the output heads differ"),
+    ],
+)
+def test_the_verdict_names_the_matrix_that_differs(
+    in_process: InProcess, token: int, head: int, verdict: str
+) -> None:
+    written_model("base", BASE, token=matrix(6, 4), head=matrix(6, 4, seed=2))
+    written_model("tuned", BASE, token=matrix(6, 4) + token, head=matrix(6, 4, seed=2) + head)
+    page = in_process("diff", "base", "tuned", suggestions=True).text
+    assert verdict in page.splitlines()
+    assert ("--layer head shows" in page) == bool(head)
+
+
+def test_what_chooses_no_row_is_refused(in_process: InProcess) -> None:
+    base, tuned = two_models()
+    assert "choose no row" in in_process.refused("diff", base, tuned, "--match", "xyz")
+    error = in_process.refused("diff", base, tuned, "--match", "xyz", "--tokens")
+    assert "'xyz' matches no token" in error
+
+
+def test_matrices_with_other_columns_differ_even_if_their_tokens_do_not(
+    in_process: InProcess,
+) -> None:
+    written_model("base", BASE, token=matrix(6, 4))
+    written_model("tuned", BASE, token=matrix(6, 5))
+    ran = in_process("diff", "base", "tuned")
+    assert ran.status == 1
+    assert "are equal in 6 tokens; the rows have different lengths: 4 in 'base'" in ran.text
+    assert in_process("diff", "base", "tuned", "--tokens").status == 0
+
+
+def test_a_small_change_is_not_shown_as_0(in_process: InProcess) -> None:
+    base = matrix(6, 4)
+    tuned = base.copy()
+    tuned[1, 0] += 1
+    tuned[2] *= np.float32(1 + 1e-6)
+    written_model("base", BASE, token=base)
+    written_model("tuned", BASE, token=tuned)
+    page = in_process("diff", "base", "tuned").text
+    row = next(line.split() for line in page.splitlines() if line.split()[:1] == ["2"])
+    move = np.linalg.norm(base[2].astype(float) - tuned[2])
+    assert float(row[-1]) == pytest.approx(move, rel=1e-3)

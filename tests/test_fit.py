@@ -15,6 +15,7 @@ from embcli.verbs.audit import Audit
 from tests.files.made import save_words
 from tests.oracles import normal
 from tests.runners import InProcess
+from tests.transcripts import document_of
 
 TOKENS = 60
 ROWS = 64
@@ -77,6 +78,29 @@ def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process: 
     assert "Sound" in in_process.ok("audit", "m").text
 
 
+def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process: InProcess) -> None:
+    tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
+    save_file({**tensors, "other.weight": vectors(3)}, "m/model.safetensors")
+    totals = document_of(in_process, "audit", "m")["audit"]
+    assert totals["sound"] is True
+    assert totals["not_checked"] == ["1 other tensor"]
+
+    write_tensors(vectors(1))
+    assert document_of(in_process, "audit", "m")["audit"]["sound"] is False
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"embeddings": vectors(1), "weights": np.ones(ROWS)},
+        {"wte.weight": vectors(1).astype(np.int8), "wte.weight_scale": np.ones(1)},
+    ],
+)
+def test_tensors_that_rows_are_computed_from_are_checked(tensors: dict[str, np.ndarray]) -> None:
+    save_file(tensors, "model.safetensors")
+    assert embcli.open("model.safetensors").audit().origin.unopened == 0
+
+
 # --- the output head ------------------------------------------------------------------------------
 
 
@@ -103,6 +127,19 @@ def test_more_token_rows_than_the_head_has_are_a_remark() -> None:
     audit = audited()
     assert "fit" in found_kinds(audit, "remark")
     assert not audit.broken
+
+
+def test_a_head_with_more_rows_than_the_token_matrix_is_a_finding() -> None:
+    write_tensors(vectors(1), vectors(2, ROWS + 8))
+    assert audited().kinds("finding") == ("fit",)
+
+
+def test_a_head_of_another_shape_is_said_to_be_one(in_process: InProcess) -> None:
+    write_tensors(vectors(1), np.ascontiguousarray(vectors(2).T))
+    assert audited().kinds("finding") == ("fit",)
+    page = in_process.ok("audit", "m").text
+    assert "'lm_head.weight' (8, 64) float32 is not (V, 8)" in page
+    assert "no head of its own" not in page
 
 
 @pytest.mark.parametrize("place", [0, 31, ROWS - 1])
@@ -156,7 +193,8 @@ GEMMA = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], **BY_DEFA
         (UNTIED, None, True),
         (UNTIED | {"architectures": ["LlamaModel"]}, None, False),
         (BY_DEFAULT, "other", False),
-        (BY_DEFAULT, None, False),
+        (BY_DEFAULT, None, True),
+        (BY_DEFAULT | {"architectures": ["LlamaModel"]}, None, False),
         (GEMMA, "other", True),
         (GEMMA, None, False),
         ({"model_type": "unheard_of", **BY_DEFAULT}, "other", False),
@@ -177,16 +215,78 @@ def test_flag_and_file_agree_on_ties(
     assert audited(fail_on="tied").status == int(is_finding)
 
 
+@pytest.mark.parametrize("model_type", ["bart", "t5"])
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+@pytest.mark.parametrize("place", [None, 0, 31, ROWS - 1])
+def test_matrices_of_two_parts_that_differ_are_a_finding(
+    model_type: str, part: str, place: int | None
+) -> None:
+    write_json("config.json", **config(model_type=model_type, architectures=None, **TIED))
+    own = vectors(1)
+    if place is not None:
+        own[place, 0] += 1
+    tensors = {"shared.weight": vectors(1), f"{part}.embed_tokens.weight": own}
+    save_file(tensors, "m/model.safetensors")
+    assert ("tied" in audited().kinds("finding")) == (place is not None)
+
+
 # --- sizes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("vocab_size", "is_finding"), [(ROWS, False), (TOKENS, False), (62, True), (1000, True)]
+    ("vocab_size", "is_finding"), [(ROWS, False), (TOKENS, True), (62, True), (1000, True)]
 )
-def test_vocab_size_is_that_of_the_rows_or_of_the_tokens(vocab_size: int, is_finding: bool) -> None:
+def test_vocab_size_is_that_of_the_rows(vocab_size: int, is_finding: bool) -> None:
     write_json("config.json", **config(vocab_size=vocab_size))
     write_tensors(vectors(1))
     assert ("fit" in audited().kinds("finding")) == is_finding
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_finding"),
+    [
+        ({"hidden_size": DIM}, False),
+        ({"hidden_size": 48}, True),
+        ({"model_type": "albert", "hidden_size": 48, "embedding_size": DIM}, False),
+        ({"model_type": "opt", "hidden_size": 48, "word_embed_proj_dim": DIM}, False),
+        ({"model_type": "t5", "d_model": 48}, True),
+        ({"model_type": "unheard_of", "hidden_size": 48}, True),
+    ],
+)
+def test_the_dimension_of_config_json_is_that_of_the_rows(
+    settings: dict[str, Any], is_finding: bool
+) -> None:
+    write_json("config.json", **config(**settings))
+    assert ("fit" in audited().kinds("finding")) == is_finding
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_finding"),
+    [
+        ({"model_type": "gpt2", "n_positions": 16}, False),
+        ({"model_type": "gpt2", "n_positions": 32}, True),
+        ({"model_type": "opt", "max_position_embeddings": 14}, False),
+        ({"model_type": "opt", "max_position_embeddings": 16}, True),
+        ({"model_type": "roberta", "max_position_embeddings": 16}, False),
+        ({"model_type": "marian", "max_position_embeddings": 32}, False),
+        ({"model_type": "unheard_of", "n_positions": 32}, False),
+    ],
+)
+def test_positions_of_config_json_are_those_of_a_learned_layer(
+    settings: dict[str, Any], is_finding: bool
+) -> None:
+    """OPT's layer has two rows before that of position 0; Marian's is no learned one."""
+    write_json("config.json", **config(**settings))
+    tensors = {"embed_tokens.weight": vectors(1), "embed_positions.weight": vectors(3, 16)}
+    save_file({**tensors, "lm_head.weight": vectors(2)}, "m/model.safetensors")
+    assert ("fit" in audited().kinds("finding")) == is_finding
+
+
+def test_a_tokenizer_that_cannot_be_read_is_a_finding() -> None:
+    Path("m/tokenizer.json").write_text("{")
+    audit = audited()
+    assert audit.kinds("finding") == ("fit",)
+    assert not audit.broken
 
 
 def test_tokens_that_were_added_beside_the_tokenizer_need_rows() -> None:
@@ -209,8 +309,8 @@ def test_an_id_without_a_row_is_an_alarm(value: Any, has_row: bool) -> None:
 
 
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
-def test_the_ids_of_five_special_tokens_need_rows(file: str) -> None:
-    roles = ("bos", "eos", "pad", "unk", "decoder_start")
+def test_the_ids_of_all_special_tokens_need_rows(file: str) -> None:
+    roles = ("bos", "eos", "pad", "unk", "decoder_start", "sep", "mask", "forced_bos", "image")
     ids = {f"{role}_token_id": ROWS + place for place, role in enumerate(roles)}
     write_json(file, **config(**ids))
     assert audited().faults["special-ids"] == len(roles)
@@ -240,6 +340,40 @@ def test_a_name_that_is_no_token_and_gets_an_id_without_a_row_is_an_alarm() -> N
     write_json("config.json", **config(vocab_size=TOKENS, tie_word_embeddings=True))
     write_json("tokenizer_config.json", pad_token="[PAD]")
     assert audited().broken == ("special-ids",)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"cls_token": "[CLS]"},
+        {"mask_token": {"content": "[MASK]"}},
+        {"additional_special_tokens": ["</s>", "<tool>"]},
+        {"extra_special_tokens": [{"content": "<image>"}]},
+    ],
+)
+def test_a_special_token_that_no_tokenizer_knows_needs_a_row(names: dict[str, Any]) -> None:
+    write_tensors(vectors(1, TOKENS), vectors(2, TOKENS))
+    write_json("config.json", **config(vocab_size=TOKENS))
+    write_json("special_tokens_map.json", **names)
+    finding = next(finding for finding in audited().findings if finding.kind == "special-ids")
+    assert finding.level == "alarm"
+    assert f"adds it as {TOKENS}, which has no row" in finding.text
+
+
+def test_unknown_special_tokens_get_one_id_after_the_other() -> None:
+    write_json("special_tokens_map.json", cls_token="[CLS]", sep_token="[SEP]")
+    write_json("tokenizer_config.json", sep_token="[SEP]", eos_token="</s>")
+    texts = [finding.text for finding in audited().findings if finding.kind == "special-ids"]
+    ids = {text.split("'")[1]: text.split()[-1] for text in texts}
+    assert ids == {"[CLS]": str(TOKENS + 1), "[SEP]": str(TOKENS)}
+
+
+def test_the_ids_of_the_text_part_count_where_the_whole_gives_others() -> None:
+    whole = config(model_type="qwen2_vl", eos_token_id=900, image_token_id=ROWS)
+    write_json("config.json", **whole, text_config=config(model_type="qwen2_vl_text"))
+    audit = audited()
+    assert audit.faults["special-ids"] == 1
+    assert any("image 64 of config.json" in finding.text for finding in audit.findings)
 
 
 def test_an_id_that_is_no_number_is_refused(in_process: InProcess) -> None:

@@ -681,10 +681,10 @@ def audit(
         str | None,
         option(
             "View",
-            f"Exit with 1 for these: {', '.join(names.FAULTS)}.",
+            f"Exit with 1 for these: {', '.join((*names.FAULTS, *names.FAULT_GROUPS))}.",
             "NAMES",
             default=",".join(names.ALARMS),
-            autocompletion=some_of(names.FAULTS),
+            autocompletion=some_of((*names.FAULTS, *names.FAULT_GROUPS)),
         ),
     ] = None,
     rows: Annotated[

@@ -27,6 +27,7 @@ _DO = {
     "keep_last": "--keep-last keeps incomplete batches",
     "tensor": "--tensor or --encoding name others",
     "sort": "--sort norm reads all rows",
+    "layer": "--layer head shows the output heads",
     "path": "--from MODEL reads a real model",
 }
 _HAS_ALL = {  # the verbs whose results have everything in another format

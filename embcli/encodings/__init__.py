@@ -30,6 +30,7 @@ __all__ = [
     "encoding_of_size",
     "get",
     "get_several",
+    "tokenizer_beside",
 ]
 
 _MOST_NAMED = 100
@@ -146,10 +147,22 @@ def encoding_of_file(weights: Binary, stored: Encoding | None, notes: Notes) -> 
     It is that of a tokenizer in the same folder, unless the tokens in the file, which `stored` has,
     split a text themselves. A tokenizer that cannot be read is noted.
     """
-    from embcli.hub import TOKENIZERS, tokenizer_file
-
     if stored is not None and stored.splits:
         return stored
+    try:
+        return tokenizer_beside(weights, stored, notes)
+    except InputError as error:
+        notes.add(f"{error}; it is ignored")
+        return stored
+
+
+def tokenizer_beside(weights: Binary, stored: Encoding | None, notes: Notes) -> Encoding | None:
+    """Return the encoding of a tokenizer in the same folder; `stored` if there is none.
+
+    Raises InputError for a tokenizer that cannot be read.
+    """
+    from embcli.hub import TOKENIZERS, tokenizer_file
+
     try:
         path = tokenizer_file(weights.path.parent, TOKENIZERS)
     except InputError:
@@ -160,9 +173,4 @@ def encoding_of_file(weights: Binary, stored: Encoding | None, notes: Notes) -> 
         notes.add(missing_extra(f"the {path.name} beside the weights", "models"))
         return stored
     encoding = _of_path(path, weights.folder.location(path.name))
-    try:
-        has_tokens = encoding.vocabulary_size > 0
-    except InputError as error:
-        notes.add(f"{error}; it is ignored")
-        return stored
-    return encoding if has_tokens else stored
+    return encoding if encoding.vocabulary_size > 0 else stored

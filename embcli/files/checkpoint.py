@@ -52,7 +52,7 @@ class Head(NamedTuple):
 class TieFlag(NamedTuple):
     """What speaks of whether the output head is the token matrix, and who says it."""
 
-    is_tied: bool | None  # None if nothing says it; False only if config.json spells it out
+    is_tied: bool | None  # None if nothing says it
     says: str
     needs_head: bool  # whether config.json names a class with an output head
 
@@ -102,10 +102,10 @@ class Checkpoint:
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         if notes is not None:
             notes.count(self._ignored_config)
-            if self.roles.is_adapted:
+            if self.roles.adapter:
                 notes.add(
-                    "lora_embedding_A and lora_embedding_B are not applied: "
-                    "merge them into the token matrix first (merge_and_unload of PEFT)"
+                    f"{self.roles.adapter}; it is not applied: "
+                    "merge it into its base model first (merge_and_unload of PEFT)"
                 )
             if self.roles.token.dtype in INTEGERS:
                 notes.add(f"{self.roles.token} holds integers, which are shown as they are")
@@ -190,12 +190,14 @@ class Checkpoint:
             self.check_config()  # it says which row is that of position 0
 
         tensors: dict[str, Tensor] = {}
+        read_names: set[str] = set()
         layers: dict[str, Layer] = {}
         for name in wanted:
             tensor = self._tensor(name)
             if tensor is None:
                 raise self.tensors.file_error(f"it has no {name.replace('_', ' ')} matrix")
             tensors[name] = tensor
+            read_names.update((tensor.name, *tensor.parts))
             layers[name] = self.tensors.layer(tensor.name)
 
         # The layers of the file count their rounded values, so they are noted before the shift.
@@ -215,7 +217,8 @@ class Checkpoint:
             sizes={name: tensor.size for name, tensor in tensors.items()},
             guesses=self._guesses_about(layers),
             first_position=first_position,
-            unopened=len(self.tensors) - len(tensors),
+            unopened=len(self.tensors) - len(read_names),
+            has_adapter=bool(self.roles.adapter),
             is_custom_tensor=self.roles.is_custom_tensor,
             is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),
         )
@@ -289,6 +292,8 @@ class Checkpoint:
         """The output head, and whether it is tied to the token matrix."""
         token = self.roles.token
         tensor = self.roles.find("head")
+        if tensor is None and self.roles.misfit_head:
+            return Head(None, "none", reason=self.roles.misfit_head)
         if tensor is None:
             return self._head_without_tensor()
         if tensor.place == token.place:
@@ -310,13 +315,16 @@ class Checkpoint:
             return Head(None, "none", reason=reason)
 
         is_tied = config.get("tie_word_embeddings")
-        if is_tied is True:
-            return Head(None, "same", reason="config.json says so")
         if is_tied is False:
             reason = "config.json says that it is a separate matrix"
             return Head(None, "none", reason=reason)
-        if with_head:
-            reason = f"config.json names {quoted(with_head)} and no head of its own"
+        flag = self.tie_flag
+        if with_head and flag.is_tied is False:
+            return Head(None, "none", reason=f"{flag.says} untied")
+        if is_tied is True or with_head:
+            reason = "config.json says so"
+            if is_tied is not True:
+                reason = f"config.json names {quoted(with_head)} and no head of its own"
             return Head(None, "same", reason=reason)
 
         if self.tensors.format == "GGUF":
@@ -338,7 +346,7 @@ class Checkpoint:
             return TieFlag(is_tied, "config.json says", needs_head)
         model_type = self.roles.config.get("model_type")
         is_known = self.roles.family is not None and isinstance(model_type, str)
-        default = True if is_known and model_type not in UNTIED.split() else None
+        default = model_type not in UNTIED.split() if is_known else None
         return TieFlag(default, f"{model_type} models are by default", needs_head)
 
     def _head_of_gguf(self) -> Head:

@@ -8,14 +8,16 @@ What cannot be unpacked is refused: integers are never shown in place of the num
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from embcli.files.tensors import Tensor, Tensors, file_layer
+from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
 # How the name of a packed tensor ends, or that of a tensor beside it goes on, and its scheme.
@@ -27,6 +29,24 @@ _PACKED = {
     ".quant_map": "bitsandbytes, 4 bit",
     "_scale_2": "NVFP4",
     "_global_scale": "NVFP4",
+}
+# The tensors that 8-bit numbers are multiplied by, and what pages call them. DeepSeek's name says
+# the inverse; ComfyUI has the words in another order; LLM.int8() keeps the largest absolute value.
+_SCALES = {
+    "weight_scale": "weight_scale",
+    "weight_scale_inv": "weight_scale_inv",
+    "scale_weight": "scale_weight",
+    "SCB": "SCB / 127",
+}
+# Other tensors beside a matrix that are about its scales, or only about what it is multiplied with.
+_KNOWN_PARTS = {
+    *_SCALES,
+    "weight_zero_point",
+    "input_scale",
+    "input_zero_point",
+    "output_scale",
+    "output_zero_point",
+    "scale_input",
 }
 _SCALED_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -62,6 +82,9 @@ class UnpackedTensors(Tensors):
         scheme = self._packing(name)
         if scheme:
             return _refused(tensor, f"it is packed by {scheme}, which embcli does not unpack")
+        unknown = self._unknown_parts.get(name.rpartition(".")[0])
+        if unknown and tensor.dtype in (*_SCALED_DTYPES, "uint8"):
+            return _refused(tensor, f"embcli does not apply {', '.join(unknown)} beside it")
         if name == "embeddings":
             return self._of_model2vec(tensor)
         if tensor.dtype == "uint32" and self._sibling(name, "scales"):
@@ -90,25 +113,34 @@ class UnpackedTensors(Tensors):
         is_own_number = self.format in _ARRAY_FORMATS or tensor.dtype not in INTEGERS
         if is_own_number or not tensor.is_matrix:
             return tensor
-        return _refused(tensor, f"its numbers are {tensor.dtype}, and no scale is beside them")
+        reason = f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them"
+        return _refused(tensor, reason)
+
+    @cached_property
+    def _unknown_parts(self) -> dict[str, list[str]]:
+        """The last parts of names that speak of scales in an unknown way, by their modules."""
+        parts: dict[str, list[str]] = {}
+        for name in self._stored:
+            module, _, last_part = name.rpartition(".")
+            if last_part not in _KNOWN_PARTS and re.search("scale|zero|g_idx", last_part):
+                parts.setdefault(module, []).append(last_part)
+        return parts
 
     # --- 8-bit numbers and scales ---------------------------------------------------------------
 
     def _scaled(self, tensor: Tensor) -> Tensor:
         """Return a matrix of 8-bit numbers times the scales beside it, if there are any."""
         name = tensor.name
-        block = None
-        divisor = np.float32(1)
-        if scale := self._sibling(name, "weight_scale"):
-            label = "weight_scale"
-        elif scale := self._sibling(name, "weight_scale_inv"):
-            label = "weight_scale_inv"  # DeepSeek's name, though rows are multiplied by it
-            block = self._block_size()
-        elif scale := self._sibling(name, "SCB"):
-            label = "SCB / 127"  # LLM.int8() keeps the largest absolute value of a row
-            divisor = np.float32(127)
-        else:
+        scales = {part: self._sibling(name, part) for part in _SCALES}
+        part, scale = next(filter(itemgetter(1), scales.items()), ("", None))
+        if scale is None:
             return self._integers(tensor)
+        block = None
+        if part == "weight_scale_inv":
+            block = self._block_size()
+        divisor = np.float32(1)
+        if part == "SCB":
+            divisor = np.float32(127)
 
         scale_grid = _grid(scale, tensor.shape, block)
         zero_point = self._sibling(name, "weight_zero_point")
@@ -130,7 +162,9 @@ class UnpackedTensors(Tensors):
             return scaled
 
         layer = partial(_UnpackedLayer, parts=parts, unpacked_rows=rows)
-        return replace(tensor, dtype=f"{tensor.dtype} x {label}", matrix=layer)
+        label = f"{tensor.dtype} x {_SCALES[part]}"
+        names = _names(scale, zero_point)
+        return replace(tensor, dtype=label, matrix=layer, parts=names)
 
     def _block_size(self) -> tuple[int, int] | None:
         """Return the rows and columns that share a scale; None if config.json does not say it."""
@@ -156,6 +190,10 @@ class UnpackedTensors(Tensors):
         settings |= _entry(settings, module)
         bits = settings.get("bits")
         group_size = settings.get("group_size")
+        if bits is None:
+            return _refused(
+                tensor, "it is packed by MLX, and config.json does not say in how many bits"
+            )
         if bits not in (4, 8) or type(group_size) is not int:
             return _refused(tensor, f"it is packed by MLX in {bits} bits; embcli unpacks 4 and 8")
 
@@ -181,7 +219,9 @@ class UnpackedTensors(Tensors):
             return rows
 
         layer = partial(_UnpackedLayer, parts=[words, scale, bias], unpacked_rows=rows)
-        return replace(tensor, shape=(size, dim), dtype=f"{bits} bit of MLX", matrix=layer)
+        label = f"{bits} bit of MLX"
+        names = _names(scales, biases)
+        return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, parts=names)
 
     # --- model2vec ------------------------------------------------------------------------------
 
@@ -205,23 +245,26 @@ class UnpackedTensors(Tensors):
         def layer(described: Tensor) -> Layer:
             numbers = file_layer(tensor)
             row_of_id = self._mapping(mapping, tensor.shape[0]) if mapping else None
-            factors = self._stored.array("weights") if weights else None
+            factors = _own_vector(weights) if weights else None
 
             def rows(ids: np.ndarray) -> np.ndarray:
-                rows = numbers.rows(ids if row_of_id is None else row_of_id[ids])
-                if factors is not None:
-                    rows = rows * factors[ids, None]
+                row_ids = ids if row_of_id is None else row_of_id[ids]
+                if factors is None:
+                    return numbers.rows(row_ids)
+                # The product has the wider dtype of both, and is rounded once, as model2vec does.
+                product = _own_numbers(numbers, row_ids) * factors[ids, None]
+                rows: np.ndarray = product.astype(np.float32)
                 return rows
 
             return _UnpackedLayer(described, [numbers], rows)
 
-        return replace(tensor, shape=(size[0], tensor.shape[1]), dtype=label, matrix=layer)
+        shape = (size[0], tensor.shape[1])
+        names = _names(mapping, weights)
+        return replace(tensor, shape=shape, dtype=label, matrix=layer, parts=names)
 
     def _mapping(self, tensor: Tensor, rows: int) -> np.ndarray:
         """Return the row of each token ID, (V,) int64; raises InputError for rows out of range."""
-        as_matrix = replace(tensor, shape=(1, *tensor.shape))
-        stored = file_layer(as_matrix).stored(np.arange(1))
-        mapping = stored.ravel().astype(np.int64)
+        mapping = _own_vector(tensor).astype(np.int64)
         if mapping.size and not 0 <= mapping.min() <= mapping.max() < rows:
             raise self.file_error(f"its mapping names rows that are not there: it has {rows:,}")
         return mapping
@@ -229,6 +272,24 @@ class UnpackedTensors(Tensors):
 
 def _refused(tensor: Tensor, reason: str) -> Tensor:
     return replace(tensor, unreadable=reason)
+
+
+def _names(*tensors: Tensor | None) -> tuple[str, ...]:
+    return tuple(tensor.name for tensor in tensors if tensor)
+
+
+def _own_vector(tensor: Tensor) -> np.ndarray:
+    """Return a whole vector in its own dtype, as `_own_numbers` does."""
+    as_matrix = file_layer(replace(tensor, shape=(1, *tensor.shape)))
+    return _own_numbers(as_matrix, np.arange(1)).ravel()
+
+
+def _own_numbers(layer: StoredLayer, ids: np.ndarray) -> np.ndarray:
+    """Return rows in the dtype that they are stored in, or in float32 if numpy has no such one."""
+    stored = layer.stored(ids)
+    if stored.dtype.name == layer.dtype:
+        return stored
+    return layer.widened(stored)
 
 
 def _entry(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,9 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
         reason = family.unknown if family else ""
         return Recipe(model, settings.where, values, dim, is_known=False, unknown=reason)
 
-    _check_dimension(roles)
+    wrong = wrong_dimension(roles)
+    if wrong:
+        raise roles.tensors.file_error(wrong)
     steps = tuple(_Completion(roles, family).steps(dim))
     width = dim
     for step in steps:
@@ -67,25 +69,39 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
     )
 
 
-def _check_dimension(roles: Roles) -> None:
-    """Raise InputError if config.json states dimensions, and none is that of the token matrix."""
+def wrong_dimension(roles: Roles) -> str:
+    """Return in words that no dimension of config.json is that of the token matrix, or nothing."""
     keys = (
         *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
         *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
     )
+    dim = roles.token.shape[1]
+    found = f"rows of its token matrix have {counted(dim, 'column')}"
+    return _contradiction(roles, keys, dim, found)
+
+
+def wrong_positions(roles: Roles) -> str:
+    """Return in words that config.json has another number of positions than their matrix."""
+    position = roles.find("position")
+    family = roles.family
+    if position is None or family is None or family.sinusoid_formula:
+        return ""
+    rows = position.shape[0] - family.position_offset
+    keys = ("n_positions", "max_position_embeddings")
+    return _contradiction(roles, keys, rows, f"its position matrix has rows for {rows:,}")
+
+
+def _contradiction(roles: Roles, keys: Iterable[str], size: int, found: str) -> str:
+    """Return in words that settings state sizes, and none is this one; empty if they do not."""
     settings = roles.settings
     stated = {}
     for key in keys:
         if settings.values.get(key) is not None:
             stated[key] = settings.whole(key, 0)
-
-    dim = roles.token.shape[1]
-    if stated and dim not in stated.values():
-        dimensions = ", ".join(f"{key} {value:,}" for key, value in stated.items())
-        raise roles.tensors.file_error(
-            f"{settings.where} says {dimensions}; "
-            f"rows of its token matrix have {counted(dim, 'column')}"
-        )
+    if not stated or size in stated.values():
+        return ""
+    sizes = ", ".join(f"{key} {value:,}" for key, value in stated.items())
+    return f"{settings.where} says {sizes}; {found}"
 
 
 def _quirks(family: Family, settings: Settings) -> tuple[tuple[int, str], ...]:

@@ -51,7 +51,7 @@ class Roles:
         for name in names or tensors:
             self._dotted_names[name] = f".{'.'.join(name_parts(name))}"
 
-        self.is_adapted = any(".lora_embedding_A" in name for name in tensors)
+        self.adapter = _adapter_in_words(tensors)
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         named = self._named("token", lambda tensor: tensor.is_matrix)
         # The tensors with the name of a token matrix, if the user chose a tensor.
@@ -125,9 +125,9 @@ class Roles:
         if named:
             return self._read_by_encoder(self._one_of_equal("token", named))
 
-        if self.is_adapted:
+        if self.adapter:
             raise tensors.file_error(
-                "it is an adapter, without the rows that it changes",
+                f"{self.adapter}, and it has no token matrix of its own",
                 "Merge it into its base model: merge_and_unload of PEFT",
             )
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
@@ -157,6 +157,28 @@ class Roles:
                 self.reasons["token"] = f"{name} is the encoder's; {quoted(token.name)} differs"
                 return tensor
         return token
+
+    @property
+    def other_shares(self) -> tuple[str, ...]:
+        """The names of matrices that transformers ties to the token matrix, and that differ."""
+        if self.family is None or not self.family.reading_parts:
+            return ()
+        names = []
+        for end in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"):
+            for tensor in self._with_end(end):
+                if not equal_rows(self.token, tensor, all_rows=True):
+                    names.append(tensor.name)
+        return tuple(names)
+
+    @property
+    def misfit_head(self) -> str:
+        """In words, that the only matrix named as the output head has other columns, or nothing."""
+        dim = self.token.shape[1]
+        if self._others["head"] is None:
+            for tensor in self._with_end("lm_head"):
+                if tensor.is_matrix and tensor.shape[1] != dim:
+                    return f"{tensor} is not (V, {dim:,}), as an output head is"
+        return ""
 
     def _other_matrix(self, role: str) -> Tensor | None:
         """Return the tensor of another role; of several, the nearest to the token matrix.
@@ -243,6 +265,20 @@ class Roles:
         return 0
 
 
+def _adapter_in_words(names: Iterable[str]) -> str:
+    """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
+    all_names = " ".join(names)
+    if not re.search(r"\.lora_|\.trainable_tokens_", all_names):
+        return ""
+    changed = []
+    if re.search(r"\.lora_embedding_|\.trainable_tokens_", all_names):
+        changed.append("the token matrix")
+    if "head.lora_" in all_names:
+        changed.append("the output head")
+    what = " and ".join(changed) or "neither the token matrix nor the output head"
+    return f"it is an adapter, whose LoRA changes {what}"
+
+
 def _undecided_error(
     tensors: Tensors, reason: str, candidates: Iterable[Tensor] = (), can_choose: bool = True
 ) -> InputError:
@@ -263,13 +299,18 @@ def _undecided_error(
     return tensors.file_error(Sentence("{reason}; choose one with {tensor}", reason=reason), hint)
 
 
-def equal_rows(first: Tensor, second: Tensor) -> int:
-    """Return how many rows of two matrices were compared and are equal; 0 if any differs."""
+def equal_rows(first: Tensor, second: Tensor, all_rows: bool = False) -> int:
+    """Return how many rows of two matrices were compared and are equal; 0 if any differs.
+
+    Of large matrices, some rows are compared unless all are wanted.
+    """
     if first.shape != second.shape or first.dtype != second.dtype:
         return 0
     rows, dim = first.shape
     count = min(rows, max(COMPARED // (8 * dim), 2))
-    if first.binary.is_remote or second.binary.is_remote:
+    if all_rows:
+        count = rows
+    elif first.binary.is_remote or second.binary.is_remote:
         count = min(count, _COMPARED_REMOTE)
     first_layer = first.matrix(first)
     second_layer = second.matrix(second)

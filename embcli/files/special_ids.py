@@ -19,7 +19,6 @@ from embcli.errors import InputError
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
 
-_ROLES = ("bos", "eos", "pad", "unk", "decoder_start")
 _FILES_OF_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
 _GGUF_KEYS = {
     "bos": "tokenizer.ggml.bos_token_id",
@@ -27,6 +26,8 @@ _GGUF_KEYS = {
     "pad": "tokenizer.ggml.padding_token_id",
     "unk": "tokenizer.ggml.unknown_token_id",
 }
+# Lists of special tokens that have no role of their own.
+LISTS = ("additional_special_tokens", "extra_special_tokens")
 _NOT_SET = -1  # how some configurations write that there is no such token
 
 
@@ -69,23 +70,27 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
 
 
 def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
-    for role in _ROLES:
-        key = f"{role}_token_id"
-        value = settings.get(key)
+    for key, value in settings.items():
+        match = re.fullmatch(r"(\w+)_token_ids?", key)
+        if match is None:
+            continue
         values = value if isinstance(value, list) else [value]
         if not all(item is None or type(item) is int for item in values):
             raise InputError(f"{file}: {key} is {str(value)[:60]}, which is no token ID")
         ids = tuple(item for item in values if item not in (None, _NOT_SET))
         if ids:
-            yield SpecialId(role, file, ids)
+            yield SpecialId(match[1], file, ids)
 
 
 def _named_ids(file: str, settings: Mapping[str, Any], encoding: Encoding) -> Iterator[SpecialId]:
-    for role in _ROLES:
-        value = settings.get(f"{role}_token")
-        name = value.get("content") if isinstance(value, dict) else value
-        if isinstance(name, str) and name:
-            yield SpecialId(role, file, _id_of_name(name, encoding), name)
+    for key, value in settings.items():
+        if not key.endswith("_token") and key not in LISTS:
+            continue
+        for described in value if isinstance(value, list) else [value]:
+            name = described.get("content") if isinstance(described, dict) else described
+            if isinstance(name, str) and name:
+                ids = _id_of_name(name, encoding)
+                yield SpecialId(key.removesuffix("_token"), file, ids, name)
 
 
 def _id_of_name(name: str, encoding: Encoding) -> tuple[int, ...]:

@@ -139,6 +139,7 @@ class Tensor:
     # Items from one index to the next, by dimension; empty if row follows row.
     strides: tuple[int, ...] = ()
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of a tensor of two dimensions
+    parts: tuple[str, ...] = ()  # the names of other tensors that the matrix is computed from
     unreadable: str = ""  # why its numbers are not those of the matrix, such as a packing
 
     def __str__(self) -> str:

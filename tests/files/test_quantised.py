@@ -110,6 +110,13 @@ def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(
     check(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, expected, config)
 
 
+def test_scale_weight_of_comfyui_multiplies(tmp_path: Path) -> None:
+    numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
+    scale = scales(1)
+    tensors = {"weight": numbers, "scale_weight": scale, "scale_input": scales(1)}
+    check(tmp_path, tensors, numbers.astype(np.float32) * scale)
+
+
 def test_scb_of_bitsandbytes_is_the_largest_value_of_a_row(tmp_path: Path) -> None:
     numbers = int8_numbers()
     largest = scales(ROWS)
@@ -173,7 +180,7 @@ def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path)
     [
         ({"bits": 3, "group_size": 64}, "3 bits"),
         ({"bits": 6, "group_size": 64}, "6 bits"),
-        ({}, "None bits"),
+        ({}, "does not say in how many bits"),
         ({"bits": 8, "group_size": 64}, "do not fit"),
         ({"bits": 4, "group_size": 16}, "do not fit"),
         ({"mode": "mxfp4"}, "without biases"),
@@ -193,6 +200,7 @@ def test_other_packings_of_mlx_are_refused(
 
 WORDS = GENERATOR.integers(0, 2**31, (DIM // 8, ROWS)).astype(np.int32)
 BYTES = GENERATOR.integers(0, 256, (ROWS, DIM // 2)).astype(np.uint8)
+G_IDX = {"weight_g_idx": np.arange(DIM, dtype=np.int32) % 4}
 PACKED = [
     ("GPTQ", {"qweight": WORDS, "scales": scales(1, ROWS)}),
     ("AWQ", {"qweight": WORDS.T.copy(), "qzeros": WORDS}),
@@ -200,6 +208,10 @@ PACKED = [
     ("compressed-tensors", {"weight_packed": WORDS, "weight_scale": scales(ROWS, 1)}),
     ("bitsandbytes", {"weight": BYTES.reshape(-1, 1), "weight.quant_map": scales(16)}),
     ("HQQ", {"W_q": BYTES, "scale": scales(1)}),
+    ("weight_g_idx", {"weight": int8_numbers(), "weight_scale": scales(ROWS, 4)} | G_IDX),
+    ("scale_rows", {"weight": int8_numbers(), "weight_scale": scales(1), "scale_rows": scales(1)}),
+    ("zeros", {"weight": scales(ROWS, DIM, dtype=FP8_E4M3), "zeros": scales(1)}),
+    ("no scale that embcli applies", {"weight": BYTES, "weight_scale": scales(1)}),
     ("int8", {"weight": int8_numbers()}),
     ("uint8", {"weight": BYTES}),
     ("int32", {"weight": WORDS}),
@@ -231,24 +243,27 @@ def test_integers_of_an_array_are_rows_with_a_note(tmp_path: Path) -> None:
 # --- model2vec --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("dtype_of_weights", [np.float64, np.float32, np.float16])
 @pytest.mark.parametrize("parts", [("mapping",), ("weights",), ("mapping", "weights")])
 def test_rows_of_a_static_model_follow_its_mapping_and_its_weights(
-    tmp_path: Path, dtype: Any, parts: tuple[str, ...]
+    tmp_path: Path, dtype: Any, dtype_of_weights: Any, parts: tuple[str, ...]
 ) -> None:
+    """A product is that of numpy, in the wider dtype of both."""
     embeddings = (GENERATOR.standard_normal((ROWS, DIM)) * 40).astype(dtype)
     tokens = 2 * ROWS if "mapping" in parts else ROWS
     mapping = GENERATOR.integers(0, ROWS, tokens)
-    weights = scales(tokens)
+    weights = scales(tokens, dtype=dtype_of_weights)
     tensors = {"embeddings": embeddings, "mapping": mapping, "weights": weights}
     kept = {name: tensors[name] for name in ("embeddings", *parts)}
     save_file(kept, tmp_path / "model.safetensors")
 
-    expected = embeddings.astype(np.float32)
+    expected = embeddings
     if "mapping" in parts:
         expected = expected[mapping]
     if "weights" in parts:
         expected = expected * weights[:, None]
+    expected = expected.astype(np.float32)
     np.testing.assert_array_equal(rows_of(tmp_path / "model.safetensors"), expected)
 
 

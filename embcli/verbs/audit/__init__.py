@@ -16,7 +16,15 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import check_choice, check_top
 from embcli.layer import Origin, shape_of
-from embcli.names import ALARMS, FAULTS, SHOWN_ROWS, Fault, TokenLayer
+from embcli.names import (
+    ALARMS,
+    FAULT_GROUPS,
+    FAULTS,
+    SHOWN_ROWS,
+    Fault,
+    FaultGroup,
+    TokenLayer,
+)
 from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
@@ -82,6 +90,21 @@ class Audit(Result, verb="audit", content="ranking"):
         return self.kinds("alarm")
 
     @property
+    def is_sound(self) -> bool:
+        """Whether there are no findings, and so no alarms, whatever is not checked."""
+        return not self.broken and not self.kinds("finding")
+
+    @property
+    def not_checked(self) -> tuple[str, ...]:
+        """What could not be looked at, and why, and what no audit looks at."""
+        parts = list(self.fit.not_checked)
+        if self.fit.partly_compared and len(self.matrices) == 1 and not self.head_is_copy:
+            parts.append(f"the output head: {self.fit.partly_compared} compared, all equal")
+        if self.origin.unopened:
+            parts.append(counted(self.origin.unopened, "other tensor"))
+        return tuple(parts)
+
+    @property
     def why_no(self) -> str:
         return self.in_words("alarm")
 
@@ -136,7 +159,8 @@ class Audit(Result, verb="audit", content="ranking"):
             "tokens": self.fit.tokens,
             "faults": self.faults,
             "broken": list(self.broken),
-            "not_checked": list(self.fit.not_checked),
+            "sound": self.is_sound,
+            "not_checked": list(self.not_checked),
             "matrices": {matrix.name: _totals_of(matrix) for matrix in self.matrices},
         }
 
@@ -170,17 +194,18 @@ def audit(
     model: Opened,
     *,
     layer: TokenLayer | None = None,
-    fail_on: Iterable[Fault] | None = None,
+    fail_on: Iterable[Fault | FaultGroup] | None = None,
     rows: str | None = None,
     top: int = SHOWN_ROWS,
 ) -> Audit:
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
 
     `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
-    these are non-finite, zero and missing rows, the same in the output head, and special tokens
-    without a row. `layer` names the only matrix whose rows are audited, the token matrix or the
-    output head. The page shows `top` rows of each kind. The data are the findings or, if `rows`
-    chooses some (`"all"`, `"0:5,100"`), the values of these rows.
+    (`"default"`) these are non-finite, zero and missing rows, the same in the output head, and
+    special tokens without a row. `"all"` and `"none"` stand for all kinds and none. `layer` names
+    the only matrix whose rows are audited, the token matrix or the output head. The page shows
+    `top` rows of each kind. The data are the findings or, if `rows` chooses some (`"all"`,
+    `"0:5,100"`), the values of these rows.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
@@ -244,10 +269,12 @@ def _chosen_alarms(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
     """Return the kinds that give status 1; raise InputError for a name that is no kind."""
     if fail_on is None:
         return ALARMS
-    kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
-    for kind in kinds:
-        check_choice("fail_on", kind, FAULTS)
-    return kinds
+    names = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
+    kinds: list[Fault] = []
+    for name in names:
+        check_choice("fail_on", name, (*FAULTS, *FAULT_GROUPS))
+        kinds += FAULT_GROUPS.get(name, (name,))
+    return tuple(kinds)
 
 
 def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:

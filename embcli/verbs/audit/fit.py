@@ -10,15 +10,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from embcli.encodings import Encoding
-from embcli.errors import InputError
-from embcli.files.special_ids import SpecialId, added_size, special_ids, unknown_template_names
+from embcli.encodings import Encoding, tokenizer_beside
+from embcli.errors import InputError, Notes
+from embcli.files.special_ids import (
+    LISTS,
+    SpecialId,
+    added_size,
+    special_ids,
+    unknown_template_names,
+)
 from embcli.layer import Source, shape_of
 from embcli.names import Fault
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from embcli.files.checkpoint import Head, TieFlag
+    from embcli.files.checkpoint import Checkpoint, Head, TieFlag
 
 Level = Literal["remark", "finding", "alarm"]
 Kind = Fault | Literal["template"]  # what --fail-on can name, and what it cannot
@@ -57,10 +63,14 @@ class Fit:
 
     rows: int  # of the token matrix
     tokens: int | None  # of the tokenizer, with those that were added; None if it is unknown
+    known_tokens: int = 0  # of the tokenizer, without those that were added beside it
     vocab_size: int | None = None  # as config.json says
     flag: TieFlag | None = None  # None without files
     head: Head | None = None  # None if it was not read
+    lacks_head: bool = False  # whether nothing in the file has the name of a head
+    other_shares: tuple[str, ...] = ()  # names of matrices that are not tied as they should be
     special_ids: tuple[SpecialId, ...] = ()
+    contradictions: tuple[str, ...] = ()  # sizes that do not fit together otherwise, in words
     template_names: tuple[str, ...] = ()  # names in the chat template that are not one token
     not_checked: tuple[str, ...] = ()  # what could not be looked at, and why
 
@@ -111,6 +121,8 @@ class Fit:
             yield from self._of_ties(self.flag, head_is_copy)
 
     def _of_sizes(self) -> Iterator[Finding]:
+        for text in self.contradictions:
+            yield Finding("finding", "fit", 1, text)
         named = f"rows are {self.rows:,}"
         tokens = self.tokens
         if tokens is not None:
@@ -125,7 +137,9 @@ class Fit:
                 if multiple:
                     text += f", up to a multiple of {multiple}"
                 yield Finding("remark", "padding", padding, text)
-        if self.vocab_size not in (None, self.rows, tokens):
+        head = self.head.tensor if self.head else None
+        head_rows = head.shape[0] if head else self.rows
+        if self.vocab_size not in (None, self.rows, head_rows):
             text = f"config.json's vocab_size is {self.vocab_size:,}; {named}"
             yield Finding("finding", "fit", 1, text)
 
@@ -141,7 +155,8 @@ class Fit:
                 return
         if rows != self.rows:
             text = f"the token matrix has {self.rows:,} rows, the output head {rows:,}"
-            yield Finding("remark", "fit", abs(self.rows - rows), text)
+            level: Level = "finding" if rows > self.rows else "remark"
+            yield Finding(level, "fit", abs(self.rows - rows), text)
 
     def _of_special_ids(self) -> Iterator[Finding]:
         """Yield the special tokens without a row, and those of which two files differ.
@@ -150,9 +165,12 @@ class Fit:
         next ID. A list agrees with an ID that it contains.
         """
         first_by_role: dict[str, SpecialId] = {}
+        added: list[str] = []  # names in the order in which transformers adds them
         for special in self.special_ids:
             if not special.ids:
-                next_id = self.rows if self.tokens is None else self.tokens
+                if special.name not in added:
+                    added.append(special.name)
+                next_id = self.known_tokens + added.index(special.name)
                 text = f"{special} is no token; transformers adds it as {next_id:,}"
                 level: Level = "remark"
                 if next_id >= self.rows:
@@ -167,15 +185,19 @@ class Fit:
                 text = f"{special}: {ids} has no row, rows are 0 to {self.rows - 1:,}"
                 yield Finding("finding", "special-ids", len(without_row), text)
             first = first_by_role.setdefault(special.role, special)
-            if not set(special.ids) & set(first.ids):
+            can_differ = special.role not in LISTS
+            if can_differ and not set(special.ids) & set(first.ids):
                 yield Finding("remark", "special-ids", 1, f"{first} differs from {special}")
 
     def _of_ties(self, flag: TieFlag, head_is_copy: bool) -> Iterator[Finding]:
         """Yield what is said if flag, file and rows contradict one another."""
+        for name in self.other_shares:
+            text = f"{name} differs from the token matrix; transformers 5 loads both, untied"
+            yield Finding("finding", "tied", 1, text)
         if flag.is_tied and self.has_own_head and not head_is_copy:
             text = "tied, but the head in the file differs; transformers 5 loads both, untied"
             yield Finding("finding", "tied", 1, f"{flag.says} {text}")
-        elif flag.is_tied is False and flag.needs_head and self.head and not self.has_own_head:
+        elif flag.is_tied is False and flag.needs_head and self.lacks_head:
             text = "untied, but the file has no head of its own; transformers makes a random one"
             yield Finding("finding", "tied", 1, f"{flag.says} {text}")
 
@@ -186,6 +208,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     Raises InputError for a file that cannot be read.
     """
     from embcli.files.checkpoint import Checkpoint
+    from embcli.files.recipes import wrong_dimension, wrong_positions
 
     rows, _ = shape_of(source, "token")
     tokens = encoding.vocabulary_size if encoding else None
@@ -211,17 +234,41 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     except InputError as error:
         not_checked.append(f"the output head: {error}")
 
+    contradictions = [
+        wrong_dimension(source.roles),
+        source.roles.misfit_head,
+        _unreadable_tokenizer(source),
+    ]
+    try:
+        contradictions.append(wrong_positions(source.roles))
+    except InputError as error:
+        not_checked.append(f"the position matrix: {error}")
+
     vocab_size = config.get("vocab_size")
     return Fit(
         rows,
         tokens,
+        known_tokens=encoding.vocabulary_size if encoding else 0,
         vocab_size=vocab_size if type(vocab_size) is int else None,
         flag=source.tie_flag,
         head=head,
+        lacks_head=head is not None and head.tensor is None and not source.roles.misfit_head,
+        other_shares=source.roles.other_shares,
         special_ids=special_ids(source),
+        contradictions=tuple(filter(None, contradictions)),
         template_names=template_names,
         not_checked=tuple(not_checked),
     )
+
+
+def _unreadable_tokenizer(source: Checkpoint) -> str:
+    """Return in words why the tokenizer beside the weights cannot be read, or nothing."""
+    tensors = source.tensors
+    try:
+        tokenizer_beside(tensors.binary, tensors.own_words(), Notes())
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 _HEADS = {

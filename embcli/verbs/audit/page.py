@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import Unused
+from embcli.names import ALARMS, Unused
 from embcli.page import (
     Label,
     Note,
@@ -55,8 +55,7 @@ def page(audit: Audit) -> Iterator[RenderableType]:
     yield table
 
     matrix = audit.listed
-    fewest = min(audit.top, len(matrix.ranked))
-    candidates = Excerpt.first(audit.top, max(len(matrix.candidates), fewest))
+    candidates = Excerpt.first(audit.top, len(matrix.candidates))
     if candidates.total:
         yield _candidates_table(audit, candidates)
     ranks = np.arange(1, candidates.total + 1)
@@ -213,7 +212,7 @@ _INDICATORS = {
 
 
 def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
-    """Return a table of the tokens that resemble unused rows most, candidates or not."""
+    """Return a table of the candidates that resemble unused rows most."""
     matrix = audit.listed
     ids = matrix.ranked[excerpt.places]
     labels = id_labels(ids, audit.tokens(ids))
@@ -248,7 +247,9 @@ def _fit_facts(audit: Audit) -> Iterator[Fact]:
 
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
-        return safe_text(f"Broken: {audit.why_no}", "bad")
+        # A remark that the user made an alarm breaks no model.
+        word = "Broken" if set(audit.broken) & set(ALARMS) else "Alarm"
+        return safe_text(f"{word}: {audit.why_no}", "bad")
     if audit.kinds("finding"):
         return safe_text(f"Not sound: {audit.in_words('finding')}", "bad")
 
@@ -261,11 +262,7 @@ def _verdict(audit: Audit) -> Text:
     elif audit.fit.flag is not None:
         checked += ", sizes and special IDs"
     text = f"Sound: {checked}"
-    parts = list(audit.fit.not_checked)
-    if audit.fit.partly_compared and len(audit.matrices) == 1 and not audit.head_is_copy:
-        parts.append(f"the output head: {audit.fit.partly_compared} compared, all equal")
-    if audit.origin.unopened:
-        parts.append(counted(audit.origin.unopened, "other tensor"))
-    if not parts:
+    if not audit.not_checked:
         return Note(text, style="good")
-    return Note(f"{text}; not checked: {'; '.join(parts)}", "tensor", "encoding", style="good")
+    unchecked = "; ".join(audit.not_checked)
+    return Note(f"{text}; not checked: {unchecked}", "tensor", "encoding", style="good")

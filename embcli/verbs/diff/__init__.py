@@ -80,6 +80,11 @@ class Diff(Result, verb="diff", content="ranking"):
         return bool(self.why_no)
 
     @property
+    def has_other_rows(self) -> bool:
+        """Whether the two matrices differ, whatever the output heads do."""
+        return self.counts["equal"] < sum(self.counts.values())
+
+    @property
     def why_no(self) -> str:
         parts = differences(self.counts, "row")
         if self.head is not None and self.head.different:
@@ -246,7 +251,8 @@ def diff(
         if not has_tokens:
             raise InputError(lengths)
         notes.add(f"{lengths}; only the tokens are compared")
-        tokens = True
+        found = compare_tokens(vocabulary(model), vocabulary(other), match, top, notes)
+        return replace(found, lengths=lengths)
     if tokens:
         return compare_tokens(vocabulary(model), vocabulary(other), match, top, notes)
 
@@ -306,6 +312,8 @@ def _diff_of_layer(
     encodings = (model.source.encoding, other.source.encoding)
     matching = match_rows(sizes, encodings)
     matching = chosen_among(matching, encodings, options.ids, options.match)
+    if not sum(map(len, (*matching.pairs, *matching.alone))):
+        raise InputError(Sentence("{rows} and {match} choose no row to compare"))
     compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
 
     def side(name: Literal["BASE", "TUNED"], place: int, layers: Layers) -> Side:

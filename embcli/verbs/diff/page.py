@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Label, Note, left_out, omission, ruled, safe_text, title, written
+from embcli.page import Hint, Label, Note, left_out, omission, ruled, safe_text, title, written
 from embcli.page.labels import first_of, named_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import tokens_of
@@ -53,6 +53,8 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     for reason, names in _guesses(diff).items():
         yield safe_text(f"A guess for {' and '.join(names)}: {reason}")
     yield _verdict(diff)
+    if diff.head is not None and diff.head.has_other_rows:
+        yield Hint(("layer",))
 
 
 def _matrices(diff: Diff) -> str:
@@ -90,7 +92,7 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
     medians = []
     columns = {"cosine distance": diff.cosine_distances, "L2 distance": diff.distances}
     for name, distances in columns.items():
-        labels.append(Label(name, written(distances[pairs], precision)))
+        labels.append(Label(name, _distances_in_words(distances[pairs], precision)))
         quantiles = diff.quantiles(distances)
         if quantiles:
             numbers = written(np.array(quantiles), precision)
@@ -105,6 +107,15 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
     yield ""
     yield title(heading)
     yield ruled(labels, gaps=excerpt.gaps)
+
+
+def _distances_in_words(distances: np.ndarray, precision: int) -> list[str]:
+    """Return distances as they are written alike, except those that would seem to be 0."""
+    texts = written(distances, precision)
+    for place, distance in enumerate(distances):
+        if distance and float(texts[place]) == 0:
+            texts[place] = f"{distance:.{precision}e}"
+    return texts
 
 
 def _omissions(diff: Diff, changed: Excerpt) -> list[str]:
@@ -128,16 +139,25 @@ def _guesses(diff: Diff) -> dict[str, list[str]]:
 
 
 def _verdict(diff: Diff) -> Note:
-    matrices = _matrices(diff)
-    if diff.head is not None:
-        matrices += " and the output heads"
-    verdict = "differ" if diff.different else "are equal"
-    text = f"The {matrices} {verdict}"
-    style = "bad" if diff.different else "good"
+    names_by_verdict: dict[str, list[str]] = {}
+    names_by_verdict[_verdict_in_words(diff)] = [f"the {_matrices(diff)}"]
     unopened = max(side.origin.unopened for side in diff.sides)
     if diff.head is not None:
+        names_by_verdict.setdefault(_verdict_in_words(diff.head), []).append("the output heads")
         unopened -= 1
+    verdicts = [f"{' and '.join(names)} {verdict}" for verdict, names in names_by_verdict.items()]
+    text = ", ".join(verdicts)
+    text = text[0].upper() + text[1:]
+    if any(side.origin.has_adapter for side in diff.sides):
+        text += ", without the adapter, which is not applied"
+    style = "bad" if diff.different else "good"
     if not unopened:
         return Note(text, style=style)
     text += f"; {counted(unopened, 'other tensor')} not compared"
     return Note(text, "tensor", "encoding", style=style)
+
+
+def _verdict_in_words(diff: Diff) -> str:
+    if diff.has_other_rows:
+        return "differ"
+    return f"are equal in {counted(diff.counts['equal'], 'row')}"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import Notes, check_top
+from embcli.errors import InputError, Notes, check_top
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.tokens import matching_rows, token_text
-from embcli.wording import counted
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -64,6 +64,7 @@ class TokenDiff(Result, verb="diff", content="ranking"):
     same: int  # tokens with the same ID in both
     changes: tuple[TokenChange, ...]
     top: int = SHOWN_ROWS
+    lengths: str = ""  # that the rows have different lengths, if matrices were to be compared
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -74,11 +75,14 @@ class TokenDiff(Result, verb="diff", content="ranking"):
 
     @property
     def different(self) -> bool:
-        return bool(self.changes)
+        return bool(self.why_no)
 
     @property
     def why_no(self) -> str:
-        return ", ".join(differences(self.counts, "token"))
+        parts = differences(self.counts, "token")
+        if self.lengths:
+            parts.append(self.lengths)
+        return ", ".join(parts)
 
     def records(self) -> Records:
         run = {
@@ -132,6 +136,8 @@ def compare_tokens(
     for token, ids in tuned_ids.items():
         if token not in base_ids:
             changes += [TokenChange(token, "added", None, token_id) for token_id in ids]
+    if match is not None and not same and not changes:
+        raise InputError(Sentence("{match} {given!r} matches no token", given=match[:60]))
     return TokenDiff(base, tuned, same, tuple(changes), min(top, max(len(changes), 1)), notes=notes)
 
 
@@ -165,7 +171,9 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     missing = left_out(*omissions, parameters=("top",))
     if missing is not None:
         yield missing
-    verdict = "differ" if diff.different else "are equal"
+    verdict = "differ" if diff.changes else f"are equal in {counted(diff.same, 'token')}"
+    if diff.lengths:
+        verdict += f"; {diff.lengths}"
     yield Note(f"The vocabularies {verdict}", style="bad" if diff.different else "good")
 
 
