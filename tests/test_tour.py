@@ -274,10 +274,10 @@ def handout(
 
 
 def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> None:
-    assert handout.startswith("**Week 2**\n\nName: ___")
-    steps, _, answers = handout.partition("**Answers**")
+    assert handout.startswith("# Week 2\n\nName: ___")
+    steps, _, answers = handout.partition("## Answers")
     for step in (*STEPS, *EXERCISES):
-        assert f"  {step.heading}**" in steps
+        assert f"  {step.heading}\n" in steps
         assert step.words in (answers if step.question else steps)
         if step.question:
             assert step.question in steps
@@ -290,7 +290,7 @@ def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> N
 def test_a_handout_asks_ten_more_questions_of_different_kinds(handout: str) -> None:
     assert len({step.heading for step in EXERCISES}) == 10
     numbers_of_steps = re.findall(
-        rf"(\d+)/{len(STEPS) + 10}  ", handout.partition("**Answers**")[0]
+        rf"(\d+)/{len(STEPS) + 10}  ", handout.partition("## Answers")[0]
     )
     assert numbers_of_steps == [str(number) for number in range(1, len(STEPS) + 11)]
 

@@ -27,7 +27,7 @@ from embcli.cli.output import ResultWriter
 from embcli.errors import EmbcliError, InputError, OutputError
 from embcli.names import TOUR_TEXT
 from embcli.page import safe_text, title
-from embcli.page.parts import CutPage, Sheets
+from embcli.page.parts import CutPage, Sheets, TypedCommand
 from embcli.result import Result
 from embcli.text import decoded
 from embcli.wording import Sentence
@@ -154,7 +154,7 @@ def _last_words() -> list[RenderableType]:
     commands = [f'$ embcli {verb} "A text of yours" {flag}' for verb, flag in _NEXT]
     return [
         safe_text("Next, with a text of yours, and with a model on your disk:"),
-        Group(*[safe_text(command, "accent") for command in commands]),
+        Group(*map(TypedCommand, commands)),
     ]
 
 
@@ -234,7 +234,8 @@ class _Tour:
         sheets: list[Sequence[RenderableType]] = []
         if is_on_paper and only is None:
             name = safe_text("Name: ______________________________   Date: ____________________")
-            sheets.append([title(self.heading), name])
+            remark = safe_text("Write your answers on the lines; the right ones are at the end.")
+            sheets.append([title(self.heading), name, "", remark])
         answers: list[Sequence[RenderableType]] = []
         height = _SHEET if is_on_paper else None
         numbers = range(1, len(self.steps) + 1) if only is None else [only]
@@ -246,9 +247,8 @@ class _Tour:
             asked = self._asked(number, above)
             told = self._told(number, asked, height=height)
             if is_on_paper and step.question:
-                blank = "_" * 48
-                line = f"Your answer: {blank}  (The answers are at the end.)"
-                sheets.append([*asked, "", safe_text(line)])
+                blank = "_" * 64
+                sheets.append([*asked, "", safe_text(f"Your answer: {blank}")])
                 answers.append([asked[0], *told])
             else:
                 sheets.append([*asked, *told])
@@ -300,7 +300,7 @@ class _Tour:
 
     def _typed(self, command: str) -> list[RenderableType]:
         lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
-        return [Group(*[safe_text(line, "accent") for line in lines])]
+        return [Group(*map(TypedCommand, lines))]
 
     def _page(self, command: str) -> RenderableType:
         """Return the page of the result of a command; empty if it fails, which is reported."""

@@ -23,7 +23,7 @@ from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
 from embcli.page.colors import BACKGROUNDS, FINE_CELLS, INKS, background_of
-from embcli.page.parts import CutPage, Sheets, Title
+from embcli.page.parts import CutPage, Sheets, Title, TypedCommand
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Drawing, Line, Shortened
 
@@ -71,10 +71,11 @@ h1 {{ font: bold 28px/34px Georgia,serif; margin: 0 0 12px; }}
 h2 {{ font: bold 19px/24px Georgia,serif; margin: 0 0 8px; }}
 pre:empty {{ height: 12px; }}
 section + section {{ margin-top: 28px; }}
+@page {{ margin: 14mm; @bottom-center {{ content: counter(page); }} }}
 @media print {{
   body {{ margin: 0; }}
   pre {{ font-size: 8pt; line-height: 9.2pt; break-inside: avoid; }}
-  p {{ font-size: 10.5pt; line-height: 14pt; }}
+  p {{ font-size: 10.5pt; line-height: 14pt; max-width: none; }}
   section {{ break-inside: avoid; }}
   section.new-paper {{ break-before: page; }}
 }}
@@ -336,6 +337,10 @@ def markdown(page: RenderableType, width: int) -> str:
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     if isinstance(page, str):
         yield _sentence(Text(page))
+    elif isinstance(page, TypedCommand):
+        yield f"    {page.plain}"
+    elif isinstance(page, Sheets):
+        yield from _blocks_of_sheets(page, console)
     elif isinstance(page, Text):
         yield _sentence(page)
     elif isinstance(page, Table):
@@ -350,6 +355,16 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     else:
         for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
             yield from _blocks(cast("RenderableType", part), console)
+
+
+def _blocks_of_sheets(pages: Sheets, console: Console) -> Iterator[str]:
+    for place, sheet in enumerate(pages.sheets):
+        for part in sheet:
+            if isinstance(part, Title):
+                mark = "##" if place else "#"
+                yield f"{mark} {_sentence(Text(part.plain))}"
+            else:
+                yield from _blocks(part, console)
 
 
 # GitHub also makes links of bare addresses, and math of $.

@@ -52,6 +52,13 @@ class Title(Text):
     """The title of a page, or of a table on it."""
 
 
+class TypedCommand(Text):
+    """A line of a command as it is typed; a document sets it as code."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__(in_line(line), STYLES["accent"])
+
+
 def title(text: str) -> Title:
     return Title(in_line(text), STYLES["strong"])
 

@@ -403,7 +403,7 @@ def _backward_pass(
         rows = _training_rows(gradient, training)
         loss = f"{loss} before the step, {_number(training.loss)} after it"
     yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
-    yield _targets(comparison, gradient.target, width)
+    yield _targets(comparison, gradient.target, width, most_rows)
     yield safe_text(f"Loss, mean((output - target)²): {loss}")
     yield ""
     yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
@@ -428,8 +428,8 @@ def _backward_pass(
     yield safe_text(f"Rows with a non-zero gradient: {embedding}, {linear}.")
 
 
-def _targets(comparison: Comparison, target: np.ndarray, width: int) -> Matrix:
-    """Return the target of each token, right of its output if all columns fit that way."""
+def _targets(comparison: Comparison, target: np.ndarray, width: int, most_rows: int) -> Matrix:
+    """Return output and target of each token, side by side if all columns fit that way."""
     excerpt = Excerpt.ends(_FEW, len(target))
     places = excerpt.places
     labels = [Label("pos", places), Label("ID", comparison.tokens.ids[places])]
@@ -439,7 +439,14 @@ def _targets(comparison: Comparison, target: np.ndarray, width: int) -> Matrix:
     matrix = _matrix(
         comparison, labels, [outputs, targets], gaps=excerpt.gaps, rows_left_out=missing
     )
-    return matrix if matrix.fits(width) else replace(matrix, blocks=[Values(targets.values)])
+    if matrix.fits(width):
+        return matrix
+    if most_rows < _MOST_TOKENS:  # a screen has no room for two lines a token
+        return replace(matrix, blocks=[Values(targets.values)])
+    labels = [label.spread(2) for label in labels]
+    labels.append(Label("", ["output", "target"] * len(places), "left"))
+    in_turn = Values(_interleaved([outputs.values, targets.values]))
+    return replace(matrix, labels=labels, blocks=[in_turn], gaps=[2 * gap for gap in excerpt.gaps])
 
 
 def _gradient_rows(gradient: Gradient, most_rows: int) -> PairRows:

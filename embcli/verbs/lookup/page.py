@@ -17,6 +17,7 @@ from embcli.numerics.steps import Term
 from embcli.page import (
     Label,
     Matrix,
+    Note,
     NumberFormat,
     Values,
     left_out,
@@ -333,7 +334,7 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     yield title(f"Trace of token {place}:{formula} = input row {place}")
     yield from _lines_of_terms(lookup, [*addends, input_term], excerpt, width)
     decimals = lookup.style.precision
-    yield safe_text(f"The sum is computed in float32; it is shown to {decimals} decimals.")
+    yield Note(f"Rounded to {decimals} decimals: the last digit of a sum may differ by one.")
 
     if len(lookup.rest) == 1 and isinstance(lookup.rest[0], Norm):
         norm_terms = _terms_of_norm(lookup, lookup.rest[0], input_term, terms[-1])

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from embcli.layer import Origin
 from embcli.names import SHORT_LENGTH
-from embcli.page import Label, Matrix, Values, omission, rows_that_fit, safe_text, title
+from embcli.page import Label, Matrix, Note, Values, omission, rows_that_fit, safe_text, title
 from embcli.page.colors import ColorScale
 from embcli.page.labels import origin_lines
 from embcli.positions.kind import PositionMatrix, ShownPositions
@@ -55,6 +55,9 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             yield _drawn(table, view, len(view.row_numbers), lines)
         else:
             yield _drawn(table, view, _most_rows(table, view, views, options))
+    has_room = len(views) == 1 and not table.style.heat
+    if notes and has_room:
+        yield ""
     yield from notes
 
 
@@ -160,9 +163,9 @@ def _drawn(
 
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     if shown.note and not table.is_similarity:
-        yield safe_text(shown.note)
+        yield Note(shown.note)
     if table.reason:
-        yield safe_text(table.reason)
+        yield Note(table.reason)
     if table.origin is not None:
         yield from _origin(table, table.origin)
 
@@ -174,7 +177,7 @@ def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
             text = f"{origin.tensors['position']} ({origin.dtypes['position']})"
             if origin.first_position:
                 text += f"; position 0 is its row {origin.first_position}"
-            yield safe_text(text)
+            yield Note(text)
         elif not table.reason:
-            yield safe_text(f"{origin.tensors['token']} ({origin.dtypes['token']})")
+            yield Note(f"{origin.tensors['token']} ({origin.dtypes['token']})")
     yield from origin_lines(origin)
