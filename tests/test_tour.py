@@ -289,9 +289,7 @@ def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> N
 
 def test_a_handout_asks_ten_more_questions_of_different_kinds(handout: str) -> None:
     assert len({step.heading for step in EXERCISES}) == 10
-    numbers_of_steps = re.findall(
-        rf"(\d+)/{len(STEPS) + 10}  ", handout.partition("## Answers")[0]
-    )
+    numbers_of_steps = re.findall(rf"(\d+)/{len(STEPS) + 10}  ", handout.partition("## Answers")[0])
     assert numbers_of_steps == [str(number) for number in range(1, len(STEPS) + 11)]
 
 
