@@ -73,11 +73,11 @@ NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed
 # The types of models, separated by spaces, whose head is no copy of the token matrix unless
 # config.json says so. These are the defaults of transformers 5.
 UNTIED = (
-    "apertus arcee codegen deepseek_v2 deepseek_v3 doge exaone4 git glm glm4 gpt_neox gpt_oss gptj "
-    "granite granitemoe granitemoeshared helium jamba llama mamba2 minimax ministral mistral "
-    "mixtral moshi musicgen_decoder musicgen_melody_decoder nemotron olmo olmo2 olmo3 olmoe "
-    "persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe rembert rwkv seed_oss "
-    "stablelm"
+    "apertus arcee coarse_acoustics codegen deepseek_v2 deepseek_v3 doge exaone4 git glm glm4 "
+    "gpt_neox gpt_oss gptj granite granitemoe granitemoeshared helium jamba llama mamba2 "
+    "minimax ministral mistral mixtral moshi musicgen_decoder musicgen_melody_decoder "
+    "nemotron olmo olmo2 olmo3 olmoe persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 "
+    "qwen3_moe rembert rwkv seed_oss semantic stablelm"
 )
 
 # The ends of the names of classes with an output head, and of classes without one.
