@@ -332,11 +332,10 @@ def test_special_adds_what_the_tokenizer_adds(
     assert plain.err.removeprefix("embcli: the model reads ").rstrip() == told
 
 
-def test_a_vocabulary_without_cls_and_sep_adds_nothing_around_a_text(tmp_path: Path) -> None:
-    words = ["[PAD]", "[UNK]", "hello", "wor", "##ld", "[MASK]"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-    model = seeded(encoding=str(tmp_path / "vocab.txt"), dim=2)
-    assert model.tokenize("Hello world[MASK]", special=True).ids.tolist() == [2, 3, 4, 5]
+def test_a_vocabulary_without_cls_and_sep_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\nhello\n")
+    with pytest.raises(InputError, match="vocab.txt"):
+        seeded(encoding=str(tmp_path / "vocab.txt"), dim=2)
 
 
 def test_tokens_that_gemma_adds_are_spelled_as_pieces_and_special_ones_are_not(

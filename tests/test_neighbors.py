@@ -348,11 +348,11 @@ def test_a_space_that_a_tokenizer_does_not_add_is_no_mistake(text: str) -> None:
 def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(
     in_process: InProcess, command: str
 ) -> None:
-    Path("vocab.txt").write_text("[UNK]\nhello\nworld\n")
+    Path("vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nhello\nworld\n")
     words = command.split()
 
     assert "50,257 tokens" in in_process(*words, "--encoding", "gpt2").err
-    assert "3 tokens" in in_process(*words, "--encoding", "./vocab.txt").err
+    assert "5 tokens" in in_process(*words, "--encoding", "./vocab.txt").err
     Path("vocab.txt").unlink()
     assert "probably" not in in_process(*words).err
 
@@ -362,7 +362,7 @@ def test_a_tokenizer_beside_the_weights_is_doubted_too(
 ) -> None:
     Path("doubted").mkdir()
     save_file({"wte.weight": np.eye(2, dtype=np.float32)}, "doubted/model.safetensors")
-    Path("doubted/vocab.txt").write_text("[UNK]\nhello\nworld\n")
+    Path("doubted/vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nhello\nworld\n")
 
     page = session(in_process, "weights --from ./doubted")
 

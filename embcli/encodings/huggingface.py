@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from embcli.binary import Binary, file_error, read_object, read_whole
+from embcli.binary import Binary, file_error, read_whole
 from embcli.encodings import cutting
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
@@ -36,7 +36,6 @@ from embcli.encodings.merging import (
     piece_to_text,
     spans_of,
 )
-from embcli.encodings.splitting import Splitting, splittings
 from embcli.wording import in_data
 
 if TYPE_CHECKING:
@@ -237,52 +236,20 @@ class HuggingFaceEncoding(Encoding):
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes that the tokenizer decodes IDs to, (T,).
 
-        Bytes that are not UTF-8 are kept, which the tokenizer replaces. It treats only the tokens
+        Bytes that are not UTF-8 are kept, which the tokenizer replaces. It treats only the spaces
         that begin a text in a way of their own.
         """
-        if self._to_bytes is None:
-            return self._decoded(ids)
-        if self.tokenizer.decoder is None:
+        if self._to_bytes is not None and self.tokenizer.decoder is None:
             return super().decode(ids)
-        count = self._first_tokens(ids)
-        joined = bytearray(self._decoded(ids[:count]))
-        for token_id in ids[count:].data:
-            joined += self._decoded_token(token_id)
-        return bytes(joined)
-
-    def _first_tokens(self, ids: np.ndarray) -> int:
-        """Return how many tokens decide how a decoded text begins: the blank ones and one more.
-
-        That one does not count if it is a part of a character.
-        """
-        count = 0
-        for token_id in ids.data:
-            token = self._decoded_token(token_id)
-            if not _is_utf8(token):
-                break
-            count += 1
-            if token.strip(b" "):
-                break
-        return count
-
-    @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
-    def _decoded_token(self, token_id: int) -> bytes:
-        """Return the bytes that the tokenizer decodes a token to that does not begin a text."""
-        token = self._token(token_id)
-        if token is None or self._to_bytes is None:
-            return b""
-        text: str = self.tokenizer.decoder.decode(["x", token])
-        if "\ufffd" in text:
-            return self._to_bytes(token.encode())
-        return text.removeprefix("x").encode()
-
-    def _decoded(self, ids: np.ndarray) -> bytes:
         text = call_package(
             self.path,
             "it cannot decode these IDs",
             lambda: self.tokenizer.decode(ids.tolist(), skip_special_tokens=False),
         )
-        return text.encode()
+        if self._to_bytes is None or "\ufffd" not in text:
+            return text.encode()
+        spaces = len(text) - len(text.lstrip(" "))
+        return b" " * spaces + super().decode(ids).lstrip(b" ")
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         model = type(self.tokenizer.model).__name__
@@ -363,14 +330,6 @@ class HuggingFaceEncoding(Encoding):
         return ranks
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _read_tokenizer(binary: Binary) -> tokenizers.Tokenizer:
     """Return the tokenizer of a file; the name of the file says of which kind it is."""
     if binary.path.suffix == ".txt":
@@ -385,65 +344,35 @@ def _read_tokenizer(binary: Binary) -> tokenizers.Tokenizer:
 
 def _read_word_pieces(binary: Binary) -> tokenizers.Tokenizer:
     """Return the tokenizer of BERT's vocab.txt, which has a token in each line."""
-    from tokenizers import BertWordPieceTokenizer, Tokenizer, models
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
 
-    lines = read_whole(binary, MAX_FILE_SIZE).decode().splitlines()
-    ids = {word: token_id for token_id, word in enumerate(lines)}
     config = sibling_json(binary.path, "tokenizer_config.json")
     lowers = config.get("do_lower_case") is not False
-
-    # The package's class raises an error for a vocabulary without these two.
-    is_complete = "[CLS]" in ids and "[SEP]" in ids
-    bert = BertWordPieceTokenizer(ids if is_complete else None, lowercase=lowers)
-    tokenizer: tokenizers.Tokenizer = Tokenizer.from_str(bert.to_str())
-    if not is_complete:
-        tokenizer.model = models.WordPiece(ids, unk_token="[UNK]")  # noqa: S106 - no password
-        special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-        tokenizer.add_special_tokens([token for token in special if token in ids])
-    return tokenizer
+    bert = BertWordPieceTokenizer.from_file(str(binary.path), lowercase=lowers)
+    return Tokenizer.from_str(bert.to_str())
 
 
 def _read_byte_pairs(binary: Binary) -> tokenizers.Tokenizer:
     """Return the tokenizer of GPT-2's vocab.json and of the merges.txt in the same folder."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
-    ids = read_object(binary, MAX_FILE_SIZE)
-    splitting = _configured_splitting(binary)
-    merges_file = Binary(binary.path.with_name("merges.txt"))
-    merges = []
-    for line in read_whole(merges_file, MAX_FILE_SIZE).decode().split("\n"):
-        if line.strip() and not line.startswith("#version"):
-            left, _, right = line.partition(" ")
-            merges.append((left, right))
-
-    tokenizer: tokenizers.Tokenizer = Tokenizer(models.BPE(ids, merges))
-    pieces = pre_tokenizers.Split(Regex(splitting.rules[0]), "isolated")
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pieces, byte_level])
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
+    if not _is_like_gpt2(binary.path):
+        reason = "no tokenizer_config.json or config.json beside it names a tokenizer like GPT-2's"
+        raise binary.file_error(f"{reason}, so it cannot split a text")
+    merges = binary.path.with_name("merges.txt")
+    pairs = ByteLevelBPETokenizer.from_file(str(binary.path), str(merges))
+    return Tokenizer.from_str(pairs.to_str())
 
 
-# The class of a tokenizer or the type of a model -> its pre-tokenizer.
-_PRE_TOKENIZERS = {
-    "gpt2": "gpt-2",
-    "roberta": "gpt-2",
-    "bart": "gpt-2",
-    "opt": "gpt-2",
-    "longformer": "gpt-2",
-    "qwen2": "qwen2",
-}
+# The classes of tokenizers, and the types of models, that split a text as GPT-2 does.
+_LIKE_GPT2 = {"gpt2", "roberta", "bart", "opt", "longformer"}
 
 
-def _configured_splitting(binary: Binary) -> Splitting:
-    """Return the pre-tokenizer that a configuration in the same folder names."""
-    tokenizer_config = sibling_json(binary.path, "tokenizer_config.json")
-    model_config = sibling_json(binary.path, "config.json")
+def _is_like_gpt2(path: Path) -> bool:
+    """Return whether a configuration in the same folder names such a tokenizer."""
+    tokenizer_config = sibling_json(path, "tokenizer_config.json")
+    model_config = sibling_json(path, "config.json")
     tokenizer_class = str(tokenizer_config.get("tokenizer_class")).lower()
     model_type = str(model_config.get("model_type")).lower()
-    for name in (tokenizer_class, model_type):
-        kind = name.removesuffix("fast").removesuffix("tokenizer")
-        if kind in _PRE_TOKENIZERS:
-            return splittings()[_PRE_TOKENIZERS[kind]]
-    reason = "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
-    raise binary.file_error(f"{reason}, so it cannot split a text")
+    kinds = {tokenizer_class.removesuffix("fast").removesuffix("tokenizer"), model_type}
+    return not kinds.isdisjoint(_LIKE_GPT2)
