@@ -104,7 +104,7 @@ def test_a_tokenizer_that_may_look_further_keeps_the_whole(
     made.save(str(tmp_path / "tokenizer.json"))
     counts = checked(tmp_path / "tokenizer.json", monkeypatch)
     assert (min(counts) > 1) == is_cut
-    assert bool(cutting.why_whole(loaded(tmp_path / "tokenizer.json"))) != is_cut
+    assert cutting.is_local(loaded(tmp_path / "tokenizer.json")) == is_cut
 
 
 def test_a_long_text_that_is_encoded_as_a_whole_is_noted(
@@ -115,5 +115,5 @@ def test_a_long_text_that_is_encoded_as_a_whole_is_noted(
     for name, is_noted in (("byte_fallback", True), ("gpt2", False)):
         model = seeded(encoding=str(saved(name)), dim=2)
         notes = [str(note) for note in model.tokenize("moves you " * 5000).notes]
-        assert any("as a whole" in note for note in notes) == is_noted
+        assert any("into parts" in note for note in notes) == is_noted
     assert opened(saved("gpt2")).why_in_memory("moves" * 20_000) != ""

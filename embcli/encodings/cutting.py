@@ -2,7 +2,7 @@
 
 The package keeps about 150 bytes for each byte of a text, so a long text is encoded in parts. A cut
 is safe under two conditions. The components of the tokenizer look at no more than a few characters
-around it: `why_whole` knows such components and refuses all others. And its own pre-tokenizer cuts
+around it: `is_local` knows such components and refuses all others. And its own pre-tokenizer cuts
 there: `parts` encodes the characters around each cut, whole and cut, and compares.
 """
 
@@ -53,20 +53,14 @@ _PLACE = re.compile(f"(?<={_LETTER})(?=[ \\n]{_LETTER})|(?<={_LETTER}\\n)(?={_LE
 _CROSSING = re.compile(r"[^\s▁][\s▁]|\n[^\s]")
 
 
-def why_whole(tokenizer: tokenizers.Tokenizer) -> str:
-    """Return why a text cannot be encoded in parts; empty if it can."""
-    parts = {"normalizer": _components(tokenizer.normalizer)}
-    parts["pre-tokenizer"] = _components(tokenizer.pre_tokenizer)
-    if not parts["pre-tokenizer"]:
-        return "it has no pre-tokenizer"
-    for name, components in parts.items():
-        for component in components:
-            if not _is_local(component):
-                return f"its {name} is an unknown {component['type']}"
-    for added in tokenizer.get_added_tokens_decoder().values():
-        if _may_cross(added):
-            return f"it has the token {added.content[:40]!r}"
-    return ""
+def is_local(tokenizer: tokenizers.Tokenizer) -> bool:
+    """Return whether a text can be encoded in parts."""
+    pre_tokenizers = _components(tokenizer.pre_tokenizer)
+    if not pre_tokenizers:
+        return False
+    components = [*_components(tokenizer.normalizer), *pre_tokenizers]
+    added_tokens = tokenizer.get_added_tokens_decoder().values()
+    return all(map(_is_local, components)) and not any(map(_may_cross, added_tokens))
 
 
 def parts(tokenizer: tokenizers.Tokenizer, text: str) -> list[str]:

@@ -103,9 +103,6 @@ class HuggingFaceEncoding(Encoding):
             ids.append(np.array(encoded.ids, np.uint32))
         return np.concatenate(ids)
 
-    def count(self, text: str, special: bool = False) -> int:
-        return sum(len(encoded) for _, encoded in self._encoded(text, special, has_offsets=False))
-
     def _encoded(
         self, text: str, special: bool, has_offsets: bool = True
     ) -> Iterator[tuple[str, tokenizers.Encoding]]:
@@ -122,7 +119,7 @@ class HuggingFaceEncoding(Encoding):
 
     @lru_cache(1)  # noqa: B019 - the last one is kept, for its IDs and then its spans
     def _parts(self, text: str, special: bool) -> tuple[str, ...]:
-        if len(text) <= cutting.PART_SIZE or self._why_whole:
+        if len(text) <= cutting.PART_SIZE or not self._is_local:
             return (text,)
         return self._called(text, special, lambda: tuple(cutting.parts(self.tokenizer, text)))
 
@@ -139,14 +136,13 @@ class HuggingFaceEncoding(Encoding):
         return call_package(self.path, failure, call)
 
     @cached_property
-    def _why_whole(self) -> str:
-        return cutting.why_whole(self.tokenizer)
+    def _is_local(self) -> bool:
+        return cutting.is_local(self.tokenizer)
 
     def why_in_memory(self, text: str, special: bool = False) -> str:
         if len(text) <= MAX_WHOLE or len(self._parts(text, special)[-1]) <= MAX_WHOLE:
             return ""
-        reason = self._why_whole or "no safe place to cut it was found"
-        return f"{self.name} encodes this text as a whole, which takes much memory: {reason}"
+        return f"{self.name} cannot cut this text into parts, so encoding it takes much memory"
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         spans = []
