@@ -90,10 +90,7 @@ class Tokens:
         """Return the bytes of each ID; None for an ID that the encoding does not have."""
         if self.encoding is None:
             return [None] * len(ids)
-        # Most tokens occur more than once.
-        distinct_ids, places = np.unique(ids, return_inverse=True)
-        tokens = list(map(self.encoding.token_bytes, distinct_ids.tolist()))
-        return [tokens[place] for place in places.tolist()]
+        return list(map(self.encoding.token_bytes, ids.tolist()))
 
     def measured(self, measure: Callable[[bytes], int]) -> np.ndarray:
         """Return what a function of bytes gives for each token, (T,) int64."""

@@ -82,8 +82,7 @@ class MatrixLines(Lines, inherit_bindings=False):
         self.ids = np.empty(0, np.int64)
         self.values = np.empty((0, matrix.dim), np.float32)
         self.error = ""  # why no row can be read
-        self._rows_read: tuple[int, int, bool] | None = None
-        self._layout_read: tuple[Any, ...] = ()
+        self._read: tuple[Any, ...] = ()  # the rows, and the layout that they were fitted to
 
     @property
     def row(self) -> int:
@@ -153,17 +152,17 @@ class MatrixLines(Lines, inherit_bindings=False):
         """Read the rows on the screen and fit their columns, unless that has been done."""
         first = round(self.scroll_y)
         rows = (first, first + self.rows_shown, self.by_norm)
-        layout = (
+        wanted = (
+            rows,
             self.size,
             self.first_column,
             self.heat_limit,
             self._number_cells,
             self._token_cells,
         )
-        if rows == self._rows_read and layout == self._layout_read:
+        if wanted == self._read:
             return
-        self._rows_read = rows
-        self._layout_read = layout
+        self._read = wanted
         self.ids = self.matrix.ids(*rows)
         try:
             self.values = self.matrix.rows(*rows)
