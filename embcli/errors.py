@@ -244,7 +244,7 @@ class Notes:
     def watch(
         self, items: Iterable[Item], total: int, size: Callable[[Item], int], what: str
     ) -> Iterator[Item]:
-        """Return the items; the command shows a progress bar that says what is read."""
+        """Return the items; the command shows a progress bar that says what is done."""
         return iter(items)
 
     @contextmanager

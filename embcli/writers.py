@@ -398,17 +398,14 @@ def _ids(reader: _Reader, file: BinaryIO) -> None:
     line = 0
     separator = b""
     for piece in reader.pieces(fields):
-        ids = piece.fields["id"]
         one_sequence = np.zeros(piece.rows, np.int64)
         sequences = piece.fields.get("sequence", one_sequence)
-        borders = np.flatnonzero(np.diff(sequences)) + 1
-        numbers = sequences[[0, *borders]].tolist()
-        for number, ids_of_line in zip(numbers, np.split(ids, borders), strict=True):
-            if number != line:
-                file.write(b"\n" * (number - line))
-                line = number
-                separator = b""
-            file.write(separator + _numbers(ids_of_line).replace(b",", b" "))
+        numbers = _numbers(piece.fields["id"]).split(b",")
+        for number, sequence in zip(numbers, sequences.tolist(), strict=False):
+            if sequence != line:
+                separator = b"\n" * (sequence - line)
+                line = sequence
+            file.write(separator + number)
             separator = b" "
     unfinished_lines = max(reader.records.sequences - line, 0)
     file.write(b"\n" * unfinished_lines)

@@ -6,16 +6,14 @@ A kept layer needs no torch, whose import takes longer than a lookup.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import PATIENCE, Notes
+from embcli.errors import Notes
 from embcli.layer import Layer, Layers, Origin
 from embcli.seeded_layers.build import Build, cpu_capability, loading_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
@@ -108,7 +106,7 @@ class SeededSource:
         if self.store is not None:
             rows, columns = layer.shape
             what = f"drawing a {name} layer of {rows:,} x {columns:,}, to be kept"
-            blocks = _noted_if_slow(layer.blocks(), what, notes)
+            blocks = notes.watch(layer.blocks(), rows, len, what)
             file = file_name(name, self.seeded, this_build())
             self.store.write(file, layer.shape, blocks, notes)
             kept = self._kept(name)
@@ -117,16 +115,3 @@ class SeededSource:
         if ids is not None:
             layer.rows(ids)  # The layer keeps these rows for the calls that follow.
         return layer
-
-
-def _noted_if_slow(blocks: Iterator[np.ndarray], what: str, notes: Notes) -> Iterator[np.ndarray]:
-    """Yield the blocks of a layer; a note says what is drawn as long as that takes."""
-    start = time.monotonic()
-    with ExitStack() as stack:
-        is_noted = False
-        for block in blocks:
-            is_slow = time.monotonic() - start > PATIENCE
-            if is_slow and not is_noted:
-                stack.enter_context(notes.slow(what))
-                is_noted = True
-            yield block
