@@ -334,7 +334,7 @@ def test_special_adds_what_the_tokenizer_adds(
 
 def test_a_vocabulary_without_cls_and_sep_is_refused(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\nhello\n")
-    with pytest.raises(InputError, match="vocab.txt"):
+    with pytest.raises(InputError, match=r"vocab\.txt"):
         seeded(encoding=str(tmp_path / "vocab.txt"), dim=2)
 
 
