@@ -403,6 +403,8 @@ def test_a_text_gives_its_rows_and_never_their_mean(model: Model) -> None:
 
 def test_a_model_contains_texts_of_one_token(model: Model) -> None:
     assert " effort" in model
+    assert " effort" in embcli.seeded(vocab=3627, dim=2, encoding="gpt2")
+    assert " effort" not in embcli.seeded(vocab=3626, dim=2, encoding="gpt2")
     assert "Every effort" not in model
     assert 3626 not in model
     assert "" not in model

@@ -486,6 +486,7 @@ def test_offline_only_the_cache_is_read(hub: Hub) -> None:
         (refs / "main").write_text(hub.commit("org/gpt2"))
         succeeded(child.run(*line))
         words = succeeded(child.run("tokenize", "w7", "--encoding", "hf://org/gpt2"))
+        succeeded(child.run("info", "hf://org/gpt2/model.safetensors"))
     assert "w7" in words.out
     assert not hub.asked
 

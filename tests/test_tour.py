@@ -88,6 +88,16 @@ def test_a_step_alone_shows_the_matrix_that_its_question_is_about(
     snapshot("tour/third-step-alone.txt", tour(in_process, "--step", "3"))
 
 
+def test_a_step_that_fails_is_reported_and_gives_status_2(in_process: InProcess) -> None:
+    longer_than_the_position_layer = "a " * 1100
+
+    ran = in_process("tour", "--step", "12", "--text", longer_than_the_position_layer)
+
+    assert ran.status == 2
+    assert "1,024" in ran.err
+    assert STEPS[11].words[:40] in ran.text
+
+
 def test_the_commands_after_the_last_step_work(in_process: InProcess) -> None:
     in_process.ok("tokenize", "A text of yours", "--merges")
     in_process.ok("lookup", "A text of yours", "--heat")
