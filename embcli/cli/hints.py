@@ -79,9 +79,9 @@ def name_options(error: Any) -> None:
 
 
 def cure(message: str, command: str) -> str:
-    """Return what would be right instead of what an error of a command is about, or "".
+    r"""Return what would be right instead of what an error of a command is about, or "".
 
-    A cure can have the groups of its pattern: `\\1`.
+    A cure can have the groups of its pattern: `\1`.
     """
     for pattern, right in _facts()["cures"].items():
         found = re.match(pattern, f"{command}: {message}")

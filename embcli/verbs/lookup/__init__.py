@@ -66,7 +66,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     @property
     def ids(self) -> np.ndarray:
-        """The IDs of the tokens that are looked up, (n,) int64, as torch.nn.Embedding takes them."""
+        """The IDs of the tokens that are looked up, (n,) int64, as torch's layers take them."""
         ids = self.tokens.ids if self.only is None else self.tokens.ids[self.only]
         return ids.astype(np.int64)
 

@@ -35,7 +35,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
 
     @cached_property
     def ids(self) -> np.ndarray:
-        """The token IDs, (T,) int64, as torch.nn.Embedding takes them."""
+        """The token IDs, (T,) int64, as torch's layers take them."""
         return self.tokens.ids.astype(np.int64)
 
     def __len__(self) -> int:
