@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import embcli
 from embcli import Model
@@ -115,6 +116,18 @@ def test_the_ids_of_a_tokenization_are_its_array() -> None:
 def test_a_lookup_has_the_ids_of_its_rows() -> None:
     assert MODEL.lookup(IDS).ids.tolist() == IDS
     assert MODEL.lookup(IDS, only="3,5").ids.tolist() == [3, 5]
+
+
+def test_ids_of_a_text_are_those_that_torch_takes() -> None:
+    model = embcli.seeded(dim=2)
+    layer = torch.nn.Embedding.from_pretrained(torch.tensor(live(Seeded(50_257, 2))["token"]))
+    looked_up = model.lookup("Every effort", position="none")
+
+    rows = layer(torch.from_numpy(looked_up.ids))
+    assert_same_bits(looked_up.input, rows.numpy())
+    tokens = model.tokenize("Every effort")
+    assert torch.equal(layer(torch.from_numpy(tokens.ids)), rows)
+    assert np.asarray(tokens).dtype == np.int64
 
 
 VERBS = [name for name, _ in inspect.getmembers(Model, inspect.isfunction) if name[0] != "_"]

@@ -302,7 +302,7 @@ def test_an_unknown_word_is_refused_with_the_nearest(
 
 
 @pytest.mark.parametrize(
-    "word", ["xyzzy", "what is the weather like", "", "\x1b[31m", "x" * 100_000]
+    "word", ["xyzzy", "foobar", "what is the weather like", "", "\x1b[31m", "x" * 100_000]
 )
 def test_a_word_without_a_near_one_is_refused(word: str, in_process: InProcess) -> None:
     message = in_process.refused("explain", word)
@@ -341,9 +341,9 @@ PAGES = (
 )
 # Words of headings and titles that mean what they mean anywhere.
 PLAIN = """
-a all and are as at both by each first for from gpt in into is it its last left looked lowest
-make marks name not of on one only or out own per same shared size some than that the them times
-to two under up used way ways weights what where which with written
+a all and are as at both by each first for from gpt height in into is it its last left looked
+lowest make marks name not of on one only or order out own per same shared size some than that
+the them times to two under up used way ways weights what where which with written
 """
 
 

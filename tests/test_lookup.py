@@ -318,3 +318,11 @@ def test_all_matrices_are_those_that_are_shown_by_default(
 ) -> None:
     lookup = ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", *words)
     assert in_process.ok(*lookup, "--show", "all").out == in_process.ok(*lookup).out
+
+
+@pytest.mark.parametrize("view", [(), ("--draw",), ("--heat",), ("--lines",)])
+def test_without_tokens_the_page_is_a_sentence(
+    in_process: InProcess, view: tuple[str, ...]
+) -> None:
+    page = in_process("lookup", "", "--dim", "3", *view)
+    assert page.text == "Nothing to look up: there are no tokens.\n"

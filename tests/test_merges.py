@@ -267,14 +267,39 @@ def test_pieces_are_drawn_as_trees_side_by_side(
     snapshot("merges/trees.txt", page)
 
 
-def test_a_page_names_trees_that_are_wider_and_a_file_has_them(
+def test_a_page_lists_what_is_too_wide_to_draw_and_a_picture_has_it(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
-    words = ("tokenize", "a" * 100, "--draw")
+    words = ("tokenize", "a" * 30, "--draw")
     snapshot("merges/tree-wider-than-the-page.txt", in_process.ok(*words, COLUMNS="80").text)
 
     page = in_process.ok(*words, "-f", "html", "--width", "80").text
-    assert "  ".join("a" * 100) in page
+    assert "  ".join("a" * 30) in page
+
+
+def test_a_text_file_has_the_merges_whatever_the_width(
+    in_process: InProcess, tmp_path: Path
+) -> None:
+    file = tmp_path / "merges.txt"
+    words = ("tokenize", "supercalifragilisticexpialidocious")
+
+    in_process.ok(*words, "--merges", "-o", str(file), COLUMNS="80")
+    listed = in_process.ok(*words, "--merges", "--no-draw", COLUMNS="80").text
+    table, *_ = listed.split("\n\n")
+    assert file.read_text("utf-8").startswith(table)
+
+
+def test_a_drawing_is_not_read_as_the_order_of_merges(in_process: InProcess) -> None:
+    """The merge of `ff` is drawn above that of `ort`, and comes after it."""
+    drawn = in_process.ok("tokenize", " effort", "--merges", suggestions=True, COLUMNS="80").text
+    steps = embcli.seeded().merges(" effort").pieces[0].steps
+    tokens = [step.token for step in steps]
+
+    title, *lines = drawn.splitlines()
+    assert tokens.index(b"ort") < tokens.index(b"ff")
+    assert drawn.index("ff") < drawn.index("ort")
+    assert title.endswith("height is not the order")
+    assert "--no-draw lists the merges in order." in lines
 
 
 def test_word_pieces_are_drawn_from_left_to_right(

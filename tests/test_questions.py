@@ -13,7 +13,7 @@ from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
 # What a student, a lecturer and an engineer ask, and the word whose entry answers. Those named
-# "later" were written when the search had been made.
+# "later" were written when the search had been made, "fresh" ones before their answers were seen.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 QUESTIONS: dict[str, str] = {
     question: word for questions in ASKED.values() for question, word in questions.items()

@@ -72,14 +72,19 @@ def name_options(error: Any) -> None:
     if not hasattr(error, "possibilities"):
         return
     similar = error.possibilities or ()
-    meant = _facts()["options"].get(error.option_name.lstrip("-"), similar)
+    name = error.option_name.lstrip("-").replace("_", "-")
+    meant = _facts()["options"].get(name, similar)
     known = {flag for parameter in error.ctx.command.params for flag in parameter.opts}
     error.possibilities = known.intersection(meant) - {"--help"}
 
 
 def cure(message: str, command: str) -> str:
-    """Return what would be right instead of what an error of a command is about, or ""."""
+    r"""Return what would be right instead of what an error of a command is about, or "".
+
+    A cure can have the groups of its pattern: `\1`.
+    """
     for pattern, right in _facts()["cures"].items():
-        if re.match(pattern, f"{command}: {message}"):
-            return str(right)
+        found = re.match(pattern, f"{command}: {message}")
+        if found:
+            return found.expand(right)
     return ""

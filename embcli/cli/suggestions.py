@@ -23,6 +23,7 @@ _DO = {
     "tensors": "--tensors lists all",
     "show": "--show NAMES picks steps",
     "draw": "--draw shows whole tokens",
+    "merges": "--no-draw lists the merges in order",
     "index": "--index K picks another batch",
     "keep_last": "--keep-last keeps incomplete batches",
     "tensor": "--tensor or --encoding name others",

@@ -32,18 +32,22 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "data" / "explain"
 # Words that do not tell what a question is about.
 _COMMON_WORDS = re.compile(
-    r"\b(a|about|all|an|and|any|are|as|at|be|because|becomes?|between|by|can|could|do|does|each|embcli"
-    r"|every|explain|find|for|from|get|gives?|good|happens?|has|have|how|i|if|in|into|is|it|its|just|know"
-    r"|like|looks?|makes?|many|me|means?|much|my|need|no|not|of|on|one|or|other|our|out|really|same|see"
-    r"|should|shows?|so|such|takes?|tell|than|that|the|their|then|there|these|they|things?|this|those"
-    r"|three|to|too|two|use|used|using|versus|vs|was|way|we|what|when|where|which|while|who|whole|why"
+    r"\b(a|about|all|always|an|and|any|are|as|at|be|because|becomes?|between|by|can|could|differ"
+    r"|differences?|different|differs|do|does|each|embcli|every|explain|find|for|from|get|gives?"
+    r"|good|happens?|has|have|how|i|if|in|into|is|it|its|just|know|like|looks?|makes?|many|me"
+    r"|means?|much|my|need|never|no|not|of|on|one|or|other|our|out|really|same|see|should|shows?|so"
+    r"|such|takes?|tell|than|that|the|their|then|there|these|they|things?|this|those|three|to"
+    r"|too|two|use|used|using|versus|vs|was|way|we|what|when|where|which|while|who|whole|why"
     r"|will|with|works?|would|you|your)\b"
 )
-_COMPARING = re.compile(r"\b(?:vs|versus|or)\b", re.IGNORECASE)
+# A question for a difference becomes "one vs another".
+_DIFFERENCE = re.compile(r"\bdifferences? between (.+?) and\b", re.IGNORECASE)
+_COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
 _IN_NAME = 3  # the weight of a word in an entry's names
 _IN_TEXT = 1
 _NEARLY = 0.6  # the share of the best entry's score from which another one may be meant, too
 _MOST_CANDIDATES = 3
+_NEAR = 0.75  # how similar the spelling of a word must be to that of a known one, from 0 to 1
 
 
 class Block(NamedTuple):
@@ -167,7 +171,7 @@ def explain(word: str | None = None) -> Explanations:
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
     not count. A question finds the entry that has most of its words, or three at most if several
-    have nearly as many; "one vs another" finds both.
+    have nearly as many; "one vs another" and "the difference between one and another" find both.
     Raises InputError, with the nearest words, for a word that is not explained.
 
     >>> explain("One hot").entries[0].word
@@ -180,26 +184,31 @@ def explain(word: str | None = None) -> Explanations:
     entry = known.get(_plain(word.rstrip("?!.,;")))
     if entry is not None:
         return Explanations((entry,))
-    found = _answers(word)
+    question = _DIFFERENCE.sub(r"\1 vs", word)
+    found = _answers(question)
     if not found:
         raise _not_explained(word, known)
-    is_sure = len(found) == 1 or _COMPARING.search(word)
+    is_sure = len(found) == 1 or _COMPARING.search(question)
     return Explanations(tuple(found), are_candidates=not is_sure)
 
 
 def _answers(question: str) -> list[Entry]:
     """Return the entries that answer a question; several if none of them is clearly the best.
 
-    "One vs another" has the best of each side, unless both together have another best one.
+    "One vs another" has the best of each side, unless the best of both has both in a name.
     """
-    best = _best(_telling_words(question))
+    asked = _telling_words(question)
+    best = _best(asked)
     sides = _COMPARING.split(question, 1)
     if len(sides) == 1:
         return best
     both: dict[Entry, None] = {}
     for side in sides:
         both |= dict.fromkeys(_best(_telling_words(side))[:1])
-    return [*both] if both.keys() >= {*best[:1]} else best[:1]
+    for entry in best[:1]:
+        if any(asked <= _telling_words(f"{entry.word} {name}") for name in entry.names):
+            return [entry]
+    return [*both]
 
 
 def _best(asked: frozenset[str]) -> list[Entry]:
@@ -239,9 +248,9 @@ def _index() -> dict[Entry, dict[str, int]]:
 
 
 def _telling_words(text: str) -> frozenset[str]:
-    """Return the stems of the words that tell what a text is about; a number is not one."""
+    """Return the stems of the words that tell what a text is about, and numbers like 50256."""
     rest = _COMMON_WORDS.sub("", text.casefold())
-    return frozenset(map(_stem, re.findall(r"[^\W_]*[^\W\d_][^\W_]*", rest)))
+    return frozenset(map(_stem, re.findall(r"[^\W_]*[^\W\d_][^\W_]*|\d{4,}", rest)))
 
 
 def _stem(word: str) -> str:
@@ -255,7 +264,8 @@ def _stem(word: str) -> str:
 
 def _not_explained(word: str, known: Mapping[str, Entry]) -> InputError:
     """Return the error for an unknown word, with the nearest words that are known."""
-    near = [known[name].word for name in difflib.get_close_matches(_plain(word), known)]
+    close = difflib.get_close_matches(_plain(word), known, cutoff=_NEAR)
+    near = [known[name].word for name in close]
     nearest = "explain without one lists all"
     if near:
         nearest = f"the nearest: {', '.join(dict.fromkeys(near))}"

@@ -66,8 +66,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     @property
     def ids(self) -> np.ndarray:
-        """The IDs of the tokens that are looked up, (n,) uint32 or int64."""
-        return self.tokens.ids if self.only is None else self.tokens.ids[self.only]
+        """The IDs of the tokens that are looked up, (n,) int64, as torch's layers take them."""
+        ids = self.tokens.ids if self.only is None else self.tokens.ids[self.only]
+        return ids.astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.tokens) if self.only is None else len(self.only)

@@ -50,6 +50,9 @@ _DRAWN_CELLS = 48  # of a drawing beside the positions: labels and a number
 
 
 def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderResult:
+    if not len(lookup):
+        yield safe_text("Nothing to look up: there are no tokens.")
+        return
     width = options.max_width
     if lookup.draw:
         yield from _drawing(lookup, width)

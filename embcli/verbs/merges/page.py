@@ -1,4 +1,8 @@
-"""The page of merges: a table of steps, or trees side by side, and what all pieces become."""
+"""The page of merges: a table of steps, or trees side by side, and what all pieces become.
+
+If a tree is wider than the page, the page has the table. The order of merges cannot be seen in a
+tree: each node is drawn as high as its parts allow.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from rich.text import Text
 from embcli.encodings.merging import Derivation
 from embcli.page import (
     Drawing,
+    Hint,
     Label,
     left_out,
     omission,
@@ -38,16 +43,26 @@ _TREE_GAP = 4  # cells between trees
 
 
 def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
-    how = "and the tokens that it becomes"
+    width = options.max_width
+    widest_tree = max(width, _WIDEST_IN_FILE) if console.record else width
+    pieces = [piece for piece in result.pieces[:_MOST_TREES] if piece.merges]
+    is_drawn = result.draw and max(map(symbols_width, pieces), default=0) <= widest_tree
+
+    heading = "Each piece of the text, and the tokens that it becomes"
     if _has_merges(result):
-        how = "merged pair by pair: the pair of the lowest rank first"
-    yield title(f"Each piece of the text, {how}")
-    if result.draw:
-        width = options.max_width
-        widest_tree = max(width, _WIDEST_IN_FILE) if console.record else width
-        yield from _trees(result, width, widest_tree)
+        heading = "Each piece of the text, merged pair by pair: the pair of the lowest rank first"
+    if is_drawn and pieces:
+        heading = "Each piece, merged pair by pair, lowest rank first; height is not the order"
+    yield title(heading)
+    if is_drawn:
+        yield Hint(("merges",))
+        yield from _trees(result, width)
     else:
         yield from _table(result)
+    if result.draw and not is_drawn:
+        yield ""
+        room = f"a file (.svg, .html) has room for {_WIDEST_IN_FILE} columns"
+        yield safe_text(f"Not drawn: a tree is wider than this page; {room}.")
     yield ""
     yield _totals(result)
     yield from _stop(result)
@@ -136,11 +151,11 @@ def _number_cell(number: float | None, form: str = "") -> str:
     return "" if number is None else format(number, form)
 
 
-def _trees(result: Merges, width: int, widest_tree: int) -> RenderResult:
+def _trees(result: Merges, width: int) -> RenderResult:
     """Yield a tree for each piece, as many side by side as fit; one alone may be wider."""
     row: list[Text] = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        tree = _tree(result, piece, token_style(number), widest_tree)
+        tree = _tree(result, piece, token_style(number))
         if row and _width(row) + _TREE_GAP + _width(tree) > width:
             yield Drawing(row)
             yield ""
@@ -166,13 +181,10 @@ def _add_tree(row: list[Text], tree: Sequence[Text]) -> None:
         line.append_text(part)
 
 
-def _tree(result: Merges, piece: Derivation, style: Style, widest: int) -> list[Text]:
-    """Return the lines of a piece's tree, or one line if it has no merges or is too wide."""
+def _tree(result: Merges, piece: Derivation, style: Style) -> list[Text]:
+    """Return the lines of a piece's tree, or one line if it has no merges."""
     if not piece.merges:
         return [_line_of_tokens(result, piece)]
-    if symbols_width(piece) > widest:
-        count = f"{len(piece.symbols):,}"
-        return [safe_text(f"{count} symbols are wider than this page; a file has room for them.")]
     tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
     *upper_lines, last_line = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
     return [*map(Text, upper_lines), Text(last_line, style)]

@@ -58,6 +58,8 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
     missing = left_out(omission(queries, "query", numbers, "queries"))
     if missing is not None:
         yield missing
+    if neighbors.origin.is_seeded:
+        yield safe_text("These similarities mean nothing before training.")
     yield from origin_lines(neighbors.origin)
 
 

@@ -33,16 +33,16 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         if self.tokens.encoding is not None:
             check_known(self.tokens.ids, self.tokens.encoding)
 
-    @property
+    @cached_property
     def ids(self) -> np.ndarray:
-        """The token IDs, (T,) uint32 or int64."""
-        return self.tokens.ids
+        """The token IDs, (T,) int64, as torch's layers take them."""
+        return self.tokens.ids.astype(np.int64)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.tokens)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.ids.tolist())
+        return iter(self.tokens.ids.tolist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.ids, dtype, copy=copy)
@@ -56,7 +56,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         bos, eos = tokens.added
         bounds = pairwise(tokens.starts.tolist())
         for text, (start, stop) in zip(tokens.texts, bounds, strict=False):
-            ids = self.ids[start + len(bos) : stop - len(eos)]
+            ids = tokens.ids[start + len(bos) : stop - len(eos)]
             if tokens.encoding.decode(ids) != text.encode():
                 return False
         return True
@@ -83,7 +83,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         return np.stack([starts - bases, ends - bases], axis=1)
 
     def records(self) -> Records:
-        count = len(self.ids)
+        count = len(self.tokens)
         sequences = self.tokens.sequences
         fields: dict[str, FieldType] = {
             **self.tokens.field_types,
@@ -99,7 +99,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         """Return the named fields of some tokens, (n,) int64."""
         values = self.tokens.fields(index, names)
         if "bytes" in names:
-            tokens = self.tokens.bytes_of(self.ids[index])
+            tokens = self.tokens.bytes_of(self.tokens.ids[index])
             values["bytes"] = [(token or b"").hex() for token in tokens]
         if "start" in names:
             values["start"] = self.spans[index, 0]

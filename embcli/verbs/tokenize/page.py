@@ -56,7 +56,7 @@ def page(result: Tokenization, console: Console, options: ConsoleOptions) -> Ren
 
 
 def _rows(result: Tokenization, places: np.ndarray) -> list[TokenRow]:
-    tokens = result.tokens.bytes_of(result.ids[places])
+    tokens = result.tokens.bytes_of(result.tokens.ids[places])
     joined = result.joined[places].tolist()
     return [
         TokenRow(place, token or b"", is_joined)
@@ -91,7 +91,7 @@ def _table(
     spans = [f"{start}:{end}" for start, end in result.spans[places].tolist()]
     labels += [
         Label("token", tokens, "left", short=True),
-        Label("ID", result.ids[places]),
+        Label("ID", result.tokens.ids[places]),
         Label("bytes", [row.token.hex(" ") for row in rows], "left", short=True),
         Label("span", spans, "left"),
     ]
@@ -163,7 +163,7 @@ def _text_with_ids(result: Tokenization, groups: Sequence[Group], width: int) ->
 
         style = token_style(first)
         word = safe_text(shown(b"".join(row.token for row in group)), style)
-        ids = result.ids[first:next_place].tolist()
+        ids = result.tokens.ids[first:next_place].tolist()
         numbers = Text(" ".join(map(str, ids)), style)
         cells = max(word.cell_len, numbers.cell_len) + 1
 
