@@ -9,10 +9,9 @@ import builtins
 import io
 import math
 import re
-import struct
 import sys
 import xml.etree.ElementTree as ET
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal
 
 import numpy as np
@@ -49,6 +48,7 @@ from embcli.page import (
 from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means, sign_style
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
+from tests.readers import from_png, size_of_png
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -924,11 +924,6 @@ def test_a_file_is_wider_than_a_slide_if_the_user_says_so() -> None:
     assert "the mean of" not in export.exported(page, "html", 400, "light").decode()
 
 
-def size_of_png(picture: bytes) -> tuple[int, int]:
-    """Return the width and height in pixels, from the header of a PNG."""
-    return struct.unpack(">II", picture[16:24])
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -948,6 +943,38 @@ def test_a_picture_is_a_slide_whose_text_can_be_read(in_process: InProcess, word
     (font_size,) = re.findall(r"font-size: (\d+)px", svg)
     (svg_width,) = re.findall(r'viewBox="0 0 (\S+) ', svg)
     assert float(font_size) * width / float(svg_width) >= 16
+
+
+def cut_to_the_edge(svg: str) -> str:
+    """Return the left edge of a picture, which makes a PNG of few pixels."""
+    return re.sub(r'(viewBox="0 0) \S+ (\S+)" width="\S+"', r'\1 4 \2" width="4"', svg)
+
+
+@pytest.mark.parametrize("lines", [20, 27, 57])
+def test_a_png_is_opaque_up_to_its_last_pixels(lines: int) -> None:
+    page = Group(*["x" * 100] * lines)
+    svg = export.exported(page, "svg", 100, "light").decode()
+
+    pixels = from_png(export.png(cut_to_the_edge(svg)))
+
+    assert (pixels == 255).all()
+    _, height = size_of_png(export.png(svg))
+    assert height <= 1080 or lines == 57, "a page that is too long for a slide"
+
+
+def test_between_the_colours_of_two_rows_in_a_png_there_is_no_third_one() -> None:
+    """Rows of one number, each several lines high, fill a stretch of the picture."""
+    values = np.float32([[-1], [1], [1], [-1], [0.5]])
+    page = Strips([Label("ID", range(5))], [Values(values)], np.arange(1))
+    svg = export.exported(page, "svg", 40, "light").decode()
+    at_the_edge = re.sub(r'<svg x="\S+"', '<svg x="0"', svg)
+
+    pixels = from_png(export.png(cut_to_the_edge(at_the_edge)))
+
+    found = [color for color, _ in groupby(pixels[:, 1, :3].tolist())]
+    rows = [color for color, _ in groupby(colors_of_picture(page)[:, 0].tolist())]
+    assert len(rows) == 4
+    assert found == [[*WHITE], *rows, [*WHITE]]
 
 
 def test_a_page_that_is_no_slide_can_be_read_too() -> None:
@@ -1047,6 +1074,14 @@ def test_on_a_light_background_a_sum_has_more_contrast_than_its_terms(value: flo
 
     assert result >= 5.5
     assert 4.4 <= term < result
+
+
+@pytest.mark.parametrize("style", [STYLES["linear"], token_style(1)])
+def test_purple_words_are_dark_on_a_light_background(style: Style) -> None:
+    fragment = export.fragment(Text("x", style), 60, "light")
+
+    (name,) = set(re.findall(r"color: #(\w{6})", fragment))
+    assert contrast(tuple(bytes.fromhex(name)), WHITE) >= 5
 
 
 @pytest.mark.parametrize(("theme", "has_yellow"), [("dark", True), ("light", False)])

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 _FONT_SIZE = 21  # pixels, in an SVG
 _FONT_ASPECT = 0.602  # the width of a letter relative to 20 pixels, rich's height of letters
-_FINE = 'preserveAspectRatio="none" shape-rendering="crispEdges"'
+# A clip at the edges of a strip would blend colours there with the background.
+_FINE = 'preserveAspectRatio="none" shape-rendering="crispEdges" overflow="visible"'
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
@@ -138,7 +139,7 @@ def exported(
     if format == "html":
         return _html(page, width, color, background).encode()
     svg = _svg(page, width, color, background)
-    return svg.encode() if format == "svg" else png(svg)
+    return svg.encode() if format == "svg" else png(svg, background)
 
 
 def _svg(page: RenderableType, width: int, color: bool, background: Background) -> str:
@@ -251,7 +252,7 @@ def _for_both(light: str, dark: str) -> str:
     return html.replace('<pre style="', '<pre style="color-scheme: light dark; ', 1)
 
 
-def png(svg: str) -> bytes:
+def png(svg: str, background: Background = "light") -> bytes:
     """Return an SVG picture as PNG, drawn with a monospace font of this machine."""
     import resvg_py
 
@@ -263,7 +264,9 @@ def png(svg: str) -> bytes:
             "png needs a monospace font, and there is none; "
             "on Debian: apt install fonts-dejavu-core"
         )
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_zoom(svg)))
+    # The SVG can end within the last pixels, which have its background, too.
+    ground = _THEMES[background].background_color.hex
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_zoom(svg), background=ground))
 
 
 def _zoom(svg: str) -> float:
@@ -271,7 +274,8 @@ def _zoom(svg: str) -> float:
 
     A page that is too long for one is as wide as a slide.
     """
-    _, _, width, height = map(float, re.findall(r"[\d.]+", svg.partition('viewBox="')[2])[:4])
+    (size,) = re.findall(r'viewBox="0 0 (\S+) (\S+)"', svg)
+    width, height = (round(float(length)) for length in size)  # as resvg rounds them
     largest = 2.0
     smallest = 16 / _FONT_SIZE
     zoom = min(1920 / width, 1080 / height, largest)
