@@ -667,7 +667,7 @@ def test_a_picture_fits_its_lines_and_uses_them(square: bool, size: int, height:
 
 def colors_of_picture(page: Strips) -> np.ndarray:
     """Return the colours of a picture in SVG, (rows, columns, 3), from its paths."""
-    svg = export.exported(page, "svg", 100, "light").decode()
+    svg = export.exported(page, "svg", 0, "light").decode()
     strips = []
     for paths in re.findall(r"<svg x=.*?>(.*?)</svg>", svg):
         cells: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -703,6 +703,42 @@ def test_a_picture_of_few_rows_is_as_high_as_a_slide_allows() -> None:
     colors = colors_of_picture(page)
 
     assert colors.shape == (4 * 4, 384, 3)
+
+
+def labels_of_svg(svg: str) -> list[tuple[int, float]]:
+    """Return the whole numbers in the first column of a picture, each with its height."""
+    margin = 2 * 12.04
+    label = rf'x="{margin:g}" y="(\S+)" [^>]*>(?:&#160;)*(\d+)</text>'
+    return [(int(number), float(height)) for height, number in re.findall(label, svg)]
+
+
+def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first() -> None:
+    """Rows before and after a gap share no line."""
+    is_high = np.random.default_rng(7).random((100, 384)) < 0.5
+    values = np.where(is_high, 1, 0).astype(np.float32)
+    labels = [Label("ID", range(100))]
+    page = Strips(labels, [Values(values)], np.arange(384), [50], most_lines=36)
+
+    colors = colors_of_picture(page)
+    svg = export.exported(page, "svg", 0, "light").decode()
+
+    assert np.array_equal(colors.sum(axis=2) < 300, is_high)
+    labels_of_lines = [*range(0, 50, 3), *range(50, 100, 3)]
+    assert [label for label, _ in labels_of_svg(svg)] == labels_of_lines
+    assert "each line: 3 rows, labelled by the first" in svg.replace("&#160;", " ")
+
+
+def test_the_label_of_a_high_row_is_in_the_middle_of_it() -> None:
+    page = Strips([Label("ID", [7, 8])], [Values(np.ones((2, 3), np.float32))], np.arange(3))
+    svg = export.exported(page, "svg", 0, "light").decode()
+    lines_per_row = 4
+
+    (_, first), (_, second) = labels_of_svg(svg)
+
+    tops = [float(top) for top in re.findall(r'<svg x="\S+" y="(\S+)"', svg)]
+    assert len(tops) == 2 * lines_per_row
+    assert tops[1] < first < tops[2]
+    assert tops[5] < second < tops[6]
 
 
 def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> None:
@@ -902,7 +938,7 @@ def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark:
     labels = [Label("position", np.arange(40))]
     page = Strips(labels, [Values(values)], np.arange(columns), lines=45)
 
-    document = export.exported(page, "html", 100, "light", color=False)
+    document = export.exported(page, "html", 0, "light", color=False)
 
     printed = "".join(ET.fromstring(document).find(".//{*}pre").itertext())  # type: ignore[union-attr]
     strips = re.findall(r"^ *(\d*)  │  (\S+)$", printed, re.MULTILINE)
@@ -916,12 +952,37 @@ def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark:
         assert {len(strip) for _, strip in strips} == {columns}
 
 
-def test_a_file_is_wider_than_a_slide_if_the_user_says_so() -> None:
+@pytest.mark.parametrize(("options", "columns"), [((), 204), (("--width", "80"), 80)])
+def test_a_picture_has_at_most_the_columns_of_its_width(
+    in_process: InProcess, options: tuple[str, ...], columns: int
+) -> None:
+    words = ("weights", "--dim", "384", "--vocab", "20", "--heat", "-f", "svg")
+
+    svg = in_process.ok(*words, *options).text
+
+    (width,) = re.findall(r'viewBox="0 0 (\S+) ', svg)
+    margins = 4
+    assert columns - 4 <= float(width) / 12.04 - margins <= columns
+
+
+@pytest.mark.parametrize(
+    ("width", "remark"),
+    [
+        (0, "each colour: the mean of up to 2 columns"),
+        (80, "each colour: the mean of up to 6 columns"),
+        (100, "each colour: the mean of up to 5 columns"),
+        (400, ""),
+    ],
+)
+def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width: int, remark: str) -> None:
     values = np.ones((2, 384), np.float32)
     page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
 
-    assert "the mean of up to 2 columns" in export.exported(page, "html", 100, "light").decode()
-    assert "the mean of" not in export.exported(page, "html", 400, "light").decode()
+    document = export.exported(page, "html", width, "light").decode()
+
+    lines = "".join(ET.fromstring(document).find(".//{*}pre").itertext()).splitlines()  # type: ignore[union-attr]
+    assert max(map(cell_len, lines)) <= (width or 204)
+    assert lines[-1].partition(" 1")[2].strip() == remark
 
 
 @pytest.mark.parametrize(
@@ -931,6 +992,7 @@ def test_a_file_is_wider_than_a_slide_if_the_user_says_so() -> None:
         "positions sinusoidal --context-length 64 --dim 64",
         "positions rotary --context-length 512 --heat",
         "lookup --ids 0:40 --dim 300 --heat",
+        "weights --rows 0:200 --dim 384 --heat",
         "tokenize hi",
     ],
 )

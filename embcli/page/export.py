@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from embcli.formats import PageFormat
     from embcli.names import Background, Theme
 
+_PICTURE_WIDTH = 100  # columns, unless the user chose others
+_SLIDE_WIDTH = 204  # columns, which colours can take then
 _FONT_SIZE = 21  # pixels, in an SVG
 _FONT_ASPECT = 0.602  # the width of a letter relative to 20 pixels, rich's height of letters
 # A clip at the edges of a strip would blend colours there with the background.
@@ -129,6 +131,7 @@ def exported(
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
 
+    A picture whose width is 0 has its default width, or that of a slide if colours need it.
     Raises OutputError if PNG cannot be drawn here.
     """
     if format == "table":
@@ -293,9 +296,12 @@ def _lines(
     page: RenderableType, width: int, color: bool, background: Background, *styles: str
 ) -> list[list[Segment]]:
     """Return the lines of a page in a file; `styles` tell what the file can show."""
-    console = _console(width, record=True, color_system="truecolor", no_color=not color)
+    room = width or _SLIDE_WIDTH
+    console = _console(room, record=True, color_system="truecolor", no_color=not color)
     console.push_theme(Themes(dict.fromkeys([BACKGROUNDS[background], *styles], "bold")))
-    options = console.options.update(highlight=False, markup=False)
+    options = console.options.update(
+        max_width=width or _PICTURE_WIDTH, highlight=False, markup=False
+    )
     segments = console.render(page, options)
     if color:
         inked = (_inked(segment, INKS[background]) for segment in segments)
