@@ -292,7 +292,15 @@ def tokenize(
 def batch(
     *,
     given: Given,
-    batch_size: Annotated[int, option("Input", "Samples in a batch.", "B")] = 8,
+    batch_size: Annotated[
+        int | None,
+        option(
+            "Input",
+            "Samples in a batch.",
+            "B",
+            default=f"{names.DEFAULT_BATCH_SIZE}, or as many as there are",
+        ),
+    ] = None,
     max_length: Annotated[
         int, option("Input", "Tokens in a sample.", "T")
     ] = names.DEFAULT_SAMPLE_LENGTH,
