@@ -37,8 +37,7 @@ _PICTURE_WIDTH = 100  # columns, unless the user chose others
 _SLIDE_WIDTH = 204  # columns, which colours can take then
 _FONT_SIZE = 21  # pixels, in an SVG
 _FONT_ASPECT = 0.602  # the width of a letter relative to 20 pixels, rich's height of letters
-# A clip at the edges of a strip would blend colours there with the background.
-_FINE = 'preserveAspectRatio="none" shape-rendering="crispEdges" overflow="visible"'
+_CRISP = 'shape-rendering="crispEdges"'
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
@@ -168,11 +167,11 @@ def _fine_cells(lines: Sequence[Sequence[Segment]], margin: int) -> str:
             width = segment.cell_length * cell
             meta = segment.style.meta if segment.style else {}
             if meta:
-                place = f'x="{x:g}" y="{number * line_height + 1.5:g}"'
-                size = f'width="{width:g}" height="{line_height + 0.25:g}"'
-                box = f'viewBox="0 -0.5 {len(meta["colors"][0])} {meta["rows"]}"'
+                place = f"translate({x:g} {number * line_height + 1.5:g})"
+                row_height = (line_height + 0.25) / meta["rows"]
+                size = f"scale({width / len(meta['colors'][0]):g} {row_height:g})"
                 paths = _paths(meta["colors"])
-                strips += f"<svg {place} {size} {box} {_FINE}>{paths}</svg>\n"
+                strips += f'<g transform="{place} {size}" {_CRISP}>{paths}</g>\n'
             x += width
     return strips
 
@@ -182,7 +181,7 @@ def _paths(rows: Sequence[Sequence[str]]) -> str:
     drawn: dict[str, str] = {}
     for y, row in enumerate(rows):
         for x, color in enumerate(row):
-            drawn[color] = f"{drawn.get(color, '')}M{x} {y}h1"
+            drawn[color] = f"{drawn.get(color, '')}M{x} {y}.5h1"
     return "".join(f'<path stroke="{color}" d="{path}"/>' for color, path in drawn.items())
 
 
@@ -304,9 +303,10 @@ def _lines(
     )
     segments = console.render(page, options)
     if color:
-        inked = (_inked(segment, INKS[background]) for segment in segments)
-        return list(Segment.split_lines(inked))
-    return list(Segment.split_lines(Segment.remove_color(segments)))
+        segments = (_inked(segment, INKS[background]) for segment in segments)
+    else:
+        segments = Segment.remove_color(segments)
+    return list(Segment.split_lines(segments))
 
 
 def _recorded(lines: Sequence[list[Segment]], margin: int = 0) -> Console:

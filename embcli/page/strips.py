@@ -200,10 +200,7 @@ class Strips(Composite):
 
         table = self._strips(labels, shown, scale, fit, console)
         if console.record:
-            # A file is as wide as its strips.
-            largest_width = 10_000
-            unlimited = options.update(max_width=largest_width)
-            table.width = console.measure(table, options=unlimited).maximum
+            table.width = console.measure(table).maximum  # A file is as wide as its strips.
         yield table
         yield ""
         yield self._bar(shown, scale, fit, console, options.max_width)
@@ -347,21 +344,21 @@ class Strips(Composite):
             shade = "colour" if colors_of(console) else "character"
             remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
 
+        numbers = np.concatenate([values.ravel() for values in shown])
         largest = ColorScale.of(shown).limit
         if largest > scale.limit and not self.scale:
             # Infinite numbers have a mark.
-            beyond = [np.isfinite(values) & (np.abs(values) > scale.limit) for values in shown]
-            count = sum(int(is_beyond.sum()) for is_beyond in beyond)
+            count = (np.isfinite(numbers) & (np.abs(numbers) > scale.limit)).sum()
             ends = "the scale ends at the 99.5th percentile"
             remarks.append(f"{ends}; {count:,} beyond, up to {largest:.{self.precision}g}")
 
         marks = MARKS
         if density_of(console) is _FINE:
             marks = dict.fromkeys(MARKS, "yellow")
-        nans = sum(int(np.isnan(values).sum()) for values in shown)
+        nans = np.isnan(numbers).sum()
         if nans:
             remarks.append(f"{marks[NAN]}: {nans:,} NaN")
-        infinities = sum(int(np.isinf(values).sum()) for values in shown)
+        infinities = np.isinf(numbers).sum()
         if infinities:
             remarks.append(f"{marks[INFINITE]}: {infinities:,} infinite")
         return remarks

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from embcli.errors import InputError, Watch, whole_number
+from embcli.errors import InputError, Notes, Watch, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
@@ -175,17 +175,12 @@ def batch(
 
     # Refuse batches that the text or the position layer is too short for.
     samples = sliding.samples(len(tokens))
-    if batch_size is None and samples and not sliding.batches(samples):
-        sliding = replace(sliding, batch_size=samples)
-        few = f"{counted(samples, 'sample')}, fewer than {DEFAULT_BATCH_SIZE}"
-        notes.add(f"{few}: the batch has all of them")
+    if batch_size is None:
+        sliding = _with_few_samples(sliding, samples, notes)
     _check_counts(sliding, len(tokens), samples)
     count = sliding.batches(samples)
     first = whole_number("index", index or 0)
-    if not 0 <= first < count:
-        verb = "is" if count == 1 else "are"
-        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
-        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
+    _check_index(first, count)
     if max_length > context_length:
         wrong = (
             "{max_length} {length:,} is more than {context_length} {rows:,}: "
@@ -214,6 +209,23 @@ def batch(
         columns_chosen=columns is not None,
         notes=notes,
     )
+
+
+def _with_few_samples(windows: Windows, samples: int, notes: Notes) -> Windows:
+    """Return windows whose batch has all samples, if these are too few for a batch."""
+    if windows.batches(samples) or not samples:
+        return windows
+    few = f"{counted(samples, 'sample')}, fewer than {windows.batch_size}"
+    notes.add(f"{few}: the batch has all of them")
+    return replace(windows, batch_size=samples)
+
+
+def _check_index(index: int, count: int) -> None:
+    """Raise InputError if there is no such batch."""
+    if not 0 <= index < count:
+        verb = "is" if count == 1 else "are"
+        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
+        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
 
 
 def _check_counts(windows: Windows, tokens: int, samples: int) -> None:

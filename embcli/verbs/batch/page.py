@@ -21,7 +21,7 @@ from embcli.page import (
     title,
 )
 from embcli.page.labels import origin_lines, token_label
-from embcli.page.table import GAP
+from embcli.page.table import GAP, least_width
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.wording import counted
@@ -144,10 +144,8 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
     whole: list[str] = []
     if batches.tokens.encoding is not None:
         whole = _words(batches, ids, sys.maxsize)
-        words = _words(batches, ids, _room_for_words(ids, labels, width, length))
-        if not words:
-            few = min(_FEW_POSITIONS, length)
-            words = _words(batches, ids, _room_for_words(ids, labels, width, few))
+        for positions in (length, min(_FEW_POSITIONS, length)):
+            words = words or _words(batches, ids, _room_for_words(ids, labels, width, positions))
         if words:
             labels.append(Label("tokens", words, "left"))
 
@@ -201,8 +199,7 @@ def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions:
     block = 3 + positions * (cell + GAP)
     if positions < columns:
         block += 1 + GAP  # dots
-    taken = sum(label.width + GAP for label in labels)
-    return width - taken - 2 * block
+    return width - least_width(labels, 0) - GAP - 2 * block
 
 
 # --- the picture of the windows ---
@@ -224,11 +221,9 @@ def _windows(batches: Batches, width: int) -> RenderResult:
     if batches.tokens.encoding is not None:
         words = [shown(token) for token in batches.tokens.bytes_of(ids[:width])]
 
-    label_cells = sum(
-        label.width + GAP for label in _sample_labels(batches, np.arange(len(starts)))
-    )
-    ends = label_cells + np.cumsum([cell_len(word) + GAP for word in words])
-    dots = 1
+    labels = _sample_labels(batches, np.arange(len(starts)))
+    ends = least_width(labels, 0) + np.cumsum([GAP + cell_len(word) for word in words])
+    dots = GAP + 1
     tokens = int(np.searchsorted(ends, width - dots, "right"))
     stops = starts - first + length + 1  # after the last target
     fits = stops <= tokens
