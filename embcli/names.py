@@ -74,6 +74,7 @@ DEFAULT_ENCODING = "gpt2"
 DEFAULT_SEED = 123
 DEFAULT_DIM = 256
 DEFAULT_CONTEXT_LENGTH = 1024
+DEFAULT_BATCH_SIZE = 8  # samples in a batch, if there are as many
 DEFAULT_SAMPLE_LENGTH = 4  # tokens in a sample of a batch
 SHORT_LENGTH = 16  # positions that a page shows if nobody chose T
 DEFAULT_THETA = 10000.0

@@ -333,15 +333,17 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
 
 
 _PIPE_WIDTH = 120
-_PICTURE_WIDTH = 100
 
 
 def width_of(width: int | None, format: FormatName) -> int:
-    """Return the columns of a page in a format that is not for a terminal."""
+    """Return the columns of a page in a format that is not for a terminal.
+
+    0 is the width that a picture has unless the user chose one.
+    """
     if width:
         return width
     if format in PICTURES:
-        return _PICTURE_WIDTH
+        return 0
     return max(number_in("COLUMNS") or _PIPE_WIDTH, _LEAST_WIDTH)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,6 +215,21 @@ def test_a_line_of_ndjson_is_a_batch(in_process: InProcess) -> None:
 # --- options --------------------------------------------------------------------------------------
 
 
+def test_a_batch_has_eight_samples_or_as_many_as_there_are_unless_a_size_is_given() -> None:
+    model = embcli.seeded(vocab=50, dim=2)
+
+    many = model.batch([*range(50)])
+    few = model.batch([*range(10)])
+
+    assert len(many.inputs) == 8
+    assert few.inputs.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert few.records().run["batch_size"] == 2
+    with pytest.raises(InputError, match="too few for a batch of 8"):
+        model.batch([*range(10)], batch_size=8)
+    with pytest.raises(InputError, match="need at least 5 tokens"):
+        model.batch([*range(4)])
+
+
 def test_samples_follow_one_another_unless_a_stride_is_given() -> None:
     model = embcli.seeded(vocab=50, dim=2)
 
@@ -327,18 +343,19 @@ def test_the_tokens_of_a_sample_are_whole_and_end_with_the_last_target(
 
 
 def marks_of_windows(page: str) -> list[list[str]]:
-    """Return the marks of each sample below each token, from where they are on the page."""
+    """Return the batch and number of each sample, and its marks, from where they are on a page."""
     lines = page.splitlines()
-    top = next(place for place, line in enumerate(lines) if line.startswith("sample"))
-    starts = [match.start() for match in re.finditer(r"\S+", lines[top])][1:]
+    top = next(place for place, line in enumerate(lines) if line.startswith(("batch", "sample")))
+    starts = [match.start() for match in re.finditer(r"\S+", lines[top])]
     marks = []
     for line in lines[top + 2 : lines.index("", top)]:
-        marks.append([line[start : start + 1].strip() for start in starts])
+        cells = [line[start:stop].strip() for start, stop in pairwise([*starts, None])]
+        marks.append(cells)
     return marks
 
 
 @pytest.mark.parametrize("stride", [1, 2, 4, 6])
-@pytest.mark.parametrize("width", [40, 60, 200])
+@pytest.mark.parametrize("width", [40, 60, 77, 200])
 def test_windows_show_whole_samples_and_mark_a_cut(stride: int, width: int) -> None:
     model = embcli.seeded(40, 2)
     result = model.batch([*range(20)], batch_size=1, stride=stride, all=True, windows=True)
@@ -348,16 +365,57 @@ def test_windows_show_whole_samples_and_mark_a_cut(stride: int, width: int) -> N
     rows = marks_of_windows(page)
     total = len(result.inputs)
     assert 0 < len(rows) <= total
-    for sample, row in enumerate(rows):
+    for sample, (number, *row) in enumerate(rows):
+        assert number == str(sample)
         expected = [""] * (sample * stride) + ["■"] * 4 + ["□"]
         assert row[: len(expected)] == expected
-        assert {*row[len(expected) :]} <= ({""} if len(rows) == total else {"", "…"})
-    is_cut = len(rows) < total
-    assert (f"Shown: {len(rows)} of {total} samples." in page) == is_cut
-    assert ("…" in page) == is_cut
+        assert {*row[len(expected) :]} <= {""}
+    (header,) = [line.split() for line in page.splitlines() if line.startswith("sample")]
+    is_cut = header[-1] == "…"
+    tokens = [str(token) for token in range(20)]
+    shown = header[1:-1] if is_cut else header[1:]
+    assert shown == tokens[: len(shown)]
+    assert is_cut == (len(shown) < 20)
+    assert (f"Shown: {len(rows)} of {total} samples." in page) == (len(rows) < total)
+    are_tokens_cut = is_cut and len(rows) == total
+    assert (f"Shown: {len(shown)} of 20 tokens." in page) == are_tokens_cut
     if width == 200:
         assert not is_cut
     assert max(map(len, page.splitlines())) <= width
+
+
+LEFT_OVER = {"max_length": 3, "stride": 2, "windows": True}
+
+
+def test_windows_show_tokens_that_no_sample_has_dim() -> None:
+    result = embcli.seeded(11, 2).batch([*range(11)], batch_size=1, all=True, **LEFT_OVER)
+
+    page = export.text(result, 80, color=True)
+
+    header = page.splitlines()[1]
+    assert re.findall(r"\x1b\[2m *(\d+) *\x1b", header) == ["10"]
+    assert "Without a mark: 1 token in no sample above" in page
+
+
+@pytest.mark.parametrize(("index", "last"), [(0, "5"), (1, "10")])
+def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(
+    index: int, last: str
+) -> None:
+    result = embcli.seeded(11, 2).batch([*range(11)], batch_size=2, index=index, **LEFT_OVER)
+
+    (header,) = [line for line in str(result).splitlines() if line.startswith("sample")]
+
+    assert header.split()[-1] == last
+
+
+def test_windows_name_the_batch_of_each_sample() -> None:
+    result = embcli.seeded(20, 2).batch(
+        [*range(20)], batch_size=3, stride=2, all=True, windows=True
+    )
+
+    rows = marks_of_windows(export.text(result, 120))
+
+    assert [row[:2] for row in rows] == [[str(n // 3), str(n)] for n in range(6)]
 
 
 def test_windows_that_fit_none_of_the_samples_say_so() -> None:

@@ -9,10 +9,9 @@ import builtins
 import io
 import math
 import re
-import struct
 import sys
 import xml.etree.ElementTree as ET
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal
 
 import numpy as np
@@ -49,6 +48,7 @@ from embcli.page import (
 from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means, sign_style
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
+from tests.readers import from_png, size_of_png
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -667,12 +667,12 @@ def test_a_picture_fits_its_lines_and_uses_them(square: bool, size: int, height:
 
 def colors_of_picture(page: Strips) -> np.ndarray:
     """Return the colours of a picture in SVG, (rows, columns, 3), from its paths."""
-    svg = export.exported(page, "svg", 100, "light").decode()
+    svg = export.exported(page, "svg", 0, "light").decode()
     strips = []
-    for paths in re.findall(r"<svg x=.*?>(.*?)</svg>", svg):
+    for paths in re.findall(r"<g transform=.*?>(.*?)</g>", svg):
         cells: dict[tuple[int, int], tuple[int, ...]] = {}
         for color, path in re.findall(r'stroke="#(\w{6})" d="([^"]*)"', paths):
-            for x, y in re.findall(r"M(\d+) (\d+)h1", path):
+            for x, y in re.findall(r"M(\d+) (\d+)\.5h1", path):
                 assert (int(y), int(x)) not in cells
                 cells[int(y), int(x)] = tuple(bytes.fromhex(color))
         height, width = np.max([*cells], axis=0) + 1
@@ -703,6 +703,42 @@ def test_a_picture_of_few_rows_is_as_high_as_a_slide_allows() -> None:
     colors = colors_of_picture(page)
 
     assert colors.shape == (4 * 4, 384, 3)
+
+
+def labels_of_svg(svg: str) -> list[tuple[int, float]]:
+    """Return the whole numbers in the first column of a picture, each with its height."""
+    margin = 2 * 12.04
+    label = rf'x="{margin:g}" y="(\S+)" [^>]*>(?:&#160;)*(\d+)</text>'
+    return [(int(number), float(height)) for height, number in re.findall(label, svg)]
+
+
+def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first() -> None:
+    """Rows before and after a gap share no line."""
+    is_high = np.random.default_rng(7).random((100, 384)) < 0.5
+    values = np.where(is_high, 1, 0).astype(np.float32)
+    labels = [Label("ID", range(100))]
+    page = Strips(labels, [Values(values)], np.arange(384), [50], most_lines=36)
+
+    colors = colors_of_picture(page)
+    svg = export.exported(page, "svg", 0, "light").decode()
+
+    assert np.array_equal(colors.sum(axis=2) < 300, is_high)
+    labels_of_lines = [*range(0, 50, 3), *range(50, 100, 3)]
+    assert [label for label, _ in labels_of_svg(svg)] == labels_of_lines
+    assert "each line: 3 rows, labelled by the first" in svg.replace("&#160;", " ")
+
+
+def test_the_label_of_a_high_row_is_in_the_middle_of_it() -> None:
+    page = Strips([Label("ID", [7, 8])], [Values(np.ones((2, 3), np.float32))], np.arange(3))
+    svg = export.exported(page, "svg", 0, "light").decode()
+    lines_per_row = 4
+
+    (_, first), (_, second) = labels_of_svg(svg)
+
+    tops = [float(top) for top in re.findall(r"translate\(\S+ (\S+)\)", svg)]
+    assert len(tops) == 2 * lines_per_row
+    assert tops[1] < first < tops[2]
+    assert tops[5] < second < tops[6]
 
 
 def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> None:
@@ -902,7 +938,7 @@ def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark:
     labels = [Label("position", np.arange(40))]
     page = Strips(labels, [Values(values)], np.arange(columns), lines=45)
 
-    document = export.exported(page, "html", 100, "light", color=False)
+    document = export.exported(page, "html", 0, "light", color=False)
 
     printed = "".join(ET.fromstring(document).find(".//{*}pre").itertext())  # type: ignore[union-attr]
     strips = re.findall(r"^ *(\d*)  │  (\S+)$", printed, re.MULTILINE)
@@ -916,17 +952,37 @@ def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark:
         assert {len(strip) for _, strip in strips} == {columns}
 
 
-def test_a_file_is_wider_than_a_slide_if_the_user_says_so() -> None:
+@pytest.mark.parametrize(("options", "columns"), [((), 204), (("--width", "80"), 80)])
+def test_a_picture_has_at_most_the_columns_of_its_width(
+    in_process: InProcess, options: tuple[str, ...], columns: int
+) -> None:
+    words = ("weights", "--dim", "384", "--vocab", "20", "--heat", "-f", "svg")
+
+    svg = in_process.ok(*words, *options).text
+
+    (width,) = re.findall(r'viewBox="0 0 (\S+) ', svg)
+    margins = 4
+    assert columns - 4 <= float(width) / 12.04 - margins <= columns
+
+
+@pytest.mark.parametrize(
+    ("width", "remark"),
+    [
+        (0, "each colour: the mean of up to 2 columns"),
+        (80, "each colour: the mean of up to 6 columns"),
+        (100, "each colour: the mean of up to 5 columns"),
+        (400, ""),
+    ],
+)
+def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width: int, remark: str) -> None:
     values = np.ones((2, 384), np.float32)
     page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
 
-    assert "the mean of up to 2 columns" in export.exported(page, "html", 100, "light").decode()
-    assert "the mean of" not in export.exported(page, "html", 400, "light").decode()
+    document = export.exported(page, "html", width, "light").decode()
 
-
-def size_of_png(picture: bytes) -> tuple[int, int]:
-    """Return the width and height in pixels, from the header of a PNG."""
-    return struct.unpack(">II", picture[16:24])
+    lines = "".join(ET.fromstring(document).find(".//{*}pre").itertext()).splitlines()  # type: ignore[union-attr]
+    assert max(map(cell_len, lines)) <= (width or 204)
+    assert lines[-1].partition(" 1")[2].strip() == remark
 
 
 @pytest.mark.parametrize(
@@ -936,6 +992,7 @@ def size_of_png(picture: bytes) -> tuple[int, int]:
         "positions sinusoidal --context-length 64 --dim 64",
         "positions rotary --context-length 512 --heat",
         "lookup --ids 0:40 --dim 300 --heat",
+        "weights --rows 0:200 --dim 384 --heat",
         "tokenize hi",
     ],
 )
@@ -948,6 +1005,38 @@ def test_a_picture_is_a_slide_whose_text_can_be_read(in_process: InProcess, word
     (font_size,) = re.findall(r"font-size: (\d+)px", svg)
     (svg_width,) = re.findall(r'viewBox="0 0 (\S+) ', svg)
     assert float(font_size) * width / float(svg_width) >= 16
+
+
+def cut_to_the_edge(svg: str) -> str:
+    """Return the left edge of a picture, which makes a PNG of few pixels."""
+    return re.sub(r'(viewBox="0 0) \S+ (\S+)" width="\S+"', r'\1 4 \2" width="4"', svg)
+
+
+@pytest.mark.parametrize("lines", [20, 27, 57])
+def test_a_png_is_opaque_up_to_its_last_pixels(lines: int) -> None:
+    page = Group(*["x" * 100] * lines)
+    svg = export.exported(page, "svg", 100, "light").decode()
+
+    pixels = from_png(export.png(cut_to_the_edge(svg)))
+
+    assert (pixels == 255).all()
+    _, height = size_of_png(export.png(svg))
+    assert height <= 1080 or lines == 57, "a page that is too long for a slide"
+
+
+def test_between_the_colours_of_two_rows_in_a_png_there_is_no_third_one() -> None:
+    """Rows of one number, each several lines high, fill a stretch of the picture."""
+    values = np.float32([[-1], [1], [1], [-1], [0.5]])
+    page = Strips([Label("ID", range(5))], [Values(values)], np.arange(1))
+    svg = export.exported(page, "svg", 40, "light").decode()
+    at_the_edge = re.sub(r"translate\(\S+", "translate(0", svg)
+
+    pixels = from_png(export.png(cut_to_the_edge(at_the_edge)))
+
+    found = [color for color, _ in groupby(pixels[:, 1, :3].tolist())]
+    rows = [color for color, _ in groupby(colors_of_picture(page)[:, 0].tolist())]
+    assert len(rows) == 4
+    assert found == [[*WHITE], *rows, [*WHITE]]
 
 
 def test_a_page_that_is_no_slide_can_be_read_too() -> None:
@@ -1047,6 +1136,14 @@ def test_on_a_light_background_a_sum_has_more_contrast_than_its_terms(value: flo
 
     assert result >= 5.5
     assert 4.4 <= term < result
+
+
+@pytest.mark.parametrize("style", [STYLES["linear"], token_style(1)])
+def test_purple_words_are_dark_on_a_light_background(style: Style) -> None:
+    fragment = export.fragment(Text("x", style), 60, "light")
+
+    (name,) = set(re.findall(r"color: #(\w{6})", fragment))
+    assert contrast(tuple(bytes.fromhex(name)), WHITE) >= 5
 
 
 @pytest.mark.parametrize(("theme", "has_yellow"), [("dark", True), ("light", False)])

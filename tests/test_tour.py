@@ -173,10 +173,10 @@ def test_the_windows_of_both_strides_are_those_of_the_samples(in_process: InProc
         page = output(in_process, command)
         drawn = [line for line in page.splitlines() if re.match(r" +\d", line)]
         assert len(drawn) == len(document["samples"])
-        columns = [len(word) for word in re.findall(r"\S+ *", page.splitlines()[1])]
-        starts = np.cumsum([0, *columns])[1:]
+        words = [*re.finditer(r"\S+", page.splitlines()[1])]
+        tokens = words[2:]  # after batch and sample
         for number, line in enumerate(drawn):
-            marks = [line[start : start + 1].strip() for start in starts[:-1]]
+            marks = [line[word.start() : word.start() + 1].strip() for word in tokens]
             expected = [""] * (number * document["run"]["stride"]) + ["■"] * length + ["□"]
             assert marks == (expected + [""] * len(marks))[: len(marks)]
 

@@ -292,7 +292,15 @@ def tokenize(
 def batch(
     *,
     given: Given,
-    batch_size: Annotated[int, option("Input", "Samples in a batch.", "B")] = 8,
+    batch_size: Annotated[
+        int | None,
+        option(
+            "Input",
+            "Samples in a batch.",
+            "B",
+            default=f"{names.DEFAULT_BATCH_SIZE}, or as many as there are",
+        ),
+    ] = None,
     max_length: Annotated[
         int, option("Input", "Tokens in a sample.", "T")
     ] = names.DEFAULT_SAMPLE_LENGTH,
@@ -323,13 +331,13 @@ def batch(
     embcli batch --file the-verdict.txt
 
     # every number of a short text
-    embcli batch "Every effort moves you forward" --batch-size 1 --dim 3 --draw
+    embcli batch "Every effort moves you forward" --dim 3 --draw
 
     # all batches, shuffled, for the next program
     embcli batch --file the-verdict.txt --shuffle --all -o input.npy
     """
     model = layers.opened()
-    sequences = given.read('embcli batch "Every effort moves you forward" --batch-size 1')
+    sequences = given.read('embcli batch "Every effort moves you forward"')
     from embcli.verbs import batch as verb
 
     return verb.batch(

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from embcli.formats import PageFormat
     from embcli.names import Background, Theme
 
+_PICTURE_WIDTH = 100  # columns, unless the user chose others
+_SLIDE_WIDTH = 204  # columns, which colours can take then
 _FONT_SIZE = 21  # pixels, in an SVG
 _FONT_ASPECT = 0.602  # the width of a letter relative to 20 pixels, rich's height of letters
-_FINE = 'preserveAspectRatio="none" shape-rendering="crispEdges"'
+_CRISP = 'shape-rendering="crispEdges"'
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
@@ -129,6 +131,7 @@ def exported(
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
 
+    A picture whose width is 0 has its default width, or that of a slide if colours need it.
     Raises OutputError if PNG cannot be drawn here.
     """
     if format == "table":
@@ -139,7 +142,7 @@ def exported(
     if format == "html":
         return _html(page, width, color, background).encode()
     svg = _svg(page, width, color, background)
-    return svg.encode() if format == "svg" else png(svg)
+    return svg.encode() if format == "svg" else png(svg, background)
 
 
 def _svg(page: RenderableType, width: int, color: bool, background: Background) -> str:
@@ -165,11 +168,11 @@ def _fine_cells(lines: Sequence[Sequence[Segment]], margin: int) -> str:
             width = segment.cell_length * cell
             meta = segment.style.meta if segment.style else {}
             if meta:
-                place = f'x="{x:g}" y="{number * line_height + 1.5:g}"'
-                size = f'width="{width:g}" height="{line_height + 0.25:g}"'
-                box = f'viewBox="0 -0.5 {len(meta["colors"][0])} {meta["rows"]}"'
+                place = f"translate({x:g} {number * line_height + 1.5:g})"
+                row_height = (line_height + 0.25) / meta["rows"]
+                size = f"scale({width / len(meta['colors'][0]):g} {row_height:g})"
                 paths = _paths(meta["colors"])
-                strips += f"<svg {place} {size} {box} {_FINE}>{paths}</svg>\n"
+                strips += f'<g transform="{place} {size}" {_CRISP}>{paths}</g>\n'
             x += width
     return strips
 
@@ -179,7 +182,7 @@ def _paths(rows: Sequence[Sequence[str]]) -> str:
     drawn: dict[str, str] = {}
     for y, row in enumerate(rows):
         for x, color in enumerate(row):
-            drawn[color] = f"{drawn.get(color, '')}M{x} {y}h1"
+            drawn[color] = f"{drawn.get(color, '')}M{x} {y}.5h1"
     return "".join(f'<path stroke="{color}" d="{path}"/>' for color, path in drawn.items())
 
 
@@ -252,7 +255,7 @@ def _for_both(light: str, dark: str) -> str:
     return html.replace('<pre style="', '<pre style="color-scheme: light dark; ', 1)
 
 
-def png(svg: str) -> bytes:
+def png(svg: str, background: Background = "light") -> bytes:
     """Return an SVG picture as PNG, drawn with a monospace font of this machine."""
     import resvg_py
 
@@ -264,7 +267,9 @@ def png(svg: str) -> bytes:
             "png needs a monospace font, and there is none; "
             "on Debian: apt install fonts-dejavu-core"
         )
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_zoom(svg)))
+    # The SVG can end within the last pixels, which have its background, too.
+    ground = _THEMES[background].background_color.hex
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_zoom(svg), background=ground))
 
 
 def _zoom(svg: str) -> float:
@@ -272,7 +277,8 @@ def _zoom(svg: str) -> float:
 
     A page that is too long for one is as wide as a slide.
     """
-    _, _, width, height = map(float, re.findall(r"[\d.]+", svg.partition('viewBox="')[2])[:4])
+    (size,) = re.findall(r'viewBox="0 0 (\S+) (\S+)"', svg)
+    width, height = (round(float(length)) for length in size)  # as resvg rounds them
     largest = 2.0
     smallest = 16 / _FONT_SIZE
     zoom = min(1920 / width, 1080 / height, largest)
@@ -290,14 +296,18 @@ def _lines(
     page: RenderableType, width: int, color: bool, background: Background, *styles: str
 ) -> list[list[Segment]]:
     """Return the lines of a page in a file; `styles` tell what the file can show."""
-    console = _console(width, record=True, color_system="truecolor", no_color=not color)
+    room = width or _SLIDE_WIDTH
+    console = _console(room, record=True, color_system="truecolor", no_color=not color)
     console.push_theme(Themes(dict.fromkeys([BACKGROUNDS[background], *styles], "bold")))
-    options = console.options.update(highlight=False, markup=False)
+    options = console.options.update(
+        max_width=width or _PICTURE_WIDTH, highlight=False, markup=False
+    )
     segments = console.render(page, options)
     if color:
-        inked = (_inked(segment, INKS[background]) for segment in segments)
-        return list(Segment.split_lines(inked))
-    return list(Segment.split_lines(Segment.remove_color(segments)))
+        segments = (_inked(segment, INKS[background]) for segment in segments)
+    else:
+        segments = Segment.remove_color(segments)
+    return list(Segment.split_lines(segments))
 
 
 def _recorded(lines: Sequence[list[Segment]], margin: int = 0) -> Console:

@@ -9,10 +9,11 @@ in place of numbers if a page is to be a heat map.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDEST = 4  # the most cells of a number
-_SLIDE_CELLS = 204  # the width of a file's page, unless the user chose a larger one
-_SLIDE_LINES = 36  # of a file's page, for strips
+_SLIDE_LINES = 36  # of a picture, which strips of few rows fill
 _LINES_AROUND = 4  # an axis and a rule above a picture; a blank line and a colour bar below
 _MOST_LABELS = 24  # of the rows of a picture
 _NOTHING = -3  # the level of a half of a cell without a number
@@ -182,12 +182,13 @@ class Strips(Composite):
     row: str = "row"  # what a row of a picture is
     scale: ColorScale | None = None  # None for the scale of the numbers
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
+    most_lines: int = sys.maxsize  # of strips in an SVG picture; if there are more, they share
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = fit_labels(options.max_width, self.labels, self.trailing, len(self.blocks))
         cells_of_slide = cells
         if console.record:
-            cells_of_slide += max(_SLIDE_CELLS - options.max_width, 0) // len(self.blocks)
+            cells_of_slide += (console.width - options.max_width) // len(self.blocks)
         fit = self._fit(console, cells, cells_of_slide)
         shown = []
         for block in self.blocks:
@@ -199,10 +200,7 @@ class Strips(Composite):
 
         table = self._strips(labels, shown, scale, fit, console)
         if console.record:
-            # A file is as wide as its strips.
-            largest_width = 10_000
-            unlimited = options.update(max_width=largest_width)
-            table.width = console.measure(table, options=unlimited).maximum
+            table.width = console.measure(table).maximum  # A file is as wide as its strips.
         yield table
         yield ""
         yield self._bar(shown, scale, fit, console, options.max_width)
@@ -220,7 +218,7 @@ class Strips(Composite):
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
         elif density is _FINE and not self.sections:
-            height = max(_SLIDE_LINES - len(self.gaps), rows)
+            height = max(_SLIDE_LINES - len(self.gaps), min(rows, self.most_lines))
 
         rows_needed = math.ceil(rows / height)  # in a line
         highest = height // rows if density is _FINE else 1
@@ -253,24 +251,23 @@ class Strips(Composite):
         console: Console,
     ) -> Table:
         """Return the table of strips, without the colour bar."""
-        starts = range(0, len(shown[0]), fit.rows_per_line)  # the first row of each strip
+        bounds = [0, *self.gaps, len(shown[0])]
+        starts: list[int] = []  # the first row of each strip
+        for first, stop in pairwise(bounds):
+            starts += range(first, stop, fit.rows_per_line)
         strips_per_label = 1
         if self.lines is not None:
             strips_per_label = math.ceil(len(starts) / _MOST_LABELS)
-        rows: list[int | None] = []  # the row whose labels a line has, if it has labels
-        for place, start in enumerate(starts):
-            has_labels = place % strips_per_label == 0
-            rows.append(start * fit.row_step if has_labels else None)
-            rows += [None] * (fit.lines_per_row - 1)
+        labelled_rows = [start * fit.row_step for start in starts[::strips_per_label]]
 
         axis = self._axis(fit.width)
         density = density_of(console)
-        gaps = [gap * fit.lines_per_row for gap in self.gaps]
+        gaps = (np.searchsorted(starts, self.gaps) * fit.lines_per_row).tolist()
         blocks = []
         for block, values in zip(self.blocks, shown, strict=True):
             strips: list[Text] = []
-            for start in starts:
-                numbers = values[start : start + fit.rows_per_line]
+            for start, stop in pairwise([*starts, len(values)]):
+                numbers = values[start:stop]
                 if density is _FINE:
                     line = fine_strip(numbers, scale, console, fit)
                 else:
@@ -282,8 +279,17 @@ class Strips(Composite):
             header = f"{in_line(block.title)}\n{axis}" if block.title else axis
             blocks.append((Text(header), strips))
 
-        labels_of_lines = [_at_rows(label, rows) for label in labels]
-        trailing_of_lines = [_at_rows(label, rows) for label in self.trailing]
+        lines = len(starts) * fit.lines_per_row
+        lines_per_label = strips_per_label * fit.lines_per_row
+        middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
+
+        def at_lines(label: Label) -> Label:
+            cells = [label.cells[row] for row in labelled_rows]
+            spread = label._replace(cells=cells).spread(lines_per_label, middle)
+            return spread._replace(cells=spread.cells[:lines])
+
+        labels_of_lines = list(map(at_lines, labels))
+        trailing_of_lines = list(map(at_lines, self.trailing))
         return ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
 
     def _axis(self, width: int) -> str:
@@ -333,34 +339,35 @@ class Strips(Composite):
 
         These are which numbers are averaged or shown, how many are beyond the scale or not finite.
         """
-        remarks = []
-        if self.lines is not None:
-            remarks += self._steps(fit)
-        elif fit.columns_per_bin > 1:
+        remarks = self._steps(fit)
+        if self.lines is None and fit.columns_per_bin > 1:
             shade = "colour" if colors_of(console) else "character"
             remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
 
+        numbers = np.concatenate([values.ravel() for values in shown])
         largest = ColorScale.of(shown).limit
         if largest > scale.limit and not self.scale:
             # Infinite numbers have a mark.
-            beyond = [np.isfinite(values) & (np.abs(values) > scale.limit) for values in shown]
-            count = sum(int(is_beyond.sum()) for is_beyond in beyond)
+            count = (np.isfinite(numbers) & (np.abs(numbers) > scale.limit)).sum()
             ends = "the scale ends at the 99.5th percentile"
             remarks.append(f"{ends}; {count:,} beyond, up to {largest:.{self.precision}g}")
 
         marks = MARKS
         if density_of(console) is _FINE:
             marks = dict.fromkeys(MARKS, "yellow")
-        nans = sum(int(np.isnan(values).sum()) for values in shown)
+        nans = np.isnan(numbers).sum()
         if nans:
             remarks.append(f"{marks[NAN]}: {nans:,} NaN")
-        infinities = sum(int(np.isinf(values).sum()) for values in shown)
+        infinities = np.isinf(numbers).sum()
         if infinities:
             remarks.append(f"{marks[INFINITE]}: {infinities:,} infinite")
         return remarks
 
     def _steps(self, fit: Fit) -> list[str]:
-        """Return which rows and columns a picture shows, unless it shows all."""
+        """Return which rows and columns a picture shows, unless it shows all in their own lines."""
+        if self.lines is None:
+            shared = f"each line: {fit.rows_per_line} rows, labelled by the first"
+            return [shared] if fit.rows_per_line > 1 else []
         steps = []
         if fit.row_step > 1:
             steps.append(f"every {_ordinal(fit.row_step)} {self.row}")
@@ -379,12 +386,6 @@ def _ordinal(number: int) -> str:
     tens, ones = divmod(number, 10)
     ending = "th" if tens % 10 == 1 else endings.get(ones, "th")
     return f"{number}{ending}"
-
-
-def _at_rows(label: Label, rows: Sequence[int | None]) -> Label:
-    """Return a label with the cells of some rows; a cell without a row is empty."""
-    cells = ["" if row is None else label.cells[row] for row in rows]
-    return label._replace(cells=cells)
 
 
 def fit_labels(

@@ -139,6 +139,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             most_rows = rows_that_fit(options, rows_in_pipe)
             if self.style.heat and options.is_terminal:
                 most_rows -= 2  # A colour bar and a blank line are below.
+        slide_lines = 42  # beside the other lines of a picture
         excerpt = Excerpt.ends(most_rows, len(self.ids))
         ids = self.ids[excerpt.places]
         missing = omission(excerpt, "row", self.ids)
@@ -158,6 +159,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             rows_left_out=missing,
             rows_parameter="rows",
             has_notes=not self.style.bare,
+            most_lines=slide_lines,
         )
         yield from self._facts()
 

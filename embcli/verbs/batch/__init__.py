@@ -8,14 +8,14 @@ order needs no torch. `windows` cuts the text and draws as the chapter's data lo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from embcli.errors import InputError, Watch, whole_number
 from embcli.layer import shape_of
-from embcli.names import DEFAULT_SAMPLE_LENGTH
+from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Document, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
@@ -131,7 +131,7 @@ def batch(
     text: TextOrIds,
     *,
     special: bool = False,
-    batch_size: int = 8,
+    batch_size: int | None = None,
     max_length: int = DEFAULT_SAMPLE_LENGTH,
     stride: int | None = None,
     shuffle: bool = False,
@@ -145,19 +145,21 @@ def batch(
 ) -> Batches:
     """Return sliding-window batches as the chapter's loader gives them.
 
-    These are inputs and targets, (B, T) each, and input embeddings, (B, T, D). The position layer
-    has `context_length` rows, by default `max_length`. Raises InputError for a text without such a
+    These are inputs and targets, (B, T) each, and input embeddings, (B, T, D). A batch has 8
+    samples unless `batch_size` is given, or as many as there are. The position layer has
+    `context_length` rows, by default `max_length`. Raises InputError for a text without such a
     batch, and for a model that is not seeded.
 
     >>> import embcli
-    >>> batch = embcli.seeded(dim=3).batch("Every effort moves you forward", batch_size=1)
+    >>> batch = embcli.seeded(dim=3).batch("Every effort moves you forward")
     >>> batch.inputs.tolist(), batch.targets.tolist()
     ([[6109, 3626, 6100, 345]], [[3626, 6100, 345, 2651]])
     """
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes)
     stride = max_length if stride is None else stride
-    sliding = Windows(batch_size, max_length, stride, shuffle, keep_last)
+    size = DEFAULT_BATCH_SIZE if batch_size is None else batch_size
+    sliding = Windows(size, max_length, stride, shuffle, keep_last)
     if all and index is not None:
         raise InputError(Sentence("{all} and {index} both choose batches; give one of them"))
     if draw and windows:
@@ -173,13 +175,12 @@ def batch(
 
     # Refuse batches that the text or the position layer is too short for.
     samples = sliding.samples(len(tokens))
+    if batch_size is None and samples and not sliding.batches(samples):
+        sliding = replace(sliding, batch_size=samples)
     _check_counts(sliding, len(tokens), samples)
     count = sliding.batches(samples)
     first = whole_number("index", index or 0)
-    if not 0 <= first < count:
-        verb = "is" if count == 1 else "are"
-        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
-        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
+    _check_index(first, count)
     if max_length > context_length:
         wrong = (
             "{max_length} {length:,} is more than {context_length} {rows:,}: "
@@ -189,7 +190,7 @@ def batch(
     check_ids(tokens, vocabulary_size)
     chosen_columns = select(columns, dim, "column")
     stop = count if all else first + 1
-    places = np.arange(samples)[first * batch_size : stop * batch_size]
+    places = np.arange(samples)[first * sliding.batch_size : stop * sliding.batch_size]
     run = run_of(tokens.encoding, sequences=tokens.sequences, **source.origin.document())
     run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
     run["batches"] = count
@@ -208,6 +209,14 @@ def batch(
         columns_chosen=columns is not None,
         notes=notes,
     )
+
+
+def _check_index(index: int, count: int) -> None:
+    """Raise InputError if there is no such batch."""
+    if not 0 <= index < count:
+        verb = "is" if count == 1 else "are"
+        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
+        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
 
 
 def _check_counts(windows: Windows, tokens: int, samples: int) -> None:

@@ -21,7 +21,7 @@ from embcli.page import (
     title,
 )
 from embcli.page.labels import origin_lines, token_label
-from embcli.page.table import GAP
+from embcli.page.table import GAP, least_width
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.wording import counted
@@ -138,19 +138,14 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
     samples = batches.order[excerpt.places]
     ids = batches.ids(samples)  # (n, T + 1)
     length = batches.windows.max_length
-    labels = []
-    if batches.all:
-        labels.append(Label("batch", batches.first + excerpt.places // batches.windows.batch_size))
-    labels.append(Label("sample", samples))
+    labels = _sample_labels(batches, excerpt.places)
 
     words: list[str] = []
     whole: list[str] = []
     if batches.tokens.encoding is not None:
         whole = _words(batches, ids, sys.maxsize)
-        words = _words(batches, ids, _room_for_words(ids, labels, width, length))
-        if not words:
-            few = min(_FEW_POSITIONS, length)
-            words = _words(batches, ids, _room_for_words(ids, labels, width, few))
+        for positions in (length, min(_FEW_POSITIONS, length)):
+            words = words or _words(batches, ids, _room_for_words(ids, labels, width, positions))
         if words:
             labels.append(Label("tokens", words, "left"))
 
@@ -164,6 +159,15 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
     )
     if words != whole:
         yield Hint(("draw",))
+
+
+def _sample_labels(batches: Batches, places: np.ndarray) -> list[Label]:
+    """Return the labels of some samples, (n,): their numbers and, if that is another, the batch."""
+    labels = [Label("sample", batches.order[places])]
+    if batches.all and batches.windows.batch_size > 1:
+        batch = batches.first + places // batches.windows.batch_size
+        labels.insert(0, Label("batch", batch))
+    return labels
 
 
 def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
@@ -195,48 +199,66 @@ def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions:
     block = 3 + positions * (cell + GAP)
     if positions < columns:
         block += 1 + GAP  # dots
-    taken = sum(label.width + GAP for label in labels)
-    return width - taken - 2 * block
+    return width - least_width(labels, 0) - GAP - 2 * block
 
 
 # --- the picture of the windows ---
 
 
 def _windows(batches: Batches, width: int) -> RenderResult:
-    """Yield a table with a column for each token, and a line for each sample that fits whole."""
+    """Yield a table with a column for each token, and a line for each sample that fits whole.
+
+    After the last batch, the columns go on to the end of the text.
+    """
     length = batches.windows.max_length
     starts = batches.order * batches.windows.stride
     first = int(starts.min())
-    ids = batches.tokens.ids[first : int(starts.max()) + length + 1]
+    stop = int(starts.max()) + length + 1
+    if batches.all or batches.first == batches.count - 1:
+        stop = len(batches.tokens)
+    ids = batches.tokens.ids[first:stop]
     words = [str(token_id) for token_id in ids[:width]]
     if batches.tokens.encoding is not None:
         words = [shown(token) for token in batches.tokens.bytes_of(ids[:width])]
 
-    ends = len("sample") + np.cumsum([cell_len(word) + GAP for word in words])
-    dots = 1 + GAP
-    tokens_that_fit = np.searchsorted(ends, width - dots, "right")
-    fits = starts - first + length < tokens_that_fit
+    labels = _sample_labels(batches, np.arange(len(starts)))
+    ends = least_width(labels, 0) + np.cumsum([GAP + cell_len(word) for word in words])
+    dots = GAP + 1
+    tokens = int(np.searchsorted(ends, width - dots, "right"))
+    stops = starts - first + length + 1  # after the last target
+    fits = stops <= tokens
     if not fits.any():
         needed = f"a sample of {counted(length + 1, 'token')} is wider than the page"
         yield Note(f"Not shown: {needed}.", "max_length", "width")
         return
 
-    samples = batches.order[fits]
-    offsets = (
-        np.arange(int(starts[fits].max()) - first + length + 1) - (starts[fits] - first)[:, None]
-    )
+    if not fits.all():
+        tokens = int(stops[fits].max())
+    offsets = np.arange(first, first + tokens) - starts[fits, None]  # from the start of a sample
     marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
     cells = marks[np.digitize(offsets, [0, length, length + 1])]
-    columns = [Label("sample", samples)]
-    for word, column in zip(words, cells.T, strict=False):
-        columns.append(Label(word, column, "left"))
+    yield from _marked(_sample_labels(batches, np.flatnonzero(fits)), words, cells)
     if not fits.all():
-        columns.append(Label("…", ["…"] * len(samples)))
-    yield ruled(columns)
+        yield Note(f"Shown: {fits.sum():,} of {counted(len(fits), 'sample')}.", "width")
+    elif tokens < len(ids):
+        yield Note(f"Shown: {tokens:,} of {counted(len(ids), 'token')}.", "width")
+
+
+def _marked(labels: list[Label], words: list[str], marks: np.ndarray) -> RenderResult:
+    """Yield a table of marks, (samples, tokens), below as many of the words, and what they mean."""
+    columns = [Label(word, cells, "left") for word, cells in zip(words, marks.T, strict=False)]
+    if len(columns) < len(words):
+        columns.append(Label("…", [""] * len(marks)))
+    table = ruled([*labels, *columns])
+    unmarked = np.flatnonzero((marks == "").all(axis=0))
+    for token in unmarked:
+        table.columns[len(labels) + token].header_style = "not bold dim"
+
+    yield table
     yield ""
     yield safe_text("■ input, □ target of the last input; the other targets are inputs, too")
-    if not fits.all():
-        yield Note(f"Shown: {len(samples):,} of {counted(len(starts), 'sample')}.", "width")
+    if len(unmarked):
+        yield safe_text(f"Without a mark: {counted(len(unmarked), 'token')} in no sample above")
 
 
 # --- the picture of what the model reads ---
