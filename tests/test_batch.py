@@ -394,7 +394,7 @@ def test_windows_show_tokens_that_no_sample_has_dim() -> None:
 
     header = page.splitlines()[1]
     assert re.findall(r"\x1b\[2m *(\d+) *\x1b", header) == ["10"]
-    assert "Without a mark: 1 token in no sample above" in page
+    assert "Without a mark: 1 of the 11 tokens shown, in no sample above" in page
 
 
 @pytest.mark.parametrize(("index", "last"), [(0, "5"), (1, "10")])

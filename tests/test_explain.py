@@ -150,7 +150,8 @@ def test_each_name_leads_to_its_entry_so_none_is_explained_twice() -> None:
     for entry in ENTRIES:
         for name in (entry.word, *entry.also):
             assert entry_of(name) == entry
-            assert entry_of(f" {name.upper().replace('-', ' ')}") == entry
+            if len(name) > 1:  # N is not n
+                assert entry_of(f" {name.upper().replace('-', ' ')}") == entry
 
 
 def test_a_word_goes_before_an_item_of_its_name() -> None:

@@ -67,14 +67,16 @@ def _hints(words: Sequence[str], commands: Sequence[str]) -> Iterator[tuple[str,
 def name_options(error: Any) -> None:
     """Let Typer's error about an unknown option name those of the same meaning.
 
-    If its meaning is unknown, those of a similar spelling remain, except --help.
+    If its meaning is unknown, these are the options that begin like it, or else those of a similar
+    spelling, except --help.
     """
     if not hasattr(error, "possibilities"):
         return
-    similar = error.possibilities or ()
     name = error.option_name.lstrip("-").replace("_", "-")
-    meant = _facts()["options"].get(name, similar)
     known = {flag for parameter in error.ctx.command.params for flag in parameter.opts}
+    longer = [flag for flag in known if flag.startswith(f"--{name}")]
+    similar = longer or error.possibilities or ()
+    meant = _facts()["options"].get(name, similar)
     error.possibilities = known.intersection(meant) - {"--help"}
 
 

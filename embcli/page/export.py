@@ -76,7 +76,7 @@ section + section {{ margin-top: 28px; }}
 @page {{ margin: 14mm; @bottom-center {{ content: counter(page); }} }}
 @media print {{
   body {{ margin: 0; }}
-  pre {{ font-size: 8pt; line-height: 9.2pt; break-inside: avoid; }}
+  pre {{ font-size: 8.5pt; line-height: 11pt; break-inside: avoid; }}
   p {{ font-size: 10.5pt; line-height: 14pt; max-width: none; }}
   section {{ break-inside: avoid; }}
   section.new-paper {{ break-before: page; }}

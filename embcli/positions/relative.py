@@ -49,13 +49,13 @@ def relative(
         middle_shape=(length,),
         heading=None,
     )
-    shape_of_distances = f"(T, T) = ({length:,}, {length:,})"
+    distances_in_words = "The distances, clipped" if length > k + 1 else "The distances"
     distance_matrix = PositionMatrix(
         name="distance",
         rows=distances,
         columns=every_position,
         dtype="int64",
-        heading=f"The distances, clipped, {shape_of_distances}",
+        heading=f"{distances_in_words}, (T, T) = ({length:,}, {length:,})",
     )
     largest = min(k, length - 1)
     shown_distances = np.arange(-largest, largest + 1)

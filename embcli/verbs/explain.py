@@ -181,7 +181,8 @@ def explain(word: str | None = None) -> Explanations:
         return Explanations(entries())
     known = _by_plain_name()
     word = str(word)
-    entry = known.get(_plain(word.rstrip("?!.,;")))
+    name = word.rstrip("?!.,;")
+    entry = named().get(name) or known.get(_plain(name))  # N is not n
     if entry is not None:
         return Explanations((entry,))
     question = _DIFFERENCE.sub(r"\1 vs", word)

@@ -258,7 +258,8 @@ def _marked(labels: list[Label], words: list[str], marks: np.ndarray) -> RenderR
     yield ""
     yield safe_text("■ input, □ target of the last input; the other targets are inputs, too")
     if len(unmarked):
-        yield safe_text(f"Without a mark: {counted(len(unmarked), 'token')} in no sample above")
+        shown_tokens = f"{len(unmarked):,} of the {counted(len(columns), 'token')} shown"
+        yield safe_text(f"Without a mark: {shown_tokens}, in no sample above")
 
 
 # --- the picture of what the model reads ---
