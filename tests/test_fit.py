@@ -388,6 +388,29 @@ def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> Non
     assert finding.level == "remark"
 
 
+@pytest.mark.parametrize(
+    ("fail_on", "broken"),
+    [
+        (None, ()),
+        ("default", ()),
+        ("none", ()),
+        ("tied", ()),
+        ("special-ids", ("special-ids",)),
+        ("template", ("template",)),
+        ("all", ("special-ids", "fit", "template", "padding")),
+    ],
+)
+def test_a_remark_is_an_alarm_if_its_kind_is_named(
+    fail_on: Any, broken: tuple[str, ...], in_process: InProcess
+) -> None:
+    write_tensors(vectors(1, ROWS + 8), vectors(2))
+    write_json("tokenizer_config.json", chat_template="<|im_end|>", eos_token="<s>")
+    audit = audited(fail_on=fail_on)
+    assert audit.broken == broken
+    verdict = "Alarm: " if broken else "Sound: "
+    assert verdict in in_process("audit", "m", "--fail-on", fail_on or "default").text
+
+
 def test_a_row_that_a_file_names_as_padding_can_be_zero() -> None:
     token = vectors(1)
     token[2] = 0

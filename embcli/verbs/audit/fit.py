@@ -20,26 +20,24 @@ from embcli.files.special_ids import (
     unknown_template_names,
 )
 from embcli.layer import Source, shape_of
-from embcli.names import Fault
+from embcli.names import ALARMS, Fault
 from embcli.wording import counted
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint, Head, TieFlag
 
 Level = Literal["remark", "finding", "alarm"]
-Kind = Fault | Literal["template"]  # what --fail-on can name, and what it cannot
 _PADDED_TO = (256, 128, 64)  # rows, of which matrices often have a multiple
 
 
 class Finding(NamedTuple):
     """Something that the audit says of a model.
 
-    A remark changes no verdict, a finding takes the word "Sound" away, and an alarm is a finding
-    that gives status 1.
+    A remark changes no verdict, a finding takes the word "Sound" away, and an alarm gives status 1.
     """
 
     level: Level
-    kind: Kind
+    kind: Fault
     rows: int  # how many rows or IDs it is about
     text: str
 
@@ -47,6 +45,11 @@ class Finding(NamedTuple):
     def is_fault(self) -> bool:
         """Whether it counts among the faults; a remark does only if it is about rows."""
         return self.level != "remark" or self.kind in ("equal", "padding", "candidates")
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether it is an alarm by default."""
+        return self.level != "remark" and self.kind in ALARMS
 
 
 def padded_multiple(rows: int, tokens: int) -> int | None:
