@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gguf import GGUFWriter
 from safetensors.numpy import save_file
 
 import embcli
@@ -312,8 +313,24 @@ def test_an_id_without_a_row_is_an_alarm(value: Any, has_row: bool) -> None:
 def test_the_ids_of_all_special_tokens_need_rows(file: str) -> None:
     roles = ("bos", "eos", "pad", "unk", "decoder_start", "sep", "mask", "forced_bos", "image")
     ids = {f"{role}_token_id": ROWS + place for place, role in enumerate(roles)}
+    ids["boi_token_index"] = ROWS
     write_json(file, **config(**ids))
-    assert audited().faults["special-ids"] == len(roles)
+    assert audited().faults["special-ids"] == len(ids)
+
+
+@pytest.mark.parametrize("role", ["bos", "eos", "padding", "unknown", "eot", "fim_pre"])
+@pytest.mark.parametrize(("token_id", "broken"), [(2, ()), (3, ("special-ids",))])
+def test_all_ids_of_a_gguf_file_need_rows(
+    role: str, token_id: int, broken: tuple[str, ...]
+) -> None:
+    writer = GGUFWriter("m.gguf", "llama")
+    writer.add_uint32(f"tokenizer.ggml.{role}_token_id", token_id)
+    writer.add_tensor("token_embd.weight", vectors(1, 3))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert embcli.open("m.gguf").audit().broken == broken
 
 
 @pytest.mark.parametrize(

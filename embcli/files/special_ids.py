@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
 
 _FILES_OF_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
-_GGUF_KEYS = {
-    "bos": "tokenizer.ggml.bos_token_id",
-    "eos": "tokenizer.ggml.eos_token_id",
-    "pad": "tokenizer.ggml.padding_token_id",
-    "unk": "tokenizer.ggml.unknown_token_id",
-}
+_ID_KEY = re.compile(r"(?:tokenizer\.ggml\.)?(\w+)_token_(?:ids?|index)")
+_GGUF_ROLES = {"padding": "pad", "unknown": "unk", "seperator": "sep"}
 # Lists of special tokens that have no role of their own.
 LISTS = ("additional_special_tokens", "extra_special_tokens")
 _NOT_SET = -1  # how some configurations write that there is no such token
@@ -59,10 +55,8 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
     generation_config = sibling_json(weights, "generation_config.json")
     found = [*_given_ids("config.json", model.roles.config)]
     found += _given_ids("generation_config.json", generation_config)
-    for role, key in _GGUF_KEYS.items():
-        token_id = model.tensors.metadata.get(key)
-        if type(token_id) is int:
-            found.append(SpecialId(role, weights.name, (token_id,)))
+    if model.tensors.format == "GGUF":
+        found += _given_ids(weights.name, model.tensors.metadata)
     if model.encoding is not None:
         for file in _FILES_OF_NAMES:
             found += _named_ids(file, sibling_json(weights, file), model.encoding)
@@ -71,7 +65,7 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
 
 def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
     for key, value in settings.items():
-        match = re.fullmatch(r"(\w+)_token_ids?", key)
+        match = _ID_KEY.fullmatch(key)
         if match is None:
             continue
         values = value if isinstance(value, list) else [value]
@@ -79,7 +73,8 @@ def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
             raise InputError(f"{file}: {key} is {str(value)[:60]}, which is no token ID")
         ids = tuple(item for item in values if item not in (None, _NOT_SET))
         if ids:
-            yield SpecialId(match[1], file, ids)
+            role = _GGUF_ROLES.get(match[1], match[1])
+            yield SpecialId(role, file, ids)
 
 
 def _named_ids(file: str, settings: Mapping[str, Any], encoding: Encoding) -> Iterator[SpecialId]:
