@@ -393,6 +393,42 @@ def test_the_ids_of_the_text_part_count_where_the_whole_gives_others() -> None:
     assert any("image 64 of config.json" in finding.text for finding in audit.findings)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("post_processor", {"type": "BertProcessing", "sep": ["</s>", 1], "cls": ["<s>", ROWS]}),
+        (
+            "post_processor",
+            {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}],
+                "pair": [],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [ROWS], "tokens": ["<s>"]}},
+            },
+        ),
+        (
+            "padding",
+            {
+                "strategy": "BatchLongest",
+                "direction": "Right",
+                "pad_to_multiple_of": None,
+                "pad_id": ROWS,
+                "pad_type_id": 0,
+                "pad_token": "<pad>",
+            },
+        ),
+    ],
+)
+def test_ids_that_tokenizer_json_adds_to_texts_need_rows(key: str, value: dict[str, Any]) -> None:
+    path = Path("m/tokenizer.json")
+    tokenizer = json.loads(path.read_text())
+    tokenizer[key] = value
+    path.write_text(json.dumps(tokenizer))
+    audit = audited()
+    assert audit.broken == ("special-ids",)
+    assert any(f"of tokenizer.json: {ROWS} has no row" in each.text for each in audit.findings)
+
+
 def test_an_id_that_is_no_number_is_refused(in_process: InProcess) -> None:
     write_json("config.json", **config(eos_token_id="</s>"))
     assert "eos_token_id" in in_process.refused("audit", "m")

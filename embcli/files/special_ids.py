@@ -1,8 +1,8 @@
 """The IDs of a model's special tokens, as each file beside its weights gives them.
 
-config.json and generation_config.json give IDs; tokenizer_config.json and special_tokens_map.json
-give names, which the encoding turns into IDs. The metadata of a GGUF file gives IDs. `audit` holds
-them against the rows and against one another.
+config.json and generation_config.json give IDs, as do the metadata of a GGUF file and what
+tokenizer.json adds to texts; tokenizer_config.json and special_tokens_map.json give names, which
+the encoding turns into IDs. `audit` holds them against the rows and against one another.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.binary import Binary
 from embcli.encodings.encoding import Encoding, sibling_json
+from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 _FILES_OF_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
 _ID_KEY = re.compile(r"(?:tokenizer\.ggml\.)?(\w+)_token_(?:ids?|index)")
 _GGUF_ROLES = {"padding": "pad", "unknown": "unk", "seperator": "sep"}
-# Lists of special tokens that have no role of their own.
-LISTS = ("additional_special_tokens", "extra_special_tokens")
+# Special tokens that have no role of their own; the last are those around a text.
+LISTS = ("additional_special_tokens", "extra_special_tokens", "post_processor")
 _NOT_SET = -1  # how some configurations write that there is no such token
 
 
@@ -60,6 +61,11 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
     if model.encoding is not None:
         for file in _FILES_OF_NAMES:
             found += _named_ids(file, sibling_json(weights, file), model.encoding)
+    if isinstance(model.encoding, HuggingFaceEncoding):
+        bos, eos = model.encoding.bos_eos
+        padding_id = model.encoding.padding.get("pad_id")
+        added = {"post_processor_token_ids": [*bos, *eos], "pad_token_id": padding_id}
+        found += _given_ids(model.encoding.path.name, added)
     return tuple(found)
 
 
