@@ -107,7 +107,10 @@ class Opened:
             least_size = 0 if encoding is None else rows * _LEAST_SHARE
             if not least_size <= size <= rows:
                 sizes = f"{size:,} tokens, this matrix {counted(rows, 'row')}"
-                remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
+                doubt = "probably not its tokenizer"
+                if 0 < size - rows < size / 100:
+                    doubt = "was resize_token_embeddings forgotten?"
+                remarks.add(f"{known.name} has {sizes}: {doubt}")
         checkpoint.name_encoding(known, reason)
         return cls(checkpoint, known, remarks)
 

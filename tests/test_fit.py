@@ -295,6 +295,20 @@ def test_tokens_that_were_added_beside_the_tokenizer_need_rows() -> None:
     audit = audited()
     assert audit.broken == ("missing", "head")
     assert audit.faults["missing"] == 2
+    assert any("forgotten resize_token_embeddings" in finding.text for finding in audit.findings)
+
+
+@pytest.mark.parametrize(("tokens", "rows", "is_few"), [(60, 59, False), (602, 600, True)])
+def test_few_missing_rows_are_told_as_a_forgotten_resize(
+    tokens: int, rows: int, is_few: bool, in_process: InProcess
+) -> None:
+    save_words("m/tokenizer.json", [f"w{place}" for place in range(tokens)])
+    write_tensors(vectors(1, rows))
+    ran = in_process("audit", "m")
+    cause = "have no row; the usual cause is a forgotten resize_token_embeddings"
+    assert (cause in ran.text) == is_few
+    assert ("was resize_token_embeddings forgotten?" in ran.err) == is_few
+    assert ("probably not its tokenizer" in ran.err) != is_few
 
 
 # --- special IDs ----------------------------------------------------------------------------------

@@ -133,6 +133,8 @@ class Fit:
             padding = self.rows - tokens
             if padding < 0:
                 text = f"{counted(-padding, 'token')} of {tokens:,} have no row"
+                if -padding < tokens / 100 or 0 < self.known_tokens <= self.rows:
+                    text += "; the usual cause is a forgotten resize_token_embeddings"
                 yield Finding("finding", "missing", -padding, text)
             elif padding:
                 text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"

@@ -82,11 +82,7 @@ def _rows_fact(audit: Audit) -> Fact:
     encoding = audit.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    text = f"{size:,}, for {audit.fit.tokens:,} tokens of {encoding.name}"
-    missing = audit.faults["missing"] if audit.main.name == "token" else 0
-    if missing:
-        text += f": {missing:,} have no row"
-    return Fact("rows", text, is_bad=missing > 0)
+    return Fact("rows", f"{size:,}, for {audit.fit.tokens:,} tokens of {encoding.name}")
 
 
 def _unused_fact(audit: Audit) -> Fact:
@@ -238,10 +234,9 @@ def _indicator_format(audit: Audit) -> NumberFormat:
 
 def _fit_facts(audit: Audit) -> Iterator[Fact]:
     """Yield what does not fit together between the files of the model."""
-    about_rows = ("non-finite", "zero", "missing", "equal", "padding", "candidates")
     for finding in audit.findings:
-        is_shown_above = finding.kind in about_rows or finding.text.endswith("output head")
-        if not is_shown_above:
+        is_about_rows = finding.text.endswith(("in the token matrix", "in the output head"))
+        if not is_about_rows and finding.kind != "padding":
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
