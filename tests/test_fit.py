@@ -91,6 +91,23 @@ def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process: InPro
 
 
 @pytest.mark.parametrize(
+    ("missing", "checked"),
+    [
+        ((), "output head, sizes, special IDs and ties"),
+        (["config.json"], "output head, sizes and special IDs; not checked: a config.json"),
+        (["config.json", "tokenizer.json"], "output head; not checked: tokens: no tokenizer"),
+    ],
+)
+def test_what_was_not_checked_is_not_said_to_be_sound(
+    missing: list[str], checked: str, in_process: InProcess
+) -> None:
+    for name in missing:
+        Path("m", name).unlink()
+    page = in_process.ok("audit", "m").text
+    assert checked in " ".join(page.split())
+
+
+@pytest.mark.parametrize(
     "tensors",
     [
         {"embeddings": vectors(1), "weights": np.ones(ROWS)},

@@ -84,6 +84,15 @@ class Fit:
         return head is not None and head.tensor is not None and head.relation != "same"
 
     @property
+    def checked(self) -> str:
+        """What was compared besides the rows, in words; empty if there was nothing to compare."""
+        if self.flag is None or not (self.tokens or self.vocab_size):
+            return ""
+        if self.head is None or self.flag.is_tied is None:
+            return ", sizes and special IDs"
+        return ", sizes, special IDs and ties"
+
+    @property
     def partly_compared(self) -> str:
         """Which rows of an equal head were compared, if others were not; empty otherwise."""
         head = self.head
@@ -231,7 +240,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         tokens = max(encoding.vocabulary_size, added_size(weights))
         template_names = unknown_template_names(weights, encoding)
     if not config:
-        not_checked.append("sizes and special IDs of a config.json: there is none")
+        not_checked.append("a config.json (there is none)")
 
     head = None
     try:

@@ -251,12 +251,7 @@ def _verdict(audit: Audit) -> Text:
     names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
         names.append("the output head")
-    checked = f"the rows of {' and of '.join(names)}"
-    if audit.fit.head is not None:
-        checked += ", sizes, special IDs and ties"
-    elif audit.fit.flag is not None:
-        checked += ", sizes and special IDs"
-    text = f"Sound: {checked}"
+    text = f"Sound: the rows of {' and of '.join(names)}{audit.fit.checked}"
     if not audit.not_checked:
         return Note(text, style="good")
     unchecked = "; ".join(audit.not_checked)
