@@ -473,26 +473,25 @@ def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> Non
 
 
 @pytest.mark.parametrize(
-    ("fail_on", "broken"),
+    ("fail_on", "broken", "verdict"),
     [
-        (None, ()),
-        ("default", ()),
-        ("none", ()),
-        ("tied", ()),
-        ("special-ids", ("special-ids",)),
-        ("template", ("template",)),
-        ("all", ("special-ids", "fit", "template", "padding")),
+        ("default", (), "Sound"),
+        ("none", (), "Sound"),
+        ("tied", (), "Sound"),
+        ("special-ids", ("special-ids",), "Broken"),
+        ("template", ("template",), "Alarm"),
+        ("all", ("special-ids", "fit", "template", "padding"), "Broken"),
     ],
 )
 def test_a_remark_is_an_alarm_if_its_kind_is_named(
-    fail_on: Any, broken: tuple[str, ...], in_process: InProcess
+    fail_on: str, broken: tuple[str, ...], verdict: str, in_process: InProcess
 ) -> None:
     write_tensors(vectors(1, ROWS + 8), vectors(2))
     write_json("tokenizer_config.json", chat_template="<|im_end|>", eos_token="<s>")
-    audit = audited(fail_on=fail_on)
-    assert audit.broken == broken
-    verdict = "Alarm: " if broken else "Sound: "
-    assert verdict in in_process("audit", "m", "--fail-on", fail_on or "default").text
+    assert audited(fail_on=fail_on).broken == broken
+    ran = in_process("audit", "m", "--fail-on", fail_on)
+    assert f"\n{verdict}: " in ran.text
+    assert ran.status == int(bool(broken))
 
 
 def test_a_row_that_a_file_names_as_padding_can_be_zero() -> None:

@@ -52,7 +52,6 @@ class HuggingFaceEncoding(Encoding):
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.name = in_data(name)
-        self.padding: dict[str, Any] = {}  # how its file pads texts; empty until it is read
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
@@ -68,7 +67,7 @@ class HuggingFaceEncoding(Encoding):
         tokenizer = call_package(self.path, f"it is not a {kind}", lambda: _read_tokenizer(binary))
 
         # A text is split whole, and always in the same way.
-        self.padding = tokenizer.padding or {}
+        self.padding = tokenizer.padding or {}  # as its file says
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:

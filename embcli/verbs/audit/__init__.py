@@ -17,6 +17,7 @@ from embcli.encodings import Encoding
 from embcli.errors import check_choice, check_top
 from embcli.layer import Origin, shape_of
 from embcli.names import (
+    ALARMS,
     FAULT_GROUPS,
     FAULTS,
     SHOWN_ROWS,
@@ -57,7 +58,6 @@ class Audit(Result, verb="audit", content="ranking"):
     fit: Fit
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
-    is_broken: bool  # whether an alarm is one by default
     rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
@@ -259,7 +259,6 @@ def audit(
         fit=fit,
         head_is_copy=is_copy and layer is None,
         findings=tuple(_judged(finding, kinds) for finding in findings),
-        is_broken=any(finding.is_damage and _is_alarm(finding, kinds) for finding in findings),
         rows=ids,
         top=min(top, longest),
         notes=notes,
@@ -294,10 +293,8 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
 
 
 def _judged(finding: Finding, kinds: tuple[str, ...]) -> Finding:
-    return finding._replace(level="alarm") if _is_alarm(finding, kinds) else finding
-
-
-def _is_alarm(finding: Finding, kinds: tuple[str, ...]) -> bool:
-    """Return whether a finding gives status 1; a remark does so only if its kind is named."""
-    is_named = finding.kind in kinds or "all" in kinds
-    return is_named or ("default" in kinds and finding.is_damage)
+    """Return a finding as an alarm if its kind is one; a remark is one only if it is named."""
+    named = {*kinds}
+    if "default" in named and finding.level == "finding":
+        named.update(ALARMS)
+    return finding._replace(level="alarm") if named & {finding.kind, "all"} else finding

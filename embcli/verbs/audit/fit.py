@@ -20,7 +20,7 @@ from embcli.files.special_ids import (
     unknown_template_names,
 )
 from embcli.layer import Source, shape_of
-from embcli.names import ALARMS, Fault
+from embcli.names import Fault
 from embcli.wording import counted
 
 if TYPE_CHECKING:
@@ -45,11 +45,6 @@ class Finding(NamedTuple):
     def is_fault(self) -> bool:
         """Whether it counts among the faults; a remark does only if it is about rows."""
         return self.level != "remark" or self.kind in ("equal", "padding", "candidates")
-
-    @property
-    def is_damage(self) -> bool:
-        """Whether it is an alarm by default."""
-        return self.level != "remark" and self.kind in ALARMS
 
 
 def padded_multiple(rows: int, tokens: int) -> int | None:

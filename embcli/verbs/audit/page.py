@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import Unused
+from embcli.names import ALARMS, Unused
 from embcli.page import (
     Label,
     Note,
@@ -242,8 +242,8 @@ def _fit_facts(audit: Audit) -> Iterator[Fact]:
 
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
-        # A remark that the user made an alarm breaks no model.
-        word = "Broken" if audit.is_broken else "Alarm"
+        # Other kinds are alarms only if the user names them.
+        word = "Broken" if set(audit.broken) & set(ALARMS) else "Alarm"
         return safe_text(f"{word}: {audit.why_no}", "bad")
     if audit.kinds("finding"):
         return safe_text(f"Not sound: {audit.in_words('finding')}", "bad")
