@@ -101,7 +101,8 @@ class Audit(Result, verb="audit", content="ranking"):
         if self.fit.partly_compared and len(self.matrices) == 1 and not self.head_is_copy:
             parts.append(f"the output head: {self.fit.partly_compared} compared, all equal")
         if self.origin.unopened:
-            parts.append(counted(self.origin.unopened, "other tensor"))
+            others = counted(self.origin.unopened, "other tensor")
+            parts.append(f"{others} (no positions, token types, norms or blocks are read)")
         return tuple(parts)
 
     @property
