@@ -36,6 +36,7 @@ Fault = Literal[
     "special-ids",
     "tied",
     "fit",
+    "template",
     "equal",
     "padding",
     "candidates",
@@ -55,11 +56,7 @@ PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
 ALARMS: tuple[Fault, ...] = FAULTS[:5]  # those that give status 1 unless others are named
-FAULT_GROUPS: dict[FaultGroup, tuple[Fault, ...]] = {
-    "default": ALARMS,
-    "all": FAULTS,
-    "none": (),
-}
+FAULT_GROUPS: tuple[FaultGroup, ...] = get_args(FaultGroup)
 
 ENCODINGS = (
     "gpt2",

@@ -107,7 +107,7 @@ class Opened:
             least_size = 0 if encoding is None else rows * _LEAST_SHARE
             if not least_size <= size <= rows:
                 sizes = f"{size:,} tokens, this matrix {counted(rows, 'row')}"
-                remarks.add(f"{known.name} has {sizes}: probably not its tokenizer")
+                remarks.add(f"{known.name} has {sizes}: {_doubt(size, rows)}")
         checkpoint.name_encoding(known, reason)
         return cls(checkpoint, known, remarks)
 
@@ -239,6 +239,13 @@ class Opened:
             if is_token:
                 parts[place] = str(_id_of_token(part, encoding))
         return ",".join(parts)
+
+
+def _doubt(size: int, rows: int) -> str:
+    """Return the likely reason why a tokenizer has another number of tokens than there are rows."""
+    if 0 < size - rows < size / 100:
+        return "was resize_token_embeddings forgotten?"
+    return "probably not its tokenizer"
 
 
 def _id_of_token(text: str, encoding: Encoding) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gguf import GGUFWriter
 from safetensors.numpy import save_file
 
 import embcli
@@ -83,10 +84,28 @@ def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process: InPro
     save_file({**tensors, "other.weight": vectors(3)}, "m/model.safetensors")
     totals = document_of(in_process, "audit", "m")["audit"]
     assert totals["sound"] is True
-    assert totals["not_checked"] == ["1 other tensor"]
+    assert [what.split(" (")[0] for what in totals["not_checked"]] == ["1 other tensor"]
+    assert "token types" in totals["not_checked"][0]
 
     write_tensors(vectors(1))
     assert document_of(in_process, "audit", "m")["audit"]["sound"] is False
+
+
+@pytest.mark.parametrize(
+    ("missing", "checked"),
+    [
+        ((), "output head, sizes, special IDs and ties"),
+        (["config.json"], "output head, sizes and special IDs; not checked: a config.json"),
+        (["config.json", "tokenizer.json"], "output head; not checked: tokens: no tokenizer"),
+    ],
+)
+def test_what_was_not_checked_is_not_said_to_be_sound(
+    missing: list[str], checked: str, in_process: InProcess
+) -> None:
+    for name in missing:
+        Path("m", name).unlink()
+    page = in_process.ok("audit", "m").text
+    assert checked in " ".join(page.split())
 
 
 @pytest.mark.parametrize(
@@ -294,6 +313,20 @@ def test_tokens_that_were_added_beside_the_tokenizer_need_rows() -> None:
     audit = audited()
     assert audit.broken == ("missing", "head")
     assert audit.faults["missing"] == 2
+    assert any("forgotten resize_token_embeddings" in finding.text for finding in audit.findings)
+
+
+@pytest.mark.parametrize(("tokens", "rows", "is_few"), [(60, 59, False), (602, 600, True)])
+def test_few_missing_rows_are_told_as_a_forgotten_resize(
+    tokens: int, rows: int, is_few: bool, in_process: InProcess
+) -> None:
+    save_words("m/tokenizer.json", [f"w{place}" for place in range(tokens)])
+    write_tensors(vectors(1, rows))
+    ran = in_process("audit", "m")
+    cause = "have no row; the usual cause is a forgotten resize_token_embeddings"
+    assert (cause in ran.text) == is_few
+    assert ("was resize_token_embeddings forgotten?" in ran.err) == is_few
+    assert ("probably not its tokenizer" in ran.err) != is_few
 
 
 # --- special IDs ----------------------------------------------------------------------------------
@@ -312,8 +345,24 @@ def test_an_id_without_a_row_is_an_alarm(value: Any, has_row: bool) -> None:
 def test_the_ids_of_all_special_tokens_need_rows(file: str) -> None:
     roles = ("bos", "eos", "pad", "unk", "decoder_start", "sep", "mask", "forced_bos", "image")
     ids = {f"{role}_token_id": ROWS + place for place, role in enumerate(roles)}
+    ids["boi_token_index"] = ROWS
     write_json(file, **config(**ids))
-    assert audited().faults["special-ids"] == len(roles)
+    assert audited().faults["special-ids"] == len(ids)
+
+
+@pytest.mark.parametrize("role", ["bos", "eos", "padding", "unknown", "eot", "fim_pre"])
+@pytest.mark.parametrize(("token_id", "broken"), [(2, ()), (3, ("special-ids",))])
+def test_all_ids_of_a_gguf_file_need_rows(
+    role: str, token_id: int, broken: tuple[str, ...]
+) -> None:
+    writer = GGUFWriter("m.gguf", "llama")
+    writer.add_uint32(f"tokenizer.ggml.{role}_token_id", token_id)
+    writer.add_tensor("token_embd.weight", vectors(1, 3))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert embcli.open("m.gguf").audit().broken == broken
 
 
 @pytest.mark.parametrize(
@@ -376,6 +425,42 @@ def test_the_ids_of_the_text_part_count_where_the_whole_gives_others() -> None:
     assert any("image 64 of config.json" in finding.text for finding in audit.findings)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("post_processor", {"type": "BertProcessing", "sep": ["</s>", 1], "cls": ["<s>", ROWS]}),
+        (
+            "post_processor",
+            {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}],
+                "pair": [],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [ROWS], "tokens": ["<s>"]}},
+            },
+        ),
+        (
+            "padding",
+            {
+                "strategy": "BatchLongest",
+                "direction": "Right",
+                "pad_to_multiple_of": None,
+                "pad_id": ROWS,
+                "pad_type_id": 0,
+                "pad_token": "<pad>",
+            },
+        ),
+    ],
+)
+def test_ids_that_tokenizer_json_adds_to_texts_need_rows(key: str, value: dict[str, Any]) -> None:
+    path = Path("m/tokenizer.json")
+    tokenizer = json.loads(path.read_text())
+    tokenizer[key] = value
+    path.write_text(json.dumps(tokenizer))
+    audit = audited()
+    assert audit.broken == ("special-ids",)
+    assert any(f"of tokenizer.json: {ROWS} has no row" in each.text for each in audit.findings)
+
+
 def test_an_id_that_is_no_number_is_refused(in_process: InProcess) -> None:
     write_json("config.json", **config(eos_token_id="</s>"))
     assert "eos_token_id" in in_process.refused("audit", "m")
@@ -386,6 +471,28 @@ def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> Non
     finding = next(finding for finding in audited().findings if finding.kind == "template")
     assert finding.rows == 2
     assert finding.level == "remark"
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "broken", "verdict"),
+    [
+        ("default", (), "Sound"),
+        ("none", (), "Sound"),
+        ("tied", (), "Sound"),
+        ("special-ids", ("special-ids",), "Broken"),
+        ("template", ("template",), "Alarm"),
+        ("all", ("special-ids", "fit", "template", "padding"), "Broken"),
+    ],
+)
+def test_a_remark_is_an_alarm_if_its_kind_is_named(
+    fail_on: str, broken: tuple[str, ...], verdict: str, in_process: InProcess
+) -> None:
+    write_tensors(vectors(1, ROWS + 8), vectors(2))
+    write_json("tokenizer_config.json", chat_template="<|im_end|>", eos_token="<s>")
+    assert audited(fail_on=fail_on).broken == broken
+    ran = in_process("audit", "m", "--fail-on", fail_on)
+    assert f"\n{verdict}: " in ran.text
+    assert ran.status == int(bool(broken))
 
 
 def test_a_row_that_a_file_names_as_padding_can_be_zero() -> None:

@@ -67,6 +67,7 @@ class HuggingFaceEncoding(Encoding):
         tokenizer = call_package(self.path, f"it is not a {kind}", lambda: _read_tokenizer(binary))
 
         # A text is split whole, and always in the same way.
+        self.padding = tokenizer.padding or {}  # as its file says
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:

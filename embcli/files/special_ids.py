@@ -1,8 +1,8 @@
 """The IDs of a model's special tokens, as each file beside its weights gives them.
 
-config.json and generation_config.json give IDs; tokenizer_config.json and special_tokens_map.json
-give names, which the encoding turns into IDs. The metadata of a GGUF file gives IDs. `audit` holds
-them against the rows and against one another.
+config.json and generation_config.json give IDs, as do the metadata of a GGUF file and what
+tokenizer.json adds to texts; tokenizer_config.json and special_tokens_map.json give names, which
+the encoding turns into IDs. `audit` holds them against the rows and against one another.
 """
 
 from __future__ import annotations
@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.binary import Binary
 from embcli.encodings.encoding import Encoding, sibling_json
+from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
 
 _FILES_OF_NAMES = ("tokenizer_config.json", "special_tokens_map.json")
-_GGUF_KEYS = {
-    "bos": "tokenizer.ggml.bos_token_id",
-    "eos": "tokenizer.ggml.eos_token_id",
-    "pad": "tokenizer.ggml.padding_token_id",
-    "unk": "tokenizer.ggml.unknown_token_id",
-}
-# Lists of special tokens that have no role of their own.
-LISTS = ("additional_special_tokens", "extra_special_tokens")
+_ID_KEY = re.compile(r"(?:tokenizer\.ggml\.)?(\w+)_token_(?:ids?|index)")
+_GGUF_ROLES = {"padding": "pad", "unknown": "unk", "seperator": "sep"}
+# Special tokens that have no role of their own; the last are those around a text.
+LISTS = ("additional_special_tokens", "extra_special_tokens", "post_processor")
 _NOT_SET = -1  # how some configurations write that there is no such token
 
 
@@ -59,19 +56,22 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
     generation_config = sibling_json(weights, "generation_config.json")
     found = [*_given_ids("config.json", model.roles.config)]
     found += _given_ids("generation_config.json", generation_config)
-    for role, key in _GGUF_KEYS.items():
-        token_id = model.tensors.metadata.get(key)
-        if type(token_id) is int:
-            found.append(SpecialId(role, weights.name, (token_id,)))
+    if model.tensors.format == "GGUF":
+        found += _given_ids(weights.name, model.tensors.metadata)
     if model.encoding is not None:
         for file in _FILES_OF_NAMES:
             found += _named_ids(file, sibling_json(weights, file), model.encoding)
+    if isinstance(model.encoding, HuggingFaceEncoding):
+        bos, eos = model.encoding.bos_eos
+        padding_id = model.encoding.padding.get("pad_id")
+        added = {"post_processor_token_ids": [*bos, *eos], "pad_token_id": padding_id}
+        found += _given_ids(model.encoding.path.name, added)
     return tuple(found)
 
 
 def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
     for key, value in settings.items():
-        match = re.fullmatch(r"(\w+)_token_ids?", key)
+        match = _ID_KEY.fullmatch(key)
         if match is None:
             continue
         values = value if isinstance(value, list) else [value]
@@ -79,7 +79,8 @@ def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
             raise InputError(f"{file}: {key} is {str(value)[:60]}, which is no token ID")
         ids = tuple(item for item in values if item not in (None, _NOT_SET))
         if ids:
-            yield SpecialId(match[1], file, ids)
+            role = _GGUF_ROLES.get(match[1], match[1])
+            yield SpecialId(role, file, ids)
 
 
 def _named_ids(file: str, settings: Mapping[str, Any], encoding: Encoding) -> Iterator[SpecialId]:

@@ -47,8 +47,8 @@ class Audit(Result, verb="audit", content="ranking"):
     """What was found in the token matrix, in the output head, and between a model's files.
 
     `findings` has all of it. A remark changes no verdict, a finding takes the word "Sound" away,
-    and an alarm is a finding that `fail_on` names. Candidates are tokens whose rows resemble those
-    of unused tokens; only prompting a model can confirm one.
+    and an alarm is either of them that `fail_on` names. Candidates are tokens whose rows resemble
+    those of unused tokens; only prompting a model can confirm one.
     """
 
     # The token matrix, and the output head if it has rows of its own; or the only one chosen.
@@ -81,7 +81,7 @@ class Audit(Result, verb="audit", content="ranking"):
         return counts
 
     def kinds(self, level: str) -> tuple[Fault, ...]:
-        """Return the kinds of the findings of a level, except those that are never faults."""
+        """Return the kinds of the findings of a level."""
         found = {finding.kind for finding in self.findings if finding.level == level}
         return tuple(kind for kind in FAULTS if kind in found)
 
@@ -101,7 +101,8 @@ class Audit(Result, verb="audit", content="ranking"):
         if self.fit.partly_compared and len(self.matrices) == 1 and not self.head_is_copy:
             parts.append(f"the output head: {self.fit.partly_compared} compared, all equal")
         if self.origin.unopened:
-            parts.append(counted(self.origin.unopened, "other tensor"))
+            others = counted(self.origin.unopened, "other tensor")
+            parts.append(f"{others} (no positions, token types, norms or blocks are read)")
         return tuple(parts)
 
     @property
@@ -202,10 +203,10 @@ def audit(
 
     `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
     (`"default"`) these are non-finite, zero and missing rows, the same in the output head, and
-    special tokens without a row. `"all"` and `"none"` stand for all kinds and none. `layer` names
-    the only matrix whose rows are audited, the token matrix or the output head. The page shows
-    `top` rows of each kind. The data are the findings or, if `rows` chooses some (`"all"`,
-    `"0:5,100"`), the values of these rows.
+    special tokens without a row. A kind that is named includes its remarks. `"all"` and `"none"`
+    stand for all kinds and none. `layer` names the only matrix whose rows are audited, the token
+    matrix or the output head. The page shows `top` rows of each kind. The data are the findings or,
+    if `rows` chooses some (`"all"`, `"0:5,100"`), the values of these rows.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
@@ -215,7 +216,7 @@ def audit(
     notes = model.notes.begun()
     if layer != "head":
         remark_scaled(notes, model)
-    alarms = _chosen_alarms(fail_on)
+    kinds = _checked_kinds(fail_on)
     check_top(top)
     source = model.source
     encoding = source.encoding
@@ -258,23 +259,21 @@ def audit(
         origin=layers.origin,
         fit=fit,
         head_is_copy=is_copy and layer is None,
-        findings=tuple(_judged(finding, alarms) for finding in findings),
+        findings=tuple(_judged(finding, kinds) for finding in findings),
         rows=ids,
         top=min(top, longest),
         notes=notes,
     )
 
 
-def _chosen_alarms(fail_on: Iterable[Any] | None) -> tuple[Fault, ...]:
-    """Return the kinds that give status 1; raise InputError for a name that is no kind."""
+def _checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the kinds and groups that give status 1; raise InputError for any other name."""
     if fail_on is None:
-        return ALARMS
-    names = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
-    kinds: list[Fault] = []
-    for name in names:
-        check_choice("fail_on", name, (*FAULTS, *FAULT_GROUPS))
-        kinds += FAULT_GROUPS.get(name, (name,))
-    return tuple(kinds)
+        return ("default",)
+    kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
+    for kind in kinds:
+        check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS))
+    return kinds
 
 
 def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
@@ -294,8 +293,9 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("remark", "candidates", len(matrix.candidates), text)
 
 
-def _judged(finding: Finding, alarms: tuple[Fault, ...]) -> Finding:
-    """Return a finding as an alarm if its kind is one; a remark on files stays a remark."""
-    if finding.is_fault and finding.kind in alarms:
-        return finding._replace(level="alarm")
-    return finding
+def _judged(finding: Finding, kinds: tuple[str, ...]) -> Finding:
+    """Return a finding as an alarm if its kind is one; a remark is one only if it is named."""
+    named = {*kinds}
+    if "default" in named and finding.level == "finding":
+        named.update(ALARMS)
+    return finding._replace(level="alarm") if named & {finding.kind, "all"} else finding

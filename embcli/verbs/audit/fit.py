@@ -27,19 +27,17 @@ if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint, Head, TieFlag
 
 Level = Literal["remark", "finding", "alarm"]
-Kind = Fault | Literal["template"]  # what --fail-on can name, and what it cannot
 _PADDED_TO = (256, 128, 64)  # rows, of which matrices often have a multiple
 
 
 class Finding(NamedTuple):
     """Something that the audit says of a model.
 
-    A remark changes no verdict, a finding takes the word "Sound" away, and an alarm is a finding
-    that gives status 1.
+    A remark changes no verdict, a finding takes the word "Sound" away, and an alarm gives status 1.
     """
 
     level: Level
-    kind: Kind
+    kind: Fault
     rows: int  # how many rows or IDs it is about
     text: str
 
@@ -79,6 +77,15 @@ class Fit:
         """Whether there is an output head besides the token matrix."""
         head = self.head
         return head is not None and head.tensor is not None and head.relation != "same"
+
+    @property
+    def checked(self) -> str:
+        """What was compared besides the rows, in words; empty if there was nothing to compare."""
+        if self.flag is None or not (self.tokens or self.vocab_size):
+            return ""
+        if self.head is None or self.flag.is_tied is None:
+            return ", sizes and special IDs"
+        return ", sizes, special IDs and ties"
 
     @property
     def partly_compared(self) -> str:
@@ -130,6 +137,8 @@ class Fit:
             padding = self.rows - tokens
             if padding < 0:
                 text = f"{counted(-padding, 'token')} of {tokens:,} have no row"
+                if -padding < tokens / 100 or 0 < self.known_tokens <= self.rows:
+                    text += "; the usual cause is a forgotten resize_token_embeddings"
                 yield Finding("finding", "missing", -padding, text)
             elif padding:
                 text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"
@@ -226,7 +235,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         tokens = max(encoding.vocabulary_size, added_size(weights))
         template_names = unknown_template_names(weights, encoding)
     if not config:
-        not_checked.append("sizes and special IDs of a config.json: there is none")
+        not_checked.append("a config.json (there is none)")
 
     head = None
     try:

@@ -82,11 +82,7 @@ def _rows_fact(audit: Audit) -> Fact:
     encoding = audit.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    text = f"{size:,}, for {audit.fit.tokens:,} tokens of {encoding.name}"
-    missing = audit.faults["missing"] if audit.main.name == "token" else 0
-    if missing:
-        text += f": {missing:,} have no row"
-    return Fact("rows", text, is_bad=missing > 0)
+    return Fact("rows", f"{size:,}, for {audit.fit.tokens:,} tokens of {encoding.name}")
 
 
 def _unused_fact(audit: Audit) -> Fact:
@@ -238,16 +234,15 @@ def _indicator_format(audit: Audit) -> NumberFormat:
 
 def _fit_facts(audit: Audit) -> Iterator[Fact]:
     """Yield what does not fit together between the files of the model."""
-    about_rows = ("non-finite", "zero", "missing", "equal", "padding", "candidates")
     for finding in audit.findings:
-        is_shown_above = finding.kind in about_rows or finding.text.endswith("output head")
-        if not is_shown_above:
+        is_about_rows = finding.text.endswith(("in the token matrix", "in the output head"))
+        if not is_about_rows and finding.kind != "padding":
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
-        # A remark that the user made an alarm breaks no model.
+        # Other kinds are alarms only if the user names them.
         word = "Broken" if set(audit.broken) & set(ALARMS) else "Alarm"
         return safe_text(f"{word}: {audit.why_no}", "bad")
     if audit.kinds("finding"):
@@ -256,12 +251,7 @@ def _verdict(audit: Audit) -> Text:
     names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
         names.append("the output head")
-    checked = f"the rows of {' and of '.join(names)}"
-    if audit.fit.head is not None:
-        checked += ", sizes, special IDs and ties"
-    elif audit.fit.flag is not None:
-        checked += ", sizes and special IDs"
-    text = f"Sound: {checked}"
+    text = f"Sound: the rows of {' and of '.join(names)}{audit.fit.checked}"
     if not audit.not_checked:
         return Note(text, style="good")
     unchecked = "; ".join(audit.not_checked)
