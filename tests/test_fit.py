@@ -270,12 +270,19 @@ def test_the_dimension_of_config_json_is_that_of_the_rows(
         ({"model_type": "roberta", "max_position_embeddings": 16}, False),
         ({"model_type": "marian", "max_position_embeddings": 32}, False),
         ({"model_type": "unheard_of", "n_positions": 32}, False),
+        ({"model_type": "gemma3_text", "max_position_embeddings": 32}, False),
+        ({"text_config": {"max_position_embeddings": 32}, "vision_config": {}}, False),
+        ({"model_type": "deberta", "n_positions": 32, "position_biased_input": False}, False),
+        ({"model_type": "deberta", "n_positions": 32, "position_biased_input": True}, True),
     ],
 )
 def test_positions_of_config_json_are_those_of_a_learned_layer(
     settings: dict[str, Any], is_finding: bool
 ) -> None:
-    """OPT's layer has two rows before that of position 0; Marian's is no learned one."""
+    """OPT's layer has two rows before that of position 0; Marian's is no learned one.
+
+    Where the text model adds no rows, the matrix is that of a vision tower.
+    """
     write_json("config.json", **config(**settings))
     tensors = {"embed_tokens.weight": vectors(1), "embed_positions.weight": vectors(3, 16)}
     save_file({**tensors, "lm_head.weight": vectors(2)}, "m/model.safetensors")

@@ -81,10 +81,17 @@ def wrong_dimension(roles: Roles) -> str:
 
 
 def wrong_positions(roles: Roles) -> str:
-    """Return in words that config.json has another number of positions than their matrix."""
-    position = roles.find("position")
+    """Return in words that config.json has another number of positions than their matrix.
+
+    Only a family that adds rows of such a matrix has one; else it belongs to a vision tower.
+    """
     family = roles.family
-    if position is None or family is None or family.sinusoid_formula:
+    if family is None or family.sinusoid_formula:
+        return ""
+    steps = [step for step in family.steps if isinstance(step, AddPosition)]
+    has_layer = any(roles.settings.holds(step.when) for step in steps)
+    position = roles.find("position") if has_layer else None
+    if position is None:
         return ""
     rows = position.shape[0] - family.position_offset
     keys = ("n_positions", "max_position_embeddings")
