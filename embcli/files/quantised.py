@@ -48,7 +48,8 @@ _KNOWN_PARTS = {
     "output_zero_point",
     "scale_input",
 }
-_SCALED_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
+_SCALED_FLOATS = ("float8_e4m3fn", "float8_e5m2")
+_SCALED_DTYPES = ("int8", *_SCALED_FLOATS)
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _ARRAY_FORMATS = ("npy", "npz")  # whose integers stand for themselves
 
@@ -109,12 +110,26 @@ class UnpackedTensors(Tensors):
         return self._stored[sibling]
 
     def _integers(self, tensor: Tensor) -> Tensor:
-        """Return a tensor without scales, whose integers are refused if they can have had some."""
-        is_own_number = self.format in _ARRAY_FORMATS or tensor.dtype not in INTEGERS
-        if is_own_number or not tensor.is_matrix:
+        """Return a tensor without scales, whose numbers are refused if they can have had some."""
+        can_be_scaled = tensor.dtype in INTEGERS
+        if tensor.dtype in _SCALED_FLOATS:
+            can_be_scaled = self._has_scaled_floats
+        if self.format in _ARRAY_FORMATS or not can_be_scaled or not tensor.is_matrix:
             return tensor
         reason = f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them"
         return _refused(tensor, reason)
+
+    @cached_property
+    def _has_scaled_floats(self) -> bool:
+        """Whether config.json or another matrix shows that 8-bit floats of the file are scaled.
+
+        Otherwise, a matrix was only cast to 8-bit floats.
+        """
+        if any(name.endswith((".weight_scale", ".weight_scale_inv")) for name in self._stored):
+            return True
+        settings = _entry(self._config, "quantization_config")
+        schemes = [str(settings.get(key)) for key in ("quant_method", "quant_algo", "format")]
+        return re.search("fp8|float-quantized", " ".join(schemes), re.IGNORECASE) is not None
 
     @cached_property
     def _unknown_parts(self) -> dict[str, list[str]]:
