@@ -154,19 +154,25 @@ def test_a_head_is_a_copy_only_if_all_rows_are_equal(place: int) -> None:
     assert not audited().head_is_copy
 
 
-def test_a_packed_head_is_not_checked_and_no_missing_one() -> None:
-    save_file(
-        {
-            "model.embed_tokens.weight": vectors(1),
-            "lm_head.qweight": np.zeros((1, ROWS), np.int32),
-            "lm_head.qzeros": np.zeros((1, ROWS // 8), np.int32),
-            "lm_head.scales": np.zeros((1, ROWS), np.float16),
-        },
-        "m/model.safetensors",
-    )
+@pytest.mark.parametrize("is_tied", [True, False])
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        ({"qweight": np.zeros((1, ROWS), np.int32)}, "GPTQ"),
+        ({"weight": np.zeros((ROWS, DIM), np.int8)}, "no scale"),
+    ],
+)
+def test_a_head_that_cannot_be_read_is_an_alarm_and_no_missing_one(
+    in_process: InProcess, head: dict[str, np.ndarray], reason: str, is_tied: bool
+) -> None:
+    write_json("config.json", **config(tie_word_embeddings=is_tied))
+    tensors = {f"lm_head.{last_part}": tensor for last_part, tensor in head.items()}
+    save_file({"model.embed_tokens.weight": vectors(1), **tensors}, "m/model.safetensors")
     audit = audited()
-    assert "tied" not in audit.kinds("finding")
-    assert any("head" in what and "GPTQ" in what for what in audit.fit.not_checked)
+    assert audit.broken == ("head",)
+    assert audit.kinds("finding") == ()
+    assert any("head" in what and reason in what for what in audit.fit.not_checked)
+    assert "Sound" not in in_process("audit", "m").text
 
 
 def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> None:

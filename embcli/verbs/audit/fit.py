@@ -67,6 +67,7 @@ class Fit:
     vocab_size: int | None = None  # as config.json says
     flag: TieFlag | None = None  # None without files
     head: Head | None = None  # None if it was not read
+    unread_head: str = ""  # why the head could not be read
     lacks_head: bool = False  # whether nothing in the file has the name of a head
     other_shares: tuple[str, ...] = ()  # names of matrices that are not tied as they should be
     special_ids: tuple[SpecialId, ...] = ()
@@ -144,6 +145,8 @@ class Fit:
             yield Finding("finding", "fit", 1, text)
 
     def _of_the_heads_size(self) -> Iterator[Finding]:
+        if self.unread_head:
+            yield Finding("finding", "head", 1, self.unread_head)
         if self.head is None or self.head.tensor is None:
             return
         rows = self.head.tensor.shape[0]
@@ -229,10 +232,12 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         not_checked.append("sizes and special IDs of a config.json: there is none")
 
     head = None
+    unread_head = ""
     try:
         head = source.head
     except InputError as error:
-        not_checked.append(f"the output head: {error}")
+        unread_head = f"the output head: {error}"
+        not_checked.append(unread_head)
 
     contradictions = [
         wrong_dimension(source.roles),
@@ -252,6 +257,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         vocab_size=vocab_size if type(vocab_size) is int else None,
         flag=source.tie_flag,
         head=head,
+        unread_head=unread_head,
         lacks_head=head is not None and head.tensor is None and not source.roles.misfit_head,
         other_shares=source.roles.other_shares,
         special_ids=special_ids(source),
