@@ -48,8 +48,7 @@ _KNOWN_PARTS = {
     "output_zero_point",
     "scale_input",
 }
-_SCALED_FLOATS = ("float8_e4m3fn", "float8_e5m2")
-_SCALED_DTYPES = ("int8", *_SCALED_FLOATS)
+_SCALED_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _ARRAY_FORMATS = ("npy", "npz")  # whose integers stand for themselves
 
@@ -71,6 +70,12 @@ class UnpackedTensors(Tensors):
         )
         self._stored = stored
         self._config = config
+        # The dtypes of numbers that stand for others. 8-bit floats do if config.json or a scale in
+        # the file says so; otherwise they are only rounded.
+        self._dtypes_with_scales = [*INTEGERS]
+        words = str([*stored, config.get("quantization_config")])
+        if re.search(r"\.weight_scale|fp8|FP8|float-quantized", words):
+            self._dtypes_with_scales += _SCALED_DTYPES
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stored)
@@ -111,25 +116,13 @@ class UnpackedTensors(Tensors):
 
     def _integers(self, tensor: Tensor) -> Tensor:
         """Return a tensor without scales, whose numbers are refused if they can have had some."""
-        can_be_scaled = tensor.dtype in INTEGERS
-        if tensor.dtype in _SCALED_FLOATS:
-            can_be_scaled = self._has_scaled_floats
-        if self.format in _ARRAY_FORMATS or not can_be_scaled or not tensor.is_matrix:
+        is_own_number = (
+            self.format in _ARRAY_FORMATS or tensor.dtype not in self._dtypes_with_scales
+        )
+        if is_own_number or not tensor.is_matrix:
             return tensor
         reason = f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them"
         return _refused(tensor, reason)
-
-    @cached_property
-    def _has_scaled_floats(self) -> bool:
-        """Whether config.json or another matrix shows that 8-bit floats of the file are scaled.
-
-        Otherwise, a matrix was only cast to 8-bit floats.
-        """
-        if any(name.endswith((".weight_scale", ".weight_scale_inv")) for name in self._stored):
-            return True
-        settings = _entry(self._config, "quantization_config")
-        schemes = [str(settings.get(key)) for key in ("quant_method", "quant_algo", "format")]
-        return re.search("fp8|float-quantized", " ".join(schemes), re.IGNORECASE) is not None
 
     @cached_property
     def _unknown_parts(self) -> dict[str, list[str]]:

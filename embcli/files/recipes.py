@@ -86,12 +86,10 @@ def wrong_positions(roles: Roles) -> str:
     Only a family that adds rows of such a matrix has one; else it belongs to a vision tower.
     """
     family = roles.family
-    if family is None or family.sinusoid_formula:
+    if family is None or AddPosition not in map(type, family.steps):
         return ""
-    steps = [step for step in family.steps if isinstance(step, AddPosition)]
-    has_layer = any(roles.settings.holds(step.when) for step in steps)
-    position = roles.find("position") if has_layer else None
-    if position is None:
+    position = roles.find("position")
+    if position is None or family.sinusoid_formula:
         return ""
     rows = position.shape[0] - family.position_offset
     keys = ("n_positions", "max_position_embeddings")

@@ -236,8 +236,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     try:
         head = source.head
     except InputError as error:
-        unread_head = f"the output head: {error}"
-        not_checked.append(unread_head)
+        unread_head = str(error)
 
     contradictions = [
         wrong_dimension(source.roles),
