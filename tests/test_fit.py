@@ -173,19 +173,37 @@ def test_a_head_is_a_copy_only_if_all_rows_are_equal(place: int) -> None:
     assert not audited().head_is_copy
 
 
-def test_a_packed_head_is_not_checked_and_no_missing_one() -> None:
-    save_file(
-        {
-            "model.embed_tokens.weight": vectors(1),
-            "lm_head.qweight": np.zeros((1, ROWS), np.int32),
-            "lm_head.qzeros": np.zeros((1, ROWS // 8), np.int32),
-            "lm_head.scales": np.zeros((1, ROWS), np.float16),
-        },
-        "m/model.safetensors",
-    )
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_a_packed_head_is_not_checked_and_not_missing(is_tied: bool) -> None:
+    write_json("config.json", **config(tie_word_embeddings=is_tied))
+    tensors = {
+        "model.embed_tokens.weight": vectors(1),
+        "lm_head.qweight": np.zeros((1, ROWS), np.int32),
+    }
+    save_file(tensors, "m/model.safetensors")
     audit = audited()
-    assert "tied" not in audit.kinds("finding")
-    assert any("head" in what and "GPTQ" in what for what in audit.fit.not_checked)
+    assert audit.broken == ()
+    assert audit.kinds("finding") == ()
+    assert "GPTQ" in "".join(audit.not_checked)
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_a_head_without_its_scale_is_an_alarm_and_no_missing_one(
+    in_process: InProcess, is_tied: bool
+) -> None:
+    write_json("config.json", **config(tie_word_embeddings=is_tied))
+    tensors = {
+        "model.embed_tokens.weight": vectors(1),
+        "lm_head.weight": np.zeros((ROWS, DIM), np.int8),
+    }
+    save_file(tensors, "m/model.safetensors")
+    audit = audited()
+    assert audit.broken == ("head",)
+    assert audit.kinds("finding") == ()
+    (finding,) = [finding for finding in audit.findings if finding.kind == "head"]
+    assert "'lm_head." in finding.text
+    assert "no scale" in finding.text
+    assert "Sound" not in in_process("audit", "m").text
 
 
 def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> None:
@@ -289,12 +307,17 @@ def test_the_dimension_of_config_json_is_that_of_the_rows(
         ({"model_type": "roberta", "max_position_embeddings": 16}, False),
         ({"model_type": "marian", "max_position_embeddings": 32}, False),
         ({"model_type": "unheard_of", "n_positions": 32}, False),
+        ({"model_type": "gemma3_text", "max_position_embeddings": 32}, False),
+        ({"text_config": {"max_position_embeddings": 32}, "vision_config": {}}, False),
     ],
 )
 def test_positions_of_config_json_are_those_of_a_learned_layer(
     settings: dict[str, Any], is_finding: bool
 ) -> None:
-    """OPT's layer has two rows before that of position 0; Marian's is no learned one."""
+    """OPT's layer has two rows before that of position 0; Marian's is no learned one.
+
+    Where the text model adds no rows, the matrix is that of a vision tower.
+    """
     write_json("config.json", **config(**settings))
     tensors = {"embed_tokens.weight": vectors(1), "embed_positions.weight": vectors(3, 16)}
     save_file({**tensors, "lm_head.weight": vectors(2)}, "m/model.safetensors")

@@ -2,7 +2,8 @@
 
 The facts were measured on transformers 5.23, bit for bit; tests/families repeats the measurement.
 `roles` reads the names, `recipes` the steps. To add a family, add its names to `NAMES`, and its
-`model_type` to the row of `FAMILIES` with the same steps, or a new row.
+`model_type` to a row of `TOKEN_NAMES` and to the row of `FAMILIES` with the same steps, or a new
+row.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from embcli.names import PARTS, ModelPart
 from embcli.recipe import AddPosition, AddType, Norm, Project, Quirk, RecipeStep, Scale, When
 
 # The names of each matrix; the first that a file has is used. Any prefix may precede a name, and a
-# suffix may follow it.
+# suffix may follow it. Several names in one string, separated by spaces, have the same rank:
+# different matrices with them are refused as ambiguous.
 NAMES: dict[str, tuple[str, ...]] = {
     "token": (
-        "wte",  # GPT-2, GPT-Neo, GPT-J, MPT, nanoGPT
-        "tok_emb",  # the book's GPTModel, minGPT
         "shared",  # T5, BART, Marian: one matrix for encoder and decoder
-        "embed_tokens",  # Llama, Mistral, Qwen, Gemma, Phi, OPT, fairseq
-        "tok_embeddings",  # Llama as Meta publishes it, InternLM2, ModernBERT
-        "word_embeddings",  # BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, BLOOM, Falcon
-        "word_embedding",  # XLNet
-        "embed_in",  # GPT-NeoX, Pythia
-        "token_embd",  # GGUF, all models
-        "token_embedding",  # CLIP, Whisper as OpenAI publishes it
-        "tokens_embed",  # the first GPT
-        "input_embeds_layer",  # Bark
+        (
+            "wte "  # GPT-2, GPT-Neo, GPT-J, MPT, nanoGPT
+            "tok_emb "  # the book's GPTModel, minGPT
+            "embed_tokens "  # Llama, Mistral, Qwen, Gemma, Phi, OPT, fairseq
+            "tok_embeddings "  # Llama as Meta publishes it, InternLM2, ModernBERT
+            "word_embeddings "  # BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, BLOOM, Falcon
+            "word_embedding "  # XLNet
+            "embed_in "  # GPT-NeoX, Pythia
+            "token_embd "  # GGUF, all models
+            "token_embedding "  # CLIP, Whisper as OpenAI publishes it
+            "tokens_embed "  # the first GPT
+            "input_embeds_layer"  # Bark
+        ),
         "token",  # archives that users make
         "embeddings",  # Mamba, RWKV, XLM, Model2Vec
         "embedding",  # plain torch modules
@@ -64,8 +68,27 @@ NAMES: dict[str, tuple[str, ...]] = {
         "head",  # RWKV, minGPT
     ),
 }
-# One of them can follow a name; the last three are those of packed matrices.
-SUFFIXES = ("weight", "embedding", "qweight", "weight_packed", "W_q")
+# What follows a name; the last three are those of packed matrices.
+SUFFIXES = ("", ".weight", ".embedding", ".qweight", ".weight_packed", ".W_q")
+
+# The name of the token matrix in types of models, which spaces separate. It comes before all other
+# names in a file of such a model.
+TOKEN_NAMES = {
+    "wte": "codegen gpt2 gpt_bigcode gpt_neo gptj mpt",
+    "embed_tokens": (
+        "apertus arcee biogpt cohere cohere2 deepseek_v2 deepseek_v3 doge ernie4_5 exaone4 gemma "
+        "gemma2 gemma3 gemma3_text glm glm4 gpt_oss granite granitemoe granitemoeshared helium "
+        "jamba lfm2 llama minimax ministral mistral mixtral moshi nemotron olmo olmo2 olmo3 olmoe "
+        "opt persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 stablelm "
+        "starcoder2 vaultgemma xglm"
+    ),
+    "word_embeddings": (
+        "albert bert big_bird bloom camembert deberta deberta-v2 distilbert electra ernie falcon "
+        "longformer mpnet roberta xlm-roberta xlm-roberta-xl"
+    ),
+    "embed_in": "gpt_neox gpt_neox_japanese",
+    "embeddings": "falcon_mamba mamba mamba2 rwkv xlm",
+}
 
 # The names of norms next to a token matrix, which a model applies to the sum of its rows.
 NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")

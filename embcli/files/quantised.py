@@ -70,6 +70,12 @@ class UnpackedTensors(Tensors):
         )
         self._stored = stored
         self._config = config
+        # The dtypes of numbers that stand for others. 8-bit floats do if config.json or a scale in
+        # the file says so; otherwise they are only rounded.
+        self._dtypes_with_scales = [*INTEGERS]
+        words = str([*stored, config.get("quantization_config")])
+        if re.search(r"\.weight_scale|fp8|FP8|float-quantized", words):
+            self._dtypes_with_scales += _SCALED_DTYPES
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stored)
@@ -81,7 +87,7 @@ class UnpackedTensors(Tensors):
         tensor = self._stored[name]
         scheme = self._packing(name)
         if scheme:
-            return _refused(tensor, f"it is packed by {scheme}, which embcli does not unpack")
+            return _packed(tensor, f"it is packed by {scheme}, which embcli does not unpack")
         unknown = self._unknown_parts.get(name.rpartition(".")[0])
         if unknown and tensor.dtype in (*_SCALED_DTYPES, "uint8"):
             return _refused(tensor, f"embcli does not apply {', '.join(unknown)} beside it")
@@ -109,8 +115,10 @@ class UnpackedTensors(Tensors):
         return self._stored[sibling]
 
     def _integers(self, tensor: Tensor) -> Tensor:
-        """Return a tensor without scales, whose integers are refused if they can have had some."""
-        is_own_number = self.format in _ARRAY_FORMATS or tensor.dtype not in INTEGERS
+        """Return a tensor without scales, whose numbers are refused if they can have had some."""
+        is_own_number = (
+            self.format in _ARRAY_FORMATS or tensor.dtype not in self._dtypes_with_scales
+        )
         if is_own_number or not tensor.is_matrix:
             return tensor
         reason = f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them"
@@ -180,7 +188,7 @@ class UnpackedTensors(Tensors):
         scales = self._sibling(tensor.name, "scales")
         biases = self._sibling(tensor.name, "biases")
         if not scales or not biases or not tensor.is_matrix:
-            return _refused(
+            return _packed(
                 tensor, "it is packed by MLX without biases, which embcli does not unpack"
             )
         settings: dict[str, Any] = {}
@@ -191,11 +199,11 @@ class UnpackedTensors(Tensors):
         bits = settings.get("bits")
         group_size = settings.get("group_size")
         if bits is None:
-            return _refused(
+            return _packed(
                 tensor, "it is packed by MLX, and config.json does not say in how many bits"
             )
         if bits not in (4, 8) or type(group_size) is not int:
-            return _refused(tensor, f"it is packed by MLX in {bits} bits; embcli unpacks 4 and 8")
+            return _packed(tensor, f"it is packed by MLX in {bits} bits; embcli unpacks 4 and 8")
 
         size, width = tensor.shape
         dim = width * 32 // bits
@@ -272,6 +280,10 @@ class UnpackedTensors(Tensors):
 
 def _refused(tensor: Tensor, reason: str) -> Tensor:
     return replace(tensor, unreadable=reason)
+
+
+def _packed(tensor: Tensor, reason: str) -> Tensor:
+    return replace(tensor, unreadable=reason, packed=True)
 
 
 def _names(*tensors: Tensor | None) -> tuple[str, ...]:

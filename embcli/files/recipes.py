@@ -81,10 +81,15 @@ def wrong_dimension(roles: Roles) -> str:
 
 
 def wrong_positions(roles: Roles) -> str:
-    """Return in words that config.json has another number of positions than their matrix."""
-    position = roles.find("position")
+    """Return in words that config.json has another number of positions than their matrix.
+
+    Only a family that adds rows of such a matrix has one; else it belongs to a vision tower.
+    """
     family = roles.family
-    if position is None or family is None or family.sinusoid_formula:
+    if family is None or AddPosition not in map(type, family.steps):
+        return ""
+    position = roles.find("position")
+    if position is None or family.sinusoid_formula:
         return ""
     rows = position.shape[0] - family.position_offset
     keys = ("n_positions", "max_position_embeddings")

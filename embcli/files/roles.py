@@ -16,7 +16,13 @@ import numpy as np
 from embcli.binary import quoted
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError
-from embcli.files.families import NAMES, SHIFTED_POSITIONS, SUFFIXES, first_position
+from embcli.files.families import (
+    NAMES,
+    SHIFTED_POSITIONS,
+    SUFFIXES,
+    TOKEN_NAMES,
+    first_position,
+)
 from embcli.files.tensors import Tensor, Tensors
 from embcli.files.text_model import name_parts, text_model_of
 from embcli.recipe import AddPosition, AddType, Project
@@ -53,7 +59,9 @@ class Roles:
 
         self.adapter = _adapter_in_words(tensors)
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
-        named = self._named("token", lambda tensor: tensor.is_matrix)
+        model_type = self.settings.values.get("model_type")
+        own = [name for name, types in TOKEN_NAMES.items() if model_type in types.split()]
+        named = self._named("token", lambda tensor: tensor.is_matrix, own)
         # The tensors with the name of a token matrix, if the user chose a tensor.
         self.named_token_matrices = named if chosen is not None else []
         self.token = self._token_matrix(named, chosen)
@@ -88,18 +96,24 @@ class Roles:
 
         return max(self._of_part(self._with_end(end)), key=closeness, default=None)
 
-    def _named(self, role: str, fits: Callable[[Tensor], bool]) -> list[Tensor]:
-        """Return the tensors with the first known name of a role that any fitting tensor has."""
-        for name in NAMES[role]:
-            fitting = [tensor for tensor in self._with_end(name) if fits(tensor)]
+    def _named(
+        self, role: str, fits: Callable[[Tensor], bool], own: Iterable[str] = ()
+    ) -> list[Tensor]:
+        """Return the tensors with the first names of a role that any fitting tensor has.
+
+        Names of the model's own type come before all others.
+        """
+        for names in (*own, *NAMES[role]):
+            fitting = [tensor for tensor in self._with_end(names) if fits(tensor)]
             if fitting:
                 return fitting if role == "head" else self._of_part(fitting)
         return []
 
-    def _with_end(self, end: str) -> list[Tensor]:
-        ends = (f".{end}", *(f".{end}.{suffix}" for suffix in SUFFIXES))
-        names = [name for name, dotted in self._dotted_names.items() if dotted.endswith(ends)]
-        return [self.tensors[name] for name in names]
+    def _with_end(self, names: str) -> list[Tensor]:
+        """Return the tensors with one of these names, which spaces separate, after any prefix."""
+        ends = tuple(f".{name}{suffix}" for name in names.split() for suffix in SUFFIXES)
+        names_by_dotted = self._dotted_names.items()
+        return [self.tensors[name] for name, dotted in names_by_dotted if dotted.endswith(ends)]
 
     def _of_part(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors that belong to the part; all of them if none does."""

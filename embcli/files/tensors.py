@@ -126,6 +126,10 @@ class _FileMatrix:
         return rows
 
 
+class PackedError(InputError):
+    """A matrix is packed by a scheme that embcli knows by name and does not unpack."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor as its file describes it; its numbers have not been read."""
@@ -141,13 +145,15 @@ class Tensor:
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of a tensor of two dimensions
     parts: tuple[str, ...] = ()  # the names of other tensors that the matrix is computed from
     unreadable: str = ""  # why its numbers are not those of the matrix, such as a packing
+    packed: bool = False  # whether it is unreadable because a known scheme packs it
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{size:,}" for size in self.shape)
         return f"{quoted(self.name)} ({sizes}) {self.dtype}"
 
     def unreadable_error(self) -> InputError:
-        return self.binary.file_error(f"{self}: {self.unreadable}")
+        error = self.binary.file_error(f"{self}: {self.unreadable}")
+        return PackedError(error.message, error.hint) if self.packed else error
 
     @property
     def is_matrix(self) -> bool:

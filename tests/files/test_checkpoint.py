@@ -180,6 +180,7 @@ DECODER_S = "model.decoder.embed_tokens.weight"
     [
         ({"wte": zeros(7), "b": zeros(0, 7)}, None, "no two-dimensional tensor"),
         ({ENCODER_S: matrix(), DECODER_S: matrix(seed=2)}, None, "several tensors could be"),
+        ({"wte": matrix(), ENCODER_S: matrix(seed=2)}, None, "several tensors could be"),
         ({"wte": matrix()}, "none", "no tensor 'none'"),
         ({"wte": matrix(), "c": zeros(3)}, "c", "'c' .* is not a matrix"),
     ],
@@ -189,6 +190,24 @@ def test_without_one_token_matrix_a_file_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=reason):
         opened(tensors, token=token)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "own", "stray"),
+    [
+        ("llama", "model.embed_tokens.weight", "model.wte.weight"),
+        ("llama", "model.embed_tokens.weight", "shared.weight"),
+        ("gpt2", "wte.weight", "model.embed_tokens.weight"),
+        ("bert", "embeddings.word_embeddings.weight", "tok_emb.weight"),
+        ("mamba", "backbone.embeddings.weight", "wte.weight"),
+        ("t5", "shared.weight", "wte.weight"),
+    ],
+)
+def test_of_several_names_that_of_the_model_s_type_counts(
+    model_type: str, own: str, stray: str
+) -> None:
+    source = opened({own: matrix(), stray: matrix(seed=2)}, {"model_type": model_type})
+    assert tensor_name(source, "token") == own
 
 
 def test_several_that_are_equal_are_one() -> None:

@@ -141,6 +141,28 @@ def test_floats_without_a_scale_are_read_as_they_are(tmp_path: Path, dtype: Any)
     check(tmp_path, {"weight": matrix}, matrix.astype(np.float32), config)
 
 
+FP8_MATRIX = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "others"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, {}),
+        ({"quant_method": "fbgemm_fp8"}, {}),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, {}),
+        ({"quant_method": "compressed-tensors", "format": "float-quantized"}, {}),
+        ({}, {"other.weight_scale": scales(1)}),
+        ({}, {"other.weight_scale_inv": scales(1)}),
+    ],
+)
+def test_8_bit_floats_without_the_scale_that_the_model_has_are_refused(
+    tmp_path: Path, settings: dict[str, Any], others: Tensors
+) -> None:
+    tensors = {"weight": FP8_MATRIX, **others}
+    with pytest.raises(InputError, match="float8_e4m3fn, and no scale"):
+        rows_of(saved(tmp_path, tensors, {"quantization_config": settings}))
+
+
 # --- MLX --------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from embcli.files.special_ids import (
     special_ids,
     unknown_template_names,
 )
+from embcli.files.tensors import PackedError
 from embcli.layer import Source, shape_of
 from embcli.names import Fault
 from embcli.wording import counted
@@ -65,6 +66,7 @@ class Fit:
     vocab_size: int | None = None  # as config.json says
     flag: TieFlag | None = None  # None without files
     head: Head | None = None  # None if it was not read
+    unread_head: str = ""  # why the head could not be read
     lacks_head: bool = False  # whether nothing in the file has the name of a head
     other_shares: tuple[str, ...] = ()  # names of matrices that are not tied as they should be
     special_ids: tuple[SpecialId, ...] = ()
@@ -153,6 +155,8 @@ class Fit:
             yield Finding("finding", "fit", 1, text)
 
     def _of_the_heads_size(self) -> Iterator[Finding]:
+        if self.unread_head:
+            yield Finding("finding", "head", 1, self.unread_head)
         if self.head is None or self.head.tensor is None:
             return
         rows = self.head.tensor.shape[0]
@@ -238,10 +242,13 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         not_checked.append("a config.json (there is none)")
 
     head = None
+    unread_head = ""
     try:
         head = source.head
-    except InputError as error:
+    except PackedError as error:
         not_checked.append(f"the output head: {error}")
+    except InputError as error:
+        unread_head = str(error)
 
     contradictions = [
         wrong_dimension(source.roles),
@@ -261,6 +268,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         vocab_size=vocab_size if type(vocab_size) is int else None,
         flag=source.tie_flag,
         head=head,
+        unread_head=unread_head,
         lacks_head=head is not None and head.tensor is None and not source.roles.misfit_head,
         other_shares=source.roles.other_shares,
         special_ids=special_ids(source),
