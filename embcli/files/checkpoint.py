@@ -24,7 +24,7 @@ from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor
 from embcli.layer import Layer, Layers, Origin
-from embcli.recipe import Recipe
+from embcli.recipe import Norm, Project, Recipe
 from embcli.wording import Sentence, counted
 
 
@@ -239,6 +239,16 @@ class Checkpoint:
         """How token rows become the input of the first block; None without a `model_type`."""
         self.check_config()
         return None if self.roles.is_custom_tensor else recipe_of(self.roles, self.values)
+
+    @property
+    def input_tensors(self) -> list[str]:
+        """The names of the tensors that token rows are added to, normed or projected with."""
+        tensors = filter(None, map(self.roles.find, ("position", "token_type")))
+        names = [tensor.name for tensor in tensors]
+        for step in self.recipe.steps if self.recipe else ():
+            if isinstance(step, Norm | Project):
+                names += filter(None, (step.weight, step.bias))
+        return names
 
     def values(self, name: str) -> np.ndarray:
         """Return a tensor as float32.

@@ -100,9 +100,9 @@ class Audit(Result, verb="audit", content="ranking"):
         parts = list(self.fit.not_checked)
         if self.fit.partly_compared and len(self.matrices) == 1 and not self.head_is_copy:
             parts.append(f"the output head: {self.fit.partly_compared} compared, all equal")
-        if self.origin.unopened:
-            others = counted(self.origin.unopened, "other tensor")
-            parts.append(f"{others} (no positions, token types, norms or blocks are read)")
+        unopened = self.origin.unopened - len(self.fit.finite)
+        if unopened > 0:
+            parts.append(counted(unopened, "other tensor"))
         return tuple(parts)
 
     @property

@@ -1,14 +1,16 @@
 """Whether the tokenizer, the two matrices and the configurations of a model fit together.
 
 `fit_of` gathers what the files say, and `Fit.findings` yields Findings, which `audit` collects.
-Neither reads a row.
+Neither reads a row of tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
 
 from embcli.encodings import Encoding, tokenizer_beside
 from embcli.errors import InputError, Notes
@@ -69,6 +71,7 @@ class Fit:
     unread_head: str = ""  # why the head could not be read
     lacks_head: bool = False  # whether nothing in the file has the name of a head
     other_shares: tuple[str, ...] = ()  # names of matrices that are not tied as they should be
+    finite: Mapping[str, bool] = field(default_factory=dict)  # by name, of input tensors
     special_ids: tuple[SpecialId, ...] = ()
     contradictions: tuple[str, ...] = ()  # sizes that do not fit together otherwise, in words
     template_names: tuple[str, ...] = ()  # names in the chat template that are not one token
@@ -116,6 +119,10 @@ class Fit:
 
     def findings(self, head_is_copy: bool) -> Iterator[Finding]:
         """Yield what is said of the model; `head_is_copy` if all rows of its matrices are equal."""
+        for name, is_finite in self.finite.items():
+            if not is_finite:
+                text = f"{name} has non-finite values; it changes all token rows"
+                yield Finding("finding", "non-finite", 1, text)
         yield from self._of_sizes()
         yield from self._of_the_heads_size()
         yield from self._of_special_ids()
@@ -250,6 +257,13 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     except InputError as error:
         unread_head = str(error)
 
+    finite = {}
+    try:
+        for name in source.input_tensors:
+            finite[name] = bool(np.isfinite(source.values(name)).all())
+    except InputError as error:
+        not_checked.append(f"what is done to token rows: {error}")
+
     contradictions = [
         wrong_dimension(source.roles),
         source.roles.misfit_head,
@@ -271,6 +285,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         unread_head=unread_head,
         lacks_head=head is not None and head.tensor is None and not source.roles.misfit_head,
         other_shares=source.roles.other_shares,
+        finite=finite,
         special_ids=special_ids(source),
         contradictions=tuple(filter(None, contradictions)),
         template_names=template_names,
