@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
 
@@ -472,6 +473,13 @@ def test_the_ids_of_the_text_part_count_where_the_whole_gives_others() -> None:
     audit = audited()
     assert audit.faults["special-ids"] == 1
     assert any("image 64 of config.json" in finding.text for finding in audit.findings)
+
+
+def test_a_vocabulary_of_words_that_cannot_split_a_letter_is_audited() -> None:
+    words = {f"w{number}": number for number in range(ROWS)}
+    tokenizers.Tokenizer(tokenizers.models.WordLevel(words)).save("m/tokenizer.json")
+    write_json("config.json", **config())
+    assert audited().is_sound
 
 
 @pytest.mark.parametrize(

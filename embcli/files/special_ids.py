@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,9 +63,11 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
         for file in _FILES_OF_NAMES:
             found += _named_ids(file, sibling_json(weights, file), model.encoding)
     if isinstance(model.encoding, HuggingFaceEncoding):
-        bos, eos = model.encoding.bos_eos
-        padding_id = model.encoding.padding.get("pad_id")
-        added = {"post_processor_token_ids": [*bos, *eos], "pad_token_id": padding_id}
+        added: dict[str, Any] = {}
+        with suppress(InputError):  # a vocabulary of words need not have the letter that is tried
+            bos, eos = model.encoding.bos_eos
+            added["post_processor_token_ids"] = [*bos, *eos]
+        added["pad_token_id"] = model.encoding.padding.get("pad_id")
         found += _given_ids(model.encoding.path.name, added)
     return tuple(found)
 

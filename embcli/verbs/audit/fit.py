@@ -121,7 +121,7 @@ class Fit:
         """Yield what is said of the model; `head_is_copy` if all rows of its matrices are equal."""
         for name, is_finite in self.finite.items():
             if not is_finite:
-                text = f"{name} has non-finite values; it changes all token rows"
+                text = f"{name} has non-finite values, and the first block reads it"
                 yield Finding("finding", "non-finite", 1, text)
         yield from self._of_sizes()
         yield from self._of_the_heads_size()
