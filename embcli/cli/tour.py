@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 _KEYS = "Enter continues, b goes back, q quits"
 _KEYS_PROMPT = f"{_KEYS}: "
 _ANSWER_PROMPTS = (
-    "Your answer, then Enter (b goes back, q quits): ",
+    "Your answer, then Enter (? gives a hint, b goes back, q quits): ",
     "Try again (Enter alone shows the answer, b goes back, q quits): ",
 )
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
+_ASKING = ("", "idk", "don'tknow", "idon'tknow", "hint", "help")  # "" is what is left of "?"
 _SHEET = 40  # lines of a step on paper
 # Commands, and an option of each, that the tour ends with.
 _NEXT = (("tokenize", "--merges"), ("lookup", "--heat"), ("lookup", "--from MODEL"))
@@ -59,18 +60,18 @@ class TourStep:
     words: str
     question: str = ""
     answers: tuple[str, ...] = ()  # the first one is shown
-    hint: str = ""  # after a wrong answer
+    hint: str = ""  # after ? or a wrong answer
     about: str = ""  # a command whose output is shown first
     # The fields that differ if the reader has given another text.
     own: dict[str, str] = field(default_factory=dict)
 
     def is_right(self, answer: str) -> bool:
-        """Return whether this is an answer; blanks, commas and capitals do not count."""
+        """Return whether this is an answer; blanks, capitals and a full stop do not count."""
         return _plain(answer) in [_plain(right) for right in self.answers]
 
 
 def _plain(answer: str) -> str:
-    return re.sub(r"[\s,.]", "", answer).casefold()
+    return re.sub(r"\s|\W+$", "", answer).casefold()
 
 
 def _steps(name: str) -> list[TourStep]:
@@ -274,8 +275,8 @@ class _Tour:
         command = self._typed(step.command)
         explained: list[RenderableType] = [""]
         if answer and step.is_right(answer):
-            explained.append(safe_text("Right.", "good"))
-        elif answer:
+            explained.append(safe_text(f"Right: {step.answers[0]}", "good"))
+        elif _plain(answer) not in _ASKING:
             explained.append(safe_text(f"Not quite. The answer: {step.answers[0]}", "bad"))
         elif step.answers:
             explained.append(safe_text(f"The answer: {step.answers[0]}"))
@@ -316,7 +317,7 @@ class _Tour:
 
 
 def _read_answer(step: TourStep) -> tuple[str, bool]:
-    """Ask for the answer of a step, twice if the first one is wrong.
+    """Ask for the answer of a step, again if the first one is wrong or asks for the hint.
 
     Returns what was typed, and whether the terminal is still there.
     """
@@ -325,11 +326,12 @@ def _read_answer(step: TourStep) -> tuple[str, bool]:
     for prompt in _ANSWER_PROMPTS:
         print(f"\r{prompt}", end="", flush=True)
         line = sys.stdin.buffer.readline()
-        answer = line.decode(errors="replace").strip()
+        answer = line.decode(errors="replace").strip().lower()
         if not answer or answer in (_BACK, _QUIT) or step.is_right(answer):
             break
         if prompt == _ANSWER_PROMPTS[0]:
-            print(f"Not quite. {step.hint}")
+            verdict = "" if _plain(answer) in _ASKING else "Not quite. "
+            print(f"{verdict}{step.hint}")
     return answer, bool(line)
 
 
@@ -339,7 +341,7 @@ def _read_key() -> str:
         print(f"\r{_KEYS_PROMPT}", end="", flush=True)
         key = ""
         with suppress(EOFError, OSError):
-            key = typer.getchar()[:1]
+            key = typer.getchar()[:1].lower()
         if key in (*_FORWARD, _BACK, _QUIT, ""):
             return key
 
