@@ -290,13 +290,13 @@ def handout(
     """Return the handout of all steps, as Markdown without its escapes."""
     file = tmp_path_factory.mktemp("tour") / "handout.md"
     words = ("-o", str(file), "--title", "Week 2")
-    in_process.ok("tour", *words, EMBCLI_CACHE_DIR=str(shared_cache))
+    in_process.ok("tour", *words, EMBCLI_CACHE_DIR=str(shared_cache), COLUMNS="80")
     return file.read_text().replace("\\", "")
 
 
 def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> None:
     assert handout.startswith("# Week 2\n\nName: ___")
-    steps, _, answers = handout.partition("## Answers")
+    steps, _, answers = handout.partition("## Week 2: answers")
     for step in (*STEPS, *EXERCISES):
         assert f"  {step.heading}\n" in steps
         assert step.words in (answers if step.question else steps)
@@ -308,9 +308,23 @@ def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> N
     assert "The answer: " not in steps
 
 
+def test_a_handout_without_answers_has_all_the_rest(
+    handout: str, tmp_path: Path, shared_cache: Path, in_process: InProcess
+) -> None:
+    file = tmp_path / "questions.md"
+    words = ("-o", str(file), "--title", "Week 2", "--no-answers")
+
+    in_process.ok("tour", *words, EMBCLI_CACHE_DIR=str(shared_cache), COLUMNS="80")
+
+    questions, _, _ = handout.partition("\n## Week 2: answers")
+    expected = questions.replace("lines; the right ones are at the end.", "lines.")
+    assert file.read_text().replace("\\", "") == expected
+
+
 def test_a_handout_asks_ten_more_questions_of_different_kinds(handout: str) -> None:
     assert len({step.heading for step in EXERCISES}) == 10
-    numbers_of_steps = re.findall(rf"(\d+)/{len(STEPS) + 10}  ", handout.partition("## Answers")[0])
+    questions, _, _ = handout.partition(": answers")
+    numbers_of_steps = re.findall(rf"(\d+)/{len(STEPS) + 10}  ", questions)
     assert numbers_of_steps == [str(number) for number in range(1, len(STEPS) + 11)]
 
 
@@ -375,7 +389,7 @@ def test_html_sets_sentences_as_prose_and_a_printer_splits_no_step(
     assert headings == [[str(number)] for number in range(1, len(STEPS) + 11)]
     assert len(answers) == page.count("Your answer: ")
     assert f'<section class="new-paper">{answers[0]}' in page
-    assert "Answers</span>" in answers[0]
+    assert "From text to input embeddings: answers</span>" in answers[0]
     for section in sections:
         assert section.count("\n") < 60
 

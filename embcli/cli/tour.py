@@ -121,13 +121,14 @@ def guide(
     heading: str,
     result_of: Callable[[list[str]], object],
     is_file: bool,
+    has_answers: bool,
 ) -> Handout:
     """Go through the tour on a terminal, from the step that is named; otherwise return its sheets.
 
     These are all steps, or only the named one. `heading` is the title of all of them in a file,
-    which has more questions. `result_of` returns the result of the command with these words after
-    `embcli`. A step that fails is reported and the tour continues; then the
-    status is 2.
+    which has more questions, and answers unless there are to be none. `result_of` returns the
+    result of the command with these words after `embcli`. A step that fails is reported and the
+    tour continues; then the status is 2.
     """
     if text.strip() in ("", "-"):  # the steps cannot share standard input
         raise InputError(f"--text {text!r} is not a text; give the text itself")
@@ -143,7 +144,7 @@ def guide(
         steps = [*steps, *EXERCISES]
     tour = _Tour(steps, text, result_of, heading)
     if is_file or not (is_terminal(sys.stdout) and is_terminal(sys.stdin)):
-        return tour.handout(first, is_file)
+        return tour.handout(first, is_file, has_answers)
     is_at_the_end = tour.walk(first or 1)
     last_sheet: list[RenderableType] = [""]
     if is_at_the_end:
@@ -230,12 +231,13 @@ class _Tour:
             print(f"\r{' ' * len(_KEYS_PROMPT)}\r", end="", flush=True)
         return key
 
-    def handout(self, only: int | None, is_on_paper: bool) -> Handout:
-        """Return all steps, or one, each on a sheet; on paper the answers come last."""
+    def handout(self, only: int | None, is_on_paper: bool, has_answers: bool) -> Handout:
+        """Return all steps, or one, each on a sheet; on paper the answers come last, if at all."""
         sheets: list[Sequence[RenderableType]] = []
         if is_on_paper and only is None:
             name = safe_text("Name: ______________________________   Date: ____________________")
-            remark = safe_text("Write your answers on the lines; the right ones are at the end.")
+            place = "; the right ones are at the end" if has_answers else ""
+            remark = safe_text(f"Write your answers on the lines{place}.")
             sheets.append([title(self.heading), name, "", remark])
         answers: list[Sequence[RenderableType]] = []
         height = _SHEET if is_on_paper else None
@@ -255,9 +257,9 @@ class _Tour:
                 sheets.append([*asked, *told])
         if only is None:
             sheets.append(_last_words())
-        if not answers:
+        if not answers or not has_answers:
             return Handout(sheets, self.heading, self.has_failed)
-        answers[0] = [title("Answers"), *answers[0]]
+        answers[0] = [title(f"{self.heading}: answers"), *answers[0]]
         return Handout([*sheets, *answers], self.heading, self.has_failed, len(sheets))
 
     def _told(
