@@ -849,7 +849,7 @@ def tour(
         str, option("Output", "The title of a handout (with --output).", "--title TEXT")
     ] = "From text to input embeddings",
     no_answers: Annotated[
-        bool, option("Output", "Leave the answers out of a handout.", "--no-answers")
+        bool, option("Output", "Leave out the answers (with --output).", "--no-answers")
     ] = False,
     output: o.Output = None,
 ) -> Any:
