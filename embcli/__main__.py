@@ -134,6 +134,10 @@ def main() -> int:
 
 def _is_explained(error: BaseException) -> bool:
     """Print the sentence for an error, and return whether there is one."""
+    if isinstance(error, ModuleNotFoundError) and os.environ.get("EMBCLI_DEBUG") != "1":
+        # What prints other sentences may need this package.
+        print(f"embcli: {error.name} is missing: pip install {error.name}", file=sys.stderr)
+        return True
     from embcli.cli.console import say, say_error
 
     if isinstance(error, EmbcliError) and os.environ.get("EMBCLI_DEBUG") != "1":

@@ -19,6 +19,7 @@ from embcli import names
 from embcli.errors import InputError, Notes, Watch, unwatched
 from embcli.layer import Source, shape_of
 from embcli.names import LayerName
+from embcli.selection import Selection
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, shown, tokenize
 from embcli.wording import Sentence, counted
@@ -224,7 +225,7 @@ class Opened:
             notes.add("the input is empty: there are no tokens")
         return tokens
 
-    def resolve_rows(self, rows: str | None, layer: LayerName = "token") -> str | None:
+    def resolve_rows(self, rows: Selection | None, layer: LayerName = "token") -> Selection | None:
         """Return chosen rows with an ID in place of each token.
 
         A token may begin with a space that the user left out, and special tokens are found by their

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from numbers import Integral
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
 from embcli.errors import InputError
@@ -12,21 +14,27 @@ from embcli.wording import Parameter, Sentence
 if TYPE_CHECKING:
     import numpy as np
 
+Selection: TypeAlias = str | int | Iterable[int]  # a text such as `0:5,100`, or indices
 
-def select(spec: str | None, size: int, what: str) -> np.ndarray:
-    """Return the chosen indices, (n,) int64: 0, 1, 2 and 5 for `0:3,5`.
+
+def select(spec: Selection | None, size: int, what: str) -> np.ndarray:
+    """Return the chosen indices, (n,) int64: 0, 1, 2 and 5 for `0:3,5` or `[0, 1, 2, 5]`.
 
     They are in the order of `spec`, with repetitions. A part is an index or `start:stop`, whose
-    stop is excluded, as in Python; either may be omitted. None chooses all indices. `what` is "row"
-    or "column". Raises InputError for a part that is malformed or out of range.
+    stop is excluded, as in Python; either may be omitted. None chooses all indices. `what` is
+    "row", "position" or "column". Raises InputError for a part that is malformed or out of range.
     """
     import numpy as np
 
     if spec is None:
         return np.arange(size)
     if not isinstance(spec, str):
-        wrong = "{parameter} must be a text such as '0:5,100', not {given}"
-        raise InputError(Sentence(wrong, parameter=Parameter(f"{what}s"), given=str(spec)[:60]))
+        numbers = list(spec) if isinstance(spec, Iterable) else [spec]
+        if not all(isinstance(number, Integral) for number in numbers):
+            parameter = Parameter("columns" if what == "column" else "rows")
+            wrong = "{parameter} must be a text such as '0:5,100' or a list of indices, not {given}"
+            raise InputError(Sentence(wrong, parameter=parameter, given=str(spec)[:60]))
+        spec = ",".join(map(str, numbers))
 
     ranges = [_range_of(part.strip(), size, what) for part in spec.split(",")]
     count = sum(len(indices) for indices in ranges)

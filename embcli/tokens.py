@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.selection import select
+from embcli.selection import Selection, select
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]
 
 
 def chosen_rows(
-    rows: str | None, match: str | None, size: int, encoding: Encoding | None
+    rows: Selection | None, match: str | None, size: int, encoding: Encoding | None
 ) -> np.ndarray | None:
     """Return the chosen rows whose tokens match, (n,) int64 ascending; None for all rows."""
     if rows is None and match is None:

@@ -490,6 +490,20 @@ def test_one_model_serves_several_threads(files: None) -> None:
             pass  # An assertion that fails in a thread is raised here.
 
 
+def test_rows_and_columns_are_chosen_by_a_text_or_by_indices() -> None:
+    model = embcli.seeded(vocab=6, dim=4)
+
+    chosen = model.weights(rows=range(3), columns=[3, 0]).token
+    added = model.positions(rows=np.arange(2), columns=1).position
+    audited = model.audit(rows=np.array([5, 0])).rows
+    neighbors = model.neighbors([1], rows=[2, 4])
+
+    assert np.array_equal(chosen, model[0:3][:, [3, 0]])
+    assert np.array_equal(added, model.lookup([0, 0], columns=(1,)).position)
+    assert audited.tolist() == [5, 0]
+    assert sorted(neighbors.ids) == [2, 4]
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 # Calls that are refused; `six` has 6 rows of 3 columns.
@@ -516,7 +530,7 @@ REFUSED = [
     "six.neighbors(vector=[[1.0, 2.0]])",
     "six.weights(layer='x')",
     "six.weights(layer=None)",
-    "six.weights(rows=[1, 2])",
+    "six.weights(rows=[1, 2.5])",
     "six.weights().styled(precision=99)",
     "six.weights().styled(theme='red')",
     "six.weights().save('\\ud800')",

@@ -56,6 +56,26 @@ def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
     assert last.startswith("ImportError")
 
 
+@pytest.mark.parametrize(
+    ("package", "format"),
+    [("typer", "table"), ("rich", "table"), ("numpy", "table"), ("orjson", "json")],
+)
+def test_a_package_that_is_missing_is_named_in_one_line(package: str, format: str) -> None:
+    ran = run_script(f"""
+import sys
+class Missing:
+    def find_spec(self, name, *_):
+        if name == "{package}":
+            raise ModuleNotFoundError(name=name)
+sys.meta_path.insert(0, Missing())
+sys.argv = ["embcli", "weights", "--vocab", "2", "--dim", "2", "-f", "{format}"]
+from embcli.__main__ import run; run()
+""")
+
+    assert ran.returncode == 2
+    assert ran.stderr == f"embcli: {package} is missing: pip install {package}\n"
+
+
 def test_a_warning_of_numpy_stays_off_standard_error() -> None:
     """Some processors set "invalid" for NaN where others do not; numpy then warns."""
     ran = run_script("""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 
+import embcli
+from embcli.cli.app import COMMANDS, command_line
 from embcli.formats import FORMATS, ContentKind, formats_for
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
@@ -87,6 +91,25 @@ def test_each_error_says_what_the_snapshot_says_before_any_work(
 
     snapshot("errors.txt", text)
     assert max(map(len, text.splitlines())) < 500
+
+
+def test_hints_name_options_and_commands_that_there_are() -> None:
+    hints = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_text())
+    flags = {"--version"}
+    for name in COMMANDS:
+        line = typer.main.get_command(command_line([name]))
+        command = getattr(line, "commands", {}).get(name, line)
+        flags |= {flag for parameter in command.params for flag in parameter.opts}
+
+    named = {flag for meant in hints["options"].values() for flag in meant}
+    for meant in hints["commands"].values():
+        first, *options = meant.split()
+        assert first in COMMANDS or first in flags
+        named |= {word for word in options if word.startswith("-")}
+    for right in hints["cures"].values():
+        named |= set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", right))
+
+    assert named <= flags
 
 
 @pytest.mark.parametrize(

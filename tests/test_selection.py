@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,6 +36,27 @@ def test_parts_are_what_numpy_makes_of_them(data: st.DataObject, size: int) -> N
 
     expected = np.concatenate([indices for _, indices in drawn])
     assert chosen.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "indices", [2, [4, 0, 4], (1,), range(3), np.array([5, 1]), np.uint8(3), {4: "a token"}]
+)
+def test_indices_are_those_of_the_text_of_them(indices: Any) -> None:
+    expected = np.arange(6)[np.atleast_1d([*indices] if np.iterable(indices) else indices)]
+    assert select(indices, 6, "row").tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("indices", [1.5, [1.5], [[1, 2], [3]], slice(3), np.array([True]), len])
+def test_other_values_are_refused_by_the_name_of_their_parameter(indices: Any) -> None:
+    for what, parameter in {"row": "rows", "position": "rows", "column": "columns"}.items():
+        with pytest.raises(InputError, match=f"^{parameter} must be a text such as '0:5,100' or"):
+            select(indices, 6, what)
+
+
+@pytest.mark.parametrize("indices", [[-1], [6], [], [True]])
+def test_indices_without_a_row_are_refused(indices: list[int]) -> None:
+    with pytest.raises(InputError, match="row"):
+        select(indices, 6, "row")
 
 
 MALFORMED = ["", "1,", "x", "-1", "1.5", "0:4:2", "1 2", "٣"]

@@ -157,6 +157,17 @@ def test_no_question_has_its_answer_in_its_text_and_each_has_a_hint(
     for answer in step.answers:
         assert not re.search(rf"\b{re.escape(answer)}\b", shown)
     assert step.hint
+    assert len(f"Not quite. {step.hint}") < 80, "a terminal would break it within a word"
+
+
+@pytest.mark.parametrize("answer", ["12.", " Twelve! ", "four by three", "(4, 3)", "4 × 3"])
+def test_an_answer_is_right_in_several_spellings(answer: str) -> None:
+    assert step_with("--ids 2,3,5,1").is_right(answer)
+
+
+@pytest.mark.parametrize("answer", ["", "?", "1.2", "1,2", "120", "3, 4"])
+def test_another_number_is_not_right(answer: str) -> None:
+    assert not step_with("--ids 2,3,5,1").is_right(answer)
 
 
 def test_the_words_that_no_vocabulary_has_become_several_tokens(in_process: InProcess) -> None:
@@ -279,13 +290,13 @@ def handout(
     """Return the handout of all steps, as Markdown without its escapes."""
     file = tmp_path_factory.mktemp("tour") / "handout.md"
     words = ("-o", str(file), "--title", "Week 2")
-    in_process.ok("tour", *words, EMBCLI_CACHE_DIR=str(shared_cache))
+    in_process.ok("tour", *words, EMBCLI_CACHE_DIR=str(shared_cache), COLUMNS="80")
     return file.read_text().replace("\\", "")
 
 
 def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> None:
     assert handout.startswith("# Week 2\n\nName: ___")
-    steps, _, answers = handout.partition("## Answers")
+    steps, _, answers = handout.partition("## Week 2: answers")
     for step in (*STEPS, *EXERCISES):
         assert f"  {step.heading}\n" in steps
         assert step.words in (answers if step.question else steps)
@@ -297,9 +308,23 @@ def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> N
     assert "The answer: " not in steps
 
 
+def test_a_handout_without_answers_has_all_the_rest(
+    handout: str, tmp_path: Path, shared_cache: Path, in_process: InProcess
+) -> None:
+    file = tmp_path / "questions.md"
+    words = ("-o", str(file), "--title", "Week 2", "--no-answers")
+
+    in_process.ok("tour", *words, EMBCLI_CACHE_DIR=str(shared_cache), COLUMNS="80")
+
+    questions, _, _ = handout.partition("\n## Week 2: answers")
+    expected = questions.replace("lines; the right ones are at the end.", "lines.")
+    assert file.read_text().replace("\\", "") == expected
+
+
 def test_a_handout_asks_ten_more_questions_of_different_kinds(handout: str) -> None:
     assert len({step.heading for step in EXERCISES}) == 10
-    numbers_of_steps = re.findall(rf"(\d+)/{len(STEPS) + 10}  ", handout.partition("## Answers")[0])
+    questions, _, _ = handout.partition(": answers")
+    numbers_of_steps = re.findall(rf"(\d+)/{len(STEPS) + 10}  ", questions)
     assert numbers_of_steps == [str(number) for number in range(1, len(STEPS) + 11)]
 
 
@@ -364,7 +389,7 @@ def test_html_sets_sentences_as_prose_and_a_printer_splits_no_step(
     assert headings == [[str(number)] for number in range(1, len(STEPS) + 11)]
     assert len(answers) == page.count("Your answer: ")
     assert f'<section class="new-paper">{answers[0]}' in page
-    assert "Answers</span>" in answers[0]
+    assert "From text to input embeddings: answers</span>" in answers[0]
     for section in sections:
         assert section.count("\n") < 60
 
@@ -438,7 +463,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(
         if step.question:
             assert seen.count("$ embcli") == (1 if step.about else 0)
             seen = screen.press(f"{step.answers[0]}\n")
-            assert "\nRight.\n" in seen
+            assert f"\nRight: {step.answers[0]}\n" in seen
         assert seen.count("$ embcli ") == (2 if step.about and not step.question else 1)
 
         page, _, words = seen.rstrip().rpartition("\n\n")
@@ -493,6 +518,8 @@ def test_a_key_leads_on_or_back(start: Callable[..., Screen]) -> None:
         ("\n", 2),
         ("b", 1),
         ("\r", 2),
+        ("B", 1),
+        ("N", 2),
     ]:
         assert screen.press(key).startswith(f"{shown}/"), key
     assert screen.end("q") == 0
@@ -517,20 +544,31 @@ def test_a_right_answer_at_the_second_try_is_right_and_enter_skips_a_question(
     screen = start("--step", "3")
     screen.press()
     screen.press("4\n")
-    assert "\nRight.\n" in screen.press("Twelve.\n")
+    assert "\nRight: 12\n" in screen.press("Twelve.\n")
 
     assert screen.press("b").startswith("2/")
     assert "Your answer" in screen.press("\n")
     shown = screen.press("\n")
     assert shown.startswith("3/")
-    assert "Right." not in shown
+    assert "Right" not in shown
     assert "Not quite" not in shown
+    assert screen.end("q") == 0
+
+
+@pytest.mark.parametrize("asking", ["?", "idk", "I don't know.", "Help!"])
+def test_a_question_mark_asks_for_the_hint_and_then_for_the_answer(
+    asking: str, start: Callable[..., Screen]
+) -> None:
+    screen = start("--step", "3")
+    screen.press()
+    assert f"\n{STEPS[2].hint}\n" in screen.press(f"{asking}\n")
+    assert "\nThe answer: 12\n" in screen.press(f"{asking}\n")
     assert screen.end("q") == 0
 
 
 @pytest.mark.parametrize(
     ("step", "key", "status"),
-    [("3", "q\n", 0), ("3", "\x04", 0), ("1", "\x04", 0), ("1", "\x03", 130)],
+    [("3", "q\n", 0), ("3", "Q\n", 0), ("3", "\x04", 0), ("1", "\x04", 0), ("1", "\x03", 130)],
 )
 def test_a_tour_ends_at_a_question_and_by_the_keys_that_end_programs(
     step: str, key: str, status: int, start: Callable[..., Screen]

@@ -848,6 +848,9 @@ def tour(
     title: Annotated[
         str, option("Output", "The title of a handout (with --output).", "--title TEXT")
     ] = "From text to input embeddings",
+    no_answers: Annotated[
+        bool, option("Output", "Leave out the answers (with --output).", "--no-answers")
+    ] = False,
     output: o.Output = None,
 ) -> Any:
     """Go through the chapter, step by step.
@@ -860,15 +863,19 @@ def tour(
     # one step, with your own text
     embcli tour --text "Hello, world" --step 6
 
-    # all steps and ten questions, to print
+    # all steps and ten questions, to print; the answers come last
     embcli tour -o handout.html --title "Week 2"
+
+    # the same for a class, without answers
+    embcli tour -o questions.html --title "Week 2" --no-answers
     """
     from embcli.cli.tour import guide
 
     def result_of(words: list[str]) -> object:
         return run(words, Command.result)
 
-    return guide(text, step, title, result_of, is_file=output not in (None, "-"))
+    is_file = output not in (None, "-")
+    return guide(text, step, title, result_of, is_file, has_answers=not no_answers)
 
 
 @command("Text and vectors", content="list", view=PAGE)

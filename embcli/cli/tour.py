@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 _KEYS = "Enter continues, b goes back, q quits"
 _KEYS_PROMPT = f"{_KEYS}: "
 _ANSWER_PROMPTS = (
-    "Your answer, then Enter (b goes back, q quits): ",
+    "Your answer, then Enter (? gives a hint, b goes back, q quits): ",
     "Try again (Enter alone shows the answer, b goes back, q quits): ",
 )
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
+_ASKING = ("", "idk", "don'tknow", "idon'tknow", "hint", "help")  # "" is what is left of "?"
 _SHEET = 40  # lines of a step on paper
 # Commands, and an option of each, that the tour ends with.
 _NEXT = (("tokenize", "--merges"), ("lookup", "--heat"), ("lookup", "--from MODEL"))
@@ -59,18 +60,18 @@ class TourStep:
     words: str
     question: str = ""
     answers: tuple[str, ...] = ()  # the first one is shown
-    hint: str = ""  # after a wrong answer
+    hint: str = ""  # after ? or a wrong answer
     about: str = ""  # a command whose output is shown first
     # The fields that differ if the reader has given another text.
     own: dict[str, str] = field(default_factory=dict)
 
     def is_right(self, answer: str) -> bool:
-        """Return whether this is an answer; blanks, commas and capitals do not count."""
+        """Return whether this is an answer; blanks, capitals and a full stop do not count."""
         return _plain(answer) in [_plain(right) for right in self.answers]
 
 
 def _plain(answer: str) -> str:
-    return re.sub(r"[\s,.]", "", answer).casefold()
+    return re.sub(r"\s|\W+$", "", answer).casefold()
 
 
 def _steps(name: str) -> list[TourStep]:
@@ -120,13 +121,14 @@ def guide(
     heading: str,
     result_of: Callable[[list[str]], object],
     is_file: bool,
+    has_answers: bool,
 ) -> Handout:
     """Go through the tour on a terminal, from the step that is named; otherwise return its sheets.
 
     These are all steps, or only the named one. `heading` is the title of all of them in a file,
-    which has more questions. `result_of` returns the result of the command with these words after
-    `embcli`. A step that fails is reported and the tour continues; then the
-    status is 2.
+    which has more questions, and answers unless there are to be none. `result_of` returns the
+    result of the command with these words after `embcli`. A step that fails is reported and the
+    tour continues; then the status is 2.
     """
     if text.strip() in ("", "-"):  # the steps cannot share standard input
         raise InputError(f"--text {text!r} is not a text; give the text itself")
@@ -142,7 +144,7 @@ def guide(
         steps = [*steps, *EXERCISES]
     tour = _Tour(steps, text, result_of, heading)
     if is_file or not (is_terminal(sys.stdout) and is_terminal(sys.stdin)):
-        return tour.handout(first, is_file)
+        return tour.handout(first, is_file, has_answers)
     is_at_the_end = tour.walk(first or 1)
     last_sheet: list[RenderableType] = [""]
     if is_at_the_end:
@@ -229,12 +231,13 @@ class _Tour:
             print(f"\r{' ' * len(_KEYS_PROMPT)}\r", end="", flush=True)
         return key
 
-    def handout(self, only: int | None, is_on_paper: bool) -> Handout:
-        """Return all steps, or one, each on a sheet; on paper the answers come last."""
+    def handout(self, only: int | None, is_on_paper: bool, has_answers: bool) -> Handout:
+        """Return all steps, or one, each on a sheet; on paper the answers come last, if at all."""
         sheets: list[Sequence[RenderableType]] = []
         if is_on_paper and only is None:
             name = safe_text("Name: ______________________________   Date: ____________________")
-            remark = safe_text("Write your answers on the lines; the right ones are at the end.")
+            place = "; the right ones are at the end" if has_answers else ""
+            remark = safe_text(f"Write your answers on the lines{place}.")
             sheets.append([title(self.heading), name, "", remark])
         answers: list[Sequence[RenderableType]] = []
         height = _SHEET if is_on_paper else None
@@ -254,9 +257,9 @@ class _Tour:
                 sheets.append([*asked, *told])
         if only is None:
             sheets.append(_last_words())
-        if not answers:
+        if not answers or not has_answers:
             return Handout(sheets, self.heading, self.has_failed)
-        answers[0] = [title("Answers"), *answers[0]]
+        answers[0] = [title(f"{self.heading}: answers"), *answers[0]]
         return Handout([*sheets, *answers], self.heading, self.has_failed, len(sheets))
 
     def _told(
@@ -274,8 +277,8 @@ class _Tour:
         command = self._typed(step.command)
         explained: list[RenderableType] = [""]
         if answer and step.is_right(answer):
-            explained.append(safe_text("Right.", "good"))
-        elif answer:
+            explained.append(safe_text(f"Right: {step.answers[0]}", "good"))
+        elif _plain(answer) not in _ASKING:
             explained.append(safe_text(f"Not quite. The answer: {step.answers[0]}", "bad"))
         elif step.answers:
             explained.append(safe_text(f"The answer: {step.answers[0]}"))
@@ -316,7 +319,7 @@ class _Tour:
 
 
 def _read_answer(step: TourStep) -> tuple[str, bool]:
-    """Ask for the answer of a step, twice if the first one is wrong.
+    """Ask for the answer of a step, again if the first one is wrong or asks for the hint.
 
     Returns what was typed, and whether the terminal is still there.
     """
@@ -325,11 +328,12 @@ def _read_answer(step: TourStep) -> tuple[str, bool]:
     for prompt in _ANSWER_PROMPTS:
         print(f"\r{prompt}", end="", flush=True)
         line = sys.stdin.buffer.readline()
-        answer = line.decode(errors="replace").strip()
+        answer = line.decode(errors="replace").strip().lower()
         if not answer or answer in (_BACK, _QUIT) or step.is_right(answer):
             break
         if prompt == _ANSWER_PROMPTS[0]:
-            print(f"Not quite. {step.hint}")
+            verdict = "" if _plain(answer) in _ASKING else "Not quite. "
+            print(f"{verdict}{step.hint}")
     return answer, bool(line)
 
 
@@ -339,7 +343,7 @@ def _read_key() -> str:
         print(f"\r{_KEYS_PROMPT}", end="", flush=True)
         key = ""
         with suppress(EOFError, OSError):
-            key = typer.getchar()[:1]
+            key = typer.getchar()[:1].lower()
         if key in (*_FORWARD, _BACK, _QUIT, ""):
             return key
 

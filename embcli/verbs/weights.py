@@ -30,7 +30,7 @@ from embcli.records import (
     run_of,
 )
 from embcli.result import MatrixOf, Result
-from embcli.selection import Excerpt, select
+from embcli.selection import Excerpt, Selection, select
 from embcli.tokens import token_text, tokens_of
 from embcli.wording import counted, in_bytes
 
@@ -213,15 +213,16 @@ def weights(
     model: Opened,
     *,
     layer: LayerName = "token",
-    rows: str | None = None,
-    columns: str | None = None,
+    rows: Selection | None = None,
+    columns: Selection | None = None,
     sort: Sort = "id",
 ) -> WeightMatrix:
     """Return the weight matrix of a layer, (V, D) or (C, D), or chosen rows and columns of it.
 
     The `head` of a tied model is its token matrix.
 
-    A choice is a text, `"0:5,100"`. A row can be named by its token, too: `"king,queen"`.
+    A choice is a text, `"0:5,100"`, or indices, `[2, 3]` or `range(5)`. A row can be named by its
+    token, too: `"king,queen"`.
     `sort="norm"` orders the rows by their norms, the largest first; then `order` has the norms and
     ranks of all rows. Raises InputError for rows and columns out of range, LayerError if there is
     no such layer.

@@ -29,7 +29,7 @@ from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
-from embcli.selection import select
+from embcli.selection import Selection, select
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.fit import Finding, Fit, fit_of
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
@@ -196,7 +196,7 @@ def audit(
     *,
     layer: TokenLayer | None = None,
     fail_on: Iterable[Fault | FaultGroup] | None = None,
-    rows: str | None = None,
+    rows: Selection | None = None,
     top: int = SHOWN_ROWS,
 ) -> Audit:
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
@@ -231,7 +231,7 @@ def audit(
     size_of_main, _ = shapes[chosen[0]]
     ids = None
     if rows is not None:
-        ids = select(None if rows == "all" else rows, size_of_main, "row")
+        ids = select(None if str(rows) == "all" else rows, size_of_main, "row")
     layers = source.open(dict.fromkeys(chosen), notes)
     audits: dict[TokenLayer, MatrixAudit] = {}
     for name, (size, dim) in shapes.items():

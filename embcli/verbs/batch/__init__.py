@@ -20,7 +20,7 @@ from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Document, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
-from embcli.selection import select
+from embcli.selection import Selection, select
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.batch.windows import Draws, Windows, loader_draws
 from embcli.wording import Sentence, counted
@@ -141,7 +141,7 @@ def batch(
     context_length: int | None = None,
     draw: bool = False,
     windows: bool = False,
-    columns: str | None = None,
+    columns: Selection | None = None,
 ) -> Batches:
     """Return sliding-window batches as the chapter's loader gives them.
 

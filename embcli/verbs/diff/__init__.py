@@ -23,6 +23,7 @@ from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
+from embcli.selection import Selection
 from embcli.tokens import chosen_rows, token_text, tokens_of
 from embcli.verbs.diff.measure import Matching, chosen_among, compare_rows, match_rows
 from embcli.verbs.diff.tokens import TokenDiff, Vocabulary, compare_tokens, differences
@@ -210,7 +211,7 @@ def diff(
     layer: TokenLayer | None = None,
     tokens: bool = False,
     atol: float = 0.0,
-    rows: str | None = None,
+    rows: Selection | None = None,
     match: str | None = None,
     sort: DiffSort | None = None,
     top: int = SHOWN_ROWS,

@@ -26,7 +26,7 @@ from embcli.positions.sinusoidal import wave_rows
 from embcli.recipe import AddType, Project, Recipe, RecipeStep, Scale, in_words
 from embcli.records import ArraySpec, Document, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
-from embcli.selection import select
+from embcli.selection import Selection, select
 from embcli.tokens import Tokens, check_ids, check_length
 from embcli.verbs.lookup.plan import Plan, check_trace, context_rows, occurrences, plan_of
 from embcli.wording import Sentence, counted
@@ -191,7 +191,7 @@ def lookup(
     lines: bool = False,
     window: bool = False,
     show: tuple[MatrixName, ...] | MatrixName | Literal["all"] | None = None,
-    columns: str | None = None,
+    columns: Selection | None = None,
     trace: int | None = None,
     draw: bool = False,
     only: str | None = None,

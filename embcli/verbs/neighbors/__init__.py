@@ -20,6 +20,7 @@ from embcli.numerics.search import Search, nearest
 from embcli.opened import Opened, TextOrIds, remark_scaled
 from embcli.records import Document, FieldType, Records, listed, run_of
 from embcli.result import Result
+from embcli.selection import Selection
 from embcli.tokens import chosen_rows, token_text, tokens_of
 from embcli.verbs.neighbors.queries import (
     Query,
@@ -106,7 +107,7 @@ def neighbors(
     metric: Metric = "cosine",
     top: int = 10,
     match: str | None = None,
-    rows: str | None = None,
+    rows: Selection | None = None,
 ) -> Neighbors:
     """Return the rows nearest to the mean row of a text's tokens, or to a vector.
 

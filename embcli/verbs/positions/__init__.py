@@ -34,7 +34,7 @@ from embcli.positions.sinusoidal import sinusoidal
 from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.seeded import check_size
-from embcli.selection import select
+from embcli.selection import Selection, select
 from embcli.text import parse_ids
 from embcli.verbs.positions.choice import choose, open_layers
 from embcli.wording import Sentence
@@ -117,8 +117,8 @@ def positions(
     ids: str | int | None = None,
     similarity: bool = False,
     metric: Similarity | None = None,
-    rows: str | None = None,
-    columns: str | None = None,
+    rows: Selection | None = None,
+    columns: Selection | None = None,
 ) -> PositionTable:
     """Return what positions become: rows (T, D), rotary angles, or relative distances.
 
