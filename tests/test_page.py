@@ -636,6 +636,26 @@ def test_columns_are_in_bins_only_where_they_have_no_room(
         assert smaller_bins > largest_count
 
 
+@pytest.mark.parametrize("width", [30, 80, 200])
+@pytest.mark.parametrize("columns", [1, 2, 8, 33, 100, 301])
+def test_numbers_of_columns_stand_above_their_cells(columns: int, width: int) -> None:
+    """Row n is 1 in column n, and 0 elsewhere."""
+    numbers = np.arange(columns)
+    page = Strips([Label("row", numbers)], [Values(np.eye(columns, dtype=np.float32))], numbers)
+
+    printed = export.text(page, width)
+
+    axis, *strips = re.findall(r"│  (.*)", printed)
+    *ticks, last = re.finditer(r"\d+", axis)
+    for tick in ticks:
+        assert strips[int(tick[0])][tick.start()] != "."
+    assert int(last[0]) == columns - 1
+    assert strips[-1][last.start() : last.end()].strip(".")
+    steps = np.diff([int(tick[0]) for tick in ticks])
+    assert np.unique(steps).size <= 1
+    assert (len(ticks) > 1) == (columns > 2)
+
+
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
     snapshot: Snapshot,
 ) -> None:
