@@ -680,7 +680,7 @@ def test_a_picture_fits_its_lines_and_uses_them(square: bool, size: int, height:
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
     room = 2 * (height - 4)
-    assert ("shown: every" in printed) == (size > min(room, 72))
+    assert ("shown: 1 in" in printed) == (size > min(room, 72))
     if size > room:
         assert 2 * len(lines) > height, "the picture uses most of its lines"
 
@@ -776,11 +776,11 @@ def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> Non
 @pytest.mark.parametrize(
     ("rows", "columns", "shown"),
     [
-        (100, 10, "shown: every 3rd row"),
-        (300, 10, "shown: every 7th row"),
-        (300, 100, "shown: every 7th row, every 3rd column"),
-        (1100, 700, "shown: every 23rd row, every 11th column"),
-        (48, 300, "shown: every 5th column"),
+        (100, 10, "shown: 1 in 3 rows"),
+        (300, 10, "shown: 1 in 7 rows"),
+        (300, 100, "shown: 1 in 7 rows, 1 in 3 columns"),
+        (1100, 700, "shown: 1 in 23 rows, 1 in 11 columns"),
+        (48, 300, "shown: 1 in 5 columns"),
     ],
 )
 def test_a_picture_without_room_shows_every_nth_row_and_an_odd_step_of_columns(
@@ -948,9 +948,9 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
     ("columns", "remark"),
     [
         (191, ""),
-        (192, "every 3rd column"),
-        (573, "every 3rd column"),
-        (574, "every 5th column"),
+        (192, "1 in 3 columns"),
+        (573, "1 in 3 columns"),
+        (574, "1 in 5 columns"),
     ],
 )
 def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark: str) -> None:

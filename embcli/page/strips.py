@@ -386,22 +386,10 @@ class Strips(Composite):
             return [shared] if fit.rows_per_line > 1 else []
         steps = []
         if fit.row_step > 1:
-            steps.append(f"every {_ordinal(fit.row_step)} {self.row}")
+            steps.append(f"1 in {fit.row_step} {self.row}s")
         if fit.columns_per_bin > 1 and not self.square:
-            steps.append(f"every {_ordinal(fit.columns_per_bin)} column")
+            steps.append(f"1 in {fit.columns_per_bin} columns")
         return [f"shown: {', '.join(steps)}"] if steps else []
-
-
-def _ordinal(number: int) -> str:
-    """Return a number as in a sequence.
-
-    >>> _ordinal(2), _ordinal(11), _ordinal(23)
-    ('2nd', '11th', '23rd')
-    """
-    endings = {1: "st", 2: "nd", 3: "rd"}
-    tens, ones = divmod(number, 10)
-    ending = "th" if tens % 10 == 1 else endings.get(ones, "th")
-    return f"{number}{ending}"
 
 
 def fit_labels(
