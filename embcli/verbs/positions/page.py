@@ -59,8 +59,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             if table.is_similarity and not table.style.keeps_precision:
                 matrix = _shortened(matrix, options.max_width)
             yield matrix
-    has_room = len(views) == 1 and not table.style.heat
-    if notes and has_room:
+    if notes:
         yield ""
     yield from notes
 
@@ -103,10 +102,10 @@ def _views(table: PositionTable) -> list[MatrixView]:
 
 def _lines_of_picture(views: int, texts: Sequence[Text], options: ConsoleOptions) -> int:
     """Return the lines that each of several pictures can have beside the texts of a page."""
-    lines = 56  # of a slide
+    lines = 55  # of a slide, beside a blank line
     if options.is_terminal:
-        suggestions_and_prompt = 2
-        lines = options.max_height - suggestions_and_prompt
+        blank_line_and_suggestions_and_prompt = 3
+        lines = options.max_height - blank_line_and_suggestions_and_prompt
     for text in texts:
         lines -= math.ceil(text.cell_len / options.max_width)
     if views > 1:
