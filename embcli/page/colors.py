@@ -70,8 +70,8 @@ BACKGROUNDS: dict[Background, str] = {"light": "light_background", "dark": "dark
 FINE_CELLS = "fine_cells"  # A console whose page becomes an SVG picture has a style of this name.
 # Blue and orange mean signs, so that tokens have other colours. These six differ also among 16
 # colours, and no common colour blindness confuses neighbours.
-_TOKEN_COLORS = ("#008700", "#af5fd7", "#008787", "#d75f5f", "#5f5fff", "#d70087")
-_TOKEN_STYLES = [Style.parse(color) for color in _TOKEN_COLORS]
+_SIX_COLORS = "#008700 #af5fd7 #008787 #d75f5f #5f5fff #d70087"
+_TOKEN_STYLES = [Style.parse(color) for color in _SIX_COLORS.split()]
 
 
 def token_style(place: int) -> Style:
