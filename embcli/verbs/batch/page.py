@@ -267,8 +267,12 @@ def _bands(words: list[str], starts: np.ndarray, length: int, room: int) -> Iter
     starts = np.minimum(starts, len(words))
     stops = np.minimum(starts + length, len(words))
     are_whole = (edges[stops] - edges[starts] <= room).all()
-    first = 0
-    while first < len(words):
+    stop = 0
+    is_following = stops > 0
+    while is_following.any():
+        first = int(starts[is_following].min())
+        if not are_whole:
+            first = max(first, stop)
         stop = int(np.searchsorted(edges, edges[first] + room, "right")) - 1
         is_following = stops > stop
         is_shown = (starts < stop) & (stops > first)
@@ -277,11 +281,6 @@ def _bands(words: list[str], starts: np.ndarray, length: int, room: int) -> Iter
             if is_following.any():
                 stop = int(stops[is_shown].max())
         yield Band(first, stop, np.flatnonzero(is_shown))
-        if not is_following.any():
-            return
-        first = int(starts[is_following].min())
-        if not are_whole:
-            first = max(first, stop)
 
 
 def _marked(labels: list[Label], words: list[str], marks: np.ndarray) -> Table:
