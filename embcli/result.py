@@ -62,6 +62,7 @@ class Style:
     """How a result looks on a page; raises OutputError and InputError for values out of range."""
 
     precision: int = DEFAULT_PRECISION  # decimals
+    keeps_precision: bool = False  # whether no table has fewer, so that its columns fit
     heat: bool = False  # whether matrices are strips of colours
     bare: bool = False  # whether a page has only titles, tables, pictures and drawings
     width: int | None = None  # columns of a page; None for the default of the medium

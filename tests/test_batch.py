@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -342,46 +341,50 @@ def test_the_tokens_of_a_sample_are_whole_and_end_with_the_last_target(
     assert max(map(cell_len, text.splitlines())) <= width
 
 
-def marks_of_windows(page: str) -> list[list[str]]:
-    """Return the batch and number of each sample, and its marks, from where they are on a page."""
-    lines = page.splitlines()
-    top = next(place for place, line in enumerate(lines) if line.startswith(("batch", "sample")))
-    starts = [match.start() for match in re.finditer(r"\S+", lines[top])]
-    marks = []
-    for line in lines[top + 2 : lines.index("", top)]:
-        cells = [line[start:stop].strip() for start, stop in pairwise([*starts, None])]
-        marks.append(cells)
+def marks_of_windows(page: str) -> dict[str, dict[int, str]]:
+    """Return the marks of each line's label, by the tokens above them."""
+    marks: dict[str, dict[int, str]] = {}
+    columns: list[tuple[int, int]] = []
+    for line in page.splitlines():
+        if re.match("(batch +)?sample", line):
+            columns = [(int(match[0]), match.start()) for match in re.finditer(r"\d+", line)]
+        elif re.match(r"[ \d]+[■□]", line):
+            sample = marks.setdefault(line[: columns[0][1]].strip(), {})
+            for token, start in columns:
+                mark = line[start : start + 1].strip()
+                if mark:
+                    assert token not in sample
+                    sample[token] = mark
     return marks
 
 
+@pytest.mark.parametrize(("max_length", "width"), [(4, 40), (4, 60), (4, 200), (12, 40), (12, 77)])
 @pytest.mark.parametrize("stride", [1, 2, 4, 6])
-@pytest.mark.parametrize("width", [40, 60, 77, 200])
-def test_windows_show_whole_samples_and_mark_a_cut(stride: int, width: int) -> None:
+def test_windows_go_on_in_further_tables(stride: int, max_length: int, width: int) -> None:
     model = embcli.seeded(40, 2)
-    result = model.batch([*range(20)], batch_size=1, stride=stride, all=True, windows=True)
+    result = model.batch(
+        [*range(20)], batch_size=1, max_length=max_length, stride=stride, all=True, windows=True
+    )
 
     page = export.text(result, width)
 
-    rows = marks_of_windows(page)
-    total = len(result.inputs)
-    assert 0 < len(rows) <= total
-    for sample, (number, *row) in enumerate(rows):
-        assert number == str(sample)
-        expected = [""] * (sample * stride) + ["■"] * 4 + ["□"]
-        assert row[: len(expected)] == expected
-        assert {*row[len(expected) :]} <= {""}
-    (header,) = [line.split() for line in page.splitlines() if line.startswith("sample")]
-    is_cut = header[-1] == "…"
-    tokens = [str(token) for token in range(20)]
-    shown = header[1:-1] if is_cut else header[1:]
-    assert shown == tokens[: len(shown)]
-    assert is_cut == (len(shown) < 20)
-    assert (f"Shown: {len(rows)} of {total} samples." in page) == (len(rows) < total)
-    are_tokens_cut = is_cut and len(rows) == total
-    assert (f"Shown: {len(shown)} of 20 tokens." in page) == are_tokens_cut
-    if width == 200:
-        assert not is_cut
+    expected = {}
+    for sample, start in enumerate(range(0, 20 - max_length, stride)):
+        inputs = dict.fromkeys(range(start, start + max_length), "■")
+        expected[str(sample)] = {**inputs, start + max_length: "□"}
+    assert marks_of_windows(page) == expected
     assert max(map(len, page.splitlines())) <= width
+    if max_length == 4 or width == 200:
+        lines = re.findall(r"^[ \d]+[■□].*", page, re.MULTILINE)
+        assert len(lines) == len(expected), "a sample that can be whole has one line"
+
+
+def test_windows_that_need_too_many_lines_name_the_tokens_left_out(snapshot: Snapshot) -> None:
+    result = embcli.seeded(999, 2).batch(
+        [*range(999)], batch_size=1, max_length=24, stride=8, all=True, windows=True
+    )
+
+    snapshot("batch/windows-on-a-screen.txt", export.text(result, 80, 24))
 
 
 LEFT_OVER = {"max_length": 3, "stride": 2, "windows": True}
@@ -394,7 +397,6 @@ def test_windows_show_tokens_that_no_sample_has_dim() -> None:
 
     header = page.splitlines()[1]
     assert re.findall(r"\x1b\[2m *(\d+) *\x1b", header) == ["10"]
-    assert "Without a mark: 1 of the 11 tokens shown, in no sample above" in page
 
 
 @pytest.mark.parametrize(("index", "last"), [(0, "5"), (1, "10")])
@@ -413,18 +415,18 @@ def test_windows_name_the_batch_of_each_sample() -> None:
         [*range(20)], batch_size=3, stride=2, all=True, windows=True
     )
 
-    rows = marks_of_windows(export.text(result, 120))
+    marks = marks_of_windows(export.text(result, 120))
 
-    assert [row[:2] for row in rows] == [[str(n // 3), str(n)] for n in range(6)]
+    labels = [label.split() for label in marks]
+    assert labels == [[str(sample // 3), str(sample)] for sample in range(6)]
 
 
-def test_windows_that_fit_none_of_the_samples_say_so() -> None:
-    result = embcli.seeded(40, 2).batch([*range(40)], batch_size=1, max_length=30, windows=True)
+def test_windows_of_a_shuffled_batch_leave_out_the_text_between_them(snapshot: Snapshot) -> None:
+    result = embcli.seeded(dim=2).batch(
+        OPENING, batch_size=3, max_length=3, shuffle=True, windows=True
+    )
 
-    page = export.text(result, 60)
-
-    assert "Not shown: a sample of 31 tokens is wider than the page." in page
-    assert "■" not in page
+    snapshot("batch/windows-shuffled.txt", export.text(result, 80))
 
 
 def test_windows_say_what_a_model_does_not_see() -> None:

@@ -335,7 +335,7 @@ BACKGROUNDS = {
     "Solarized dark": (0, 43, 54),
     "light": (253, 246, 227),
 }
-USED_STYLES = (*STYLES.values(), *map(token_style, range(4)))
+USED_STYLES = (*STYLES.values(), *map(token_style, range(6)))
 COLORS = {style.color for style in USED_STYLES if style.color is not None}
 
 
@@ -636,6 +636,26 @@ def test_columns_are_in_bins_only_where_they_have_no_room(
         assert smaller_bins > largest_count
 
 
+@pytest.mark.parametrize("width", [30, 80, 200])
+@pytest.mark.parametrize("columns", [1, 2, 8, 33, 100, 301])
+def test_numbers_of_columns_stand_above_their_cells(columns: int, width: int) -> None:
+    """Row n is 1 in column n, and 0 elsewhere."""
+    numbers = np.arange(columns)
+    page = Strips([Label("row", numbers)], [Values(np.eye(columns, dtype=np.float32))], numbers)
+
+    printed = export.text(page, width)
+
+    axis, *strips = re.findall(r"│  (.*)", printed)
+    *ticks, last = re.finditer(r"\d+", axis)
+    for tick in ticks:
+        assert strips[int(tick[0])][tick.start()] != "."
+    assert int(last[0]) == columns - 1
+    assert strips[-1][last.start() : last.end()].strip(".")
+    steps = np.diff([int(tick[0]) for tick in ticks])
+    assert np.unique(steps).size <= 1
+    assert (len(ticks) > 1) == (columns > 2)
+
+
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
     snapshot: Snapshot,
 ) -> None:
@@ -660,7 +680,7 @@ def test_a_picture_fits_its_lines_and_uses_them(square: bool, size: int, height:
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
     room = 2 * (height - 4)
-    assert ("shown: every" in printed) == (size > min(room, 72))
+    assert ("shown: 1 in" in printed) == (size > min(room, 72))
     if size > room:
         assert 2 * len(lines) > height, "the picture uses most of its lines"
 
@@ -756,11 +776,11 @@ def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> Non
 @pytest.mark.parametrize(
     ("rows", "columns", "shown"),
     [
-        (100, 10, "shown: every 3rd row"),
-        (300, 10, "shown: every 7th row"),
-        (300, 100, "shown: every 7th row, every 3rd column"),
-        (1100, 700, "shown: every 23rd row, every 11th column"),
-        (48, 300, "shown: every 5th column"),
+        (100, 10, "shown: 1 in 3 rows"),
+        (300, 10, "shown: 1 in 7 rows"),
+        (300, 100, "shown: 1 in 7 rows, 1 in 3 columns"),
+        (1100, 700, "shown: 1 in 23 rows, 1 in 11 columns"),
+        (48, 300, "shown: 1 in 5 columns"),
     ],
 )
 def test_a_picture_without_room_shows_every_nth_row_and_an_odd_step_of_columns(
@@ -928,9 +948,9 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
     ("columns", "remark"),
     [
         (191, ""),
-        (192, "every 3rd column"),
-        (573, "every 3rd column"),
-        (574, "every 5th column"),
+        (192, "1 in 3 columns"),
+        (573, "1 in 3 columns"),
+        (574, "1 in 5 columns"),
     ],
 )
 def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark: str) -> None:
@@ -1158,12 +1178,57 @@ def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(
     assert bool({*codes} & {"33", "93"}) == has_yellow
 
 
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("place", range(6))
 def test_the_colour_of_a_token_is_not_that_of_a_sign(place: int) -> None:
     color = token_style(place).color
 
     assert color not in (sign_style(1.0).color, sign_style(-1.0).color)
-    assert color != token_style(place + 1).color
+
+
+def test_six_tokens_differ_also_in_16_colours() -> None:
+    colors = [token_style(place).color for place in range(12)]
+    numbers = [color.downgrade(ColorSystem.STANDARD).number for color in colors if color]
+
+    for start in range(6):
+        assert len({*numbers[start : start + 6]}) == 6
+
+
+# How linear red, green and blue are seen: Machado, Oliveira and Fernandes 2009, severity 1.
+SIGHTS = {
+    "all colours": np.eye(3),
+    "protanopia": np.array(
+        [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
+    ),
+    "tritanopia": np.array(
+        [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]]
+    ),
+}
+
+
+def in_lab(color: tuple[int, ...], sight: np.ndarray) -> np.ndarray:
+    """Return a colour as CIE L*a*b* has it, white D65, as a sight sees it."""
+    shares = np.array(color) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(sight @ linear, 0, 1)
+    to_xyz = [[0.434, 0.376, 0.190], [0.213, 0.715, 0.072], [0.018, 0.109, 0.873]]  # white is 1
+    x, y, z = np.cbrt(to_xyz @ seen)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("theme", [None, "light", "dark"])
+@pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
+def test_no_sight_confuses_the_colours_of_neighbouring_tokens(
+    sight: np.ndarray, theme: Literal["dark", "light"] | None
+) -> None:
+    inks = INKS[theme] if theme else {}
+    names = [str(token_style(place)) for place in range(7)]
+    seen = [in_lab(tuple(bytes.fromhex(inks.get(name, name)[1:])), sight) for name in names]
+
+    distances = [float(np.linalg.norm(one - other)) for one, other in pairwise(seen)]
+    assert min(distances) >= 15
 
 
 def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the_font() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,28 @@ def test_all_positions_are_there_unless_a_length_is_given(
 
     for spec in result.records().matrices.values():
         assert spec.shape[0] == count
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "diagonal"),
+    [
+        (140, (), "1.0000"),
+        (120, (), "1.000"),
+        (102, (), "1.00"),
+        (80, (), "1.00"),
+        (120, ("--precision", "4"), "1.0000"),
+        (80, ("--precision", "3"), "1.000"),
+    ],
+)
+def test_similarities_lose_decimals_before_columns(
+    in_process: InProcess, columns: int, options: tuple[str, ...], diagonal: str
+) -> None:
+    command = ("positions", "sinusoidal", "--similarity", "--metric", "cosine", *options)
+
+    page = in_process.ok(*command, COLUMNS=str(columns)).text
+
+    assert re.findall(r"^ *0  │ +(\S+)", page, re.MULTILINE) == [diagonal]
+    assert ("Left out: columns" in page) == (columns == 80 or bool(options))
 
 
 def test_similarities_of_relative_positions_have_a_flat_format(in_process: InProcess) -> None:

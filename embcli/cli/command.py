@@ -143,7 +143,9 @@ def _refuse_options(format: FormatName, options: Options, path: Path | None) -> 
 def _style_options(options: Options) -> "dict[str, Any]":
     """Return the options that are fields of a Style, those that are given."""
     names = ("precision", "heat", "bare", "width", "theme")
-    return {name: options[name] for name in names if options.get(name) is not None}
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    given["keeps_precision"] = "precision" in given
+    return given
 
 
 def _refuse_overwriting(path: Path | None, options: Options) -> None:

@@ -203,7 +203,10 @@ class KindAndPath:
 class Numbers:
     """How numbers are shown."""
 
-    precision: Annotated[int, option("View", "Decimals in a table.", "N")] = names.DEFAULT_PRECISION
+    precision: Annotated[
+        int | None,
+        option("View", "Decimals in a table.", "N", default=str(names.DEFAULT_PRECISION)),
+    ] = None
     heat: Annotated[bool, option("View", "Show all columns as a heat map.", "--heat")] = False
 
 

@@ -51,6 +51,7 @@ INKS = {
         "#5888b0": "#4a7ba6",
         "#b0784c": "#a0685a",
         "#af5fd7": "#8f3fbf",
+        "#d75f5f": "#c85050",
     },
     "dark": {
         "dim": "#959da6",
@@ -59,17 +60,22 @@ INKS = {
         "#5888b0": "#6ea0c8",
         "#b0784c": "#c88c64",
         "#008700": "#4fc34f",
+        "#008787": "#17a5a5",
+        "#5f5fff": "#7878ff",
+        "#d70087": "#ff4fa8",
     },
 }
 # A console whose background is known has a style of one of these names.
 BACKGROUNDS: dict[Background, str] = {"light": "light_background", "dark": "dark_background"}
 FINE_CELLS = "fine_cells"  # A console whose page becomes an SVG picture has a style of this name.
-# Blue and orange mean signs, so that tokens have other colours.
-_TOKEN_STYLES = [Style.parse("#008700"), Style.parse("#af5fd7")]
+# Blue and orange mean signs, so that tokens have other colours. These six differ also among 16
+# colours, and no common colour blindness confuses neighbours.
+_SIX_COLORS = "#008700 #af5fd7 #008787 #d75f5f #5f5fff #d70087"
+_TOKEN_STYLES = [Style.parse(color) for color in _SIX_COLORS.split()]
 
 
 def token_style(place: int) -> Style:
-    """Return the style of a token, which differs from those of its neighbours."""
+    """Return the style of a token, which differs from those of the five tokens before it."""
     return _TOKEN_STYLES[place % len(_TOKEN_STYLES)]
 
 

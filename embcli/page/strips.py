@@ -157,6 +157,10 @@ class Fit(NamedTuple):
         cells = _clamp(available // max(bins, 1), _WIDEST)
         return cls(bins, min(bins * cells, available), columns_per_bin, cells)
 
+    def cell_of(self, column: int) -> int:
+        """Return the first cell of a column."""
+        return column // self.columns_per_bin * self.width // self.bins
+
 
 def _clamp(number: int, most: int) -> int:
     return max(min(number, most), 1)
@@ -260,7 +264,7 @@ class Strips(Composite):
             strips_per_label = math.ceil(len(starts) / _MOST_LABELS)
         labelled_rows = [start * fit.row_step for start in starts[::strips_per_label]]
 
-        axis = self._axis(fit.width)
+        axis = self._axis(fit)
         density = density_of(console)
         gaps = (np.searchsorted(starts, self.gaps) * fit.lines_per_row).tolist()
         blocks = []
@@ -292,16 +296,28 @@ class Strips(Composite):
         trailing_of_lines = list(map(at_lines, self.trailing))
         return ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
 
-    def _axis(self, width: int) -> str:
-        """Return the numbers of the first and the last column, at the ends of the strips."""
-        if not len(self.numbers):
+    def _axis(self, fit: Fit) -> str:
+        """Return the numbers of the first and the last column, and of every 2^n-th between them."""
+        count = len(self.numbers)
+        if not count:
             return ""
-        first = str(self.numbers[0])
-        if len(self.numbers) == 1:
-            return first
+        axis = str(self.numbers[0])
+        if count == 1:
+            return axis
+        room_per_number = len(str(self.numbers.max())) + GAP + 1
+        step = 1
+        while step * fit.width < room_per_number * count:
+            step *= 2
+
         last = str(self.numbers[-1])
-        room_for_last = max(width - len(first), len(last) + 1)
-        return first + last.rjust(room_for_last)
+        cell_of_last = min(fit.cell_of(count - 1), fit.width - len(last))
+        cell_of_last = max(cell_of_last, len(axis) + 1)
+        for place in range(step, count, step):
+            number = str(self.numbers[place])
+            cell = fit.cell_of(place)
+            if cell + len(number) + GAP <= cell_of_last:
+                axis = axis.ljust(cell) + number
+        return axis.ljust(cell_of_last) + last
 
     def _bar(
         self,
@@ -370,22 +386,10 @@ class Strips(Composite):
             return [shared] if fit.rows_per_line > 1 else []
         steps = []
         if fit.row_step > 1:
-            steps.append(f"every {_ordinal(fit.row_step)} {self.row}")
+            steps.append(f"1 in {fit.row_step} {self.row}s")
         if fit.columns_per_bin > 1 and not self.square:
-            steps.append(f"every {_ordinal(fit.columns_per_bin)} column")
+            steps.append(f"1 in {fit.columns_per_bin} columns")
         return [f"shown: {', '.join(steps)}"] if steps else []
-
-
-def _ordinal(number: int) -> str:
-    """Return a number as in a sequence.
-
-    >>> _ordinal(2), _ordinal(11), _ordinal(23)
-    ('2nd', '11th', '23rd')
-    """
-    endings = {1: "st", 2: "nd", 3: "rd"}
-    tens, ones = divmod(number, 10)
-    ending = "th" if tens % 10 == 1 else endings.get(ones, "th")
-    return f"{number}{ending}"
 
 
 def fit_labels(

@@ -16,10 +16,7 @@ def learned(
     layer: Layer, columns: np.ndarray, is_stored: bool, metric: Similarity
 ) -> ShownPositions:
     """Return the rows of a position layer, which is seeded, or stored by a model."""
-    formula = (
-        "A separate layer, drawn after the token layer: row p is added to the token row; "
-        "training adjusts it."
-    )
+    formula = "A separate layer, drawn after the token layer: row p is added to the token row."
     meaning = "Random rows: their similarities mean nothing before training."
     if is_stored:
         formula = "The model's own position layer: row p is added to the token row."

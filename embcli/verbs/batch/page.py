@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.cells import cell_len
@@ -16,8 +17,10 @@ from embcli.page import (
     Note,
     Values,
     omission,
+    rows_that_fit,
     ruled,
     safe_text,
+    shorten,
     title,
 )
 from embcli.page.labels import origin_lines, token_label
@@ -43,7 +46,8 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     width = options.max_width
     yield title(_heading(batches))
     if batches.draws_windows:
-        yield from _windows(batches, width)
+        lines_elsewhere = 40
+        yield from _windows(batches, width, rows_that_fit(options, lines_elsewhere))
     elif batches.is_drawn:
         yield _picture(batches)
     else:
@@ -205,10 +209,19 @@ def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions:
 # --- the picture of the windows ---
 
 
-def _windows(batches: Batches, width: int) -> RenderResult:
-    """Yield a table with a column for each token, and a line for each sample that fits whole.
+class Band(NamedTuple):
+    """Tokens that fit beside each other, and the samples whose marks are below them."""
 
-    After the last batch, the columns go on to the end of the text.
+    first: int  # token
+    stop: int
+    samples: np.ndarray  # (n,) int64: their places in the batches
+
+
+def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
+    """Yield tables with a column for each token, and a line for each sample.
+
+    Samples that do not fit beside each other are in several tables, whole if they can be. After the
+    last batch, the columns go on to the end of the text.
     """
     length = batches.windows.max_length
     starts = batches.order * batches.windows.stride
@@ -216,50 +229,67 @@ def _windows(batches: Batches, width: int) -> RenderResult:
     stop = int(starts.max()) + length + 1
     if batches.all or batches.first == batches.count - 1:
         stop = len(batches.tokens)
-    ids = batches.tokens.ids[first:stop]
-    words = [str(token_id) for token_id in ids[:width]]
+    starts -= first
+    room = width - least_width(_sample_labels(batches, np.arange(len(starts))), 0)
+    ids = batches.tokens.ids[first:stop][: most_lines * width]
+    words = [str(token_id) for token_id in ids]
     if batches.tokens.encoding is not None:
-        words = [shown(token) for token in batches.tokens.bytes_of(ids[:width])]
+        words = [shown(token) for token in batches.tokens.bytes_of(ids)]
+    words = [shorten(word, room - GAP) for word in words]
 
-    labels = _sample_labels(batches, np.arange(len(starts)))
-    ends = least_width(labels, 0) + np.cumsum([GAP + cell_len(word) for word in words])
-    dots = GAP + 1
-    tokens = int(np.searchsorted(ends, width - dots, "right"))
-    stops = starts - first + length + 1  # after the last target
-    fits = stops <= tokens
-    if not fits.any():
-        needed = f"a sample of {counted(length + 1, 'token')} is wider than the page"
-        yield Note(f"Not shown: {needed}.", "max_length", "width")
-        return
-
-    if not fits.all():
-        tokens = int(stops[fits].max())
-    offsets = np.arange(first, first + tokens) - starts[fits, None]  # from the start of a sample
+    lines = 0
+    shown_tokens = 0
     marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
-    cells = marks[np.digitize(offsets, [0, length, length + 1])]
-    yield from _marked(_sample_labels(batches, np.flatnonzero(fits)), words, cells)
-    if not fits.all():
-        yield Note(f"Shown: {fits.sum():,} of {counted(len(fits), 'sample')}.", "width")
-    elif tokens < len(ids):
-        yield Note(f"Shown: {tokens:,} of {counted(len(ids), 'token')}.", "width")
+    for band in _bands(words, starts, length + 1, room):
+        lines += len(band.samples) + 3  # a header, a rule and a blank line
+        if shown_tokens and lines > most_lines:
+            break
+        shown_tokens = band.stop
+        offsets = np.arange(band.first, band.stop) - starts[band.samples, None]
+        cells = marks[np.digitize(offsets, [0, length, length + 1])]
+        labels = _sample_labels(batches, band.samples)
+        yield _marked(labels, words[band.first : band.stop], cells)
+        yield ""
+
+    yield safe_text("■ input, □ last target (the others are inputs, too); no mark: in no sample")
+    excerpt = Excerpt.first(shown_tokens, stop - first)
+    if excerpt.left_out:
+        missing = omission(excerpt, "token", np.arange(first, stop))
+        yield Note(f"Left out: {missing}.", "width")
 
 
-def _marked(labels: list[Label], words: list[str], marks: np.ndarray) -> RenderResult:
-    """Yield a table of marks, (samples, tokens), below as many of the words, and what they mean."""
-    columns = [Label(word, cells, "left") for word, cells in zip(words, marks.T, strict=False)]
-    if len(columns) < len(words):
-        columns.append(Label("…", [""] * len(marks)))
+def _bands(words: list[str], starts: np.ndarray, length: int, room: int) -> Iterator[Band]:
+    """Yield bands of words that show each sample whole if all can be, or else its parts in turn.
+
+    Words between bands are in no sample.
+    """
+    edges = np.cumsum([0, *(GAP + cell_len(word) for word in words)])
+    starts = np.minimum(starts, len(words))
+    stops = np.minimum(starts + length, len(words))
+    are_whole = (edges[stops] - edges[starts] <= room).all()
+    stop = 0
+    is_following = stops > 0
+    while is_following.any():
+        first = int(starts[is_following].min())
+        if not are_whole:
+            first = max(first, stop)
+        stop = int(np.searchsorted(edges, edges[first] + room, "right")) - 1
+        is_following = stops > stop
+        is_shown = (starts < stop) & (stops > first)
+        if are_whole:
+            is_shown = (starts >= first) & ~is_following
+            if is_following.any():
+                stop = int(stops[is_shown].max())
+        yield Band(first, stop, np.flatnonzero(is_shown))
+
+
+def _marked(labels: list[Label], words: list[str], marks: np.ndarray) -> Table:
+    """Return a table of marks, (samples, tokens), below the words of the tokens."""
+    columns = [Label(word, cells, "left") for word, cells in zip(words, marks.T, strict=True)]
     table = ruled([*labels, *columns])
-    unmarked = np.flatnonzero((marks == "").all(axis=0))
-    for token in unmarked:
+    for token in np.flatnonzero((marks == "").all(axis=0)):
         table.columns[len(labels) + token].header_style = "not bold dim"
-
-    yield table
-    yield ""
-    yield safe_text("■ input, □ target of the last input; the other targets are inputs, too")
-    if len(unmarked):
-        shown_tokens = f"{len(unmarked):,} of the {counted(len(columns), 'token')} shown"
-        yield safe_text(f"Without a mark: {shown_tokens}, in no sample above")
+    return table
 
 
 # --- the picture of what the model reads ---

@@ -76,7 +76,10 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
-    yield from origin_lines(comparison.origin)
+    notes = list(origin_lines(comparison.origin))
+    if notes and console.record:
+        yield ""
+    yield from notes
 
 
 def _heading(comparison: Comparison) -> RenderResult:

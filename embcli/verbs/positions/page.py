@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,9 +55,11 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             lines = _lines_of_picture(len(views), [*heading, *notes], options)
             yield _drawn(table, view, len(view.row_numbers), lines)
         else:
-            yield _drawn(table, view, _most_rows(table, view, views, options))
-    has_room = len(views) == 1 and not table.style.heat
-    if notes and has_room:
+            matrix = _drawn(table, view, _most_rows(table, view, views, options))
+            if table.is_similarity and not table.style.keeps_precision:
+                matrix = _shortened(matrix, options.max_width)
+            yield matrix
+    if notes:
         yield ""
     yield from notes
 
@@ -99,10 +102,10 @@ def _views(table: PositionTable) -> list[MatrixView]:
 
 def _lines_of_picture(views: int, texts: Sequence[Text], options: ConsoleOptions) -> int:
     """Return the lines that each of several pictures can have beside the texts of a page."""
-    lines = 56  # of a slide
+    lines = 55  # of a slide, beside a blank line
     if options.is_terminal:
-        suggestions_and_prompt = 2
-        lines = options.max_height - suggestions_and_prompt
+        blank_line_and_suggestions_and_prompt = 3
+        lines = options.max_height - blank_line_and_suggestions_and_prompt
     for text in texts:
         lines -= math.ceil(text.cell_len / options.max_width)
     if views > 1:
@@ -159,6 +162,14 @@ def _drawn(
         rows_left_out=omission(excerpt, "row", view.row_numbers),
         rows_parameter="rows",
     )
+
+
+def _shortened(matrix: Matrix, width: int) -> Matrix:
+    """Return a matrix with fewer decimals, but at least 2, if not all its columns fit."""
+    shorter = matrix
+    while shorter.precision > 2 and not shorter.fits(width):
+        shorter = replace(shorter, precision=shorter.precision - 1)
+    return shorter
 
 
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
