@@ -44,6 +44,7 @@ class Encoding(ABC):
     splits: bool = True  # whether it can split a text
     # The IDs that a model reads before and after each text.
     bos_eos: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    faults: Iterable[str] = ()  # sentences on lists in the file that do not fit its tokens
     # What a file says of how a text becomes IDs, by name: merges, normalizer, ... Two encodings can
     # be compared if they have rules of the same names.
     rules: Rules = {}  # noqa: RUF012 - only subclasses have others
