@@ -19,6 +19,7 @@ from tests import transcripts
 from tests.files.made import matrix, save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.test_dialects import sentencepiece
 from tests.test_huggingface import MADE, Saved, saved
 from tests.transcripts import document_of
 
@@ -243,6 +244,17 @@ def test_rules_that_are_not_compared_are_named_with_the_verdict(
     page = in_process.ok("diff", other, *words, "--tokens").text
     assert re.search(r"are equal in .* tokens?; rules not compared$", page.splitlines()[-1])
     assert document_of(in_process, "diff", other, *words, "--tokens")["diff"]["rules"] is None
+
+
+@pytest.mark.parametrize("other", ["same/tokenizer.model", "words/tokenizer.json"])
+def test_rules_of_a_sentencepiece_model_are_not_compared(in_process: InProcess, other: str) -> None:
+    pieces = [("<unk>", 0.0, 2), ("a", -1.0, 1), ("b", -2.0, 1)]
+    for folder in ("base", "same"):
+        Path(folder).mkdir()
+        sentencepiece(Path(folder), 1, pieces, by_bytes=False)
+    save_words("words/tokenizer.json", ["<unk>", "a", "b"])
+    page = in_process.ok("diff", "base/tokenizer.model", other).text
+    assert page.splitlines()[-1] == "The vocabularies are equal in 3 tokens; rules not compared"
 
 
 def test_the_page_of_rules(in_process: InProcess, saved: Saved, snapshot: Snapshot) -> None:
