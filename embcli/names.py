@@ -26,7 +26,8 @@ Color = Literal["auto", "always", "never"]
 Background = Literal["light", "dark"]
 Theme = Literal["auto", "light", "dark"]  # a background, or that of wherever a page is shown
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
-CutFault = Literal["different"]  # what gives status 1 where several tokenizers are compared
+# What gives status 1 where several tokenizers are compared: other cuts, or also other IDs.
+CutFault = Literal["different", "different-ids"]
 # What an audit can find; whoever runs it says what of it gives status 1.
 Fault = Literal[
     "non-finite",

@@ -21,7 +21,7 @@ from embcli.layer import Source, shape_of
 from embcli.names import LayerName
 from embcli.selection import Selection
 from embcli.text import Sequences, lines_of
-from embcli.tokens import Tokens, shown, tokenize
+from embcli.tokens import Tokens, hint_at_token, shown, tokenize
 from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
@@ -256,7 +256,8 @@ def _id_of_token(text: str, encoding: Encoding) -> int:
         if len(ids) == 1:
             return int(ids[0])
     what = f"{text[:40]!r} is {counted(len(encoding.encode(text)), 'token')}"
-    raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what))
+    hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
+    raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what), hint)
 
 
 _SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens

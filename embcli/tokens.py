@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -233,6 +233,14 @@ def token_text(token: bytes | None) -> str | None:
 
 def _escaped_bytes(token: bytes) -> str:
     return "".join(f"\\x{byte:02x}" for byte in token)
+
+
+def hint_at_token(text: str, tokens: Iterable[bytes | None]) -> str:
+    """Return a question for the first token that differs from a text by spaces or case; or ''."""
+    for token in map(token_text, tokens):
+        if token and token != text and token.strip().lower() == text.strip().lower():
+            return f"did you mean {token!r}?"
+    return ""
 
 
 def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]:

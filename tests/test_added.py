@@ -90,6 +90,25 @@ def test_fail_on_different_is_status_1_where_cuts_differ(
     assert bool(result.why_no) == bool(result.different) == bool(status)
 
 
+@pytest.mark.parametrize(
+    ("names", "status"),
+    [("gpt2,r50k_base", 0), ("gpt2,o200k_base", 1), ("gpt2,r50k_base,o200k_base", 1)],
+)
+def test_fail_on_different_ids_is_status_1_where_only_ids_differ(
+    in_process: InProcess, names: str, status: int
+) -> None:
+    text = "Every effort moves you"
+    words = ("tokenize", text, "--encoding", names)
+    ran = in_process(*words, "--fail-on", "different-ids")
+    assert ran.status == status
+    assert ("the same way, with different IDs" in ran.text) == bool(status)
+    assert in_process(*words, "--fail-on", "different").status == 0
+    ids = [tuple(embcli.seeded(encoding=name).tokenize(text)) for name in names.split(",")]
+    assert (len({*ids}) > 1) == bool(status)
+    words = ("tokenize", "moves   you", "--encoding", "gpt2,p50k_base")
+    assert in_process(*words, "--fail-on", "different-ids").status == 1
+
+
 def test_options_that_have_no_use_are_refused(in_process: InProcess, snapshot: Snapshot) -> None:
     errors = in_process.refused("tokenize", "a", "--no-added")
     errors += in_process.refused("tokenize", "a", "--fail-on", "different")

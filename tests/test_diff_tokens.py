@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,11 @@ from tests import transcripts
 from tests.files.made import matrix, save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.test_dialects import sentencepiece
+from tests.test_huggingface import MADE, Saved, saved
 from tests.transcripts import document_of
+
+__all__ = ["saved"]  # a fixture
 
 BASE = ["<unk>", "a", "b", "c", " d", "e"]
 TUNED = ["<unk>", "b", "a", "c", "e", "f", "g", "h"]
@@ -109,6 +115,159 @@ def test_equal_tokens_can_be_written_in_every_format(in_process: InProcess, form
     base, _ = two_models()
     in_process.ok("diff", base, base, "--tokens", "-f", format, "-o", "out")
     assert format == "ndjson" or Path("out").stat().st_size
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def rules_of(in_process: InProcess, base: object, tuned: object) -> dict[str, Any]:
+    found: dict[str, Any] = document_of(in_process, "diff", str(base), str(tuned))["diff"]["rules"]
+    return found
+
+
+def changed_copy(
+    path: Path, change: Callable[[dict[str, Any]], Any], name: str = "tokenizer.json"
+) -> str:
+    """Write a changed tokenizer.json into this folder; return its name."""
+    content = json.loads(path.read_text())
+    change(content)
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text(json.dumps(content))
+    return name
+
+
+CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "normalizer": ("byte_level", lambda content: content.update(normalizer={"type": "NFC"})),
+    "pre_tokenizer": (
+        "metaspace",
+        lambda content: content["pre_tokenizer"].update(prepend_scheme="never"),
+    ),
+    "post_processor": ("pieces", lambda content: content.update(post_processor=BYTE_LEVEL)),
+    "decoder": ("word_pieces", lambda content: content["decoder"].update(prefix="@@")),
+    "truncation": ("byte_level", lambda content: content.update(truncation=TRUNCATION)),
+    "dropout": ("byte_level", lambda content: content["model"].update(dropout=0.1)),
+    "byte_fallback": (
+        "byte_fallback",
+        lambda content: content["model"].update(byte_fallback=False),
+    ),
+    "unk_token": ("byte_fallback", lambda content: content["model"].update(unk_token=None)),
+    "unk_id": ("pieces", lambda content: content["model"].update(unk_id=1)),
+    "vocab": ("pieces", lambda content: content["model"]["vocab"][9].__setitem__(1, -9.5)),
+}
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}
+TRUNCATION = {"max_length": 9, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+
+
+@pytest.mark.parametrize("rule", CHANGES)
+def test_tokenizers_of_equal_tokens_differ_by_a_rule(
+    in_process: InProcess, saved: Saved, rule: str
+) -> None:
+    name, change = CHANGES[rule]
+    tuned = changed_copy(saved(name), change)
+    ran = in_process("diff", str(saved(name)), tuned)
+    assert ran.status == 1
+    assert "are equal in" in ran.text
+    assert ran.text.splitlines()[-1].endswith(f"different rules: {rule}")
+    assert [*rules_of(in_process, saved(name), tuned)] == [rule]
+
+
+@pytest.mark.parametrize("name", ["special", "lstrip", "rstrip", "normalized", "single_word"])
+def test_tokenizers_differ_by_the_properties_of_an_added_token(
+    in_process: InProcess, saved: Saved, name: str
+) -> None:
+    def change(content: dict[str, Any]) -> None:
+        token = content["added_tokens"][0]
+        token[name] = not token[name]
+
+    found = rules_of(in_process, saved("byte_level"), changed_copy(saved("byte_level"), change))
+
+    assert [*found] == ["added_tokens"]
+    removed = found["added_tokens"]["removed"][0]
+    added = found["added_tokens"]["added"][0]
+    assert removed.replace("True", "False") == added.replace("True", "False")
+
+
+def test_merges_differ_by_those_of_one_file_and_by_their_order(
+    in_process: InProcess, saved: Saved
+) -> None:
+    merges = json.loads(saved("byte_level").read_text())["model"]["merges"]
+    left, right, *others, last, only_tuned = merges
+
+    def with_merges(merges: list[list[str]], name: str) -> str:
+        def change(content: dict[str, Any]) -> None:
+            content["model"]["merges"] = merges
+
+        return changed_copy(saved("byte_level"), change, name)
+
+    base = with_merges([left, right, *others, last], "base/tokenizer.json")
+    tuned = with_merges([right, left, *others, only_tuned], "tuned/tokenizer.json")
+
+    assert rules_of(in_process, base, tuned) == {
+        "merges": {
+            "removed": [str(last)],
+            "added": [str(only_tuned)],
+            "reordered": [str(left), str(right)],
+        }
+    }
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_tokenizer_that_is_saved_again_has_the_same_rules(
+    in_process: InProcess, saved: Saved, name: str
+) -> None:
+    Tokenizer.from_file(str(saved(name))).save("tokenizer.json", pretty=False)
+    assert rules_of(in_process, saved(name), "tokenizer.json") == {}
+    assert in_process("diff", str(saved(name)), "tokenizer.json").status == 0
+
+
+def test_what_a_file_leaves_out_is_what_it_writes_by_default(
+    in_process: InProcess, saved: Saved
+) -> None:
+    def change(content: dict[str, Any]) -> None:
+        model = content["model"]
+        for name in ("dropout", "fuse_unk", "byte_fallback", "ignore_merges"):
+            del model[name]
+        model["continuing_subword_prefix"] = ""
+        model["merges"] = [" ".join(merge) for merge in model["merges"]]
+        content["added_tokens"][0] = dict(reversed(content["added_tokens"][0].items()))
+
+    tuned = changed_copy(saved("byte_level"), change)
+    assert rules_of(in_process, saved("byte_level"), tuned) == {}
+
+
+@pytest.mark.parametrize("words", [["gpt2"], ["base", "--match", "a"]])
+def test_rules_that_are_not_compared_are_named_with_the_verdict(
+    in_process: InProcess, saved: Saved, words: list[str]
+) -> None:
+    two_models()
+    other = "base" if "--match" in words else str(saved("gpt2"))
+    page = in_process.ok("diff", other, *words, "--tokens").text
+    assert re.search(r"are equal in .* tokens?; rules not compared$", page.splitlines()[-1])
+    assert document_of(in_process, "diff", other, *words, "--tokens")["diff"]["rules"] is None
+
+
+@pytest.mark.parametrize("other", ["same/tokenizer.model", "words/tokenizer.json"])
+def test_rules_of_a_sentencepiece_model_are_not_compared(in_process: InProcess, other: str) -> None:
+    pieces = [("<unk>", 0.0, 2), ("a", -1.0, 1), ("b", -2.0, 1)]
+    for folder in ("base", "same"):
+        Path(folder).mkdir()
+        sentencepiece(Path(folder), 1, pieces, by_bytes=False)
+    save_words("words/tokenizer.json", ["<unk>", "a", "b"])
+    page = in_process.ok("diff", "base/tokenizer.model", other).text
+    assert page.splitlines()[-1] == "The vocabularies are equal in 3 tokens; rules not compared"
+
+
+def test_the_page_of_rules(in_process: InProcess, saved: Saved, snapshot: Snapshot) -> None:
+    def change(content: dict[str, Any]) -> None:
+        merges = content["model"]["merges"]
+        merges[2:4] = reversed(merges[2:4])
+        del merges[-1]
+        content["normalizer"] = {"type": "Lowercase"}
+        content["added_tokens"][0]["lstrip"] = True
+
+    tuned = changed_copy(saved("byte_level"), change)
+    base = changed_copy(saved("byte_level"), lambda content: None, "base/tokenizer.json")
+    snapshot("diff/rules.txt", in_process("diff", base, tuned, COLUMNS="80").text)
 
 
 # --- rows -----------------------------------------------------------------------------------------

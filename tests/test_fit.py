@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from safetensors.numpy import save_file
 
 import embcli
 from embcli.verbs.audit import Audit
-from tests.files.made import save_words
+from tests.files.made import closed, save_words
 from tests.oracles import normal
 from tests.runners import InProcess
 from tests.transcripts import document_of
@@ -408,11 +409,44 @@ def test_all_ids_of_a_gguf_file_need_rows(
     writer = GGUFWriter("m.gguf", "llama")
     writer.add_uint32(f"tokenizer.ggml.{role}_token_id", token_id)
     writer.add_tensor("token_embd.weight", vectors(1, 3))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    closed(writer)
     assert embcli.open("m.gguf").audit().broken == broken
+
+
+def gguf(vocab_size: int | None = None, **arrays: list[Any]) -> Audit:
+    """Return the audit of a GGUF file of five tokens, with these arrays of its tokenizer."""
+    writer = GGUFWriter("m.gguf", "llama")
+    if vocab_size is not None:
+        writer.add_vocab_size(vocab_size)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(["<unk>", "a", "b", "c", "d"])
+    for name, values in arrays.items():
+        writer.add_array(f"tokenizer.ggml.{name}", values)
+    writer.add_tensor("token_embd.weight", vectors(1, 5))
+    closed(writer)
+    return embcli.open("m.gguf").audit()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ({"token_type": [1] * 5, "scores": [0.5] * 5}, ""),
+        ({"token_type": [1] * 4}, "tokenizer.ggml.token_type has 4 values, not one for each token"),
+        ({"scores": [0.5] * 6}, "tokenizer.ggml.scores has 6 values, not one for each token"),
+        ({"scores": ["x"] * 6}, "tokenizer.ggml.scores has 6 values, not one for each token"),
+        ({"scores": [0.5, math.nan] * 2 + [0.5]}, "tokenizer.ggml.scores has NaN"),
+        ({"vocab_size": 5}, ""),
+        ({"vocab_size": 6}, "the configured vocab_size is 6; rows are 5, tokens 5"),
+    ],
+)
+def test_the_tables_of_a_gguf_file_have_a_value_for_each_token(
+    arrays: dict[str, Any], text: str
+) -> None:
+    audit = gguf(**arrays)
+    wanted = [text] if text else []
+    assert [finding.text for finding in audit.findings if finding.kind == "fit"] == wanted
+    assert audit.is_sound == (not text)
+    assert audit.status == 0
 
 
 @pytest.mark.parametrize(

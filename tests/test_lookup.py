@@ -268,6 +268,25 @@ def test_a_page_of_one_token_at_two_positions(
     snapshot(f"lookup/one-token-{kind}.txt", ran.text)
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["lookup", "Every effort", "--only", "effort"], "did you mean ' effort'?"),
+        (["lookup", "Every effort", "--only", "every"], "did you mean 'Every'?"),
+        (["lookup", "Every effort", "--only", "efforts"], ""),
+        (["lookup", "room 7", "--only", "7"], "did you mean ' 7'?"),
+        (["lookup", "--ids", "23", "--only", "8"], ""),
+        (["weights", "--rows", "EFFORT"], "did you mean ' effort'?"),
+        (["weights", "--rows", "xyzzy"], ""),
+    ],
+)
+def test_a_token_that_differs_by_spaces_or_case_is_asked_for(
+    in_process: InProcess, words: list[str], hint: str
+) -> None:
+    _, *second_line = in_process.refused(*words).splitlines()
+    assert "".join(second_line) == hint
+
+
 @pytest.mark.parametrize("verb", ["lookup", "weights"])
 def test_no_row_is_read_after_a_page_is_begun(verb: str) -> None:
     source = stub(np.eye(3), np.eye(3))

@@ -247,7 +247,7 @@ def tokenize(
     ] = None,
     fail_on: Annotated[
         names.CutFault | None,
-        option("View", "Exit with 1 if the encodings cut the text differently.", "--fail-on NAME"),
+        option("View", "Exit with 1 if the encodings give other cuts (or IDs).", "--fail-on NAME"),
     ] = None,
 ) -> Any:
     """Show the tokens of a text.

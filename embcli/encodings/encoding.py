@@ -29,6 +29,7 @@ from embcli.wording import in_data
 MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 MAX_TOKENS = 1 << 22  # No vocabulary has more.
 
+Rules = dict[str, Any]
 _Value = TypeVar("_Value")
 
 
@@ -43,6 +44,10 @@ class Encoding(ABC):
     splits: bool = True  # whether it can split a text
     # The IDs that a model reads before and after each text.
     bos_eos: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    faults: Iterable[str] = ()  # sentences on lists in the file that do not fit its tokens
+    # What a file says of how a text becomes IDs, by name: merges, normalizer, ... Two encodings can
+    # be compared if they have rules of the same names.
+    rules: Rules = {}  # noqa: RUF012 - only subclasses have others
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without those that are computed from others."""

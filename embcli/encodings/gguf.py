@@ -83,6 +83,15 @@ class GgufEncoding(VocabularyEncoding):
     def vocabulary_size(self) -> int:
         return len(self._words)
 
+    @property
+    def faults(self) -> Iterator[str]:  # type: ignore[override]
+        for key in ("tokenizer.ggml.token_type", "tokenizer.ggml.scores"):
+            values = self._header.arrays.get(key, self._words)
+            if len(values) != self.vocabulary_size:
+                yield f"{key} has {len(values)} values, not one for each token"
+            if isinstance(values, np.ndarray) and np.isnan(values).any():
+                yield f"{key} has NaN"
+
     def token_bytes(self, token_id: int) -> bytes | None:
         if not 0 <= token_id < self.vocabulary_size:
             return None
@@ -296,12 +305,11 @@ class GgufEncoding(VocabularyEncoding):
         if stored is None:
             return np.zeros(len(self._words), np.float32)
         scores = np.asarray(stored)[: len(self._words)]
-        if scores.dtype not in (np.int32, np.float32) or len(scores) < len(self._words):
+        is_number = scores.dtype in (np.int32, np.float32)
+        if not is_number or len(scores) < len(self._words) or not np.isfinite(scores).all():
             raise self._binary.file_error(
-                "its tokenizer.ggml.scores are not numbers, one for each token"
+                "its tokenizer.ggml.scores are not finite numbers, one for each token"
             )
-        if not np.isfinite(scores).all():
-            raise self._binary.file_error("its tokenizer.ggml.scores are not all finite")
         return scores
 
     def _array(self, name: str) -> list[bytes] | np.ndarray | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from embcli.encodings import cutting
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
     Encoding,
+    Rules,
     call_package,
     import_package,
     sibling_json,
@@ -53,8 +54,8 @@ class HuggingFaceEncoding(Encoding):
         self.path = path
         self.name = in_data(name)
 
-    @cached_property
-    def tokenizer(self) -> tokenizers.Tokenizer:
+    def _read(self) -> tokenizers.Tokenizer:
+        """Return the tokenizer as its file describes it."""
         name = self.path.name
         if name.endswith(".txt"):
             kind = "vocab.txt"
@@ -64,8 +65,11 @@ class HuggingFaceEncoding(Encoding):
             kind = "tokenizer.json"
         import_package(self.path, "tokenizers", f"a {kind}")
         binary = Binary(self.path)
-        tokenizer = call_package(self.path, f"it is not a {kind}", lambda: _read_tokenizer(binary))
+        return call_package(self.path, f"it is not a {kind}", lambda: _read_tokenizer(binary))
 
+    @cached_property
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        tokenizer = self._read()
         # A text is split whole, and always in the same way.
         self.padding = tokenizer.padding or {}  # as its file says
         tokenizer.no_truncation()
@@ -75,9 +79,11 @@ class HuggingFaceEncoding(Encoding):
         return tokenizer
 
     @cached_property
-    def _model(self) -> dict[str, Any]:
-        """The model of the tokenizer, as its tokenizer.json describes it."""
-        return dict(json.loads(self.tokenizer.to_str())["model"])
+    def rules(self) -> Rules:  # type: ignore[override]
+        """What its tokenizer.json describes: its model, and what is done before and after that."""
+        rules: Rules = json.loads(self._read().to_str())
+        rules.update(rules.pop("model"))
+        return rules
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
@@ -267,7 +273,7 @@ class HuggingFaceEncoding(Encoding):
     def _in_order(self, ids: list[int]) -> Derivation:
         """Return the derivation of a piece that tokens spell from left to right."""
         # Unigram's vocabulary is a list of tokens with their scores.
-        vocabulary = self._model["vocab"] if self._model["type"] == "Unigram" else []
+        vocabulary = self.rules["vocab"] if self.rules["type"] == "Unigram" else []
         steps = []
         for token_id in ids:
             score = None
@@ -278,7 +284,7 @@ class HuggingFaceEncoding(Encoding):
 
     def _by_merges(self, ids: list[int], tokens: list[str]) -> Derivation:
         """Return the merges of a piece, which its tokens spell."""
-        model = self._model
+        model = self.rules
         ranks = self._merge_ranks
         to_bytes = self._to_bytes or bytes
         is_whole = ids[0] in self._added or bool(model.get("ignore_merges"))
@@ -296,7 +302,7 @@ class HuggingFaceEncoding(Encoding):
 
         A byte is spelled `<0x0A>`, and an unknown character as the unknown token.
         """
-        model = self._model
+        model = self.rules
         suffix = model.get("end_of_word_suffix") or ""
         has_suffix = tokens[-1].endswith(suffix)
 
@@ -316,12 +322,12 @@ class HuggingFaceEncoding(Encoding):
 
     @cached_property
     def _merge_ranks(self) -> dict[tuple[bytes, ...], int]:
-        if self._model.get("continuing_subword_prefix"):
+        if self.rules.get("continuing_subword_prefix"):
             raise file_error(
                 self.path, "its merges spell tokens with a prefix, which cannot be shown"
             )
         ranks: dict[tuple[bytes, ...], int] = {}
-        for rank, merge in enumerate(self._model["merges"]):
+        for rank, merge in enumerate(self.rules["merges"]):
             pair = tuple(part.encode() for part in merge)
             ranks.setdefault(pair, rank)
         return ranks

@@ -387,6 +387,7 @@ KEYS_OF_GGUF = {
     "layer_norm_epsilon": "attention.layer_norm_epsilon",
     "norm_eps": "attention.layer_norm_epsilon",
     "hidden_size": "embedding_length",
+    "vocab_size": "vocab_size",
     "embedding_multiplier": "embedding_scale",
     "rope_theta": "rope.freq_base",
     "rope_local_base_freq": "rope.freq_base_swa",

@@ -65,7 +65,7 @@ class Fit:
     rows: int  # of the token matrix
     tokens: int | None  # of the tokenizer, with those that were added; None if it is unknown
     known_tokens: int = 0  # of the tokenizer, without those that were added beside it
-    vocab_size: int | None = None  # as config.json says
+    vocab_size: int | None = None  # as config.json or the metadata of a GGUF file says
     flag: TieFlag | None = None  # None without files
     head: Head | None = None  # None if it was not read
     unread_head: str = ""  # why the head could not be read
@@ -158,7 +158,7 @@ class Fit:
         head = self.head.tensor if self.head else None
         head_rows = head.shape[0] if head else self.rows
         if self.vocab_size not in (None, self.rows, head_rows):
-            text = f"config.json's vocab_size is {self.vocab_size:,}; {named}"
+            text = f"the configured vocab_size is {self.vocab_size:,}; {named}"
             yield Finding("finding", "fit", 1, text)
 
     def _of_the_heads_size(self) -> Iterator[Finding]:
@@ -167,7 +167,7 @@ class Fit:
         if self.head is None or self.head.tensor is None:
             return
         rows = self.head.tensor.shape[0]
-        needed = {"tokens": self.tokens, "vocab_size of config.json": self.vocab_size}
+        needed = {"tokens": self.tokens, "the configured vocab_size": self.vocab_size}
         for what, size in needed.items():
             if size is not None and rows < size:
                 text = f"the output head has {counted(rows, 'row')}; {what}: {size:,}"
@@ -265,6 +265,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         not_checked.append(f"what is done to token rows: {error}")
 
     contradictions = [
+        *(encoding.faults if encoding else ()),
         wrong_dimension(source.roles),
         source.roles.misfit_head,
         _unreadable_tokenizer(source),
@@ -274,7 +275,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     except InputError as error:
         not_checked.append(f"the position matrix: {error}")
 
-    vocab_size = config.get("vocab_size")
+    vocab_size = source.roles.settings.values.get("vocab_size")
     return Fit(
         rows,
         tokens,

@@ -244,6 +244,7 @@ def diff(
     base_size, base_dim = shape_of(model.source, compared)
     tuned_size, tuned_dim = shape_of(other.source, compared)
     has_tokens = model.source.encoding is not None and other.source.encoding is not None
+    lengths = ""
     if base_dim != tuned_dim and not tokens:
         lengths = (
             f"the rows have different lengths: {base_dim:,} in {model.source.origin.name!r}, "
@@ -252,10 +253,9 @@ def diff(
         if not has_tokens:
             raise InputError(lengths)
         notes.add(f"{lengths}; only the tokens are compared")
+    if tokens or lengths:
         found = compare_tokens(vocabulary(model), vocabulary(other), match, top, notes)
         return replace(found, lengths=lengths)
-    if tokens:
-        return compare_tokens(vocabulary(model), vocabulary(other), match, top, notes)
 
     if compared == "token":
         remark_scaled(notes, model, other)

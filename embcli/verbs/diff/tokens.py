@@ -1,15 +1,21 @@
-"""Which tokens only one of two vocabularies has, and which have another ID in the other."""
+"""Which tokens only one of two vocabularies has, and which have another ID in the other.
+
+The rules by which their tokenizers split a text are compared as well.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.encodings.encoding import Rules
 from embcli.errors import InputError, Notes, check_top
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
@@ -63,6 +69,7 @@ class TokenDiff(Result, verb="diff", content="ranking"):
     tuned: Vocabulary
     same: int  # tokens with the same ID in both
     changes: tuple[TokenChange, ...]
+    rules: Rules | None = None  # the parts that differ, by state; None if none was compared
     top: int = SHOWN_ROWS
     lengths: str = ""  # that the rows have different lengths, if matrices were to be compared
 
@@ -80,9 +87,17 @@ class TokenDiff(Result, verb="diff", content="ranking"):
     @property
     def why_no(self) -> str:
         parts = differences(self.counts, "token")
+        if self.rules:
+            parts.append(self.rules_in_words)
         if self.lengths:
             parts.append(self.lengths)
         return ", ".join(parts)
+
+    @property
+    def rules_in_words(self) -> str:
+        if self.rules is None:
+            return "rules not compared"
+        return f"different rules: {', '.join(self.rules) or 'none'}"
 
     def records(self) -> Records:
         run = {
@@ -90,7 +105,7 @@ class TokenDiff(Result, verb="diff", content="ranking"):
             "base": {"from": self.base.path, "encoding": self.base.encoding.name},
             "tuned": {"from": self.tuned.path, "encoding": self.tuned.encoding.name},
         }
-        summary = {"counts": self.counts, "different": self.different}
+        summary = {"counts": self.counts, "different": self.different, "rules": self.rules}
         changes = self.changes
         records = listed(
             run,
@@ -138,14 +153,53 @@ def compare_tokens(
             changes += [TokenChange(token, "added", None, token_id) for token_id in ids]
     if match is not None and not same and not changes:
         raise InputError(Sentence("{match} {given!r} matches no token", given=match[:60]))
-    return TokenDiff(base, tuned, same, tuple(changes), min(top, max(len(changes), 1)), notes=notes)
+    rules = None if match else _different_rules(base.encoding.rules, tuned.encoding.rules)
+    return TokenDiff(base, tuned, same, tuple(changes), rules, top, notes=notes)
 
 
-_WHERE = {"moved": "with another ID", "removed": "only in BASE", "added": "only in TUNED"}
+def _different_rules(base: Rules, tuned: Rules) -> Rules | None:
+    """Return the parts of rules that only one encoding has, or that both have in another order.
+
+    None means that they cannot be compared.
+    """
+    if not base or base.keys() != tuned.keys():
+        return None
+    found = {}
+    for rule, value in base.items():
+        ours = _parts(value)
+        theirs = _parts(tuned[rule])
+        pairs = zip(ours & theirs, theirs & ours, strict=True)  # in the order of the first of them
+        states = {
+            "removed": list(ours - theirs),
+            "added": list(theirs - ours),
+            "reordered": [part for part, other in pairs if part != other],
+        }
+        if any(states.values()):
+            found[rule] = states
+    return found
+
+
+def _parts(rule: Any) -> Counter[str]:
+    """Return the parts of a rule as they are written, in order."""
+    if isinstance(rule, dict):
+        rule = [f"{name}: {value!r}" for name, value in rule.items()]
+    if rule == "":
+        rule = None  # Both say that something is not set.
+    return Counter(map(str, rule if isinstance(rule, list) else [rule]))
+
+
+_WHERE = {
+    "same": "with the same ID",
+    "moved": "with another ID",
+    "removed": "only in BASE",
+    "added": "only in TUNED",
+    "reordered": "in another order",
+}
 
 
 def _page(diff: TokenDiff) -> Iterator[RenderableType]:
-    from embcli.page import Note, left_out, omission, safe_text, title
+    from embcli.page import Note, left_out, omission, safe_text, shorten, title
+    from embcli.page.labels import first_of
     from embcli.selection import Excerpt
 
     yield title("Vocabularies, token by token")
@@ -155,11 +209,11 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
         if vocabulary.path != encoding.name:
             words += f": {vocabulary.path}"
         yield safe_text(f"{name:6} {words}")
-    counts = [f"{diff.same:,} with the same ID"]
-    for state, where in _WHERE.items():
-        if diff.counts[state]:
-            counts.append(f"{diff.counts[state]:,} {where}")
-    yield safe_text(f"tokens {', '.join(counts)}")
+    yield safe_text(f"tokens {_in_words(diff.counts)}")
+    for rule, states in (diff.rules or {}).items():
+        counts = _in_words({state: len(parts) for state, parts in states.items()})
+        parts = first_of(chain.from_iterable(states.values()), diff.top)
+        yield safe_text(shorten(f"{rule:6} {counts}: {parts}", 240))
 
     omissions = []
     for state in _WHERE:
@@ -174,7 +228,14 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     verdict = "differ" if diff.changes else f"are equal in {counted(diff.same, 'token')}"
     if diff.lengths:
         verdict += f"; {diff.lengths}"
-    yield Note(f"The vocabularies {verdict}", style="bad" if diff.different else "good")
+    yield Note(
+        f"The vocabularies {verdict}; {diff.rules_in_words}",
+        style="bad" if diff.different else "good",
+    )
+
+
+def _in_words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {_WHERE[state]}" for state, count in counts.items() if count)
 
 
 def _table(state: str, changes: Sequence[TokenChange]) -> Iterator[RenderableType]:
@@ -187,7 +248,6 @@ def _table(state: str, changes: Sequence[TokenChange]) -> Iterator[RenderableTyp
     }
     labels = [Label(name, column) for name, column in ids.items() if None not in column]
     labels.append(token_label([change.token for change in changes]))
-    where = _WHERE[state]
     yield ""
-    yield title(where[0].upper() + where[1:])
+    yield title(f"Tokens {_WHERE[state]}")
     yield ruled(labels)

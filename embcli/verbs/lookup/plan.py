@@ -18,7 +18,7 @@ from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.recipe import AddPosition, AddType, Recipe, RecipeStep, in_words
 from embcli.records import Names
 from embcli.text import parse_ids
-from embcli.tokens import Tokens, id_in_words
+from embcli.tokens import Tokens, hint_at_token, id_in_words
 from embcli.wording import Sentence, counted
 
 
@@ -221,7 +221,8 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
             if is_ids and encoding is not None:
                 absent += "; digits are an ID, with a space before them a text"
             raise InputError(
-                Sentence("{only} {given!r}: {absent}", given=short_text, absent=absent)
+                Sentence("{only} {given!r}: {absent}", given=short_text, absent=absent),
+                hint_at_token(text, tokens.bytes_of(tokens.ids)),
             )
         is_wanted |= is_here
     return np.flatnonzero(is_wanted)

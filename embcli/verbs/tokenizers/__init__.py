@@ -63,10 +63,16 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         return int((~self._bounds.is_same).sum())
 
     @property
+    def has_different_ids(self) -> bool:
+        return len({tokens.ids.tobytes() for tokens in self.tokens}) > 1
+
+    @property
     def why_no(self) -> str:
-        if self.fail_on is None or not self.different:
-            return ""
-        return f"{counted(self.different, 'place')} cut differently"
+        if self.fail_on and self.different:
+            return f"{counted(self.different, 'place')} cut differently"
+        if self.fail_on == "different-ids" and self.has_different_ids:
+            return "different IDs"
+        return ""
 
     def segments(self, different: bool = False) -> Iterator[Segment]:
         """Yield the segments of the texts in order, or only those that are cut differently."""
@@ -156,8 +162,9 @@ def tokenizers(
     """Return one text, or several, under several tokenizers: the tokens of each, and their cuts.
 
     `encodings` are names and files as `seeded` and `open` take them; `lines` makes each line a text
-    of its own. With `fail_on="different"`, the result's `status` is 1 if the cuts differ. Raises
-    InputError for IDs, for an encoding that is not found or given twice, and for none.
+    of its own. With `fail_on="different"`, the result's `status` is 1 if the cuts differ, with
+    `"different-ids"` also if only the IDs do. Raises InputError for IDs, for an encoding that is
+    not found or given twice, and for none.
 
     >>> import embcli
     >>> result = embcli.tokenizers("Unbelievable!", ["gpt2", "o200k_base"])

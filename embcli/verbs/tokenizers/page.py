@@ -214,6 +214,8 @@ def _totals(result: Tokenizers) -> Text:
     characters = counted(sum(map(len, result.texts)), "character")
     size = counted(int(result.bases[-1]) - len(result.texts), "byte")
     comparison = "all cut it the same way"
+    if result.has_different_ids:
+        comparison += ", with different IDs"
     if result.different:
         same = counted(result.same, "token")
         comparison = f"{same} in common, {counted(result.different, 'place')} cut differently"
