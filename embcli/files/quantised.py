@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -139,10 +138,14 @@ class UnpackedTensors(Tensors):
     def _scaled(self, tensor: Tensor) -> Tensor:
         """Return a matrix of 8-bit numbers times the scales beside it, if there are any."""
         name = tensor.name
-        scales = {part: self._sibling(name, part) for part in _SCALES}
-        part, scale = next(filter(itemgetter(1), scales.items()), ("", None))
-        if scale is None:
+        siblings = ((part, self._sibling(name, part)) for part in _SCALES)
+        scales = {part: sibling for part, sibling in siblings if sibling}
+        if not scales:
             return self._integers(tensor)
+        if len(scales) > 1:
+            reason = f"several kinds of scales are beside it: {', '.join(scales)}"
+            return _refused(tensor, reason)
+        ((part, scale),) = scales.items()
         block = None
         if part == "weight_scale_inv":
             block = self._block_size()
