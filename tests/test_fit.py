@@ -243,6 +243,7 @@ def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> 
 TIED = {"tie_word_embeddings": True}
 UNTIED = {"tie_word_embeddings": False}
 BY_DEFAULT = {"tie_word_embeddings": None}
+LUKE = {"model_type": "luke", "architectures": ["LukeForMaskedLM"]}
 GEMMA = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], **BY_DEFAULT}
 
 
@@ -261,6 +262,8 @@ GEMMA = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], **BY_DEFA
         (BY_DEFAULT | {"architectures": ["LlamaModel"]}, None, False),
         (GEMMA, "other", True),
         (GEMMA, None, False),
+        (LUKE | TIED, "other", False),
+        (LUKE | TIED, None, True),
         ({"model_type": "unheard_of", **BY_DEFAULT}, "other", False),
     ],
 )

@@ -103,6 +103,9 @@ UNTIED = (
     "qwen3_moe rembert rwkv seed_oss semantic stablelm"
 )
 
+# The types of models whose head is never the token matrix, whatever config.json says.
+NEVER_TIED = "luke"
+
 # The ends of the names of classes with an output head, and of classes without one.
 CLASSES_WITH_HEAD = re.compile(
     "(?:LMHeadModel|HeadsModel|LMHead|MTModel|ForCausalLM|ForMaskedLM|ForConditionalGeneration)$"
