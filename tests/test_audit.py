@@ -343,6 +343,18 @@ def test_the_faults_of_fail_on_break_a_matrix() -> None:
     assert all_kinds == ("non-finite", "zero", "equal", "padding", "candidates")
 
 
+@pytest.mark.parametrize("kinds", ["padding,none", "all,zero", "all,none", "none,default"])
+def test_all_and_none_are_taken_by_themselves(in_process: InProcess, kinds: str) -> None:
+    write_model(trained())
+    first, second = kinds.split(",")
+    error = in_process.refused("audit", "m", "--fail-on", kinds)
+    assert "--fail-on takes " in error
+    assert first in error
+    assert second in error
+    assert error.count("\n") == 1
+    assert not embcli.open("m").audit(fail_on=["none", "none"]).broken
+
+
 def test_a_remark_that_is_an_alarm_breaks_no_model() -> None:
     write_model(trained())
     found = embcli.open("m").audit(fail_on="padding")

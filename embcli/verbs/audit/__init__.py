@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import check_choice, check_top
+from embcli.errors import InputError, check_choice, check_top
 from embcli.layer import Origin, shape_of
 from embcli.names import (
     ALARMS,
@@ -34,7 +34,7 @@ from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.fit import Finding, Fit, fit_of
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import check_covariance_fits, unused
-from embcli.wording import counted
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -267,12 +267,19 @@ def audit(
 
 
 def _checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the kinds and groups that give status 1; raise InputError for any other name."""
+    """Return the kinds and groups that give status 1.
+
+    Raises InputError for any other name, and for kinds beside `all` or `none`.
+    """
     if fail_on is None:
         return ("default",)
     kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
     for kind in kinds:
         check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS))
+        others = [other for other in kinds if other != kind]
+        if kind in ("all", "none") and others:
+            wrong = "{fail_on} takes {kind} by itself, not with {others}"
+            raise InputError(Sentence(wrong, kind=kind, others=", ".join(others)))
     return kinds
 
 
