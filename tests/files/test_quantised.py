@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 import embcli
 from embcli.errors import InputError
 from tests.runners import InProcess
+from tests.transcripts import document_of
 
 ROWS = 20
 DIM = 64
@@ -275,7 +276,14 @@ def test_what_cannot_be_unpacked_is_refused_with_its_scheme(
     head = {f"lm_head.{last_part}": tensor for last_part, tensor in tensors.items()}
     save_file({TOKEN: matrix, **head}, tmp_path / "model.safetensors")
     np.testing.assert_array_equal(rows_of(tmp_path), matrix)
-    assert scheme in in_process.refused("info", "--from", path)
+    assert scheme in in_process.refused("weights", "--layer", "head", "--from", path)
+
+    fact = in_process.ok("info", path).text.split("output head: ")[1]
+    assert fact.startswith("another tensor (not tied); cannot read")
+    head = document_of(in_process, "info", path)["run"]["head"]
+    assert head["tensor"] is None
+    assert "'lm_head." in head["reason"]
+    assert scheme in head["reason"]
 
 
 def test_integers_of_an_array_are_rows_with_a_note(tmp_path: Path) -> None:
