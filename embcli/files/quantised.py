@@ -138,14 +138,13 @@ class UnpackedTensors(Tensors):
     def _scaled(self, tensor: Tensor) -> Tensor:
         """Return a matrix of 8-bit numbers times the scales beside it, if there are any."""
         name = tensor.name
-        siblings = ((part, self._sibling(name, part)) for part in _SCALES)
-        scales = {part: sibling for part, sibling in siblings if sibling}
-        if not scales:
+        kinds = [part for part in _SCALES if self._sibling(name, part)]
+        if len(kinds) > 1:
+            return _refused(tensor, f"several kinds of scales are beside it: {', '.join(kinds)}")
+        part = next(iter(kinds), "")
+        scale = self._sibling(name, part)
+        if scale is None:
             return self._integers(tensor)
-        if len(scales) > 1:
-            reason = f"several kinds of scales are beside it: {', '.join(scales)}"
-            return _refused(tensor, reason)
-        ((part, scale),) = scales.items()
         block = None
         if part == "weight_scale_inv":
             block = self._block_size()

@@ -252,14 +252,11 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
 
     checkpoint = model.source.without_other()
     roles: dict[str, str] = {}
-    for role in ("token", "position", "token_type"):
-        tensor = checkpoint.roles.find(role)
-        if tensor is not None:
-            roles[tensor.name] = role
-    with suppress(InputError):  # ModelInfo.head has the reason
-        head = checkpoint.roles.find("head")
-        if head is not None:
-            roles[head.name] = "head"
+    for role in ("token", "position", "token_type", "head"):
+        with suppress(InputError):  # the head and the recipe of ModelInfo have the reason
+            tensor = checkpoint.roles.find(role)
+            if tensor is not None:
+                roles[tensor.name] = role
     if chosen is not None:
         role_in_model = roles.get(chosen.name)
         roles[chosen.name] = f"{role_in_model}, chosen" if role_in_model else "chosen"
