@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint, Head, TieFlag
 
 Level = Literal["remark", "finding", "alarm"]
+# The norm from which on a row overflows: its square in float32, and the norm itself in float16.
+_OVERFLOW_AT = 1.8446744e19
+_OVERFLOW_AT_BY_DTYPE = {"float16": 65_520.0}
 _PADDED_TO = (256, 128, 64)  # rows, of which matrices often have a multiple
 
 
@@ -66,6 +69,7 @@ class Fit:
     tokens: int | None  # of the tokenizer, with those that were added; None if it is unknown
     known_tokens: int = 0  # of the tokenizer, without those that were added beside it
     vocab_size: int | None = None  # as config.json says
+    overflow_at: float = _OVERFLOW_AT  # in the dtype that config.json names
     flag: TieFlag | None = None  # None without files
     head: Head | None = None  # None if it was not read
     unread_head: str = ""  # why the head could not be read
@@ -275,11 +279,13 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         not_checked.append(f"the position matrix: {error}")
 
     vocab_size = config.get("vocab_size")
+    dtype = config.get("dtype", config.get("torch_dtype"))
     return Fit(
         rows,
         tokens,
         known_tokens=encoding.vocabulary_size if encoding else 0,
         vocab_size=vocab_size if type(vocab_size) is int else None,
+        overflow_at=_OVERFLOW_AT_BY_DTYPE.get(str(dtype), _OVERFLOW_AT),
         flag=source.tie_flag,
         head=head,
         unread_head=unread_head,
