@@ -434,6 +434,19 @@ def test_a_remark_that_is_an_alarm_breaks_no_model() -> None:
     assert "Broken" not in str(found)
 
 
+@pytest.mark.parametrize(
+    ("equal", "fact"), [(1000, "1,000 rows: 0 = 1 = 2 = ..."), (990, "990 rows: 0 = 1 = 2 = ...")]
+)
+def test_a_page_says_how_many_rows_are_equal_to_another(equal: int, fact: str) -> None:
+    matrix = vectors(1000)
+    matrix[:equal] = matrix[0]
+    save_file({"wte.weight": matrix}, "m.safetensors")
+    found = embcli.open("m.safetensors").audit()
+    assert f"\nequal         {fact}\n" in str(found)
+    all_columns = "16 of 16 columns with the same value in all rows"
+    assert (all_columns in str(found)) == (equal == 1000)
+
+
 @pytest.mark.parametrize(("used", "equal"), [([], 0), ([3], 0), ([3, 4], 1)])
 def test_only_used_rows_count_as_equal(used: list[int], equal: int) -> None:
     matrix = trained()

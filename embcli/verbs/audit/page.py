@@ -132,7 +132,7 @@ def _equal_fact(audit: Audit, matrix: MatrixAudit) -> Fact:
     for group in matrix.equal[: audit.top + 1]:
         rows = (str(row) for row in group)
         groups.append(first_of(rows, audit.top, " = "))
-    count = counted(len(matrix.equal), "group")
+    count = counted(sum(map(len, matrix.equal)), "row")
     return Fact("equal", f"{count}: {first_of(groups, audit.top, '; ')}")
 
 
