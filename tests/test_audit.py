@@ -311,7 +311,8 @@ def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_re
         ((3, 1), 1, 0),
         ((3, 2), 0, 1),
         ((2, 2), np.nan, 1),
-        ((4, 3), 3e38, 0),
+        ((4, 3), 3e38, 1),
+        ((4, 3), 1e19, 0),
         ((4, 3), 1e-45, 0),
     ],
 )
@@ -325,6 +326,80 @@ def test_a_matrix_of_one_value_is_audited(
 
         assert ran.status == status
         assert ran.out
+
+
+FLOAT16 = {"dtype": "float16"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        ({}, 1e30),
+        ({}, 1.9e19),
+        ({}, 1.8e19),
+        ({}, 70_000),
+        (FLOAT16, 70_000),
+        (FLOAT16, 65_519),
+        (FLOAT16, 65_520),
+        ({"torch_dtype": "float16"}, 70_000),
+        ({"dtype": "bfloat16"}, 70_000),
+        ({"dtype": "bfloat16", "text_config": FLOAT16}, 70_000),
+    ],
+)
+@pytest.mark.parametrize(("name", "kind"), [("wte", "non-finite"), ("lm_head", "head")])
+def test_a_row_that_overflows_is_an_alarm(
+    settings: dict[str, Any], value: float, name: str, kind: str
+) -> None:
+    """A program gets infinity for its value in the dtype of config.json, or for its norm."""
+    matrices = {"wte": trained(), "lm_head": trained() + np.float32(1)}
+    matrices[name][60] = 0
+    matrices[name][60, 3] = value
+    write_model(matrices["wte"], **{"lm_head.weight": matrices["lm_head"]})
+    write_config(tie_word_embeddings=False, **settings)
+
+    found = audited()
+
+    is_float16 = "'float16'" in str(settings)
+    with np.errstate(over="ignore"):
+        loaded = matrices[name].astype(np.float16 if is_float16 else np.float32)
+        norms = np.linalg.norm(loaded.astype(np.float32), axis=1)
+    overflows = bool(np.isinf(norms).any())
+    assert found.broken == ((kind,) if overflows else ())
+    assert ("1 overflowing row: 60 w60" in str(found)) == overflows
+    assert any("1 overflowing row" in finding.text for finding in found.findings) == overflows
+
+
+@pytest.mark.parametrize("columns", [[], [5], [0, 3, 15]])
+def test_columns_with_one_value_in_all_used_rows_are_a_finding(
+    in_process: InProcess, columns: list[int]
+) -> None:
+    """Unused, zero and broken rows have others; numpy finds the same columns."""
+    matrix = trained()
+    matrix[:USED, columns] = 0.25
+    matrix[9] = 0
+    matrix[7, 0] = np.nan
+    write_model(matrix)
+
+    found = audited()
+
+    rows = np.delete(matrix[:USED], [7, 9], axis=0)
+    assert found.main.constant.tolist() == np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
+    assert found.main.constant.tolist() == columns
+    assert found.kinds("finding") == (("equal",) if columns else ())
+    if columns:
+        text = f"{len(columns)} of 16 columns with the same value in all rows of the token matrix"
+        assert f"{text}: {columns}" in " ".join(in_process("audit", "m").text.split())
+
+
+@pytest.mark.parametrize("place", [0, 25_000, 49_999])
+def test_a_column_of_several_blocks_is_constant_only_if_all_its_rows_are_equal(place: int) -> None:
+    matrix = vectors(50_000, 7)
+    matrix[:, 4] = -0.0
+    matrix[:, 2] = 0.0
+    matrix[place, 2] = 1e-40
+    matrix[:, 6] = np.arange(50_000) < (1 << 18) // 7  # another value in each of two blocks
+    save_file({"wte.weight": matrix}, "m.safetensors")
+    assert embcli.open("m.safetensors").audit().main.constant.tolist() == [4]
 
 
 def test_the_faults_of_fail_on_break_a_matrix() -> None:
@@ -343,12 +418,33 @@ def test_the_faults_of_fail_on_break_a_matrix() -> None:
     assert all_kinds == ("non-finite", "zero", "equal", "padding", "candidates")
 
 
+@pytest.mark.parametrize("kinds", ["padding,none", "all,zero", "all,none", "none,default"])
+def test_all_and_none_are_taken_only_by_themselves(in_process: InProcess, kinds: str) -> None:
+    write_model(trained())
+    error = in_process.refused("audit", "m", "--fail-on", kinds)
+    group = "all" if "all" in kinds else "none"
+    assert error == f"embcli: --fail-on takes {group} only by itself\n"
+
+
 def test_a_remark_that_is_an_alarm_breaks_no_model() -> None:
     write_model(trained())
     found = embcli.open("m").audit(fail_on="padding")
     assert found.status == 1
     assert "Alarm: padding" in str(found)
     assert "Broken" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("equal", "fact"), [(1000, "1,000 rows: 0 = 1 = 2 = ..."), (990, "990 rows: 0 = 1 = 2 = ...")]
+)
+def test_a_page_says_how_many_rows_are_equal_to_another(equal: int, fact: str) -> None:
+    matrix = vectors(1000)
+    matrix[:equal] = matrix[0]
+    save_file({"wte.weight": matrix}, "m.safetensors")
+    found = embcli.open("m.safetensors").audit()
+    assert f"\nequal         {fact}\n" in str(found)
+    all_columns = "16 of 16 columns with the same value in all rows"
+    assert (all_columns in str(found)) == (equal == 1000)
 
 
 @pytest.mark.parametrize(("used", "equal"), [([], 0), ([3], 0), ([3, 4], 1)])

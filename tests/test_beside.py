@@ -114,26 +114,54 @@ def test_an_adapter_is_named_as_not_applied(in_process: InProcess, snapshot: Sna
     assert "it is not applied: merge it" in in_process("weights", "both.safetensors").err
 
 
+TRAINABLE_TOKENS = "embed_tokens.token_adapter.trainable_tokens_delta"
+
+
 @pytest.mark.parametrize(
-    ("module", "changed"),
+    ("modules", "changes"),
     [
-        ("layers.0.q_proj.lora_A", "neither the token matrix nor the output head"),
-        ("embed_tokens.token_adapter.trainable_tokens_delta", "the token matrix"),
-        ("embed_tokens.lora_embedding_A", "the token matrix"),
-        ("lm_head.lora_A", "the output head"),
+        ("layers.0.q_proj.lora_A", "LoRA changes neither the token matrix nor the output head"),
+        ("embed_tokens.lora_embedding_A", "LoRA changes the token matrix"),
+        ("lm_head.lora_A", "LoRA changes the output head"),
+        ("embed_tokens.lora_embedding_A lm_head.lora_A", "LoRA changes the token matrix and the "),
+        (TRAINABLE_TOKENS, "trainable tokens change the token matrix, and no tensor"),
+        (
+            f"{TRAINABLE_TOKENS} lm_head.lora_A",
+            "trainable tokens change the token matrix, and whose LoRA changes the output head",
+        ),
     ],
 )
 def test_an_adapter_says_what_it_changes_of_the_two_matrices(
-    in_process: InProcess, module: str, changed: str
+    in_process: InProcess, modules: str, changes: str
 ) -> None:
-    adapter = {f"base_model.model.{module}.weight": normal(2, 6)}
+    adapter = {f"base_model.model.{module}.weight": normal(2, 6) for module in modules.split()}
     save_file(adapter, "adapter_model.safetensors")
     error = in_process.refused("weights", "adapter_model.safetensors")
-    assert f"an adapter, whose LoRA changes {changed}, and" in error
+    assert f"an adapter, whose {changes}" in error
 
     save_file({"embed_tokens.weight": normal(6, 3), **adapter}, "both.safetensors")
     page = in_process("diff", "both.safetensors", "both.safetensors").text
     assert "equal in 6 rows, without the adapter, which is not applied" in page
+
+
+@pytest.mark.parametrize("module", ["embed_tokens", "layers.0.q_proj"])
+@pytest.mark.parametrize("other", ["lora_embedding_A", "lora_A.weight", "base_layer.bias"])
+def test_base_layers_whose_adapter_was_not_merged_are_called_that(
+    in_process: InProcess, module: str, other: str
+) -> None:
+    """They are no token matrix; beside one they get a note."""
+    layers = {
+        f"model.{module}.base_layer.weight": normal(6, 3),
+        f"model.{module}.{other}": normal(2, 6),
+    }
+    save_file(layers, "base_layers.safetensors")
+    error = in_process.refused("audit", "base_layers.safetensors")
+    assert "it has base layers of PEFT, whose adapter was not merged, and no tensor" in error
+    assert "merge_and_unload" in error
+
+    save_file({"shared.weight": normal(6, 3), **layers}, "both.safetensors")
+    note = in_process("audit", "both.safetensors").err
+    assert "whose adapter was not merged; it is not applied: merge it" in note
 
 
 # --- an encoder's own matrix ----------------------------------------------------------------------

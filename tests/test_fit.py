@@ -234,6 +234,46 @@ def test_a_head_without_its_scale_is_an_alarm_and_no_missing_one(
     assert "Sound" not in in_process("audit", "m").text
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["lm_head.bias", "cls.predictions.bias", "cls.predictions.decoder.bias", "final_logits_bias"],
+)
+@pytest.mark.parametrize(
+    ("size", "value", "is_broken"),
+    [
+        (ROWS, 1, False),
+        (ROWS, np.nan, True),
+        (ROWS, -np.inf, True),
+        (ROWS - 1, 1, True),
+        (ROWS + 1, 1, True),
+        (ROWS + 1, np.nan, True),
+    ],
+)
+@pytest.mark.parametrize("has_head", [True, False])
+def test_the_bias_of_the_head_is_a_finite_number_for_each_row(
+    name: str, size: int, value: float, is_broken: bool, has_head: bool, in_process: InProcess
+) -> None:
+    bias = np.ones(size, np.float32)
+    bias[-1] = value
+    if name == "final_logits_bias":
+        bias = bias[None]
+    tensors = {"model.embed_tokens.weight": vectors(1), name: bias, "layers.0.bias": bias * np.nan}
+    if has_head:
+        tensors["lm_head.weight"] = vectors(2)
+    save_file(tensors, "m/model.safetensors")
+    write_json("config.json", **config(tie_word_embeddings=not has_head))
+    assert audited().broken == (("head",) if is_broken else ())
+    assert (f"'{name}' " in in_process("audit", "m").text) == is_broken
+
+
+def test_the_bias_of_a_head_with_rows_of_its_own_fits_the_head() -> None:
+    token = vectors(1, ROWS + 8)
+    bias = np.ones(ROWS, np.float32)
+    tensors = {"model.embed_tokens.weight": token, "lm_head.weight": vectors(2)}
+    save_file({**tensors, "lm_head.bias": bias}, "m/model.safetensors")
+    assert not audited().broken
+
+
 def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> None:
     Path("m/config.json").write_text("{")
     assert "config.json" in in_process.refused("audit", "m")
@@ -244,6 +284,7 @@ def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> 
 TIED = {"tie_word_embeddings": True}
 UNTIED = {"tie_word_embeddings": False}
 BY_DEFAULT = {"tie_word_embeddings": None}
+LUKE = {"model_type": "luke", "architectures": ["LukeForMaskedLM"]}
 GEMMA = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], **BY_DEFAULT}
 
 
@@ -262,6 +303,8 @@ GEMMA = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], **BY_DEFA
         (BY_DEFAULT | {"architectures": ["LlamaModel"]}, None, False),
         (GEMMA, "other", True),
         (GEMMA, None, False),
+        (LUKE | TIED, "other", False),
+        (LUKE | TIED, None, True),
         ({"model_type": "unheard_of", **BY_DEFAULT}, "other", False),
     ],
 )
@@ -293,6 +336,37 @@ def test_matrices_of_two_parts_that_differ_are_a_finding(
     tensors = {"shared.weight": vectors(1), f"{part}.embed_tokens.weight": own}
     save_file(tensors, "m/model.safetensors")
     assert ("tied" in audited().kinds("finding")) == (place is not None)
+
+
+@pytest.mark.parametrize("model_type", ["bart", "t5"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_decoders_own_matrix_that_is_not_finite_is_an_alarm(
+    model_type: str, value: float, in_process: InProcess
+) -> None:
+    settings = {"model_type": model_type, "architectures": None, "vocab_size": 40_000}
+    write_json("config.json", **config(**settings, **TIED))
+    own = vectors(1, 40_000)
+    own[39_999, 5] = value
+    tensors = {"shared.weight": vectors(1, 40_000), "decoder.embed_tokens.weight": own}
+    if model_type == "bart":
+        tensors["encoder.embed_positions.weight"] = vectors(3, 16)
+        tensors["encoder.layernorm_embedding.weight"] = np.ones(DIM, np.float32)
+    save_file(tensors, "m/model.safetensors")
+    audit = audited()
+    assert audit.broken == ("non-finite",)
+    assert "tied" in audit.kinds("finding")
+    text = "decoder.embed_tokens.weight has non-finite values"
+    assert text in in_process("audit", "m").text
+
+
+def test_a_decoders_own_matrix_that_cannot_be_read_is_named_as_not_checked() -> None:
+    write_json("config.json", **config(model_type="t5", architectures=None, **TIED))
+    own = np.zeros((ROWS, DIM), np.int8)
+    tensors = {"shared.weight": vectors(1), "decoder.embed_tokens.weight": own}
+    save_file(tensors, "m/model.safetensors")
+    audit = audited()
+    assert not audit.broken
+    assert any("no scale that embcli applies" in reason for reason in audit.not_checked)
 
 
 # --- sizes ----------------------------------------------------------------------------------------
@@ -350,6 +424,20 @@ def test_positions_of_config_json_are_those_of_a_learned_layer(
     tensors = {"embed_tokens.weight": vectors(1), "embed_positions.weight": vectors(3, 16)}
     save_file({**tensors, "lm_head.weight": vectors(2)}, "m/model.safetensors")
     assert ("fit" in audited().kinds("finding")) == is_finding
+
+
+@pytest.mark.parametrize(("types", "is_finding"), [(None, False), (2, False), (1, True), (3, True)])
+def test_the_token_types_of_config_json_are_those_of_their_matrix(
+    types: int | None, is_finding: bool
+) -> None:
+    settings = {"model_type": "bert", "architectures": ["BertModel"], "type_vocab_size": types}
+    write_json("config.json", **config(**settings))
+    save_file(BERT, "m/model.safetensors")
+    audit = audited()
+    assert audit.kinds("finding") == (("fit",) if is_finding else ())
+    text = f"type_vocab_size {types}; it has 'embeddings.token_type_embeddings.weight' (2, 8)"
+    assert (text in " ".join(finding.text for finding in audit.findings)) == is_finding
+    assert not audit.broken
 
 
 def test_a_tokenizer_that_cannot_be_read_is_a_finding() -> None:

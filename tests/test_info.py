@@ -150,7 +150,7 @@ def test_a_tensor_that_is_chosen_says_so_unless_it_is_the_only_one_of_its_role(
 def test_other_tensors_are_counted_and_an_option_is_said_to_take_one(
     in_process: InProcess, snapshot: Snapshot, verb: str, files: list[str]
 ) -> None:
-    ones = np.ones((4, 3))
-    np.savez("m.npz", wte=ones, wpe=ones)
+    matrix = np.eye(4, 3) + 1
+    np.savez("m.npz", wte=matrix, wpe=matrix)
     page = in_process(verb, *files, suggestions=True, COLUMNS="80").text
     snapshot(f"{verb}/other-tensors.txt", page)

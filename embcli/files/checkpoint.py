@@ -18,7 +18,7 @@ from embcli.encodings import Encoding
 from embcli.encodings.encoding import sibling_json
 from embcli.errors import InputError, Notes
 from embcli.files import open_named
-from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NORMS, UNTIED
+from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NEVER_TIED, NORMS, UNTIED
 from embcli.files.quantised import INTEGERS, UnpackedTensors
 from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
@@ -352,9 +352,11 @@ class Checkpoint:
         """What config.json says of the head, or else what its family has by default."""
         needs_head = any(map(CLASSES_WITH_HEAD.search, self._class_names))
         is_tied = self.roles.config.get("tie_word_embeddings")
+        model_type = self.roles.config.get("model_type")
+        if model_type in NEVER_TIED.split():
+            return TieFlag(False, f"{model_type} models are always", needs_head)
         if isinstance(is_tied, bool):
             return TieFlag(is_tied, "config.json says", needs_head)
-        model_type = self.roles.config.get("model_type")
         is_known = self.roles.family is not None and isinstance(model_type, str)
         default = model_type not in UNTIED.split() if is_known else None
         return TieFlag(default, f"{model_type} models are by default", needs_head)

@@ -68,6 +68,14 @@ NAMES: dict[str, tuple[str, ...]] = {
         "head",  # RWKV, minGPT
     ),
 }
+# The names of what is added to the scores that the head gives to all tokens.
+HEAD_BIASES = (
+    "lm_head.bias lm_head.decoder.bias "  # Phi, GPT-J, RoBERTa
+    "cls.predictions.bias cls.predictions.decoder.bias "  # BERT
+    "predictions.bias predictions.decoder.bias "  # ALBERT
+    "generator_lm_head.bias vocab_projector.bias "  # ELECTRA, DistilBERT
+    "final_logits_bias"  # BART, Marian
+)
 # What follows a name; the last three are those of packed matrices.
 SUFFIXES = ("", ".weight", ".embedding", ".qweight", ".weight_packed", ".W_q")
 
@@ -102,6 +110,9 @@ UNTIED = (
     "nemotron olmo olmo2 olmo3 olmoe persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 "
     "qwen3_moe rembert rwkv seed_oss semantic stablelm"
 )
+
+# The types of models whose head is never the token matrix, whatever config.json says.
+NEVER_TIED = "luke"
 
 # The ends of the names of classes with an output head, and of classes without one.
 CLASSES_WITH_HEAD = re.compile(

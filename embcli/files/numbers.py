@@ -61,6 +61,13 @@ def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.nda
     return np.take(table, stored)
 
 
+def _from_float8_e8m0(stored: np.ndarray) -> np.ndarray:
+    """Widen 8-bit exponents, which scales of blocks are: powers of two, or NaN."""
+    table = np.ldexp(np.float32(1), np.arange(256) - 127)
+    table[255] = np.nan
+    return np.take(table, stored)
+
+
 def _from_bfloat16(stored: np.ndarray) -> np.ndarray:
     bits: np.ndarray = np.left_shift(stored, 16, dtype=np.uint32)
     return bits.view(np.float32)
@@ -69,12 +76,13 @@ def _from_bfloat16(stored: np.ndarray) -> np.ndarray:
 BFLOAT16 = StoredDtype("bfloat16", np.dtype("<u2"), _from_bfloat16)
 FLOAT8_E4M3 = StoredDtype("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
 FLOAT8_E5M2 = StoredDtype("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
+FLOAT8_E8M0 = StoredDtype("float8_e8m0fnu", np.dtype("u1"), _from_float8_e8m0)
 # The others are dtypes of numpy, as safetensors, torch and GGUF store them: little-endian.
 # npy.py takes the byte order from the header of an array.
 _CODES = ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
 
 # The dtypes by their names, as numpy and ml_dtypes spell them.
-STORED_DTYPES = {dtype.name: dtype for dtype in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)}
+STORED_DTYPES = {dtype.name: dtype for dtype in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT8_E8M0)}
 for _code in _CODES:
     _dtype = np.dtype(_code)
     STORED_DTYPES[_dtype.name] = StoredDtype(_dtype.name, _dtype)

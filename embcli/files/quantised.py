@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -139,8 +138,11 @@ class UnpackedTensors(Tensors):
     def _scaled(self, tensor: Tensor) -> Tensor:
         """Return a matrix of 8-bit numbers times the scales beside it, if there are any."""
         name = tensor.name
-        scales = {part: self._sibling(name, part) for part in _SCALES}
-        part, scale = next(filter(itemgetter(1), scales.items()), ("", None))
+        kinds = [part for part in _SCALES if self._sibling(name, part)]
+        if len(kinds) > 1:
+            return _refused(tensor, f"several kinds of scales are beside it: {', '.join(kinds)}")
+        part = next(iter(kinds), "")
+        scale = self._sibling(name, part)
         if scale is None:
             return self._integers(tensor)
         block = None

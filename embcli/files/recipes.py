@@ -96,6 +96,14 @@ def wrong_positions(roles: Roles) -> str:
     return _contradiction(roles, keys, rows, f"its position matrix has rows for {rows:,}")
 
 
+def wrong_types(roles: Roles) -> str:
+    """Return in words that config.json has another number of token types than their matrix."""
+    types = roles.find("token_type")
+    if types is None:
+        return ""
+    return _contradiction(roles, ["type_vocab_size"], types.shape[0], f"it has {types}")
+
+
 def _contradiction(roles: Roles, keys: Iterable[str], size: int, found: str) -> str:
     """Return in words that settings state sizes, and none is this one; empty if they do not."""
     settings = roles.settings

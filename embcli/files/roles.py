@@ -141,8 +141,8 @@ class Roles:
 
         if self.adapter:
             raise tensors.file_error(
-                f"{self.adapter}, and it has no token matrix of its own",
-                "Merge it into its base model: merge_and_unload of PEFT",
+                f"{self.adapter}, and no tensor has the name of a token matrix",
+                "Merge it into its base model before saving: merge_and_unload of PEFT",
             )
         matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
         if len(matrices) != 1 or matrices[0].unreadable:
@@ -282,15 +282,20 @@ class Roles:
 def _adapter_in_words(names: Iterable[str]) -> str:
     """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
     all_names = " ".join(names)
-    if not re.search(r"\.lora_|\.trainable_tokens_", all_names):
-        return ""
-    changed = []
-    if re.search(r"\.lora_embedding_|\.trainable_tokens_", all_names):
-        changed.append("the token matrix")
-    if "head.lora_" in all_names:
-        changed.append("the output head")
-    what = " and ".join(changed) or "neither the token matrix nor the output head"
-    return f"it is an adapter, whose LoRA changes {what}"
+    if ".base_layer." in all_names:
+        return "it has base layers of PEFT, whose adapter was not merged"
+    changes = []
+    if ".trainable_tokens_" in all_names:
+        changes.append("whose trainable tokens change the token matrix")
+    if ".lora_" in all_names:
+        changed = []
+        if ".lora_embedding_" in all_names:
+            changed.append("the token matrix")
+        if "head.lora_" in all_names:
+            changed.append("the output head")
+        what = " and ".join(changed) or "neither the token matrix nor the output head"
+        changes.append(f"whose LoRA changes {what}")
+    return f"it is an adapter, {', and '.join(changes)}" if changes else ""
 
 
 def _undecided_error(

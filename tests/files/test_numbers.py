@@ -53,6 +53,7 @@ def test_every_bfloat16_is_that_of_ml_dtypes_and_torch_to_the_last_bit() -> None
     [
         ("float8_e4m3fn", ml_dtypes.float8_e4m3fn, torch.float8_e4m3fn),
         ("float8_e5m2", ml_dtypes.float8_e5m2, torch.float8_e5m2),
+        ("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, torch.float8_e8m0fnu),
         ("float16", np.float16, torch.float16),
     ],
 )

@@ -17,12 +17,14 @@ from safetensors.numpy import save_file
 import embcli
 from embcli.errors import InputError
 from tests.runners import InProcess
+from tests.transcripts import document_of
 
 ROWS = 20
 DIM = 64
 TOKEN = "model.embed_tokens.weight"
 FP8_E4M3 = ml_dtypes.float8_e4m3fn
 FP8_E5M2 = ml_dtypes.float8_e5m2
+FP8_E8M0 = ml_dtypes.float8_e8m0fnu
 
 Tensors = dict[str, np.ndarray]
 GENERATOR = np.random.default_rng(5)
@@ -61,7 +63,7 @@ def scales(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 # --- 8-bit numbers and scales -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, FP8_E8M0])
 @pytest.mark.parametrize(
     ("stored", "shape"),
     [
@@ -108,6 +110,28 @@ def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(
     whole_scale = np.repeat(by_row, block_columns, axis=1)[:, :DIM]
     expected = numbers.astype(np.float32) * whole_scale
     check(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, expected, config)
+
+
+@pytest.mark.parametrize(
+    "others", [("SCB",), ("weight_scale_inv",), ("scale_weight", "weight_scale_inv")]
+)
+def test_two_kinds_of_scales_are_refused(tmp_path: Path, others: tuple[str, ...]) -> None:
+    tensors = {"weight": int8_numbers(), "weight_scale": scales(ROWS, 1)}
+    tensors |= {other: scales(ROWS, 1) for other in others}
+    with pytest.raises(InputError) as caught:
+        rows_of(saved(tmp_path, tensors))
+    for part in ("weight_scale", *others):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_scale_that_is_not_finite_is_an_alarm(tmp_path: Path, value: float) -> None:
+    scale = scales(ROWS, 1)
+    scale[[3, 5]] = value
+    folder = saved(tmp_path, {"weight": int8_numbers(), "weight_scale": scale})
+    audit = embcli.open(folder).audit()
+    assert audit.broken == ("non-finite",)
+    assert audit.main.non_finite.tolist() == [3, 5]
 
 
 def test_scale_weight_of_comfyui_multiplies(tmp_path: Path) -> None:
@@ -252,7 +276,14 @@ def test_what_cannot_be_unpacked_is_refused_with_its_scheme(
     head = {f"lm_head.{last_part}": tensor for last_part, tensor in tensors.items()}
     save_file({TOKEN: matrix, **head}, tmp_path / "model.safetensors")
     np.testing.assert_array_equal(rows_of(tmp_path), matrix)
-    assert scheme in in_process.refused("info", "--from", path)
+    assert scheme in in_process.refused("weights", "--layer", "head", "--from", path)
+
+    fact = in_process.ok("info", path).text.split("output head: ")[1]
+    assert fact.startswith("another tensor (not tied); cannot read")
+    head = document_of(in_process, "info", path)["run"]["head"]
+    assert head["tensor"] is None
+    assert "'lm_head." in head["reason"]
+    assert scheme in head["reason"]
 
 
 def test_integers_of_an_array_are_rows_with_a_note(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ matrix, `fit` what does not fit together, and `page` shows it all.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import check_choice, check_top
+from embcli.errors import InputError, check_choice, check_top
 from embcli.layer import Origin, shape_of
 from embcli.names import (
     ALARMS,
@@ -34,7 +35,7 @@ from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.fit import Finding, Fit, fit_of
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import check_covariance_fits, unused
-from embcli.wording import counted
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -138,8 +139,8 @@ class Audit(Result, verb="audit", content="ranking"):
         matrix = self.main
         size, _ = matrix.shape
         faults = np.full(size, None)
-        faults[matrix.zero] = "zero"
-        faults[matrix.non_finite] = "non-finite"
+        for name, rows in matrix.broken.items():
+            faults[rows] = name
         first_equal_rows = np.full(size, None)
         for first, *others in matrix.equal:
             first_equal_rows[others] = first
@@ -177,6 +178,7 @@ def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
         "shape": list(matrix.shape),
         "zero": matrix.zero.tolist(),
         "non_finite": matrix.non_finite.tolist(),
+        "overflowing": matrix.overflowing.tolist(),
         "unused": {reason: len(rows) for reason, rows in matrix.by_use.items()},
         "equal": [list(group) for group in matrix.equal],
         "rows": len(matrix.measured),
@@ -238,7 +240,9 @@ def audit(
         reasons = unused(encoding, size) if encoding else {}
         if reasons:
             check_covariance_fits(dim)
-        audits[name] = audited_matrix(name, layers[name], reasons, fit.padding_rows, model.watch)
+        audits[name] = audited_matrix(
+            name, layers[name], reasons, fit.padding_rows, fit.overflow_at, model.watch
+        )
 
     is_copy = fit.head is not None and fit.head.relation == "equal"
     if len(audits) == 2:
@@ -267,24 +271,38 @@ def audit(
 
 
 def _checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the kinds and groups that give status 1; raise InputError for any other name."""
+    """Return the kinds and groups that give status 1.
+
+    Raises InputError for any other name, and for kinds beside `all` or `none`.
+    """
     if fail_on is None:
         return ("default",)
     kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
     for kind in kinds:
         check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS))
+        if kind in ("all", "none") and len(kinds) > 1:
+            raise InputError(Sentence("{fail_on} takes {kind} only by itself", kind=kind))
     return kinds
 
 
 def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
     """Yield what was found in the rows of a matrix; broken rows of a head are of the kind head."""
     where = f"in the {matrix.in_words}"
-    broken = {"non-finite": matrix.non_finite, "zero": matrix.zero}
-    for name, rows in broken.items():
+    for name, rows in matrix.broken.items():
+        kind: Fault = "zero" if name == "zero" else "non-finite"
+        if matrix.name == "head":
+            kind = "head"
         if len(rows):
-            kind = name if matrix.name == "token" else "head"
             text = f"{counted(len(rows), f'{name} row')} {where}"
-            yield Finding("finding", kind, len(rows), text)  # type: ignore[arg-type]
+            yield Finding("finding", kind, len(rows), text)
+    count = len(matrix.constant)
+    if count and len(matrix.measured) > 1:
+        columns = reprlib.repr(matrix.constant.tolist())
+        text = (
+            f"{count:,} of {matrix.shape[1]:,} columns with the same value in all rows "
+            f"of the {matrix.in_words}: {columns}"
+        )
+        yield Finding("finding", "equal", count, text)
     if matrix.equal_tokens:
         text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, {where}"
         yield Finding("remark", "equal", matrix.equal_tokens, text)

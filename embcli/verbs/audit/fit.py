@@ -6,6 +6,7 @@ Neither reads a row of tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 
 from embcli.encodings import Encoding, tokenizer_beside
 from embcli.errors import InputError, Notes
+from embcli.files.families import HEAD_BIASES
 from embcli.files.special_ids import (
     LISTS,
     SpecialId,
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint, Head, TieFlag
 
 Level = Literal["remark", "finding", "alarm"]
+# The norm from which on a row overflows: its square in float32, and the norm itself in float16.
+_OVERFLOW_AT = 1.8446744e19
+_OVERFLOW_AT_BY_DTYPE = {"float16": 65_520.0}
 _PADDED_TO = (256, 128, 64)  # rows, of which matrices often have a multiple
 
 
@@ -66,9 +71,10 @@ class Fit:
     tokens: int | None  # of the tokenizer, with those that were added; None if it is unknown
     known_tokens: int = 0  # of the tokenizer, without those that were added beside it
     vocab_size: int | None = None  # as config.json or the metadata of a GGUF file says
+    overflow_at: float = _OVERFLOW_AT  # in the dtype that config.json names
     flag: TieFlag | None = None  # None without files
     head: Head | None = None  # None if it was not read
-    unread_head: str = ""  # why the head could not be read
+    head_faults: tuple[str, ...] = ()  # what is wrong with the head, in words
     lacks_head: bool = False  # whether nothing in the file has the name of a head
     other_shares: tuple[str, ...] = ()  # names of matrices that are not tied as they should be
     finite: Mapping[str, bool] = field(default_factory=dict)  # by name, of input tensors
@@ -162,8 +168,8 @@ class Fit:
             yield Finding("finding", "fit", 1, text)
 
     def _of_the_heads_size(self) -> Iterator[Finding]:
-        if self.unread_head:
-            yield Finding("finding", "head", 1, self.unread_head)
+        for text in self.head_faults:
+            yield Finding("finding", "head", 1, text)
         if self.head is None or self.head.tensor is None:
             return
         rows = self.head.tensor.shape[0]
@@ -228,7 +234,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     Raises InputError for a file that cannot be read.
     """
     from embcli.files.checkpoint import Checkpoint
-    from embcli.files.recipes import wrong_dimension, wrong_positions
+    from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
 
     rows, _ = shape_of(source, "token")
     tokens = encoding.vocabulary_size if encoding else None
@@ -249,18 +255,25 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         not_checked.append("a config.json (there is none)")
 
     head = None
-    unread_head = ""
+    head_faults: list[str] = []
+    other_shares = source.roles.other_shares
     try:
         head = source.head
+        if not other_shares:
+            size = head.tensor.shape[0] if head.tensor else rows
+            head_faults += _wrong_biases(source, size)
     except PackedError as error:
         not_checked.append(f"the output head: {error}")
     except InputError as error:
-        unread_head = str(error)
+        head_faults.append(str(error))
 
     finite = {}
     try:
         for name in source.input_tensors:
             finite[name] = bool(np.isfinite(source.values(name)).all())
+        for name in other_shares:
+            summary = source.tensors.layer(name).summary()
+            finite[name] = math.isfinite(summary.maximum - summary.minimum)
     except InputError as error:
         not_checked.append(f"what is done to token rows: {error}")
 
@@ -272,26 +285,39 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     ]
     try:
         contradictions.append(wrong_positions(source.roles))
+        contradictions.append(wrong_types(source.roles))
     except InputError as error:
-        not_checked.append(f"the position matrix: {error}")
+        not_checked.append(f"positions and token types: {error}")
 
     vocab_size = source.roles.settings.values.get("vocab_size")
+    dtype = config.get("dtype", config.get("torch_dtype"))
     return Fit(
         rows,
         tokens,
         known_tokens=encoding.vocabulary_size if encoding else 0,
         vocab_size=vocab_size if type(vocab_size) is int else None,
+        overflow_at=_OVERFLOW_AT_BY_DTYPE.get(str(dtype), _OVERFLOW_AT),
         flag=source.tie_flag,
         head=head,
-        unread_head=unread_head,
+        head_faults=tuple(head_faults),
         lacks_head=head is not None and head.tensor is None and not source.roles.misfit_head,
-        other_shares=source.roles.other_shares,
+        other_shares=other_shares,
         finite=finite,
         special_ids=special_ids(source),
         contradictions=tuple(filter(None, contradictions)),
         template_names=template_names,
         not_checked=tuple(not_checked),
     )
+
+
+def _wrong_biases(source: Checkpoint, size: int) -> Iterator[str]:
+    """Yield in words what is wrong with a bias of an output head of this many rows."""
+    for name in HEAD_BIASES.split():
+        bias = source.roles.nearest(name)
+        if bias is not None:
+            is_finite = np.isfinite(source.values(bias.name))
+            if is_finite.size != size or not is_finite.all():
+                yield f"{bias} is not a finite number for each of the head's {size:,} rows"
 
 
 def _unreadable_tokenizer(source: Checkpoint) -> str:

@@ -46,6 +46,8 @@ class MatrixAudit:
     values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value
     unused: dict[int, Unused]  # ID -> why no text can produce it
     may_be_zero: frozenset[int]  # rows that a configuration names as padding
+    overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
+    constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # equal for two matrices of equal rows
     measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
@@ -70,6 +72,15 @@ class MatrixAudit:
         """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
         allowed = [*self.may_be_zero, *self.unused]
         return np.setdiff1d(np.flatnonzero(self.norms == 0), allowed)
+
+    @property
+    def broken(self) -> dict[str, np.ndarray]:
+        """The rows that no model can use, (n,) int64 each, by what they are."""
+        return {
+            "non-finite": self.non_finite,
+            "zero": self.zero,
+            "overflowing": self.overflowing,
+        }
 
     @cached_property
     def equal_tokens(self) -> int:
@@ -112,14 +123,18 @@ def audited_matrix(
     layer: Layer,
     reasons: dict[int, Unused],
     may_be_zero: Iterable[int],
+    overflow_at: float,
     watch: Watch,
 ) -> MatrixAudit:
-    """Return what is unusual in a matrix; `reasons` says of unused rows why they are unused."""
+    """Return what is unusual in a matrix; `reasons` says of unused rows why they are unused.
+
+    Rows overflow whose norm is at least `overflow_at`.
+    """
     size, dim = layer.shape
     kinds = row_kinds(size, reasons)
     scan = scan_rows(layer, kinds, watch)
     norms = scan.norms
-    used = np.flatnonzero(kinds.token & ~kinds.unused & (norms > 0))
+    used = np.flatnonzero(~kinds.unused & (norms > 0))
 
     values: Distances = {"norm": norms}
     unused_values: Distances = {"norm": norms[kinds.unused & (norms > 0)]}
@@ -144,6 +159,8 @@ def audited_matrix(
         values=values,
         unused=reasons,
         may_be_zero=frozenset(may_be_zero),
+        overflowing=np.flatnonzero(norms >= overflow_at),
+        constant=scan.constant,
         equal=scan.equal,
         digest=scan.digest,
         measured=np.flatnonzero(kinds.token & np.isfinite(norms)),

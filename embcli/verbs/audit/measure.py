@@ -80,6 +80,7 @@ class Scan(NamedTuple):
     """What the first pass over a matrix finds."""
 
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
+    constant: np.ndarray  # (n,) int64: columns with one value in all used rows, except zero rows
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # that of all rows
     unused_sum: np.ndarray  # (D,) float64: the sum of the finite unused rows
@@ -91,6 +92,8 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
 
     size, dim = layer.shape
     norms = np.empty(size)
+    is_constant = np.ones(dim, bool)
+    first_row = norms[:0]
     rows_by_digest = defaultdict(list)
     whole = sha256()
     unused_sum = np.zeros(dim)
@@ -101,6 +104,10 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
             rows_by_digest[sha256(values.data).digest()].append(row)
         exact = block.astype(np.float64)
         norms[ids] = norms_of(exact)
+        used_rows = exact[~kinds.unused[ids] & (norms[ids] > 0)]
+        if not len(first_row):
+            first_row = used_rows[:1]
+        is_constant &= (used_rows == first_row).all(axis=0)
         if covariance is not None:
             is_finite = np.isfinite(norms[ids])
             unused_sum += exact[is_finite & kinds.unused[ids]].sum(axis=0)
@@ -110,7 +117,8 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
     for rows in rows_by_digest.values():
         if len(rows) > 1 and norms[rows[0]] > 0:
             equal.append(tuple(rows))
-    return Scan(norms, tuple(equal), whole.digest(), unused_sum, covariance)
+    columns = np.flatnonzero(is_constant)
+    return Scan(norms, columns, tuple(equal), whole.digest(), unused_sum, covariance)
 
 
 Distances = dict[Indicator, np.ndarray]  # (V,) float64 each

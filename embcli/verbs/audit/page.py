@@ -113,11 +113,11 @@ _REASONS: dict[Unused, str] = {
 
 def _broken_fact(audit: Audit, matrix: MatrixAudit, name: str = "broken") -> Fact:
     parts = []
-    for kind, ids in (("non-finite row", matrix.non_finite), ("zero row", matrix.zero)):
+    for kind, ids in matrix.broken.items():
         if len(ids):
             shown = ids[: audit.top + 1]  # one more tells first_of that there are others
             rows = first_of(named_rows(shown, audit.tokens(shown)), audit.top)
-            parts.append(f"{counted(len(ids), kind)}: {rows}")
+            parts.append(f"{counted(len(ids), f'{kind} row')}: {rows}")
     text = "; ".join(parts) or "none"
     for row in sorted(matrix.may_be_zero):
         if 0 <= row < matrix.shape[0] and matrix.norms[row] == 0:
@@ -132,7 +132,7 @@ def _equal_fact(audit: Audit, matrix: MatrixAudit) -> Fact:
     for group in matrix.equal[: audit.top + 1]:
         rows = (str(row) for row in group)
         groups.append(first_of(rows, audit.top, " = "))
-    count = counted(len(matrix.equal), "group")
+    count = counted(sum(map(len, matrix.equal)), "row")
     return Fact("equal", f"{count}: {first_of(groups, audit.top, '; ')}")
 
 

@@ -23,7 +23,7 @@ from embcli.wording import in_data
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from embcli.files.checkpoint import Checkpoint
+    from embcli.files.checkpoint import Checkpoint, Head
     from embcli.files.special_ids import SpecialId
     from embcli.files.tensors import Tensors
 
@@ -111,6 +111,16 @@ class ModelInfo(Result, verb="info", content="list"):
     special_ids: tuple[SpecialId, ...]  # as each file gives them
 
     @cached_property
+    def head(self) -> Head:
+        """The output head; an unknown one, with the reason, if it cannot be read."""
+        from embcli.files.checkpoint import Head
+
+        try:
+            return self.checkpoint.head
+        except InputError as error:
+            return Head(None, "other", reason=str(error))
+
+    @cached_property
     def recipe(self) -> str | None:
         """What the first block reads, or why this is not known; None if no file says it."""
         from embcli.binary import quoted
@@ -130,7 +140,7 @@ class ModelInfo(Result, verb="info", content="list"):
     def records(self) -> Records:
         """Return a row for each tensor; what holds for the whole checkpoint is in `run`."""
         checkpoint = self.checkpoint
-        head = checkpoint.head
+        head = self.head
         head_facts = {
             "tensor": head.tensor.name if head.tensor else None,
             "relation": head.relation,
@@ -243,9 +253,10 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     checkpoint = model.source.without_other()
     roles: dict[str, str] = {}
     for role in ("token", "position", "token_type", "head"):
-        tensor = checkpoint.roles.find(role)
-        if tensor is not None:
-            roles[tensor.name] = role
+        with suppress(InputError):  # the head and the recipe of ModelInfo have the reason
+            tensor = checkpoint.roles.find(role)
+            if tensor is not None:
+                roles[tensor.name] = role
     if chosen is not None:
         role_in_model = roles.get(chosen.name)
         roles[chosen.name] = f"{role_in_model}, chosen" if role_in_model else "chosen"

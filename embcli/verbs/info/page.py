@@ -134,7 +134,7 @@ def _shape_in_words(shape: Sequence[int]) -> str:
 
 def _facts(info: ModelInfo) -> Iterator[str]:
     """Yield what is known of the checkpoint beside its tensors, a line each."""
-    head = info.checkpoint.head
+    head = info.head
     roles = info.checkpoint.roles
     yield f"output head: {head_in_words(head.relation, head.compared, head.reason)}"
     if info.recipe is not None:
