@@ -149,7 +149,7 @@ def test_small_moves_do_not_cancel_out(dtype: type[np.floating]) -> None:
         np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
 
 
-def test_zeros_and_nan_that_differ_only_in_bits_are_equal() -> None:
+def test_zeros_and_nan_that_differ_only_in_bits_are_equal_and_the_page_says_so() -> None:
     matrix = vectors(6)
     matrix[1, 1] = 0
     matrix[2, 2] = np.nan
@@ -169,6 +169,13 @@ def test_zeros_and_nan_that_differ_only_in_bits_are_equal() -> None:
     assert np.isnan(found.cosine_distances[3:]).all()
     assert found.distances[4] == 3
     assert found.quantiles(found.distances)[0] == 3
+    assert found.other_bits == 2
+    assert "3 equal, 3 changed; equal in value, not in bits (such as 0.0 and -0.0): 2" in str(found)
+
+    found = compared("base.safetensors", saved("wide.safetensors", other, torch.float64))
+    assert found.counts["equal"] == 3
+    assert found.other_bits == 0
+    assert "in bits" not in str(found)
 
 
 # --- dtypes ---------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ class Diff(Result, verb="diff", content="ranking"):
     equal: np.ndarray  # (pairs,) bool
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64, L2
+    other_bits: int  # pairs that are equal in value, but not in bits
     are_arrays: bool = False  # whether both files hold only arrays
     atol: float = 0.0
     sort: DiffSort | None = None
@@ -144,6 +145,7 @@ class Diff(Result, verb="diff", content="ranking"):
         run = {"embcli": __version__, "base": base.document(), "tuned": tuned.document()}
         summary = {
             "counts": self.counts,
+            "other_bits": self.other_bits,
             "different": self.different,
             "matched_by": self.matching.by,
             "atol": self.atol,
@@ -330,6 +332,7 @@ def _diff_of_layer(
         equal=compared.equal,
         cosine_distances=compared.cosine_distances,
         distances=compared.distances,
+        other_bits=compared.other_bits,
         are_arrays=_is_array(model) and _is_array(other),
         atol=options.atol,
         sort=options.sort,

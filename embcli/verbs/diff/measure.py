@@ -102,6 +102,7 @@ class Comparison(NamedTuple):
     equal: np.ndarray  # (pairs,) bool
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64
+    other_bits: int  # pairs of one dtype that are equal in value, but not in bits
 
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
@@ -116,6 +117,7 @@ def compare_rows(
     equal = np.ones(count, bool)
     cosine_distances = np.zeros(count)
     distances = np.zeros(count)
+    other_bits = 0
     values_per_block = 1 << 20
     step = max(values_per_block // base.shape[1], 1)
     blocks = np.split(np.arange(count), range(step, count, step))
@@ -142,6 +144,8 @@ def compare_rows(
         equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
+        if base.dtype == tuned.dtype:
+            other_bits += len(pairs) - len(changed)
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
@@ -149,7 +153,7 @@ def compare_rows(
 
     for values in (cosine_distances, distances):
         values[~np.isfinite(values)] = np.nan
-    return Comparison(equal, cosine_distances, distances)
+    return Comparison(equal, cosine_distances, distances, other_bits)
 
 
 # Integers are compared as stored: float64 does not hold all of them.
