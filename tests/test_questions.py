@@ -85,6 +85,14 @@ def test_a_word_that_is_only_in_texts_offers_their_entries() -> None:
     assert {entry.word for entry in found.entries} == {"formats", "pictures"}
 
 
+@pytest.mark.parametrize(
+    "question", ["cosine or", "or the cosine", "which or what", "vs", "a vs b"]
+)
+def test_a_comparison_may_lack_a_side(question: str) -> None:
+    with contextlib.suppress(embcli.InputError):
+        assert {"cosine", "B"} & {entry.word for entry in glossary.explain(question).entries}
+
+
 def test_words_that_all_questions_have_find_nothing() -> None:
     with pytest.raises(embcli.InputError, match="not explained"):
         embcli.explain("what is the one")

@@ -190,10 +190,9 @@ def explain(word: str | None = None) -> Explanations:
     """
     if word is None:
         return Explanations(entries())
-    known = _by_plain_name()
     word = str(word)
     name = word.rstrip("?!.,;")
-    entry = named().get(name) or known.get(_plain(name))  # N is not n
+    entry = named().get(name) or _by_plain_name().get(_plain(name))  # N is not n
     if entry is not None:
         return Explanations((entry,))
     answers = _answers(_DIFFERENCE.sub(r"\1 vs", word))
@@ -218,7 +217,7 @@ def _answers(question: str) -> Explanations:
 def _nearest(asked: Set[str], sure: float = _SURE) -> Explanations:
     """Return the entry that is most like a question, or candidates; none if no entry is like it."""
     if not asked:
-        return Explanations(())
+        return Explanations((), are_candidates=True)
     likeness = {entry: _likeness(asked, entry) for entry in entries()}
     best = max(likeness.values())
     least = max(_LEAST, 1 - _FARTHER * (1 - best))
@@ -283,6 +282,7 @@ def _stem(word: str) -> str:
 
 def _not_explained(word: str) -> InputError:
     """Return the error for an unknown word, with the entries whose names are spelled like it."""
+    word = word[:60]  # a screen's line has room for so much, and so much is compared quickly
     known = _by_plain_name()
     near: dict[str, None] = {}
     for part in word.split():
@@ -296,7 +296,7 @@ def _not_explained(word: str) -> InputError:
     hint = ""
     if re.search(r"\S\s+\S|\?", word):
         hint = "embcli explain questions answers whole questions"
-    return InputError(Sentence(wrong, given=word[:60], nearest=nearest), hint)
+    return InputError(Sentence(wrong, given=word, nearest=nearest), hint)
 
 
 @cache
