@@ -11,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+import tiktoken
+import torch
 
 import embcli
 from embcli import formats
+from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.positions.rotary import rotated_rows
 from embcli.verbs import explain as glossary
 from tests.runners import InProcess
@@ -143,12 +146,53 @@ def test_the_product_of_two_rotated_rows_depends_on_their_distance_with_its_sign
     assert not np.allclose(products, products.T)
 
 
+def test_the_figures_of_the_entries_are_true() -> None:
+    gpt2 = TiktokenEncoding("gpt2").tiktoken
+    assert gpt2.n_vocab == 50_257 == 256 + 50_000 + len(gpt2.special_tokens_set)
+    assert "50,257 for gpt2, which are 256 bytes, 50,000 merges" in entry_of("V").text
+    names = {model: tiktoken.encoding_name_for_model(model) for model in ("gpt-4", "gpt-4o")}
+    assert names == {"gpt-4": "cl100k_base", "gpt-4o": "o200k_base"}
+
+    gpt2_parameters = 50_257 * 768
+    megabytes = [round(gpt2_parameters * size / 1e6) for size in (4, 2)]
+    of_gpt2 = "50,257 · 768 = {:,}, which are {} MB in float32 and {} MB in 16 bits"
+    assert of_gpt2.format(gpt2_parameters, *megabytes) in entry_of("parameter").text
+
+    assert [gpt2.decode([token]) for token in gpt2.encode("12345")] == ["123", "45"]
+    assert "12345 as 123 and 45" in entry_of("piece").text
+    assert [len(gpt2.encode(text)) for text in ("Hello", "hello", " hello")] == [1, 1, 1]
+
+    one_hot = round(1_024 * 50_257 * 4 / 1e6)
+    assert f"of 1,024 tokens of gpt2, {one_hot} MB" in entry_of("one-hot").text
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (17, 1), (1, 100), (50_257, 8)])
+def test_the_first_number_of_a_seeded_layer_is_the_one_of_the_entry(shape: tuple[int, int]) -> None:
+    torch.manual_seed(123)
+    first = torch.nn.Embedding(*shape).weight[0, 0].item()
+    assert f"the first number is {first:.4f} in all layers of 16" in entry_of("seed").text
+
+
+def test_an_id_without_a_row_is_an_error_of_torch_too(in_process: InProcess) -> None:
+    layer = torch.nn.Embedding(6, 3)
+    with pytest.raises(IndexError):
+        layer(torch.tensor([6]))
+    in_process.refused("lookup", "--ids", "6", "--vocab", "6", "--dim", "3")
+
+
+def test_questions_are_not_printed() -> None:
+    entry = entry_of("how many tokens are in GPT-2")
+    assert entry.word == "V"
+    page = str(embcli.explain("V").styled(width=80))
+    assert not any(question in page for question in entry.asked)
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 
 def test_each_name_leads_to_its_entry_so_none_is_explained_twice() -> None:
     for entry in ENTRIES:
-        for name in (entry.word, *entry.also):
+        for name in entry.names:
             assert entry_of(name) == entry
             if len(name) > 1:  # N is not n
                 assert entry_of(f" {name.upper().replace('-', ' ')}") == entry

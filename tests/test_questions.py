@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -13,14 +14,27 @@ from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
 # What a student, a lecturer and an engineer ask, and the word whose entry answers. Those named
-# "later" were written when the search had been made, "fresh" ones before their answers were seen.
+# "later" were written when the search had been made, "fresh" ones before their answers were seen;
+# "held out" and "unseen" ones were measured before an entry was written for any of them.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 QUESTIONS: dict[str, str] = {
     question: word for questions in ASKED.values() for question, word in questions.items()
 }
-FOUND = {
-    question: [entry.word for entry in glossary.explain(question).entries] for question in QUESTIONS
-}
+ANSWERS = {question: glossary.explain(question) for question in QUESTIONS}
+FOUND = {question: [entry.word for entry in ANSWERS[question].entries] for question in QUESTIONS}
+IS_UNSURE = {question: ANSWERS[question].are_candidates for question in QUESTIONS}
+ELSEWHERE = (
+    "what is the weather like",
+    "how do I cook rice",
+    "why is the sky blue",
+    "what is the price of gold",
+    "what is a decision tree",
+    "what is reinforcement learning",
+    "what is a diffusion model",
+    "what are scaling laws",
+    "mixture of experts",
+    "how do I exit vim",
+)
 
 
 def test_at_least_95_of_100_questions_find_their_entry() -> None:
@@ -32,18 +46,26 @@ def test_at_least_95_of_100_questions_find_their_entry() -> None:
     assert len(missed) <= 0.05 * len(QUESTIONS), missed
 
 
-def test_at_least_95_of_100_entries_that_stand_alone_are_right() -> None:
-    alone = {question: found[0] for question, found in FOUND.items() if len(found) == 1}
-    assert len(alone) >= 0.5 * len(QUESTIONS)
-    wrong = {question: word for question, word in alone.items() if word != QUESTIONS[question]}
-    assert len(wrong) <= 0.05 * len(alone), wrong
+def test_at_least_98_of_100_entries_that_stand_alone_are_right() -> None:
+    alone = {question: found for question, found in FOUND.items() if not IS_UNSURE[question]}
+    assert len(alone) >= 0.6 * len(QUESTIONS)
+    wrong = {
+        question: found for question, found in alone.items() if QUESTIONS[question] not in found
+    }
+    assert len(wrong) <= 0.02 * len(alone), wrong
 
 
-def test_candidates_are_two_or_three_in_a_line_or_two_each(
+@pytest.mark.parametrize("question", ELSEWHERE)
+def test_a_question_about_something_else_has_no_sure_answer(question: str) -> None:
+    with contextlib.suppress(embcli.InputError):
+        assert glossary.explain(question).are_candidates
+
+
+def test_candidates_are_four_at_most_in_a_line_or_two_each(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
-    assert max(map(len, FOUND.values())) == 3
-    page = in_process.ok("explain", "why is the one-hot product the same", "--width", "80").text
+    assert max(map(len, FOUND.values())) == 4
+    page = in_process.ok("explain", "are neighbours computed exactly", "--width", "80").text
     snapshot("explain/candidates.txt", page)
 
 
@@ -55,6 +77,20 @@ def test_both_sides_of_a_comparison_are_shown(in_process: InProcess) -> None:
 
 def test_an_entry_that_names_both_sides_stands_alone() -> None:
     assert FOUND["relative vs rotary"] == ["kinds of positions"]
+
+
+def test_a_word_that_is_only_in_texts_offers_their_entries() -> None:
+    found = glossary.explain("pandoc")
+    assert found.are_candidates
+    assert {entry.word for entry in found.entries} == {"formats", "pictures"}
+
+
+@pytest.mark.parametrize(
+    "question", ["cosine or", "or the cosine", "which or what", "vs", "a vs b"]
+)
+def test_a_comparison_may_lack_a_side(question: str) -> None:
+    with contextlib.suppress(embcli.InputError):
+        assert {"cosine", "B"} & {entry.word for entry in glossary.explain(question).entries}
 
 
 def test_words_that_all_questions_have_find_nothing() -> None:

@@ -1,10 +1,12 @@
 """Explanations: what a word on a page means, an example that runs, and where a book has it.
 
 The words are read from `data/explain/`: a file for each part, an entry for each word. An entry is a
-heading (`# one-hot`), perhaps a line of other names (`Also: one-hot row`), and blocks between blank
-lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; a table,
-whose lines begin with `| `; and at the end where a book or a paper has it (`From: ...`). An item is
-a word of its own, too.
+heading (`# one-hot`), perhaps other names (`Also: one-hot row, one-hot vector`) and the questions
+that it answers (`Asked: what does one-hot mean; why not use one-hot vectors`), and blocks between
+blank lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; a
+table, whose lines begin with `| `; and at the end where a book or a paper has it (`From: ...`). An
+item is a word of its own, too. The questions are not printed: a reader's own question is compared
+with them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -31,23 +33,30 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[1] / "data" / "explain"
 # Words that do not tell what a question is about.
-_COMMON_WORDS = re.compile(
-    r"\b(a|about|all|always|an|and|any|are|as|at|be|because|becomes?|between|by|can|could|differ"
-    r"|differences?|different|differs|do|does|each|embcli|every|explain|find|for|from|get|gives?"
-    r"|good|happens?|has|have|how|i|if|in|into|is|it|its|just|know|like|looks?|makes?|many|me"
-    r"|means?|much|my|need|never|no|not|of|on|one|or|other|our|out|really|same|see|should|shows?|so"
-    r"|such|takes?|tell|than|that|the|their|then|there|these|they|things?|this|those|three|to"
-    r"|too|two|use|used|using|versus|vs|was|way|we|what|when|where|which|while|who|whole|why"
-    r"|will|with|works?|would|you|your)\b"
+_COMMON_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a about after all also always am an and any are as at be because become becomes before
+        between by can could differ difference differences different differs do does each embcli
+        every explain find for from get give gives good happen happens has have how i if in into
+        is it its just know less like look looks make makes many me mean means more most much my
+        need of on one only or other our out really see should show shows so such take takes tell
+        than that the their then there these they thing things this those three to too two use
+        used using versus vs was way we what when where whether which while who whole why will
+        with work works would you your
+        """,
+    )
 )
 # A question for a difference becomes "one vs another".
 _DIFFERENCE = re.compile(r"\bdifferences? between (.+?) and\b", re.IGNORECASE)
 _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
-_IN_NAME = 3  # the weight of a word in an entry's names
-_IN_TEXT = 1
-_NEARLY = 0.6  # the share of the best entry's score from which another one may be meant, too
-_MOST_CANDIDATES = 3
-_NEAR = 0.75  # how similar the spelling of a word must be to that of a known one, from 0 to 1
+_OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
+_SURE = 0.7  # the likeness from which an entry may stand alone
+_LEAST = 0.3  # the likeness from which an entry is offered
+_FARTHER = 2.0  # how many times as unlike as the best entry one is that is not meant
+_MOST_CANDIDATES = 4
+_NEAR = 0.8  # how similar the spelling of a word must be to that of a known one, from 0 to 1
 
 
 class Block(NamedTuple):
@@ -70,10 +79,11 @@ class Entry(NamedTuple):
     also: tuple[str, ...]  # its other names
     blocks: tuple[Block, ...]
     source: str  # where a book or a paper has it; empty if nowhere
+    asked: tuple[str, ...] = ()  # questions that it answers, and words that are not shown as names
 
     @property
     def names(self) -> tuple[str, ...]:
-        return self.word, *self.also
+        return self.word, *self.also, *self.asked
 
     @property
     def text(self) -> str:
@@ -129,7 +139,7 @@ def _list_page(entries: Iterable[Entry]) -> RenderResult:
 
 def _candidates_page(entries: Iterable[Entry]) -> RenderResult:
     """Yield the first sentence of each entry."""
-    yield "Several entries may answer; embcli explain WORD shows one:"
+    yield "The entries nearest to this question; embcli explain WORD shows one:"
     for entry in entries:
         first_line, *_ = entry.text.split("\n")
         sentence, *_ = first_line.split(". ")
@@ -170,8 +180,9 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry that has most of its words, or three at most if several
-    have nearly as many; "one vs another" and "the difference between one and another" find both.
+    not count. A question finds the entry with the name or the question that is most like it, or
+    four at most, as candidates, if several are nearly as like it or none is like enough; "one vs
+    another" and "the difference between one and another" find both.
     Raises InputError, with the nearest words, for a word that is not explained.
 
     >>> explain("One hot").entries[0].word
@@ -179,79 +190,85 @@ def explain(word: str | None = None) -> Explanations:
     """
     if word is None:
         return Explanations(entries())
-    known = _by_plain_name()
     word = str(word)
     name = word.rstrip("?!.,;")
-    entry = named().get(name) or known.get(_plain(name))  # N is not n
+    entry = named().get(name) or _by_plain_name().get(_plain(name))  # N is not n
     if entry is not None:
         return Explanations((entry,))
-    question = _DIFFERENCE.sub(r"\1 vs", word)
-    found = _answers(question)
-    if not found:
-        raise _not_explained(word, known)
-    is_sure = len(found) == 1 or _COMPARING.search(question)
-    return Explanations(tuple(found), are_candidates=not is_sure)
+    answers = _answers(_DIFFERENCE.sub(r"\1 vs", word))
+    if not answers.entries:
+        raise _not_explained(word)
+    return answers
 
 
-def _answers(question: str) -> list[Entry]:
-    """Return the entries that answer a question; several if none of them is clearly the best.
+def _answers(question: str) -> Explanations:
+    """Return the entry that answers a question; candidates, if none of them surely does.
 
-    "One vs another" has the best of each side, unless the best of both has both in a name.
+    "One vs another" has the entries of both sides, unless one entry has a name of just these words.
     """
-    asked = _telling_words(question)
-    best = _best(asked)
-    sides = _COMPARING.split(question, 1)
-    if len(sides) == 1:
-        return best
-    both: dict[Entry, None] = {}
-    for side in sides:
-        both |= dict.fromkeys(_best(_telling_words(side))[:1])
-    for entry in best[:1]:
-        if any(asked <= _telling_words(f"{entry.word} {name}") for name in entry.names):
-            return [entry]
-    return [*both]
+    sides = [_nearest(_telling_words(side)) for side in _COMPARING.split(question, 1)]
+    whole = _nearest(_telling_words(question), sure=_SURE if len(sides) == 1 else 1)
+    if not whole.are_candidates or any(side.are_candidates for side in sides):
+        return whole
+    both = dict.fromkeys(side.entries[0] for side in sides)
+    return Explanations(tuple(both))
 
 
-def _best(asked: frozenset[str]) -> list[Entry]:
-    """Return the entries with a name of just these words, or else those that have most of them.
+def _nearest(asked: Set[str], sure: float = _SURE) -> Explanations:
+    """Return the entry that is most like a question, or candidates; none if no entry is like it."""
+    if not asked:
+        return Explanations((), are_candidates=True)
+    likeness = {entry: _likeness(asked, entry) for entry in entries()}
+    best = max(likeness.values())
+    least = max(_LEAST, 1 - _FARTHER * (1 - best))
+    near = [entry for entry in likeness if likeness[entry] >= least]
+    near.sort(key=likeness.__getitem__, reverse=True)
+    is_sure = len(near) == 1 and best >= sure
+    return Explanations(tuple(near[:_MOST_CANDIDATES]), are_candidates=not is_sure)
 
-    They are three at most, the best first, and only one if it is clearly the best.
+
+def _likeness(asked: Set[str], entry: Entry) -> float:
+    """Return how like a question an entry is, from 0 to 1.
+
+    One part is the share of words that the question and the nearest of the entry's names and
+    questions have in common; the other is the share of its words that the entry has at all.
     """
-    best = [entry for entry in entries() if asked and asked in map(_telling_words, entry.names)]
-    if not best:
-        scores = {entry: _score(asked, weights) for entry, weights in _index().items()}
-        least = _NEARLY * max(scores.values())
-        best = [entry for entry in scores if scores[entry] >= least > 0]
-        best.sort(key=scores.__getitem__, reverse=True)
-    return best[:_MOST_CANDIDATES]
+    size = _size(asked)
+    of_phrases = []
+    for phrase in _phrases()[entry]:
+        common = _size(asked & phrase)
+        of_phrases.append(2 * common / (size + _size(phrase)))
+    of_words = _size(asked & _words()[entry]) / size
+    return (1 - _OF_WORDS) * max(of_phrases) + _OF_WORDS * of_words
 
 
-def _score(asked: frozenset[str], weights: Mapping[str, int]) -> float:
-    """Return how much of a question an entry has; a word of few entries counts more."""
-    return sum(weights[word] * _rarity(word) for word in asked & weights.keys())
+def _size(words: Iterable[str]) -> float:
+    return math.fsum(map(_rarity, words))
 
 
 @cache
 def _rarity(word: str) -> float:
-    """Return the inverse document frequency of a word that some entry has."""
-    having = [weights for weights in _index().values() if word in weights]
-    return math.log(len(_index()) / len(having))
+    """Return the weight of a word: the root of its smoothed inverse document frequency."""
+    having = [words for words in _words().values() if word in words]
+    return math.sqrt(1 + math.log((1 + len(entries())) / (1 + len(having))))
 
 
 @cache
-def _index() -> dict[Entry, dict[str, int]]:
-    """Return the words of each entry with their weights."""
-    index = {}
-    for entry in entries():
-        weights = dict.fromkeys(_telling_words(entry.text), _IN_TEXT)
-        index[entry] = weights | dict.fromkeys(_telling_words(" ".join(entry.names)), _IN_NAME)
-    return index
+def _phrases() -> dict[Entry, list[frozenset[str]]]:
+    """Return the words of each name and each question of the entries."""
+    return {entry: [*map(_telling_words, entry.names)] for entry in entries()}
+
+
+@cache
+def _words() -> dict[Entry, frozenset[str]]:
+    """Return all words of each entry."""
+    return {entry: _telling_words(" ".join((entry.text, *entry.names))) for entry in entries()}
 
 
 def _telling_words(text: str) -> frozenset[str]:
     """Return the stems of the words that tell what a text is about, and numbers like 50256."""
-    rest = _COMMON_WORDS.sub("", text.casefold())
-    return frozenset(map(_stem, re.findall(r"[^\W_]*[^\W\d_][^\W_]*|\d{4,}", rest)))
+    words = re.findall(r"\w*[^\W\d_]\w*|\d{3,}", text.casefold())
+    return frozenset(_stem(word) for word in words if word not in _COMMON_WORDS)
 
 
 def _stem(word: str) -> str:
@@ -263,18 +280,23 @@ def _stem(word: str) -> str:
     return re.sub(r"(?<=\w{3})(\w)\1?(ing|ed|e)$", r"\1", word.removesuffix("s"))
 
 
-def _not_explained(word: str, known: Mapping[str, Entry]) -> InputError:
-    """Return the error for an unknown word, with the nearest words that are known."""
-    close = difflib.get_close_matches(_plain(word), known, cutoff=_NEAR)
-    near = [known[name].word for name in close]
+def _not_explained(word: str) -> InputError:
+    """Return the error for an unknown word, with the entries whose names are spelled like it."""
+    word = word[:60]  # a screen's line has room for so much, and so much is compared quickly
+    known = _by_plain_name()
+    near: dict[str, None] = {}
+    for part in word.split():
+        if part.casefold() not in _COMMON_WORDS:
+            close = difflib.get_close_matches(_plain(part), known, cutoff=_NEAR)
+            near |= dict.fromkeys(known[name].word for name in close)
     nearest = "explain without one lists all"
     if near:
-        nearest = f"the nearest: {', '.join(dict.fromkeys(near))}"
+        nearest = f"the nearest: {', '.join(near)}"
     wrong = "{word} {given!r} is not explained; {nearest}"
     hint = ""
     if re.search(r"\S\s+\S|\?", word):
         hint = "embcli explain questions answers whole questions"
-    return InputError(Sentence(wrong, given=word[:60], nearest=nearest), hint)
+    return InputError(Sentence(wrong, given=word, nearest=nearest), hint)
 
 
 @cache
@@ -315,16 +337,13 @@ def _plain(word: str) -> str:
 def _parse_entry(part: str, text: str) -> Entry:
     """Return the entry of a text: its word in the first line, and blocks between blank lines."""
     word, body = text.split("\n", 1)
-    also: tuple[str, ...] = ()
-    source = ""
+    fields = dict.fromkeys(("Also", "Asked", "From"), "")
     blocks: list[Block] = []
     for block in re.split(r"\n\s*\n", body.strip("\n")):
         line = " ".join(block.split())
-        if line.startswith("Also: "):
-            names = line.removeprefix("Also: ")
-            also = tuple(names.split(", "))
-        elif line.startswith("From: "):
-            source = line.removeprefix("From: ")
+        field, _, value = line.partition(": ")
+        if field in fields:
+            fields[field] = value
         elif block.startswith("    "):
             blocks += [Block("command", command.strip()) for command in block.split("\n")]
         elif block.startswith("- "):
@@ -334,7 +353,9 @@ def _parse_entry(part: str, text: str) -> Entry:
             blocks.append(Block("table", re.sub("^[|] ", "", block, flags=re.MULTILINE)))
         else:
             blocks.append(Block("prose", line))
-    return Entry(word.strip(), part, also, tuple(blocks), source)
+    also = filter(None, fields["Also"].split(", "))
+    asked = filter(None, fields["Asked"].split("; "))
+    return Entry(word.strip(), part, tuple(also), tuple(blocks), fields["From"], tuple(asked))
 
 
 def _parse_item(item: str) -> Block:
