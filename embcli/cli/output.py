@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, terminal_size, watched
 from embcli.errors import OutputError
-from embcli.formats import FORMATS, PICTURES, SUFFIXES, VIEWS, ContentKind, DataFormat, FormatName
+from embcli.formats import FORMATS, PICTURES, VIEWS, ContentKind, DataFormat, FormatName
 from embcli.names import Color
 from embcli.result import Result, Style, chosen_format, width_of
 from embcli.wording import counted, in_bytes, printable
@@ -121,16 +121,6 @@ class ResultWriter:
                 "--show hidden chooses it"
             )
         self._refuse_many_numbers(records, names)
-        if format == "json" and self._on_a_terminal:
-            from rich.highlighter import JSONHighlighter
-
-            from embcli.page import export
-
-            document = io.BytesIO()
-            writers.write(records, format, document, result.notes)
-            text = JSONHighlighter()(printable(document.getvalue().decode()))
-            self._write_bytes(export.text(text, 2**31, color=self.is_colored).encode(), "page")
-            return
         with self._open("binary" if FORMATS[format].binary else "text") as file:
             writers.write(records, format, file, result.notes, watched)
         self._say_written(counted(records.rows, "row"))
@@ -189,10 +179,3 @@ def format_of(kind: ContentKind, named: str | None, file: str | None) -> FormatN
     """
     path = None if file == "-" else file
     return chosen_format(kind, named, path, os.environ.get("EMBCLI_FORMAT") or "")
-
-
-def note_suffix(path: Path, format: FormatName) -> None:
-    """Note a file whose suffix says another format than the one that --format names."""
-    by_suffix = SUFFIXES.get(path.suffix.lower(), format)
-    if by_suffix != format:
-        say(f"{str(path)!r} is written as {format}, as --format says, not as {by_suffix}")
