@@ -30,6 +30,8 @@ MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 MAX_TOKENS = 1 << 22  # No vocabulary has more.
 
 _Value = TypeVar("_Value")
+# The IDs that a model reads before and after each text.
+BosEos = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Encoding(ABC):
@@ -41,8 +43,7 @@ class Encoding(ABC):
 
     name: str  # the name of the encoding or model, or the path of its file
     splits: bool = True  # whether it can split a text
-    # The IDs that a model reads before and after each text.
-    bos_eos: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    bos_eos: BosEos = ((), ())
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without those that are computed from others."""

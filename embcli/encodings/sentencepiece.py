@@ -20,6 +20,7 @@ from embcli.binary import Binary, read_whole
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
     MAX_TOKENS,
+    BosEos,
     NamedToken,
     VocabularyEncoding,
     call_package,
@@ -100,7 +101,7 @@ class SentencePieceEncoding(VocabularyEncoding):
         return sorted(tokens, key=lambda token: -len(token.name))
 
     @cached_property
-    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+    def bos_eos(self) -> BosEos:  # type: ignore[override]
         """BOS and EOS, as tokenizer_config.json says.
 
         Without it, a text gets BOS as with Llama, and EOS as with T5 in transformers.

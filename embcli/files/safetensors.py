@@ -116,12 +116,7 @@ def _read_entries(binary: Binary, length: int) -> dict[str, Any]:
         raise binary.file_error(
             f"its header has {length:,} bytes, more than the {longest:,} that the format allows"
         )
-    data = binary.read(8, length)
-    if data[:1] != b"{":
-        raise binary.file_error(
-            f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'"
-        )
-    return parsed_object(binary, data, "its header")
+    return parsed_object(binary, binary.read(8, length), "its header")
 
 
 def _is_text(value: object) -> bool:
@@ -156,10 +151,9 @@ def _check_no_gaps(binary: Binary, tensors: list[Tensor], data_start: int) -> No
     """Raise InputError unless tensors, ordered by their bytes, fill the file after the header."""
     end = data_start
     for tensor in tensors:
-        if tensor.start < end:
-            raise binary.file_error(f"tensor {tensor.name[:60]!r} overlaps the one before it")
-        if tensor.start > end:
-            raise binary.file_error(f"tensor {tensor.name[:60]!r} leaves a hole before it")
+        if tensor.start != end:
+            where = f"byte {tensor.start:,}, and the one before it ends at {end:,}"
+            raise binary.file_error(f"tensor {tensor.name[:60]!r} begins at {where}")
         end += tensor.size
     if end != binary.size:
         cut_off = "it is cut off: " if end > binary.size else ""

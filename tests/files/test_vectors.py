@@ -217,7 +217,6 @@ def test_files_that_are_ragged_or_lie_are_refused(text: bytes, reason: str) -> N
         (b"hello\n\xff", "begins with b'hello"),
         (b"hello\n", "it is a text, not a model"),
         ("hällo ".encode() * 20_000 + b"\xc3", "it is a text, not a model"),
-        (b"PAR1\x15\x04", "it is a table in parquet, which embcli writes only"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git lfs pull"),
         (b"<!DOCTYPE html>\n<html>", "it is a text, not a model"),
         (b"text\x1b[2J", "begins with"),
