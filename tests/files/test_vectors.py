@@ -187,9 +187,18 @@ OF_2 = b" " + bytes(8)
         (b"2 3\na 1 2\nb 1 2\n", "line 2 has 2 numbers"),
         (b"a 1 2 3\n\nb 1 2 3\n", "line 2 has 0 numbers"),
         (b"a 1 2 3\n 1 2 3\n", "line 2 has 2 numbers"),
-        (b"a 1 2 3\nb 1 x 3\n", "line 2 has 'x' in place of a number"),
-        (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3 has 'x' in place of a number"),
-        (b"a 1 2 3\nb 1 \x1b[2J 3\n", r"line 2 has '\x1b[2J' in place"),
+        (
+            b"a 1 2 3\nb 1 x 3\n",
+            "line 2 has a field that is not a number (could not convert string to float: b'x'",
+        ),
+        (
+            b"2 3\na 1 2 3\nb 1 x 3\n",
+            "line 3 has a field that is not a number (could not convert string to float: b'x'",
+        ),
+        (
+            b"a 1 2 3\nb 1 \x1b[2J 3\n",
+            r"is not a number (could not convert string to float: b'\x1b[2J'",
+        ),
         (b"a 1 2 3\nb 1 2  3\nc 1  2\n", "line 3 has 2 numbers"),
         (b"3 3\na 1 2 3\nb 1 2 3\n", "promises 3 rows, and it has 2"),
         (b"1 3\na 1 2 3\nb 1 2 3\n", "promises 1 rows, and it has 2"),
