@@ -84,7 +84,7 @@ def _table(
     labels.append(Label("pos", position))
     brackets = _brackets(groups)
     if any(brackets):
-        labels.append(Label("", brackets, "left"))
+        labels.append(Label("", brackets, "left", short=True))
 
     tokens = [safe_text(shown(row.token), token_style(row.place)) for row in rows]
     spans = [f"{start}:{end}" for start, end in result.spans[places].tolist()]
