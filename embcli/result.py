@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
 from embcli.errors import (
+    InputError,
     Notes,
     OutputError,
     Watch,
@@ -313,10 +314,15 @@ def _check_package(format: Format) -> None:
 
 
 def _check_place(path: str | Path, format: Format) -> None:
-    """Raise OutputError for a path that obviously cannot be written in a format."""
+    """Raise OutputError or InputError for a path that obviously cannot be written in a format."""
     if str(path).endswith("/") and not format.folder:
         raise OutputError(f"{path!r} names a folder, and {format.name} is one file")
-    refuse_unwritable(Path(path), format.folder)
+    file = Path(path)
+    try:
+        refuse_unwritable(file, format.folder)
+    except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
+        wrong = "{output} {file!r} cannot name a file: {error}"
+        raise InputError(Sentence(wrong, file=str(file)[:60], error=error)) from None
 
 
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:

@@ -519,6 +519,7 @@ REFUSED = [
     "six.weights(rows=[1, 2])",
     "six.weights().styled(precision=99)",
     "six.weights().styled(theme='red')",
+    "six.weights().save('\\ud800')",
     "six.weights().save('x.docx')",
     "six.weights().save('x.csv/')",
     "six.weights().save('x.ids')",

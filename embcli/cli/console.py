@@ -1,4 +1,4 @@
-"""The terminal: errors, notes and a progress bar on standard error.
+"""The terminal: its size, and errors, notes and a progress bar on standard error.
 
 All commands write there through this module, so that nothing unsafe reaches a terminal.
 """
@@ -17,11 +17,18 @@ from embcli.wording import Sentence, in_line, shortened
 
 Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds before a bar is shown
+_LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
 
 
 def is_terminal(stream: TextIO | None) -> bool:
     """Return whether a standard stream is a terminal; it is None if it was closed."""
     return stream is not None and stream.isatty()
+
+
+def terminal_size() -> tuple[int, int]:
+    """Return the columns and lines of the terminal, or of the environment."""
+    columns, lines = shutil.get_terminal_size()
+    return min(columns, _LARGEST), min(lines, _LARGEST)
 
 
 def check_stdout() -> None:
@@ -40,7 +47,7 @@ def say(*lines: str) -> None:
     first, *others = lines
     printed = [in_line(shortened(line)) for line in (f"embcli: {first}", *others)]
     if is_terminal(sys.stderr):
-        columns = shutil.get_terminal_size().columns
+        columns, _ = terminal_size()
         printed = [
             textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
             for line in printed

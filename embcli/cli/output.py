@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
-from embcli.cli.console import is_terminal, say, watched
+from embcli.cli.console import is_terminal, say, terminal_size, watched
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, PICTURES, VIEWS, ContentKind, DataFormat, FormatName
 from embcli.names import Color
@@ -101,7 +100,7 @@ class ResultWriter:
                 page, cast("PageFormat", self.format), width, self.style.theme, self.is_colored
             )
         elif self._on_a_terminal:
-            columns, lines = shutil.get_terminal_size()
+            columns, lines = terminal_size()
             columns = self.style.width or columns
             text = export.text(page, columns, lines, self.is_colored, self.style.theme)
             content = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
