@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
-from embcli.encodings import cutting
+from embcli import seeded
+from embcli.encodings import cutting, huggingface
 from embcli.encodings.huggingface import HuggingFaceEncoding
-from tests.test_huggingface import MADE, byte_level, loaded, saved
+from tests.test_huggingface import MADE, byte_level, loaded, opened, saved
 
 __all__ = ["saved"]  # a fixture
 
@@ -104,3 +105,15 @@ def test_a_tokenizer_that_may_look_further_keeps_the_whole(
     counts = checked(tmp_path / "tokenizer.json", monkeypatch)
     assert (min(counts) > 1) == is_cut
     assert cutting.is_local(loaded(tmp_path / "tokenizer.json")) == is_cut
+
+
+def test_a_long_text_that_is_encoded_as_a_whole_is_noted(
+    saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface, "MAX_WHOLE", 5000)
+    monkeypatch.setattr(cutting, "PART_SIZE", 1000)
+    for name, is_noted in (("byte_fallback", True), ("gpt2", False)):
+        model = seeded(encoding=str(saved(name)), dim=2)
+        notes = [str(note) for note in model.tokenize("moves you " * 5000).notes]
+        assert any("into parts" in note for note in notes) == is_noted
+    assert opened(saved("gpt2")).why_in_memory("moves" * 20_000) != ""

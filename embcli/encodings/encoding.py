@@ -88,6 +88,10 @@ class Encoding(ABC):
         None means that the bytes of the tokens are those of the text.
         """
 
+    def why_in_memory(self, text: str, special: bool = False) -> str:
+        """Return a remark on a text that takes much memory to encode; empty for all others."""
+        return ""
+
     def decode(self, ids: np.ndarray) -> bytes:
         joined = bytearray()  # bytes.join takes 80 bytes for each token.
         for token_id in ids.data:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+MAX_WHOLE = 1 << 21  # characters that are encoded as a whole without a remark: some 300 MB
+
 
 class HuggingFaceEncoding(Encoding):
     """A tokenizer of the package, without the special tokens that it would add around a text."""
@@ -138,6 +140,11 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def _is_local(self) -> bool:
         return cutting.is_local(self.tokenizer)
+
+    def why_in_memory(self, text: str, special: bool = False) -> str:
+        if len(text) <= MAX_WHOLE or len(self._parts(text, special)[-1]) <= MAX_WHOLE:
+            return ""
+        return f"{self.name} cannot cut this text into parts, so encoding it takes much memory"
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         spans = []

@@ -143,6 +143,9 @@ class Counting:
 
     def _tokens(self, encoding: Encoding, text: str) -> int:
         """Return how many tokens a model reads for a text."""
+        remark = encoding.why_in_memory(text, self.special)
+        if remark:
+            self.notes.add(remark)
         added = sum(map(len, encoding.bos_eos)) if self.special else 0
         return added + encoding.count(text, self.special)
 
