@@ -57,6 +57,15 @@ def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(
     assert len(page.splitlines()) < 24
 
 
+@pytest.mark.parametrize("words", [(), ("--help",), ("lookup", "--help")])
+def test_a_width_that_no_terminal_has_is_limited(
+    in_process: InProcess, words: tuple[str, ...]
+) -> None:
+    lines = in_process.ok(*words, COLUMNS="99999999").text.splitlines()
+
+    assert max(map(len, lines)) <= 1000
+
+
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb: str) -> None:
     options = [each for each in COMMANDS[verb].params if each.opts[0].startswith("-")]

@@ -19,7 +19,7 @@ import typer.core
 from embcli import names
 from embcli.cli import options as o
 from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, Command, Function, Options
-from embcli.cli.console import PrintedNotes, check_stdout
+from embcli.cli.console import PrintedNotes, check_stdout, limit_columns
 from embcli.cli.groups import (
     BatchModel,
     ComparedGiven,
@@ -89,10 +89,11 @@ def _in_help(paragraph: str) -> str:
 
 
 class _Helping:
-    """A part of a command that makes its help end well if nobody reads it."""
+    """A part of a command that makes its help end well: if nobody reads it, and in any width."""
 
     def format_help(self, context: Any, formatter: Any) -> None:
         check_stdout()
+        limit_columns()
         super().format_help(context, formatter)  # type: ignore[misc]
 
 

@@ -3,6 +3,7 @@
 All commands write there through this module, so that nothing unsafe reaches a terminal.
 """
 
+import os
 import shutil
 import sys
 import textwrap
@@ -29,6 +30,14 @@ def terminal_size() -> tuple[int, int]:
     """Return the columns and lines of the terminal, or of the environment."""
     columns, lines = shutil.get_terminal_size()
     return min(columns, _LARGEST), min(lines, _LARGEST)
+
+
+def limit_columns() -> None:
+    """Limit the width that rich reads from the environment; it would fill any number of columns."""
+    from embcli.result import number_in
+
+    if number_in("COLUMNS") > _LARGEST:
+        os.environ["COLUMNS"] = str(_LARGEST)
 
 
 def check_stdout() -> None:

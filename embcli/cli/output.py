@@ -121,6 +121,16 @@ class ResultWriter:
                 "--show hidden chooses it"
             )
         self._refuse_many_numbers(records, names)
+        if format == "json" and self._on_a_terminal:
+            from rich.highlighter import JSONHighlighter
+
+            from embcli.page import export
+
+            document = io.BytesIO()
+            writers.write(records, format, document, result.notes)
+            text = JSONHighlighter()(printable(document.getvalue().decode()))
+            self._write_bytes(export.text(text, 2**31, color=self.is_colored).encode(), "page")
+            return
         with self._open("binary" if FORMATS[format].binary else "text") as file:
             writers.write(records, format, file, result.notes, watched)
         self._say_written(counted(records.rows, "row"))
