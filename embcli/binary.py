@@ -10,7 +10,7 @@ import io
 import os
 import stat
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -155,26 +155,15 @@ def read_object(binary: Binary, longest: int) -> dict[str, Any]:
     return parsed_object(binary, read_whole(binary, longest), "its JSON")
 
 
-def parsed_object(
-    binary: Binary, data: bytes, subject: str, parse_int: Callable[[str], int] = int
-) -> dict[str, Any]:
+def parsed_object(binary: Binary, data: bytes, subject: str) -> dict[str, Any]:
     """Return the JSON object that bytes of a file contain.
 
-    Raises InputError, whose sentence begins with the subject, for invalid JSON, repeated names and
-    another value than an object.
+    Raises InputError, whose sentence begins with the subject, for anything else.
     """
     import json
 
-    def distinct_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in values:
-                raise binary.file_error(f"{subject} has {quoted(name, 60)} twice")
-            values[name] = value
-        return values
-
     try:
-        result = json.loads(data.decode(), object_pairs_hook=distinct_pairs, parse_int=parse_int)
+        result = json.loads(data.decode())
     except (ValueError, RecursionError) as error:  # invalid UTF-8, invalid or deeply nested JSON
         raise binary.file_error(f"{subject} cannot be read ({error})") from None
     if not isinstance(result, dict):

@@ -266,7 +266,7 @@ def _revision_folder(folder: Path, name: str, revision: str) -> Path:
 # --- Ollama -------------------------------------------------------------------------------------
 
 _OLLAMA_NAME = re.compile(
-    rf"(?:(?:(?P<host>{_NAME_PART}(?::\d+)?)/)?(?P<namespace>{_NAME_PART})/)?"
+    rf"(?:(?:(?P<host>{_NAME_PART})/)?(?P<namespace>{_NAME_PART})/)?"
     rf"(?P<model>{_NAME_PART})(?::(?P<tag>{_NAME_PART}))?",
     re.ASCII,
 )
@@ -311,7 +311,7 @@ def _ollama_name(manifest: Path) -> str:
     if not is_default_host or namespace != "library":
         name = f"{namespace}/{name}"
     if not is_default_host:
-        name = f"{host.replace('%3A', ':')}/{name}"
+        name = f"{host}/{name}"
     return name
 
 
@@ -335,7 +335,7 @@ def _ollama_manifests(name: str) -> Iterator[tuple[Path, Path]]:
     if match is None:
         return
     host = match["host"]
-    hosts = (host.replace(":", "%3A"), host) if host else _DEFAULT_HOSTS
+    hosts = (host,) if host else _DEFAULT_HOSTS
     namespace = match["namespace"] or "library"
     tag = match["tag"] or "latest"
     for folder in _ollama_folders():

@@ -22,6 +22,7 @@ from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
+    from embcli.encodings.encoding import BosEos
     from embcli.records import Columns, FieldType, Names
     from embcli.text import Sequences
 
@@ -39,7 +40,7 @@ class Tokens:
     many: bool = False  # whether rows name their sequence
     texts: tuple[str, ...] | None = None  # one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
-    added: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # IDs before and after each text
+    added: BosEos = ((), ())
 
     def __len__(self) -> int:
         return len(self.ids)

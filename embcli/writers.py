@@ -125,21 +125,10 @@ def _part_of(piece: Piece, start: int, stop: int) -> Piece:
     return Piece(stop - start, fields, matrices)
 
 
-_LARGE_JSON = 10_000_000  # numbers
-
-
 def _json(reader: _Reader, file: BinaryIO) -> None:
     """Write one object: the run, what else the result knows, its rows, then its matrices."""
     records = reader.records
     names = records.several
-    numbers = records.numbers(names) if names else 0
-    if numbers > _LARGE_JSON:
-        remark = (
-            "this JSON document holds {numbers:,} numbers; "
-            "{format} ndjson can be read row by row, npy at once"
-        )
-        reader.notes.add(Sentence(remark, numbers=numbers))
-
     head = {"run": records.run, **records.more}
     if records.columns:
         head["columns"] = list(records.columns)

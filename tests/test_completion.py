@@ -62,7 +62,7 @@ CASES = {
     "embcli lookup -": flags("lookup"),
     "embcli tokenize x --": beginning("--", flags("tokenize")),
     "embcli lookup --encoding ": set(ENCODINGS),
-    "embcli lookup --encoding gp": {"gpt2", "gpt-own/", "gpt.json"},
+    "embcli lookup --encoding gp": {"gpt2"},
     "embcli lookup --encoding no": {"notes.txt"},
     "embcli decode 1 2 --encoding o": beginning("o", ENCODINGS),
     "embcli tokenize x --encoding gpt2,o": {f"gpt2,{name}" for name in beginning("o", ENCODINGS)},
@@ -170,14 +170,12 @@ def shell(
     tmp_path_factory: pytest.TempPathFactory,
     in_process: InProcess,
 ) -> Iterator[Shell]:
-    """Yield a shell in a folder with some files."""
+    """Yield a shell in a folder with a file."""
     name = request.param
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
     folder = tmp_path_factory.mktemp("folder")
-    for file in ("notes.txt", "gpt.txt", "gpt.json", "gpt $(x).json"):
-        (folder / file).touch()
-    (folder / "gpt-own").mkdir()
+    (folder / "notes.txt").touch()
 
     programs = tmp_path_factory.mktemp("programs")
     program = programs / "embcli"
@@ -249,8 +247,8 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("lookup --from ", ["gpt2", "org/one", "org/two", "hub/", "own.safetensors"]),
-        ("weights --from o", ["org/one", "org/two", "own.safetensors"]),
+        ("lookup --from ", ["gpt2", "org/one", "org/two"]),
+        ("weights --from o", ["org/one", "org/two"]),
         ("audit org/t", ["org/two"]),
         ("lookup --from no", []),
         ("weights --from own.safetensors --tensor ", ["lm_head", "wte"]),

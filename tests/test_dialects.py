@@ -147,7 +147,7 @@ def test_odd_special_tokens_of_a_tekken_get_names(tmp_path: Path) -> None:
     path = tekken(tmp_path / "tekken.json", [], [nameless, surrogate], default_vocab_size=2)
     encoding = encodings.get(path)
 
-    assert encoding.definition.special_tokens == {"<SPECIAL_0>": 0, "<SPECIAL_1>": 1}
+    assert encoding.definition.special_tokens == {"<SPECIAL_0>": 0, r"\ud800": 1}
 
 
 # --- vocab.json with merges.txt, vocab.txt --------------------------------------------------------

@@ -260,16 +260,6 @@ def test_the_folder_of_ollama_is_that_of_its_own_variable(home: Path, elsewhere:
         located("ollama:llama3.2")
 
 
-@pytest.mark.parametrize("folder", ["localhost:5000", "localhost%3A5000"])
-def test_a_host_with_a_port_is_found_and_listed_in_either_spelling(
-    in_process: InProcess, home: Path, folder: str
-) -> None:
-    blob = of_ollama(home, f"{folder}/org/name/latest")
-    assert located("ollama:localhost:5000/org/name") == blob
-    listed = in_process.ok("info", "--models", "-f", "ndjson")
-    assert located(json.loads(listed.out)["model"]) == blob
-
-
 TENSOR_LAYER = {"mediaType": "application/vnd.ollama.image.tensor"}
 
 

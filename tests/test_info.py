@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -49,37 +47,28 @@ def test_the_page_has_the_facts_of_the_data(in_process: InProcess, snapshot: Sna
     snapshot("info/encodings.txt", encodings)
 
 
-@pytest.fixture
-def _build_is_found_again() -> Iterator[None]:
-    """What is known of torch and the processor is forgotten, before and after."""
-    build.this_build.cache_clear()
-    yield
-    build.this_build.cache_clear()
-
-
-@pytest.mark.usefixtures("_build_is_found_again")
-def test_torch_itself_is_asked_if_nothing_else_names_its_capability(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("CPU_FLAGS", "none", {"cpu_capability": platform.machine()}),
+        ("find_spec", None, {"torch": "none"}),
+    ],
+)
+def test_what_cannot_be_known_without_torch_is_named(
+    in_process: InProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: object,
+    expected: dict[str, str],
 ) -> None:
-    page = in_process.ok("info").text
-
-    monkeypatch.setattr(build, "CPU_FLAGS", "none")
+    """The flags of the processor are missing, or torch is."""
+    monkeypatch.setattr(build, name, value if isinstance(value, str) else lambda _: None)
     build.this_build.cache_clear()
-
-    assert in_process.ok("info").text == page
-
-
-@pytest.mark.usefixtures("_build_is_found_again")
-def test_without_torch_its_capability_is_unknown(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build, "CPU_FLAGS", "none")
-    monkeypatch.setitem(sys.modules, "torch", None)
 
     run = document_of(in_process, "info")["run"]
 
-    assert "not installed" in run["torch"]
-    assert run["cpu_capability"] is None
+    build.this_build.cache_clear()
+    assert run == {**run, **expected}
 
 
 # --- a model --------------------------------------------------------------------------------------

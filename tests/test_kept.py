@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from stat import ST_UID
 
 import numpy as np
 import pytest
@@ -160,24 +159,6 @@ def test_a_file_that_was_cut_is_drawn_anew(store: Store) -> None:
         path(store).write_bytes(whole[:end])
         assert_right(opened(store))
         assert path(store).read_bytes() == whole
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have owners")
-@pytest.mark.parametrize(("stranger", "is_read"), [(0, True), (1, False)])
-def test_files_of_a_stranger_are_not_read(
-    store: Store, monkeypatch: pytest.MonkeyPatch, stranger: int, is_read: bool
-) -> None:
-    opened(store)
-    status = Path.lstat
-
-    def owned(path: Path) -> os.stat_result:
-        fields = [*status(path)]
-        fields[ST_UID] += stranger
-        return os.stat_result(fields)
-
-    monkeypatch.setattr(Path, "lstat", owned)
-    found = store.read(path(store).name, (6, 3))
-    assert (found is not None) == is_read
 
 
 # --- what is written ------------------------------------------------------------------------------

@@ -283,6 +283,18 @@ def test_of_many_queries_a_page_shows_both_ends(in_process: InProcess, snapshot:
     snapshot("neighbors/many-queries.txt", page[page.index("Searched") :])
 
 
+def test_of_many_rows_of_a_query_a_page_names_the_first(in_process: InProcess) -> None:
+    words = ("neighbors", "--ids", "0:12", "--vocab", "20", "--dim", "4", "--width", "200")
+    title, count, *others = in_process.ok(*words).text.splitlines()
+
+    (own_rows,) = [line for line in others if line.startswith("Left out, as part")]
+    names = ", ".join(f"ID {row}" for row in range(8))
+    assert title == f"Nearest to {names}, ... by cosine"
+    assert count == "The query is the mean of 12 rows."
+    assert own_rows.endswith(", ...")
+    assert own_rows.count("ID ") == 8
+
+
 def test_a_bar_is_on_the_scale_of_its_metric(snapshot: Snapshot) -> None:
     """A longer bar is nearer, under l2 too; a row that is perpendicular, or farther, has none."""
     model = Model(StubSource({"token": Stub([[2, 0], [1, 1], [10, 0], [0, 2]])}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -322,3 +323,13 @@ def test_many_chosen_rows_are_all_on_the_page(in_process: InProcess) -> None:
 
     for row in range(150):
         assert f"\n{row:>3}  │" in page
+
+
+def test_the_name_of_a_kind_is_that_kind_also_beside_a_file_of_this_name(
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = in_process.ok("positions", "rotary", "--dim", "4").text
+    (tmp_path / "rotary").touch()
+
+    assert in_process.ok("positions", "rotary", "--dim", "4").text == page

@@ -30,7 +30,7 @@ from tests.transcripts import answered, command_lines, document_of, refused
 DIGITS = "9" * 5000
 BILLIONS_OF_ROWS = ",".join(["0:9999999"] * 9999)
 UNPRINTABLE = {  # command lines that cannot stand in a file, and a telling word of their errors
-    "an ID of 5,000 digits": (["lookup", "--ids", f"1,{DIGITS}"], "beyond any vocabulary"),
+    "an ID of 5,000 digits": (["lookup", "--ids", f"1,{DIGITS}"], "of up to 18 digits"),
     "a seed of 5,000 digits": (["weights", "--seed", DIGITS], "--seed"),
     "a size of 401 digits": (["compare", "--dim", "9" * 401], "memory"),
     "a list of 100 billion rows": (

@@ -12,7 +12,6 @@ import pytest
 from embcli.files import open_tensors
 from embcli.layer import Layer
 from embcli.names import Metric
-from embcli.numerics import search
 from embcli.numerics.search import nearest
 from tests.files.made import safetensors_bytes
 from tests.oracles import Stub, normal
@@ -209,10 +208,7 @@ def test_random_matrices_of_any_shape_and_scale(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_queries_have_their_own_exclusions_however_many_share_a_pass(
-    monkeypatch: pytest.MonkeyPatch, metric: Metric
-) -> None:
-    monkeypatch.setattr(search, "_QUERIES_PER_PASS", 8)
+def test_queries_that_share_a_pass_have_their_own_exclusions(metric: Metric) -> None:
     times = 5
     matrix = normal(90, 8)
     matrix[11] = np.nan

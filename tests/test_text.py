@@ -17,7 +17,7 @@ from embcli.cli.input import read, read_ids
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
 
-IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
+IDS = st.lists(st.integers(0, 10**18 - 1), max_size=20)
 
 
 def pipe(patch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -126,7 +126,7 @@ def test_a_note_tells_of_line_ends_that_python_would_change(
 
 
 @given(IDS, st.sampled_from([",", " ", "\n", ", ", "\t"]))
-@example([2**63 - 1, 10**18, 999999999999999999, 0], ",")
+@example([10**18 - 1, 0], ",")
 def test_ids_are_read_exactly(numbers: list[int], between: str) -> None:
     written = between.join(map(str, numbers))
 
@@ -181,10 +181,9 @@ def test_what_is_no_id_is_refused_with_its_place(word: str) -> None:
     ("written", "beginning"),
     [
         ("[1, 2", r"'\[1' at position 0 is not"),
-        ("7,-3", "ID -3 at position 1 is negative"),
-        ("7 8 9223372036854775808", "ID 9223372036854775808 at position 2 is beyond"),
-        ("9" * 5000, f"ID {'9' * 60} at position 0 is beyond"),
-        ("-" + "9" * 5000, f"ID -{'9' * 59} at position 0 is negative"),
+        ("7,-3", "'-3' at position 1 is not"),
+        ("7 8 1000000000000000000", "'1000000000000000000' at position 2 is not"),
+        ("9" * 5000, f"'{'9' * 60}' at position 0 is not"),
     ],
 )
 def test_what_is_no_list_of_ids_is_refused_with_its_place(written: str, beginning: str) -> None:

@@ -201,6 +201,12 @@ def test_a_long_text_is_cut_in_the_middle_and_says_so(
     snapshot(f"tokenize/below-the-table-of-many-{name}.txt", below)
 
 
+def test_a_character_whose_first_tokens_are_left_out_has_no_name() -> None:
+    lines = page(" 日" * 100 + " a b").splitlines()
+    (row,) = [line.split() for line in lines if line.startswith("203  ╰")]
+    assert row[2] == r"\xa5"
+
+
 def test_a_text_of_long_tokens_is_cut_before_its_rows_are(snapshot: Snapshot) -> None:
     _, _, below = page(" internationalization" * 90).partition("\n\n")
     snapshot("tokenize/below-the-table-of-long-tokens.txt", below)

@@ -412,38 +412,10 @@ def test_a_small_result_is_written_as_ever(
     snapshot(f"writers/small-result.{form}", data.decode())
 
 
-def test_notes_say_what_json_lacks_and_what_is_large(snapshot: Snapshot) -> None:
+def test_a_note_says_what_json_lacks(snapshot: Snapshot) -> None:
     notes = Notes()
     written(of_matrix(float32([[np.nan]])), "json", notes=notes)
-    written(empty_document((10**7 + 1, 1)), "json", notes=notes)
     snapshot("writers/notes.txt", "\n".join(notes) + "\n")
-
-
-def empty_document(shape: tuple[int, ...]) -> Records:
-    """Return records that promise a matrix of this shape, and yield no rows."""
-    return Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": ArraySpec(shape)})
-
-
-@pytest.mark.parametrize(
-    ("shape", "numbers"),
-    [
-        ((10**7, 1), None),
-        ((10**7 + 1, 1), "10,000,001"),
-        ((10**6, 4, 5), "20,000,000"),
-    ],
-)
-def test_a_large_json_document_has_a_note_with_its_size(
-    shape: tuple[int, ...], numbers: str | None
-) -> None:
-    notes = Notes()
-
-    written(empty_document(shape), "json", notes=notes)
-
-    if numbers is None:
-        assert [*notes] == []
-    else:
-        (note,) = notes
-        assert numbers in note
 
 
 # --- many rows, and none --------------------------------------------------------------------------

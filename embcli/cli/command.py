@@ -98,7 +98,7 @@ class Command:
 
         Raises OutputError for what the format, the file or a terminal cannot hold.
         """
-        from embcli.cli.output import ResultWriter, format_of, note_suffix
+        from embcli.cli.output import ResultWriter, format_of
         from embcli.result import Style, refuse_many
 
         name = options["output"]
@@ -116,8 +116,6 @@ class Command:
             known = frozenset(flag.name for flag in self.flags)
             output = ResultWriter(format, path, options.get("color", "auto"), style, known)
         _refuse_overwriting(path, options)
-        if path is not None and options.get("format"):
-            note_suffix(path, output.format)
         return output
 
 

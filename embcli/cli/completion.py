@@ -4,7 +4,6 @@ This module gets the requests of the shells' scripts in shape, and installs thes
 """
 
 import os
-import re
 from pathlib import Path
 from typing import get_args
 
@@ -38,12 +37,8 @@ def prepare(request: str) -> list[str]:
     completion.get_completion_inspect_parameters()
     # rich would wrap the help texts, and scripts read one line for each candidate.
     os.environ["COLUMNS"] = "10000"
-    cursor = int(os.environ.get("COMP_CWORD", "0"))
-    words = os.environ.get("COMP_WORDS", PROGRAM).split("\n")[: cursor + 1]
-    # bash makes `--format = js` of `--format=js`, and Typer can complete `--format js`.
-    typed, joined = re.subn(r"(\n--.*)\n=\n", r"\1\n", "\n".join(words))
-    os.environ |= {"COMP_WORDS": typed, "COMP_CWORD": str(cursor - joined)}
-    return (os.environ.get("_TYPER_COMPLETE_ARGS") or typed).split()[1:]
+    typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", PROGRAM)
+    return typed.split()[1:]
 
 
 def script(shell: str) -> str:

@@ -185,18 +185,13 @@ class KindAndPath:
         first = self.named_kind
         if first is None:
             return option, self.named
-
+        is_path = os.access(first, os.F_OK) or not first.isalpha()
         is_kind = first in (*KINDS, *OTHER_NAMES)
-        if is_kind and option in (None, first):
-            return first, self.named
-        if is_kind:
+        if is_path and not is_kind and self.named is None:
+            return option, first
+        if option not in (None, first):
             raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
-
-        is_word = first.isalpha() and not os.access(first, os.F_OK)
-        if self.named is not None or is_word:
-            wrong = f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}"
-            raise InputError(wrong)
-        return option, first
+        return first, self.named
 
 
 @dataclass(frozen=True)

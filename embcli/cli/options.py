@@ -3,7 +3,6 @@
 Each is declared once, as an annotated type, and named in the signature of a command or in a group.
 """
 
-import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -52,26 +51,18 @@ def explained_words(incomplete: str) -> list[str]:
 
 
 def encodings(incomplete: str) -> list[str]:
-    """Complete the last of some encodings, or the name of a tokenizer's file or folder."""
-    if "," in incomplete:
-        return some_of(names.ENCODINGS)(incomplete)
-    found = [name for name in names.ENCODINGS if name.startswith(incomplete)]
-    if found and incomplete:
-        found += _files_here(incomplete, "json|gguf|tiktoken")
-    return found
+    """Complete the last of some encodings; without any, the shell completes paths."""
+    return some_of(names.ENCODINGS)(incomplete)
 
 
 def models(incomplete: str) -> list[str]:
-    """Complete the name of a model in the Hugging Face cache, or of a file or folder here.
+    """Complete the name of a model in the Hugging Face cache.
 
     Without such a model there are no names, and the shell completes paths.
     """
     from embcli.hub import cache_folder, cached_names
 
-    found = [name for name in cached_names(cache_folder()) if name.startswith(incomplete)]
-    if found:
-        found += _files_here(incomplete, "safetensors|gguf|bin|pt|pth|npy|npz|vec")
-    return found
+    return [name for name in cached_names(cache_folder()) if name.startswith(incomplete)]
 
 
 def tensors(context: typer.Context, incomplete: str) -> list[str]:
@@ -87,20 +78,6 @@ def tensors(context: typer.Context, incomplete: str) -> list[str]:
             names_of_matrices = [name for name, tensor in matrices if tensor.is_matrix]
             return [name for name in names_of_matrices if name.startswith(incomplete)]
     return []
-
-
-def _files_here(beginning: str, suffixes: str) -> list[str]:
-    """Return the folders, which end with a slash, and the files with a suffix in this folder.
-
-    A name that a shell would have to quote is omitted.
-    """
-    is_plain = re.compile(rf"[\w.-]+(/|\.({suffixes}))").fullmatch
-    try:
-        with os.scandir() as entries:
-            found = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-    except OSError:  # the folder may be gone or unreadable
-        return []
-    return sorted(name for name in found if name.startswith(beginning) and is_plain(name))
 
 
 def argument(metavar: str, help: str, **settings: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, terminal_size, watched
 from embcli.errors import OutputError
-from embcli.formats import FORMATS, PICTURES, SUFFIXES, VIEWS, ContentKind, DataFormat, FormatName
+from embcli.formats import FORMATS, PICTURES, VIEWS, ContentKind, DataFormat, FormatName
 from embcli.names import Color
 from embcli.result import Result, Style, chosen_format, width_of
 from embcli.wording import counted, in_bytes, printable
@@ -189,10 +189,3 @@ def format_of(kind: ContentKind, named: str | None, file: str | None) -> FormatN
     """
     path = None if file == "-" else file
     return chosen_format(kind, named, path, os.environ.get("EMBCLI_FORMAT") or "")
-
-
-def note_suffix(path: Path, format: FormatName) -> None:
-    """Note a file whose suffix says another format than the one that --format names."""
-    by_suffix = SUFFIXES.get(path.suffix.lower(), format)
-    if by_suffix != format:
-        say(f"{str(path)!r} is written as {format}, as --format says, not as {by_suffix}")

@@ -31,6 +31,8 @@ MAX_TOKENS = 1 << 22  # No vocabulary has more.
 
 Rules = dict[str, Any]
 _Value = TypeVar("_Value")
+# The IDs that a model reads before and after each text.
+BosEos = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Encoding(ABC):
@@ -42,8 +44,7 @@ class Encoding(ABC):
 
     name: str  # the name of the encoding or model, or the path of its file
     splits: bool = True  # whether it can split a text
-    # The IDs that a model reads before and after each text.
-    bos_eos: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    bos_eos: BosEos = ((), ())
     faults: Iterable[str] = ()  # sentences on lists in the file that do not fit its tokens
     # What a file says of how a text becomes IDs, by name: merges, normalizer, ... Two encodings can
     # be compared if they have rules of the same names.

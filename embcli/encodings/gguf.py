@@ -15,6 +15,7 @@ import numpy as np
 
 from embcli.binary import Binary, quoted
 from embcli.encodings.encoding import (
+    BosEos,
     NamedToken,
     VocabularyEncoding,
     call_package,
@@ -179,7 +180,7 @@ class GgufEncoding(VocabularyEncoding):
         return "modern-bert" in name and word == b"[MASK]", False
 
     @cached_property
-    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+    def bos_eos(self) -> BosEos:  # type: ignore[override]
         if self.model == "bert":
             cls = self._special("bos", 101)
             separator = self._special("seperator", 102)

@@ -20,6 +20,7 @@ from embcli.binary import Binary, file_error, read_whole
 from embcli.encodings import cutting
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
+    BosEos,
     Encoding,
     Rules,
     call_package,
@@ -95,7 +96,7 @@ class HuggingFaceEncoding(Encoding):
         return max(ids, default=-1) + 1
 
     @cached_property
-    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+    def bos_eos(self) -> BosEos:  # type: ignore[override]
         encoded = call_package(
             self.path, "it cannot split a text", lambda: self.tokenizer.encode("a")
         )

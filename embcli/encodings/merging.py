@@ -32,7 +32,7 @@ class DerivationStep(NamedTuple):
     left: bytes | None = None  # None if nothing was merged
     right: bytes | None = None
     rank: int | None = None
-    score: float | None = None
+    score: float | None = None  # None for a merge by rank, and for what is unknown or added
 
 
 @dataclass(frozen=True)

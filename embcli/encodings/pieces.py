@@ -352,8 +352,7 @@ class Unigrams(PieceTokenizer):
         vocabulary = [*scored, (" ", worst)]
         self._model = models.Unigram(vocabulary, unk_id=len(scored), byte_fallback=False)
         self._ids_of_model = [*(token_id for token_id, _ in tokens.values()), unknown]
-        unknown_score = float(np.float32(worst) - np.float32(10))
-        self.scores = {unknown: unknown_score, **dict(tokens.values())}
+        self.scores = dict(tokens.values())
 
         self._normalizer = SentencePieceNormalizer(model_proto=_normalizer_model(charsmap))
         self._joins = joins

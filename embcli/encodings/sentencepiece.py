@@ -20,6 +20,7 @@ from embcli.binary import Binary, read_whole
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
     MAX_TOKENS,
+    BosEos,
     NamedToken,
     VocabularyEncoding,
     call_package,
@@ -100,7 +101,7 @@ class SentencePieceEncoding(VocabularyEncoding):
         return sorted(tokens, key=lambda token: -len(token.name))
 
     @cached_property
-    def bos_eos(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+    def bos_eos(self) -> BosEos:  # type: ignore[override]
         """BOS and EOS, as tokenizer_config.json says.
 
         Without it, a text gets BOS as with Llama, and EOS as with T5 in transformers.
@@ -170,24 +171,15 @@ class SentencePieceEncoding(VocabularyEncoding):
     def _unigram_derivations(self, text: str) -> Iterator[Derivation]:
         """Yield the tokens of each word of a text; a word begins with a space."""
         encoded = self._encoded(text, "offset_mapping")
-        normal_scores = [piece.score for piece in self._model.of_kind(_NORMAL)]
-        worst = np.float32(min(normal_scores, default=0.0))
-        unknown_score = float(worst - np.float32(10))
-
         steps: list[DerivationStep] = []
         for token_id, word in zip(encoded["ids"], encoded["pieces"], strict=True):
             if word.startswith(SPACE) and steps and steps[-1].token.strip(b" "):
                 yield Derivation.in_order(steps)
                 steps = []
 
-            _, score, kind = self._model.pieces[token_id]
-            token = word.encode() if kind == _UNKNOWN else piece_to_bytes(word.encode())
-            # Of the bytes of an unknown character, the first one has its score.
-            begins_character = kind == _BYTE and token[0] & 0xC0 != 0x80
-            if kind == _UNKNOWN or begins_character:
-                score = unknown_score
-            elif kind == _USER_DEFINED:
-                score = (len(word) - 1) / 10
+            piece = self._model.pieces[token_id]
+            token = word.encode() if piece.kind == _UNKNOWN else piece_to_bytes(word.encode())
+            score = piece.score if piece.kind == _NORMAL else None
             steps.append(DerivationStep(token, token_id, score=score))
         if steps:
             yield Derivation.in_order(steps)

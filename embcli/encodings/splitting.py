@@ -6,8 +6,8 @@ src/llama-vocab.cpp. A vocab.json of transformers uses some of them, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache, lru_cache
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Splitting(NamedTuple):
         """Return the matches of the rules, and what is between them."""
         pieces: Iterable[str] = _split(self.rules[0], text)
         for rule in self.rules[1:]:
-            pieces = chain.from_iterable(map(_cached_split(rule), pieces))
+            pieces = chain.from_iterable(map(partial(_cached_split, rule), pieces))
         return pieces
 
 
@@ -45,9 +45,9 @@ def splittings() -> dict[str, Splitting]:
     return known
 
 
-@cache
-def _cached_split(rule: str) -> Callable[[str], tuple[str, ...]]:
-    return lru_cache(CACHED_PIECES)(lambda piece: tuple(_split(rule, piece)))
+@lru_cache(CACHED_PIECES)
+def _cached_split(rule: str, piece: str) -> tuple[str, ...]:
+    return tuple(_split(rule, piece))
 
 
 def _split(rule: str, text: str) -> Iterator[str]:

@@ -270,8 +270,8 @@ def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
     ids = {token: count + rank for token, rank in ranks.items() if count + rank < size}
     special_tokens: dict[str, int] = {}
     for token_id in range(count):
-        name = names.get(token_id, "")
-        if name == "" or name in special_tokens or _has_surrogates(name):
+        name = in_data(names.get(token_id, ""))
+        if name == "" or name in special_tokens:
             name = f"<SPECIAL_{token_id}>"
         special_tokens[name] = token_id
     last_id = max([*ids.values(), count - 1])
@@ -280,7 +280,3 @@ def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
 
 def _special_names(entries: Any) -> dict[int, str]:
     return {int(entry["rank"]): str(entry["token_str"]) for entry in entries}
-
-
-def _has_surrogates(text: str) -> bool:
-    return text.encode(errors="ignore").decode() != text

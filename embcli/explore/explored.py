@@ -1,4 +1,4 @@
-"""What the screens read of a model: rows in blocks, tokens, norms, and neighbours.
+"""What the screens read of a model: rows, tokens, norms, and neighbours.
 
 All screens share one ExploredMatrix. It knows nothing of a terminal; the passes over the whole
 matrix that it starts are run in a thread by `view`.
@@ -6,9 +6,7 @@ matrix that it starts are run in a thread by `view`.
 
 from __future__ import annotations
 
-import math
 import re
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -23,9 +21,6 @@ from embcli.selection import select
 from embcli.tokens import shown, tokens_of
 
 TOP = 50  # the most neighbours, or words, in a list
-_BLOCK_VALUES = 1 << 18  # a block has fewer rows if they are long
-_BLOCK_ROWS = 64
-_KEPT_BLOCKS = 16
 
 
 class Spell(Protocol):
@@ -37,8 +32,7 @@ class Spell(Protocol):
 class ExploredMatrix:
     """The token matrix of a model or its output head, its rows by ID or norm, and the marked row.
 
-    It lives as long as the app. The order by norm is None until a pass has found it; the blocks of
-    rows that were read last are kept.
+    It lives as long as the app. The order by norm is None until a pass has found it.
     """
 
     def __init__(self, model: Model, spell: Spell, layer: TokenLayer = "token") -> None:
@@ -57,28 +51,12 @@ class ExploredMatrix:
             self.name = f"output head of {self.name}"
         self.order: NormOrder | None = None
         self.marked: int | None = None
-        self._rows_per_block = min(max(_BLOCK_VALUES // self.dim, 1), _BLOCK_ROWS)
-        self._kept_block = lru_cache(_KEPT_BLOCKS)(self._read_block)
 
     def ids(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
         """Return the IDs of the rows at these places, (n,) int64."""
         if by_norm and self.order:
             return self.order.ids[start:stop]
         return np.arange(start, min(stop, self.size))
-
-    def rows(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
-        """Return the rows at these places, (n, D) float32."""
-        step = self._rows_per_block
-        first = start // step
-        end = math.ceil(min(stop, self.size) / step)
-        blocks = [self._kept_block(number, by_norm) for number in range(first, end)]
-        offset = first * step
-        return np.concatenate(blocks)[start - offset : stop - offset]
-
-    def _read_block(self, number: int, by_norm: bool) -> np.ndarray:
-        start = number * self._rows_per_block
-        ids = self.ids(start, start + self._rows_per_block, by_norm)
-        return np.array(self.layer.rows(ids))
 
     def row(self, row: int) -> np.ndarray:
         """Return the values of a row, (D,) float32."""

@@ -165,7 +165,7 @@ class MatrixLines(Lines, inherit_bindings=False):
         self._read = wanted
         self.ids = self.matrix.ids(*rows)
         try:
-            self.values = self.matrix.rows(*rows)
+            self.values = np.array(self.matrix.layer.rows(self.ids))
         except EmbcliError as error:
             self.error = sentence(error)
             return

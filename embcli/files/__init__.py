@@ -83,11 +83,6 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
 def _unknown_format_error(binary: Binary, start: bytes) -> InputError:
     if start.startswith(b"version https://git-lfs"):
         return binary.file_error("it is a Git LFS pointer; download the file itself (git lfs pull)")
-    if start.startswith(b"PAR1"):
-        return binary.file_error(
-            "it is a table in parquet, which embcli writes only",
-            "Save its matrix as .npy: numpy.save('matrix.npy', matrix)",
-        )
     if start and is_text(start):
         return binary.file_error(
             "it is a text, not a model",

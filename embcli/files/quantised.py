@@ -198,12 +198,8 @@ class UnpackedTensors(Tensors):
             settings |= _entry(self._config, key)
         module = tensor.name.removesuffix(".weight")
         settings |= _entry(settings, module)
-        bits = settings.get("bits")
+        bits = settings.get("bits", "unknown")
         group_size = settings.get("group_size")
-        if bits is None:
-            return _packed(
-                tensor, "it is packed by MLX, and config.json does not say in how many bits"
-            )
         if bits not in (4, 8) or type(group_size) is not int:
             return _packed(tensor, f"it is packed by MLX in {bits} bits; embcli unpacks 4 and 8")
 

@@ -106,23 +106,17 @@ class _FileMatrix:
     def read_columns(self, ids: np.ndarray) -> np.ndarray:
         """Read each column of a run of rows as one range, with the rows between them."""
         longest_gap = 1 << 11  # numbers that are read faster than another read begins
-        values_at_once = 1 << 20
         rows = np.empty((len(ids), self.width), self.dtype)
-        column_size = self.column_step * self.dtype.itemsize
-        column_starts = self.start + np.arange(self.width) * column_size
         are_adjacent = self.row_step == 1
         all_runs = runs(ids, gap=longest_gap if are_adjacent else 0)
         for first, last in zip(*all_runs, strict=True):
             places = ids[first:last] - ids[first]
-            span = int(places[-1]) + 1
-            row_offset = ids[first] * self.row_step * self.dtype.itemsize
-            step = max(values_at_once // span, 1)
-            for column in range(0, self.width, step):
-                starts = column_starts[column : column + step] + row_offset
-                columns = np.empty((len(starts), span), self.dtype)
-                lengths = [columns[0].nbytes] * len(columns)
-                self.binary.gather(columns, starts.tolist(), lengths)
-                rows[first:last, column : column + step] = columns[:, places].T
+            values = np.empty(places[-1] + 1, self.dtype)
+            for column in range(self.width):
+                step = ids[first] * self.row_step + column * self.column_step
+                start = self.start + int(step) * self.dtype.itemsize
+                self.binary.gather(values, [start], [values.nbytes])
+                rows[first:last, column] = values[places]
         return rows
 
 

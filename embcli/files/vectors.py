@@ -182,9 +182,9 @@ def _read_decimal_rows(
             try:
                 rows[place] = [float(field) for field in fields]
             except ValueError as error:
-                message = str(error).removeprefix("could not convert string to float: ")
-                field = message.removeprefix("b")
-                raise binary.file_error(f"{line} has {field} in place of a number") from None
+                raise binary.file_error(
+                    f"{line} has a field that is not a number ({error})"
+                ) from None
     return rows
 
 

@@ -18,7 +18,7 @@ from embcli.names import DISTANCES, Metric
 from embcli.numerics.statistics import numbered_blocks, squares
 
 _BLOCK_VALUES = 1 << 18
-_QUERIES_PER_PASS = 1 << 10
+_NO_IDS = np.empty(0, np.int64)
 
 
 class Ranking(NamedTuple):
@@ -54,17 +54,8 @@ def nearest(
     query; they are ranked apart.
     """
     searched = layer.shape[0] if among is None else len(among)
-    rankings: list[Ranking] = []
-    not_finite = np.empty(0, np.int64)
-    zero = np.empty(0, np.int64)
-    for start in range(0, len(queries), _QUERIES_PER_PASS):
-        part = slice(start, start + _QUERIES_PER_PASS)
-        pairs = zip(queries[part], excluded[part], strict=True)
-        top_rows = [_TopRows(k, metric, query, ids) for query, ids in pairs]
-        blocks = watch(_blocks(layer, among), searched, lambda block: len(block[0]))
-        # Each pass finds the same rows without a score.
-        not_finite, zero = _add_blocks(top_rows, blocks, metric)
-        rankings += [rows.ranking() for rows in top_rows]
+    blocks = watch(_blocks(layer, among), searched, lambda block: len(block[0]))
+    rankings, not_finite, zero = _ranked(blocks, queries, k, metric, excluded)
     left_out = []
     for query, ids in zip(queries, excluded, strict=True):
         left_out.append(_ranking_of(layer, query, metric, _searched_ids(ids, among)))
@@ -78,12 +69,8 @@ def _searched_ids(ids: np.ndarray, among: np.ndarray | None) -> np.ndarray:
 
 def _ranking_of(layer: Layer, query: np.ndarray, metric: Metric, ids: np.ndarray) -> Ranking:
     """Return the ranking of these rows alone; rows without a score have no rank."""
-    no_ids = np.empty(0, np.int64)
-    if not len(ids):
-        return Ranking(no_ids, np.empty(0))
-    top_rows = _TopRows(len(ids), metric, query, no_ids)
-    _add_blocks([top_rows], _blocks(layer, ids), metric)
-    return top_rows.ranking()
+    (ranking,), _, _ = _ranked(_blocks(layer, ids), [query], len(ids), metric, [_NO_IDS])
+    return ranking
 
 
 def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -97,17 +84,23 @@ def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[tuple[np.ndarray
         yield ids, layer.rows(ids)
 
 
-def _add_blocks(
-    top_rows: list[_TopRows], blocks: Iterable[tuple[np.ndarray, np.ndarray]], metric: Metric
-) -> tuple[np.ndarray, np.ndarray]:
-    """Add the rows that may be among the first k; return the IDs of the rows without a score.
+def _ranked(
+    blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+    queries: list[np.ndarray],
+    k: int,
+    metric: Metric,
+    excluded: list[np.ndarray],
+) -> tuple[list[Ranking], np.ndarray, np.ndarray]:
+    """Return the first k rows of blocks for each query, and the IDs of the rows without a score.
 
-    These are the rows that are not finite and, under cosine, the zero rows, (n,) int64 each.
+    The latter are not finite, or zero under cosine, (n,) int64 each.
     """
-    vectors = np.stack([rows.query for rows in top_rows], axis=1)  # (D, queries)
-    thresholds = np.full(len(top_rows), -np.inf)
-    not_finite = [np.empty(0, np.int64)]
-    zero = [np.empty(0, np.int64)]
+    vectors = np.stack(queries, axis=1)  # (D, queries)
+    # The ranking of the rows so far, and the rows since then, of which k are worth a new one.
+    parts = [[Ranking(_NO_IDS, np.empty(0))] for _ in queries]
+    thresholds = np.full(len(queries), -np.inf)  # what the upper bound of a row must reach
+    not_finite = [_NO_IDS]
+    zero = [_NO_IDS]
     for ids, block in blocks:
         with np.errstate(invalid="ignore"):  # non-finite rows are found below
             rows = block.astype(np.float64)
@@ -125,10 +118,16 @@ def _add_blocks(
         upper_bounds = _upper_bounds(rows, squared_lengths[:, None], vectors, metric)
         may_be_first = upper_bounds >= thresholds
         for number in np.flatnonzero(may_be_first.any(axis=0)).tolist():
-            chosen = may_be_first[:, number]
-            top_rows[number].add(ids[chosen], rows[chosen])
-            thresholds[number] = top_rows[number].threshold
-    return np.concatenate(not_finite), np.concatenate(zero)
+            chosen = np.flatnonzero(may_be_first[:, number])
+            chosen = chosen[~np.isin(ids[chosen], excluded[number])]
+            scores = _scores(rows[chosen], queries[number], metric)
+            parts[number].append(Ranking(ids[chosen], scores))
+            if sum(len(part.ids) for part in parts[number][1:]) >= k:
+                ranking = _first(k, metric, parts[number])
+                parts[number] = [ranking]
+                thresholds[number] = _nearness(float(ranking.scores[-1]), metric)
+    rankings = [_first(k, metric, each) for each in parts]
+    return rankings, np.concatenate(not_finite), np.concatenate(zero)
 
 
 def _upper_bounds(
@@ -156,65 +155,35 @@ def _upper_bounds(
     return upper_bounds
 
 
-class _TopRows:
-    """The k nearest rows to a query, among the rows that were added.
+def _scores(rows: np.ndarray, query: np.ndarray, metric: Metric) -> np.ndarray:
+    """Return the score of each row, (n,) float64; each row is summed by itself."""
+    scores: np.ndarray
+    match metric:
+        case "cosine":
+            products = (rows * query).sum(axis=1)
+            squared_lengths = np.square(rows).sum(axis=1)
+            cosines = products / np.sqrt(squared_lengths * np.square(query).sum())
+            scores = cosines.clip(-1, 1)
+        case "dot":
+            scores = (rows * query).sum(axis=1)
+        case "l2":
+            scores = np.sqrt(np.square(rows - query).sum(axis=1))
+    return scores
 
-    Rows are added block by block; each time k rows have come, all but the first k are forgotten.
-    """
 
-    def __init__(self, k: int, metric: Metric, query: np.ndarray, excluded: np.ndarray) -> None:
-        self.query = query
-        self.threshold = -np.inf  # the nearness that the upper bound of a row must reach
-        self._k = k
-        self._metric = metric
-        self._excluded = excluded
-        self._ids = [np.empty(0, np.int64)]
-        self._scores = [np.empty(0)]
-        self._added = 0  # rows since the last ranking
+def _first(k: int, metric: Metric, parts: list[Ranking]) -> Ranking:
+    """Return the first k of some rows, which come in parts."""
+    ids = np.concatenate([part.ids for part in parts])
+    scores = np.concatenate([part.scores for part in parts])
+    distances = scores if metric in DISTANCES else -scores
+    order = np.lexsort((ids, distances))[:k]
+    return Ranking(ids[order], scores[order])
 
-    def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Score rows, (n, D) float64, and keep those that are not excluded."""
-        is_allowed = ~np.isin(ids, self._excluded)
-        self._ids.append(ids[is_allowed])
-        self._scores.append(self._score(rows[is_allowed]))
-        self._added += len(ids)
-        if self._added >= self._k:
-            self.ranking()
 
-    def _score(self, rows: np.ndarray) -> np.ndarray:
-        """Return the score of each row, (n,) float64; each row is summed by itself."""
-        scores: np.ndarray
-        match self._metric:
-            case "cosine":
-                products = (rows * self.query).sum(axis=1)
-                squared_lengths = np.square(rows).sum(axis=1)
-                cosines = products / np.sqrt(squared_lengths * np.square(self.query).sum())
-                scores = cosines.clip(-1, 1)
-            case "dot":
-                scores = (rows * self.query).sum(axis=1)
-            case "l2":
-                scores = np.sqrt(np.square(rows - self.query).sum(axis=1))
-        return scores
-
-    def ranking(self) -> Ranking:
-        """Return the first k rows, and forget the others."""
-        ids = np.concatenate(self._ids)
-        scores = np.concatenate(self._scores)
-        distances = scores if self._metric in DISTANCES else -scores
-        order = np.lexsort((ids, distances))[: self._k]
-        ranking = Ranking(ids[order], scores[order])
-
-        self._ids = [ranking.ids]
-        self._scores = [ranking.scores]
-        self._added = 0
-        if len(order) == self._k:
-            self.threshold = self._nearness(float(ranking.scores[-1]))
-        return ranking
-
-    def _nearness(self, score: float) -> float:
-        """Return the nearness with a score, in the unit of _upper_bounds."""
-        match self._metric:
-            case "cosine" | "dot":
-                return score
-            case "l2":
-                return -(score**2)
+def _nearness(score: float, metric: Metric) -> float:
+    """Return the nearness with a score, in the unit of _upper_bounds."""
+    match metric:
+        case "cosine" | "dot":
+            return score
+        case "l2":
+            return -(score**2)

@@ -343,7 +343,7 @@ def test_what_a_gguf_file_says_of_positions_is_told() -> None:
     assert Checkpoint("m.gguf").positions == told
 
 
-@pytest.mark.parametrize("text", ['{"a": 1', "[1]", '{"a": 1, "a": 2}', '{"a":' * 100_000])
+@pytest.mark.parametrize("text", ['{"a": 1', "[1]", '{"a":' * 100_000])
 def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(text: str) -> None:
     opened({"wte": matrix(), "wpe": matrix()})
     Path("config.json").write_text(text)

@@ -226,7 +226,7 @@ def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path)
     [
         ({"bits": 3, "group_size": 64}, "3 bits"),
         ({"bits": 6, "group_size": 64}, "6 bits"),
-        ({}, "does not say in how many bits"),
+        ({}, "in unknown bits"),
         ({"bits": 8, "group_size": 64}, "do not fit"),
         ({"bits": 4, "group_size": 16}, "do not fit"),
         ({"mode": "mxfp4"}, "without biases"),

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from embcli.errors import InputError, LayerError, Notes
+from embcli.errors import InputError, Notes
 from embcli.names import __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
@@ -33,7 +33,7 @@ class Info(Result, verb="info", content="list"):
     """The versions, the processor, the cache and the encodings of this machine."""
 
     versions: dict[str, str]
-    cpu_capability: str | None  # None without torch
+    cpu_capability: str  # that of torch, or the machine's name if only torch knows it
     cache: str | None  # a folder; None if this user has none
     encodings: dict[str, tuple[int, bool]]  # by name: V, and whether embcli carries its rank file
 
@@ -59,13 +59,14 @@ def this_machine() -> Info:
     from importlib.metadata import version
 
     from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+    from embcli.seeded_layers.build import cpu_capability, this_build
     from embcli.store import Store
 
-    torch = _torch_facts()
+    build = this_build()
     versions = {
         "embcli": __version__,
         "python": platform.python_version(),
-        "torch": torch.version,
+        "torch": build.version,
     }
     for package in ("tiktoken", "numpy", "typer", "rich"):
         versions[package] = version(package)
@@ -78,28 +79,8 @@ def this_machine() -> Info:
     notes = Notes()
     store = Store.from_environment(notes)
     cache = str(store.folder) if store else None
-    return Info(versions, torch.cpu_capability, cache, encodings, notes=notes)
-
-
-class _TorchFacts(NamedTuple):
-    version: str  # or the reason why torch does not load
-    cpu_capability: str | None  # None without torch
-
-
-def _torch_facts() -> _TorchFacts:
-    """Return what is known of torch, which is loaded only if that is the only way to know."""
-    from embcli.seeded_layers.build import NO_TORCH, cpu_capability, loading_torch, this_build
-
-    build = this_build()
-    capability = cpu_capability()
-    if build.torch != NO_TORCH and capability is not None:
-        return _TorchFacts(build.version, capability)
-    try:
-        with loading_torch():
-            import torch
-    except LayerError as error:
-        return _TorchFacts(str(error), None)
-    return _TorchFacts(torch.__version__, torch.backends.cpu.get_cpu_capability())
+    capability = cpu_capability() or build.machine
+    return Info(versions, capability, cache, encodings, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ _SHORTENED = 12  # cells of the name of a tensor that is shortened
 def machine_page(info: Info) -> Iterator[RenderableType]:
     facts = {
         **info.versions,
-        "CPU capability": info.cpu_capability or "",
+        "CPU capability": info.cpu_capability,
         "cache": info.cache or "none",
     }
     width = max(map(len, facts))

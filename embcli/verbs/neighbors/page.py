@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +19,7 @@ from embcli.page import (
     title,
     written,
 )
-from embcli.page.labels import bar, origin_lines, token_label
+from embcli.page.labels import bar, first_of, origin_lines, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.wording import counted
@@ -64,15 +62,7 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
 
 
 def _not_ranked(ids: np.ndarray, kind: str) -> str:
-    return f"Not ranked: {counted(len(ids), 'row')} {kind}: {_first_of(map(str, ids), len(ids))}"
-
-
-def _first_of(names: Iterable[str], count: int) -> str:
-    """Return the first names, joined, and how many more there are."""
-    first = [*islice(names, _MOST_IDS)]
-    if count > len(first):
-        first.append(f"{count - len(first):,} more")
-    return ", ".join(first)
+    return f"Not ranked: {counted(len(ids), 'row')} {kind}: {first_of(map(str, ids), _MOST_IDS)}"
 
 
 def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
@@ -109,15 +99,14 @@ def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
 def _own_rows(neighbors: Neighbors, number: int) -> RenderResult:
     """Yield the rows of a query of several rows, which are no answers to it, with their scores."""
     own_rows = neighbors.search.left_out[number]
-    named = own_rows.ids[:_MOST_IDS]
+    named = own_rows.ids[: _MOST_IDS + 1]  # one more tells first_of that there are others
     if not len(named):
         return
-    scores = written(own_rows.scores[:_MOST_IDS], neighbors.style.precision)
+    scores = written(own_rows.scores[: _MOST_IDS + 1], neighbors.style.precision)
     names = []
     for row, token, score in zip(named.tolist(), neighbors.tokens(named), scores, strict=True):
         names.append(f"{shown(token) or f'ID {row}'} {score}")
-    left_out_rows = _first_of(names, len(own_rows.ids))
-    yield safe_text(f"Left out, as part of the query: {left_out_rows}")
+    yield safe_text(f"Left out, as part of the query: {first_of(names, _MOST_IDS)}")
 
 
 def _query_in_words(neighbors: Neighbors, number: int) -> str:
@@ -133,12 +122,12 @@ def _query_in_words(neighbors: Neighbors, number: int) -> str:
 
 
 def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
-    named = ids[:_MOST_IDS]
+    named = ids[: _MOST_IDS + 1]
     names = []
     for row, token in zip(named.tolist(), neighbors.tokens(named), strict=True):
         text = shown(token)
         names.append(f"{text} ({row})" if text else f"ID {row}")
-    return _first_of(names, len(ids))
+    return first_of(names, _MOST_IDS)
 
 
 def _labels(neighbors: Neighbors, number: int, excerpt: Excerpt) -> list[Label]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import get_args
 
 import numpy as np
 
@@ -16,9 +17,7 @@ from embcli.errors import InputError, check_choice, check_number, refuse_too_lar
 from embcli.layer import Layers, Origin, Source
 from embcli.names import (
     DEFAULT_THETA,
-    PAIRINGS,
     SHORT_LENGTH,
-    SIMILARITIES,
     Pairing,
     Similarity,
     __version__,
@@ -137,7 +136,7 @@ def positions(
     notes = model.notes.begun()
     kind = OTHER_NAMES.get(str(kind), kind)
     check_choice("kind", kind, KINDS)
-    check_choice("pairing", pairing, PAIRINGS)
+    check_choice("pairing", pairing, get_args(Pairing))
     metric = _metric(source, metric, similarity)
 
     choice = choose(source, kind, context_length)
@@ -209,7 +208,7 @@ def _metric(source: Source, metric: Similarity | None, is_similarity: bool) -> S
 
     Rows of a model have lengths of their own, which a dot product would show.
     """
-    check_choice("metric", metric, SIMILARITIES)
+    check_choice("metric", metric, get_args(Similarity))
     if metric is not None and not is_similarity:
         raise InputError(Sentence("{metric} goes with {similarity}"))
     if metric is not None:

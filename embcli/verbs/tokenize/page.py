@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200
 # By whether a token begins in the middle of a character, and whether the next token continues it.
-_BRACKETS = {(False, False): " ", (False, True): "╭", (True, True): "│", (True, False): "╰"}
+_BRACKETS = {(False, False): "", (False, True): "╭", (True, True): "│", (True, False): "╰"}
 
 
 class TokenRow(NamedTuple):
@@ -49,7 +49,6 @@ def page(result: Tokenization, console: Console, options: ConsoleOptions) -> Ren
         yield note
     yield ""
     yield _totals(result)
-    yield from _shared_characters(groups)
     if console.is_terminal and groups:
         yield ""
         yield _text_with_ids(result, groups, options.max_width)
@@ -84,8 +83,8 @@ def _table(
         labels.append(Label("seq", sequence))
     labels.append(Label("pos", position))
     brackets = _brackets(groups)
-    if any(bracket != " " for bracket in brackets):
-        labels.append(Label("", brackets, "left"))
+    if any(brackets):
+        labels.append(Label("", brackets, "left", short=True))
 
     tokens = [safe_text(shown(row.token), token_style(row.place)) for row in rows]
     spans = [f"{start}:{end}" for start, end in result.spans[places].tolist()]
@@ -99,13 +98,23 @@ def _table(
 
 
 def _brackets(groups: Sequence[Group]) -> list[str]:
-    """Return the bracket beside each row, which joins it with the rows of its group."""
+    """Return the bracket beside each row; the last one of a group has what its tokens share."""
     brackets = []
     for group in groups:
-        for row in group:
-            is_continued = row is not group[-1]
-            brackets.append(_BRACKETS[row.is_joined, is_continued])
+        *others, last = group
+        brackets += [_BRACKETS[row.is_joined, True] for row in others]
+        bracket = _BRACKETS[last.is_joined, False]
+        brackets.append(f"{bracket} {_shared_characters(group)}".rstrip())
     return brackets
+
+
+def _shared_characters(group: Group) -> str:
+    """Return the characters that tokens share; "" if the table has not all of these tokens."""
+    if len(group) == 1 or group[0].is_joined:
+        return ""
+    tokens = [row.token for row in group]
+    characters_before = tokens[0].decode(errors="ignore").encode()
+    return shown(b"".join(tokens)[len(characters_before) :])
 
 
 def _totals(result: Tokenization) -> Text:
@@ -127,24 +136,6 @@ def _totals(result: Tokenization) -> Text:
     encoding = tokens.encoding.name if tokens.encoding else "no encoding"
     remark = "" if result.comes_back else "; they decode to another text"
     return safe_text(f"{', '.join(counts)} ({encoding}){remark}")
-
-
-def _shared_characters(groups: Sequence[Group]) -> RenderResult:
-    """Yield a line for each of the first groups, with the characters that its tokens share."""
-    most_named = 5
-    # A group whose first tokens are left out of the table has no whole character to name.
-    shared = [group for group in groups if len(group) > 1 and not group[0].is_joined]
-    for group in shared[:most_named]:
-        tokens = [row.token for row in group]
-        characters_before = tokens[0].decode(errors="ignore").encode()
-        characters = b"".join(tokens)[len(characters_before) :]
-        places = f"{group[0].place} to {group[-1].place}"
-        parts = " + ".join(map(shown, tokens))
-        yield safe_text(f"{shown(characters)} is in tokens {places}: {parts}")
-    if len(shared) > most_named:
-        yield safe_text(
-            "More characters are in several tokens; brackets join tokens that share a character."
-        )
 
 
 def _text_with_ids(result: Tokenization, groups: Sequence[Group], width: int) -> Drawing:
