@@ -31,7 +31,16 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
 
-TextOrIds = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
+TextOrIds = (
+    str
+    | Sequence[str]
+    | int
+    | Sequence[int]
+    | Sequence[Sequence[int]]
+    | np.ndarray
+    | Sequences
+    | Tokens
+)
 
 
 # Models have rows without a token, but a tokenizer with fewer tokens for their rows is another's.
@@ -326,13 +335,16 @@ def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
         is_text = all(isinstance(item, str) for item in text_or_ids)
         if is_text:
             return Sequences(texts=tuple(text_or_ids), many=True)
-    return Sequences(ids=(ids_of(text_or_ids),))
+    ids = ids_of(text_or_ids, most_dimensions=2)
+    if ids.ndim == 2:
+        return Sequences(ids=tuple(ids), many=True, shape=ids.shape)
+    return Sequences(ids=(ids,))
 
 
-def ids_of(values: Any) -> np.ndarray:
-    """Return token IDs as an array, (T,) int64; raises InputError for anything else."""
-    ids = array_of(values)
-    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
+    """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
+    ids = np.atleast_1d(array_of(values))
+    if ids.ndim > most_dimensions or (ids.size and ids.dtype.kind not in "iu"):
         raise _neither_error(values)
     return ids.astype(np.int64)
 
@@ -346,5 +358,5 @@ def array_of(values: Any) -> np.ndarray:
 
 
 def _neither_error(values: Any) -> InputError:
-    given = repr(values)[:60]
+    given = " ".join(repr(values).split())[:60]
     return InputError(f"this is neither a text nor a list of token IDs, such as [2]: {given}")

@@ -41,6 +41,7 @@ class Tokens:
     texts: tuple[str, ...] | None = None  # one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
     added: BosEos = ((), ())
+    shape: tuple[int, ...] = ()  # (B, T) if the IDs were given as one array
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -72,7 +73,7 @@ class Tokens:
             # An empty sequence stays one.
             starts.append(np.arange(start, max(stop, start + 1), length))
         starts.append(self.starts[-1:])
-        return replace(self, starts=np.concatenate(starts), many=True)
+        return replace(self, starts=np.concatenate(starts), many=True, shape=())
 
     def places(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the sequence of each of these tokens, and its position there, both (n,) int64."""
@@ -133,7 +134,7 @@ def tokenize(
         arrays = sequences.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
         all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
-        return Tokens(all_ids, starts, encoding, many=sequences.many)
+        return Tokens(all_ids, starts, encoding, many=sequences.many, shape=sequences.shape)
 
     added = encoding.bos_eos if special and has_added else ((), ())
     bos = np.array(added[0], np.uint32)

@@ -68,7 +68,17 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def ids(self) -> np.ndarray:
         """The IDs of the tokens that are looked up, (n,) int64, as torch's layers take them."""
         ids = self.tokens.ids if self.only is None else self.tokens.ids[self.only]
-        return ids.astype(np.int64)
+        return self._shaped(ids.astype(np.int64))
+
+    def matrix(self, name: str) -> np.ndarray:
+        """Return a matrix, (n, D); (B, T, D) if the IDs are (B, T)."""
+        return self._shaped(super().matrix(name))
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """Return values of tokens, (n, ...), in the shape of the IDs, (B, T, ...)."""
+        if self.only is not None or not self.tokens.shape:
+            return values
+        return values.reshape(*self.tokens.shape, *values.shape[1:])
 
     def __len__(self) -> int:
         return len(self.tokens) if self.only is None else len(self.only)
@@ -198,6 +208,8 @@ def lookup(
     position: JoinedKind | None = None,
 ) -> Lookup:
     """Return the rows that tokens pick, (T, D), their position rows, and their sum, the input.
+
+    IDs of shape (B, T), as a batch has them, give matrices of shape (B, T, D).
 
     `window` splits longer texts into sequences of C tokens, and `position` says which positions are
     added to the token rows. `show` names the matrices to show and save, by default "all"; `only`
