@@ -33,9 +33,10 @@ class Model(Opened):
 
     `len(model)` is V, `model.shape` (V, D). `model[6109]` is a row, (D,) float32; `model[[1, 2]]`,
     `model[0:5]` and `model["Every effort"]` are rows, (n, D) float32, those of a text one per
-    token: never a mean; IDs of shape (B, T) give (B, T, D). `" effort" in model` tells whether a text is one token with a row. The
-    methods take a text, several texts, or IDs; each returns a frozen result, which shows itself as
-    the command shows it. A model can be used from several threads.
+    token: never a mean; IDs of shape (B, T) give (B, T, D). `" effort" in model` tells whether a
+    text is one token with a row. The methods take a text, several texts, or IDs; each returns a
+    frozen result, which shows itself as the command shows it. A model can be used from several
+    threads.
     """
 
     tokenize = tokenize

@@ -7,8 +7,9 @@ writes a token as data, `shown` for a page.
 from __future__ import annotations
 
 import re
+import reprlib
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 class Tokens:
     """Token IDs in sequences; sequence i is `ids[starts[i]:starts[i + 1]]`.
 
-    Spans are computed once, when they are first asked for.
+    `list(tokens)` are the tokens as text, with escapes for incomplete characters. Spans are
+    computed once, when they are first asked for.
     """
 
     ids: np.ndarray  # (T,) uint32 or int64
@@ -41,10 +43,16 @@ class Tokens:
     texts: tuple[str, ...] | None = None  # one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
     added: BosEos = ((), ())
-    shape: tuple[int, ...] = ()  # (B, T) if the IDs were given as one array
+    shape: tuple[int, ...] = ()  # (T,) or (B, T) if IDs were given as an array
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __iter__(self) -> Iterator[str | None]:
+        return map(token_text, self.bytes_of(self.ids))
+
+    def __repr__(self) -> str:
+        return reprlib.repr(list(self))
 
     @cached_property
     def spans(self) -> np.ndarray | None:

@@ -408,7 +408,7 @@ def test_ids_of_a_batch_are_looked_up_in_their_shape() -> None:
     for given in alike:
         found = model.lookup(given)
 
-        assert np.array_equal(found.ids, inputs)
+        assert found.ids.tolist() == inputs.ravel().tolist()
         assert np.array_equal(found.token, token[inputs])
         assert np.array_equal(found.input, token[inputs] + layers["position"])
         assert np.array_equal(np.asarray(found), found.input)
@@ -430,6 +430,29 @@ def test_a_batch_has_the_terms_of_its_input_embeddings(model: Model) -> None:
         assert np.array_equal(batch.token, model[batch.inputs][..., chosen])
         assert batch.position.shape == batch.input.shape[1:]
         assert np.array_equal(batch.token + batch.position, batch.input)
+
+
+def test_a_row_that_is_named_without_its_space_is_noted(model: Model) -> None:
+    spaced = model.weights(rows="you,effort")
+    exact = model.weights(rows="you, effort")
+
+    assert spaced.ids.tolist() == exact.ids.tolist() == [5832, 3626]
+    assert "'effort' is not a token; this is the row of ' effort'" in [*spaced.notes]
+    assert not any("effort" in note for note in exact.notes)
+
+
+def test_tokens_are_a_list_of_texts(model: Model, files: None) -> None:
+    tokens = model.tokenize("Every effort 日").tokens
+
+    assert [*tokens] == ["Every", " effort", r"\x20\xe6", r"\x97", r"\xa5"]
+    assert repr(tokens) == repr([*tokens])
+    assert [*model.lookup([6109, 3626]).tokens] == ["Every", " effort"]
+    assert [*embcli.open("model.safetensors").lookup([1, 2]).tokens] == [None, None]
+
+
+def test_a_comparison_has_the_ids_of_the_command_by_default() -> None:
+    model = embcli.seeded(vocab=4, dim=5)
+    assert np.array_equal(model.compare().embedding, model[[2, 3, 1]])
 
 
 def test_a_model_is_as_long_as_its_matrix_and_never_read_as_a_whole(files: None) -> None:

@@ -68,17 +68,14 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def ids(self) -> np.ndarray:
         """The IDs of the tokens that are looked up, (n,) int64, as torch's layers take them."""
         ids = self.tokens.ids if self.only is None else self.tokens.ids[self.only]
-        return self._shaped(ids.astype(np.int64))
+        return ids.astype(np.int64)
 
     def matrix(self, name: str) -> np.ndarray:
-        """Return a matrix, (n, D); (B, T, D) if the IDs are (B, T)."""
-        return self._shaped(super().matrix(name))
-
-    def _shaped(self, values: np.ndarray) -> np.ndarray:
-        """Return values of tokens, (n, ...), in the shape of the IDs, (B, T, ...)."""
-        if self.only is not None or not self.tokens.shape:
-            return values
-        return values.reshape(*self.tokens.shape, *values.shape[1:])
+        """Return a whole matrix by its name, (n, D); of IDs of shape (B, T), (B, T, D)."""
+        rows = super().matrix(name)
+        if self.tokens.shape and self.only is None:
+            return rows.reshape(*self.tokens.shape, rows.shape[1])
+        return rows
 
     def __len__(self) -> int:
         return len(self.tokens) if self.only is None else len(self.only)
