@@ -137,16 +137,13 @@ class BarePage:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         parts = list(self.page.__rich_console__(console, options))
-        figures = [
-            place
-            for place, part in enumerate(parts)
-            if isinstance(part, Answer) or not isinstance(part, str | Text | Hint)
-        ]
-        if not figures:
+        end = 0  # after the last figure or answer
+        for number, part in enumerate(parts, 1):
+            if isinstance(part, Answer) or not isinstance(part, str | Text | Hint):
+                end = number
+        if not end:
             yield from parts
-            return
-        last_figure = figures[-1]
-        for part in parts[: last_figure + 1]:
+        for part in parts[:end]:
             if isinstance(part, Title | Answer) or not isinstance(part, Text):
                 yield part
 
