@@ -447,6 +447,23 @@ def test_a_tokenizer_that_cannot_be_read_is_a_finding() -> None:
     assert not audit.broken
 
 
+@pytest.mark.parametrize(
+    ("kind", "not_checked"), [("RobertaTokenizer", ""), ("Qwen2Tokenizer", "cannot split a text")]
+)
+def test_a_vocabulary_with_merges_beside_it_has_its_special_tokens(
+    kind: str, not_checked: str
+) -> None:
+    Path("m/tokenizer.json").unlink()
+    words = [*NAMES, *(f"w{place}" for place in range(len(NAMES), TOKENS))]
+    write_json("vocab.json", **{word: place for place, word in enumerate(words)})
+    Path("m/merges.txt").write_text("#version: 0.2\n")
+    write_json("tokenizer_config.json", tokenizer_class=kind, bos_token="<s>", eos_token="</s>")
+    audit = audited()
+    assert audit.is_sound
+    assert found_kinds(audit, "remark").count("special-ids") == 0
+    assert not_checked in "".join(audit.not_checked)
+
+
 def test_tokens_that_were_added_beside_the_tokenizer_need_rows() -> None:
     write_json("added_tokens.json", **{"<tool>": 64, "<think>": 65})
     audit = audited()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from embcli.encodings import Encoding, tokenizer_beside
+from embcli.encodings.encoding import UnknownTokenizerError
 from embcli.errors import InputError, Notes
 from embcli.files.families import HEAD_BIASES
 from embcli.files.special_ids import (
@@ -246,8 +247,9 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     config = source.roles.config
     template_names: tuple[str, ...] = ()
     not_checked = []
+    unreadable, unknown = _tokenizer_errors(source)
     if encoding is None:
-        not_checked.append("tokens: no tokenizer is known")
+        not_checked.append(f"tokens: {unknown}")
     else:
         tokens = max(encoding.vocabulary_size, added_size(weights))
         template_names = unknown_template_names(weights, encoding)
@@ -281,7 +283,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         *(encoding.faults if encoding else ()),
         wrong_dimension(source.roles),
         source.roles.misfit_head,
-        _unreadable_tokenizer(source),
+        unreadable,
     ]
     try:
         contradictions.append(wrong_positions(source.roles))
@@ -320,14 +322,17 @@ def _wrong_biases(source: Checkpoint, size: int) -> Iterator[str]:
                 yield f"{bias} is not a finite number for each of the head's {size:,} rows"
 
 
-def _unreadable_tokenizer(source: Checkpoint) -> str:
-    """Return in words why the tokenizer beside the weights cannot be read, or nothing."""
+def _tokenizer_errors(source: Checkpoint) -> tuple[str, str]:
+    """Return in words why the tokenizer beside the weights is damaged, and why it is unknown."""
     tensors = source.tensors
+    unknown = "no tokenizer is known"
     try:
         tokenizer_beside(tensors.binary, tensors.own_words(), Notes())
+    except UnknownTokenizerError as error:
+        return "", str(error)
     except InputError as error:
-        return str(error)
-    return ""
+        return str(error), unknown
+    return "", unknown
 
 
 _HEADS = {
