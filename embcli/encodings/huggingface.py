@@ -96,6 +96,18 @@ class HuggingFaceEncoding(Encoding):
         ids = self.tokenizer.get_vocab(with_added_tokens=True).values()
         return max(ids, default=-1) + 1
 
+    @property
+    def faults(self) -> Iterator[str]:  # type: ignore[override]
+        """Yield in words the first two tokens that have one ID."""
+        vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
+        names: dict[int, str] = {}
+        for name in sorted(vocabulary):
+            token_id = vocabulary[name]
+            first = names.setdefault(token_id, name)
+            if first != name:
+                yield f"{self.path.name} gives {first!r} and {name!r} one ID, {token_id}"
+                return
+
     @cached_property
     def bos_eos(self) -> BosEos:  # type: ignore[override]
         encoded = call_package(
