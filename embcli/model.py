@@ -33,9 +33,10 @@ class Model(Opened):
 
     `len(model)` is V, `model.shape` (V, D). `model[6109]` is a row, (D,) float32; `model[[1, 2]]`,
     `model[0:5]` and `model["Every effort"]` are rows, (n, D) float32, those of a text one per
-    token: never a mean. `" effort" in model` tells whether a text is one token with a row. The
-    methods take a text, several texts, or IDs; each returns a frozen result, which shows itself as
-    the command shows it. A model can be used from several threads.
+    token: never a mean; IDs of shape (B, T) give (B, T, D). `" effort" in model` tells whether a
+    text is one token with a row. The methods take a text, several texts, or IDs; each returns a
+    frozen result, which shows itself as the command shows it. A model can be used from several
+    threads.
     """
 
     tokenize = tokenize
@@ -87,11 +88,11 @@ class Model(Opened):
             except TypeError as error:
                 raise InputError(str(error)) from None
         ids = array_of(key)
-        tokens = self.tokens(np.atleast_1d(ids))
+        tokens = self.tokens(ids)
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)
         layers = self.source.open({"token": tokens.ids})
         rows = layers["token"].rows(tokens.ids)
-        return np.asarray(rows if ids.ndim else rows[0])
+        return rows.reshape(*ids.shape, rows.shape[1])
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise InputError(

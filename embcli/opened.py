@@ -18,7 +18,6 @@ import numpy as np
 from embcli import names
 from embcli.errors import InputError, Notes, Watch, unwatched
 from embcli.layer import Source, shape_of
-from embcli.names import LayerName
 from embcli.selection import Selection
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, hint_at_token, shown, tokenize
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
 
-TextOrIds = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
+TextOrIds = str | int | Sequence[Any] | np.ndarray | Sequences | Tokens
 
 
 # Models have rows without a token, but a tokenizer with fewer tokens for their rows is another's.
@@ -172,9 +171,7 @@ class Opened:
         """
         sequences = sequences_of(ids)
         if vocab is None and sequences.ids is not None:
-            vocab = 1
-            for sequence_ids in sequences.ids:
-                vocab = max(vocab, 1 + int(sequence_ids.max(initial=0)))
+            vocab = 1 + int(np.concatenate([[0], *sequences.ids]).max())
         return cls.seeded(
             vocab, dim, encoding=encoding, seed=seed, context_length=1, no_cache=True, notes=notes
         )
@@ -225,20 +222,21 @@ class Opened:
             notes.add("the input is empty: there are no tokens")
         return tokens
 
-    def resolve_rows(self, rows: Selection | None, layer: LayerName = "token") -> Selection | None:
-        """Return chosen rows with an ID in place of each token.
+    def resolve_rows(
+        self, rows: Selection | None, encoding: Encoding | None, notes: Notes
+    ) -> Selection | None:
+        """Return chosen rows with an ID in place of each token of an encoding.
 
-        A token may begin with a space that the user left out, and special tokens are found by their
-        names. Raises InputError for a text that is not one token.
+        A token may begin with a space that the user left out, which a note says, and special tokens
+        are found by their names. Raises InputError for a text that is not one token.
         """
-        encoding = None if layer == "position" else self.source.encoding
         if encoding is None or not isinstance(rows, str):
             return rows
         parts = rows.split(",")
         for place, part in enumerate(parts):
             is_token = any(character.isalpha() for character in part)
             if is_token:
-                parts[place] = str(_id_of_token(part, encoding))
+                parts[place] = str(_id_of_token(part, encoding, notes))
         return ",".join(parts)
 
 
@@ -249,11 +247,13 @@ def _doubt(size: int, rows: int) -> str:
     return "probably not its tokenizer"
 
 
-def _id_of_token(text: str, encoding: Encoding) -> int:
+def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
     """Return the ID of a text that is one token, by itself, after a space, or a special one."""
     for candidate, special in ((text, False), (f" {text}", False), (text, True)):
         ids = encoding.encode(candidate, special)
         if len(ids) == 1:
+            if candidate != text:
+                notes.add(f"{text!r} is not a token; this is the row of {candidate!r}")
             return int(ids[0])
     what = f"{text[:40]!r} is {counted(len(encoding.encode(text)), 'token')}"
     hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
@@ -326,13 +326,14 @@ def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
         is_text = all(isinstance(item, str) for item in text_or_ids)
         if is_text:
             return Sequences(texts=tuple(text_or_ids), many=True)
-    return Sequences(ids=(ids_of(text_or_ids),))
+    ids = ids_of(text_or_ids, most_dimensions=2)
+    return Sequences(ids=tuple(np.atleast_2d(ids)), many=ids.ndim == 2, shape=ids.shape)
 
 
-def ids_of(values: Any) -> np.ndarray:
-    """Return token IDs as an array, (T,) int64; raises InputError for anything else."""
-    ids = array_of(values)
-    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
+    """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
+    ids = np.atleast_1d(array_of(values))
+    if ids.ndim > most_dimensions or (ids.size and ids.dtype.kind not in "iu"):
         raise _neither_error(values)
     return ids.astype(np.int64)
 

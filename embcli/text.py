@@ -25,6 +25,7 @@ class Sequences(NamedTuple):
     texts: tuple[str, ...] | None = None
     ids: tuple[np.ndarray, ...] | None = None  # (T,) int64 each
     many: bool = False  # whether there may be several, so that rows name their sequence
+    shape: tuple[int, ...] = ()  # (T,) or (B, T) of an array of IDs
 
 
 def parse_ids(text: str) -> np.ndarray:

@@ -7,8 +7,9 @@ writes a token as data, `shown` for a page.
 from __future__ import annotations
 
 import re
+import reprlib
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 class Tokens:
     """Token IDs in sequences; sequence i is `ids[starts[i]:starts[i + 1]]`.
 
-    Spans are computed once, when they are first asked for.
+    `list(tokens)` are the tokens as text, with escapes for incomplete characters. Spans are
+    computed once, when they are first asked for.
     """
 
     ids: np.ndarray  # (T,) uint32 or int64
@@ -41,9 +43,16 @@ class Tokens:
     texts: tuple[str, ...] | None = None  # one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
     added: BosEos = ((), ())
+    shape: tuple[int, ...] = ()  # (T,) or (B, T) if IDs were given as an array
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __iter__(self) -> Iterator[str | None]:
+        return map(token_text, self.bytes_of(self.ids))
+
+    def __repr__(self) -> str:
+        return reprlib.repr(list(self))
 
     @cached_property
     def spans(self) -> np.ndarray | None:
@@ -72,7 +81,7 @@ class Tokens:
             # An empty sequence stays one.
             starts.append(np.arange(start, max(stop, start + 1), length))
         starts.append(self.starts[-1:])
-        return replace(self, starts=np.concatenate(starts), many=True)
+        return replace(self, starts=np.concatenate(starts), many=True, shape=())
 
     def places(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the sequence of each of these tokens, and its position there, both (n,) int64."""
@@ -133,7 +142,7 @@ def tokenize(
         arrays = sequences.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
         all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
-        return Tokens(all_ids, starts, encoding, many=sequences.many)
+        return Tokens(all_ids, starts, encoding, many=sequences.many, shape=sequences.shape)
 
     added = encoding.bos_eos if special and has_added else ((), ())
     bos = np.array(added[0], np.uint32)

@@ -44,7 +44,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "sort 'None' is not known": lambda: MODEL.weights(sort=None),
     "precision must be a whole number, not '3'": lambda: MODEL.weights().styled(precision="3"),
     "slice indices must be integers": lambda: MODEL["a":"b"],  # type: ignore[misc]
-    "a list of token IDs, such as [2]: 2": lambda: MODEL.lookup(2),
+    "a list of token IDs, such as [2]: 2.5": lambda: MODEL.lookup(2.5),
     "a list of token IDs, such as [2]: [[1, 2], [3]]": lambda: MODEL.lookup([[1, 2], [3]]),
     "a list of token IDs, such as [2]: [[1], [2, 3]]": lambda: MODEL[[[1], [2, 3]]],
     "no encoding or model is named 'None'": lambda: embcli.seeded(encoding=None),

@@ -281,7 +281,50 @@ def test_equal_matrices_are_equal_with_status_0(in_process: InProcess, snapshot:
     page = in_process.ok(*words).text
 
     snapshot("diff/equal.txt", page)
-    assert in_process.ok(*words, "--bare").text == page, "words are all that the page has"
+
+
+def test_a_bare_page_has_the_answer_whatever_it_is(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    """Also of tokens; the page has no guess, no criterion and no hint."""
+    base = np.arange(12, dtype=np.float32).reshape(4, 3)
+    near = base + np.float32(0.25)
+    far = near.copy()
+    far[2] += np.float32([0.5, -1.5, 0])
+    for name, matrix in (("base", base), ("near", near), ("far", far)):
+        np.save(f"{name}.npy", matrix)
+        save_words(f"{name}/tokenizer.json", ["a", name])
+
+    pages = session(
+        in_process,
+        "diff base.npy near.npy --atol 0.25 --bare",
+        "diff base.npy far.npy --atol 0.25 --bare",
+        "diff base base --tokens --bare",
+        "diff base far --tokens --bare",
+    )
+
+    snapshot("diff/bare.txt", pages)
+
+
+def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process: InProcess) -> None:
+    matrix = vectors().astype(np.float64)
+    tuned = matrix.copy()
+    tuned[[3, 7], [5, 23]] -= [2, 1e-3]
+    tuned[7, 4] += 1e-4
+    tuned[9, 1] = np.nan
+    matrix[11, 2] = np.nan
+    tuned[11] = matrix[11]
+    tuned[11, 6] += 3
+
+    found = compared_arrays(matrix, tuned)
+
+    differences = np.abs(tuned - matrix)
+    differences[11, 2] = 0  # Both are NaN.
+    assert np.array_equal(found.largest_differences, differences.max(axis=1), equal_nan=True)
+    assert found.columns[[3, 7, 9, 11]].tolist() == [5, 23, 1, 6]
+    rows = document_of(in_process, "diff", "base.npy", "tuned.npy")["rows"]
+    assert rows[7]["largest_difference"] == differences[7, 23]
+    assert rows[7]["column"] == 23
 
 
 def test_a_page_names_as_many_rows_as_are_asked_for(

@@ -146,7 +146,7 @@ def test_compare_runs_both_layers_on_the_matrix_of_the_file(
 
     assert_holds(document["matrices"]["embedding"], weight[IDS])
     assert_holds(document["matrices"]["linear"], weight[IDS])
-    assert_holds(document["weights"]["shared"], weight.T)
+    assert_holds(document["weights"]["shared"], weight)
     assert_holds(document["weights"]["first"], first)
     target = torch.tensor(document["gradient"]["target"])
     by_id = np.argsort(IDS)

@@ -160,6 +160,7 @@ def test_names_that_papers_have_for_kinds_are_understood(in_process: InProcess) 
     words = ("positions", "--dim", "4", "-f", "json")
     rotary = in_process.ok(*words, "rotary").out
     assert in_process.ok(*words, "--kind", "rope").out == rotary
+    assert in_process.ok(*words, "RoPE").out == rotary
 
 
 def test_each_note_says_what_the_snapshot_says(

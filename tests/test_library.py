@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
 from rich.console import Console
 
 import embcli
@@ -28,9 +29,11 @@ from embcli.errors import Notes
 from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.result import Result
+from embcli.seeded_layers.seeded import Seeded
 from embcli.store import Store
 from embcli.verbs.cache import files as kept_files
 from embcli.verbs.info import this_machine
+from tests.oracles import live
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -366,7 +369,17 @@ def test_a_command_and_its_method_have_equal_names_and_defaults(verb: str) -> No
 
 
 @pytest.mark.parametrize(
-    "key", [7, np.int64(7), [1, 2, 1], np.array([3]), slice(30, None, 4), slice(0)], ids=str
+    "key",
+    [
+        7,
+        np.int64(7),
+        [1, 2, 1],
+        np.array([3]),
+        [[1, 2, 1], [3, 0, 9]],
+        slice(30, None, 4),
+        slice(0),
+    ],
+    ids=str,
 )
 def test_rows_are_asked_for_as_of_a_sequence(key: Any, files: None) -> None:
     assert np.array_equal(embcli.open("model.safetensors")[key], MATRIX[key])
@@ -378,10 +391,68 @@ def test_a_row_that_is_not_there_is_refused(key: Any, files: None) -> None:
         embcli.open("model.safetensors")[key]
 
 
-@pytest.mark.parametrize("key", [1.5, [[1]], ["a", 1], None], ids=str)
+@pytest.mark.parametrize("key", [1.5, [[[1]]], [[1], [2, 3]], ["a", 1], None], ids=str)
 def test_what_is_no_row_is_refused(key: Any, files: None) -> None:
     with pytest.raises(embcli.InputError):
         embcli.open("model.safetensors")[key]
+
+
+def test_ids_of_a_batch_are_looked_up_in_their_shape() -> None:
+    """The chapter's step: `token_embedding_layer(inputs) + position_embedding_layer(positions)`."""
+    model = embcli.seeded(vocab=50, dim=4, context_length=3)
+    inputs = np.array([[2, 3, 5], [1, 49, 0]])
+    layers = live(Seeded(50, 4, 3, 123))
+    token = layers["token"]
+
+    alike: tuple[Any, ...] = (inputs, inputs.tolist(), torch.from_numpy(inputs))
+    for given in alike:
+        found = model.lookup(given)
+
+        assert found.ids.tolist() == inputs.ravel().tolist()
+        assert np.array_equal(found.token, token[inputs])
+        assert np.array_equal(found.input, token[inputs] + layers["position"])
+        assert np.array_equal(np.asarray(found), found.input)
+        assert [part.ids.tolist() for part in model.neighbors(given).queries] == inputs.tolist()
+    assert model.lookup(inputs, only="5").token.shape == (1, 4)
+    assert model.lookup(inputs, window=True).token.shape == (6, 4)
+
+
+def test_a_single_id_needs_no_list(model: Model) -> None:
+    assert np.array_equal(model.lookup(345).input, model.lookup([345]).input)
+    assert model.decode(6109) == "Every"
+    assert model.neighbors(345).ids.tolist() == model.neighbors([345]).ids.tolist()
+
+
+def test_a_batch_has_the_terms_of_its_input_embeddings(model: Model) -> None:
+    for columns in (None, "3,0"):
+        batch = model.batch(TEXT * 20, columns=columns)
+        chosen = slice(None) if columns is None else [3, 0]
+        assert np.array_equal(batch.token, model[batch.inputs][..., chosen])
+        assert batch.position.shape == batch.input.shape[1:]
+        assert np.array_equal(batch.token + batch.position, batch.input)
+
+
+def test_a_row_that_is_named_without_its_space_is_noted(model: Model) -> None:
+    spaced = model.weights(rows="you,effort")
+    exact = model.weights(rows="you, effort")
+
+    assert spaced.ids.tolist() == exact.ids.tolist() == [5832, 3626]
+    assert "'effort' is not a token; this is the row of ' effort'" in [*spaced.notes]
+    assert not any("effort" in note for note in exact.notes)
+
+
+def test_tokens_are_a_list_of_texts(model: Model, files: None) -> None:
+    tokens = model.tokenize("Every effort 日").tokens
+
+    assert [*tokens] == ["Every", " effort", r"\x20\xe6", r"\x97", r"\xa5"]
+    assert repr(tokens) == repr([*tokens])
+    assert [*model.lookup([6109, 3626]).tokens] == ["Every", " effort"]
+    assert [*embcli.open("model.safetensors").lookup([1, 2]).tokens] == [None, None]
+
+
+def test_a_comparison_has_the_ids_of_the_command_by_default() -> None:
+    model = embcli.seeded(vocab=4, dim=5)
+    assert np.array_equal(model.compare().embedding, model[[2, 3, 1]])
 
 
 def test_a_model_is_as_long_as_its_matrix_and_never_read_as_a_whole(files: None) -> None:

@@ -173,7 +173,7 @@ def test_a_place_is_refused_before_a_text_or_a_shape_is_read(
     in_process: InProcess, monkeypatch: pytest.MonkeyPatch, verb: str, place: str
 ) -> None:
     monkeypatch.setattr(SeededSource, "shape", work)
-    monkeypatch.setattr("embcli.cli.app.read", work)
+    monkeypatch.setattr("embcli.cli.groups.read", work)
 
     in_process.refused(*verb.split(), *place.split())
 

@@ -35,7 +35,7 @@ from embcli.cli.groups import (
     opened,
 )
 from embcli.cli.hints import cure, name_options, refuse_unknown
-from embcli.cli.input import read, read_ids, read_vectors, sources
+from embcli.cli.input import read_ids, read_vectors, sources
 from embcli.cli.options import (
     argument,
     explained_words,
@@ -480,7 +480,9 @@ def compare(
     # on the matrix of a model
     embcli compare --from model.safetensors
     """
-    sequences = read(ids=names.COMPARED_IDS) if given.is_empty else given.read("embcli compare")
+    from embcli.opened import sequences_of
+
+    sequences = sequences_of(names.COMPARED_IDS) if given.is_empty else given.read("embcli compare")
     from embcli.verbs import compare as verb
 
     return verb.compare(

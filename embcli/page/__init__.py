@@ -7,6 +7,7 @@ files of the same page. Everything here imports rich, so that a verb imports it 
 from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
 from embcli.page.parts import (
+    Answer,
     Hint,
     LeftOut,
     Note,
@@ -21,6 +22,7 @@ from embcli.page.table import Drawing, Label, ruled, shorten
 
 __all__ = [
     "STYLES",
+    "Answer",
     "Drawing",
     "Hint",
     "Label",

@@ -71,6 +71,10 @@ class Note(Text):
         self.parameters = parameters
 
 
+class Answer(Note):
+    """The answer to the question of a verb, which a bare page has too."""
+
+
 class LeftOut(Note):
     """The note on what a page leaves out, with the parameters that show it."""
 
@@ -127,21 +131,23 @@ class Composite:
 
 @dataclass(frozen=True, eq=False)
 class BarePage:
-    """The titles, tables, pictures and drawings of a page; all of it if it has only words."""
+    """The titles, tables, pictures, drawings and answers of a page; all of it if it has none."""
 
     page: Any
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         parts = list(self.page.__rich_console__(console, options))
         figures = [
-            place for place, part in enumerate(parts) if not isinstance(part, str | Text | Hint)
+            place
+            for place, part in enumerate(parts)
+            if isinstance(part, Answer) or not isinstance(part, str | Text | Hint)
         ]
         if not figures:
             yield from parts
             return
         last_figure = figures[-1]
         for part in parts[: last_figure + 1]:
-            if isinstance(part, Title) or not isinstance(part, Text):
+            if isinstance(part, Title | Answer) or not isinstance(part, Text):
                 yield part
 
 

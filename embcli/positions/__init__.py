@@ -19,7 +19,7 @@ JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
 DEFAULT_KIND: Final = "learned"
 NO_POSITIONS: Final = "none"
 # Papers have other names for kinds.
-OTHER_NAMES: dict[str, PositionKind] = {"rope": "rotary", "absolute": "learned"}
+OTHER_NAMES: dict[str, PositionKind] = {"rope": "rotary", "RoPE": "rotary", "absolute": "learned"}
 # The kinds that have an option; `ids` names the token row that positions are applied to.
 OPTIONS: dict[str, tuple[PositionKind, ...]] = {
     "pairing": ("rotary",),

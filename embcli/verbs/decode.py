@@ -15,7 +15,7 @@ from embcli.tokens import check_known
 from embcli.wording import Sentence
 
 
-def decode(model: Opened, ids: Sequence[int] | np.ndarray) -> str:
+def decode(model: Opened, ids: int | Sequence[int] | np.ndarray) -> str:
     """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.
 
     Raises InputError for IDs that the encoding does not have.
@@ -27,7 +27,7 @@ def decode(model: Opened, ids: Sequence[int] | np.ndarray) -> str:
     return decode_bytes(model, ids).decode(errors="replace")
 
 
-def decode_bytes(model: Opened, ids: Sequence[int] | np.ndarray) -> bytes:
+def decode_bytes(model: Opened, ids: int | Sequence[int] | np.ndarray) -> bytes:
     """Return the bytes that IDs stand for.
 
     Raises InputError for IDs that the encoding does not have.

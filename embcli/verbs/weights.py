@@ -236,7 +236,7 @@ def weights(
     notes = model.notes.begun()
     size, dim = shape_of(model.source, layer)
     encoding = None if layer == "position" else model.source.encoding
-    ids = select(model.resolve_rows(rows, layer), size, "row")
+    ids = select(model.resolve_rows(rows, encoding, notes), size, "row")
     chosen_columns = select(columns, dim, "column")
     layers = model.source.open({layer: None}, notes)
 

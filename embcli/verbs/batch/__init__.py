@@ -71,11 +71,25 @@ class Batches(Result, verb="batch", content="batches"):
         ids = self.tokens.ids[starts + np.arange(self.windows.max_length + 1)]
         return np.asarray(ids.astype(np.int64))
 
+    @property
+    def token(self) -> np.ndarray:
+        """The token embeddings of all these samples, (N, T, chosen columns) float32."""
+        return self._token_rows(self.order)
+
+    @property
+    def position(self) -> np.ndarray:
+        """The position embeddings, the same for each sample, (T, chosen columns) float32."""
+        return self.draws.position[: self.windows.max_length, self.columns]
+
     def embeddings(self, samples: np.ndarray) -> np.ndarray:
         """Return token rows + position rows of samples, (n, T, chosen columns) float32."""
+        rows: np.ndarray = self._token_rows(samples) + self.position
+        return rows
+
+    def _token_rows(self, samples: np.ndarray) -> np.ndarray:
+        """Return the token rows of samples, (n, T, chosen columns) float32."""
         ids = self.ids(samples)[:, :-1]
-        token_rows = self.draws.layers["token"].rows(ids.ravel()).reshape(*ids.shape, -1)
-        rows: np.ndarray = token_rows + self.draws.position[: self.windows.max_length]
+        rows = self.draws.layers["token"].rows(ids.ravel()).reshape(*ids.shape, -1)
         return rows[..., self.columns] if self.columns_chosen else rows
 
     def records(self) -> Records:

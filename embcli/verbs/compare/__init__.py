@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.errors import InputError, check_choice, check_number, refuse_too_large
 from embcli.layer import Origin, shape_of
-from embcli.names import DEFAULT_SEED, OUTPUTS, STEPS
+from embcli.names import COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces, run_of
 from embcli.result import Result
@@ -55,7 +55,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         shown = [name for name in OUTPUTS if name in chosen]
         weights = {
             "first": self._weight_in_document("first", self.first),
-            "shared": self._weight_in_document("shared", self.weight.T),
+            "shared": self._weight_in_document("shared", self.weight),
         }
         return Records(
             run={**self.run, "shapes": self._shapes()},
@@ -83,7 +83,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
             "ids": [length],
             "one_hot": [length, size],
             "first": [dim, size],
-            "shared": [dim, size],
+            "shared": [size, dim],
             "embedding": [length, dim],
             "linear": [length, dim],
         }
@@ -107,7 +107,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
 
 def compare(
     model: Opened,
-    text: TextOrIds,
+    text: TextOrIds = COMPARED_IDS,
     *,
     special: bool = False,
     no_added: bool = False,

@@ -44,8 +44,8 @@ class Diff(Result, verb="diff", content="ranking"):
     A pair is equal if all numbers are, in whatever dtypes: NaN equals NaN, and +0 equals -0; or if
     none differs by more than `atol`. Rows without a partner are `removed`, in BASE, or `added`, in
     TUNED. The distances of rows of equal numbers are 0. A cosine distance, 1 - cos, is NaN if a row
-    has no direction, an L2 distance if a value is not finite. `head` compares the output heads, if
-    both models have one of their own.
+    has no direction, an L2 distance and a largest difference if a value is not finite. `head`
+    compares the output heads, if both models have one of their own.
     """
 
     layer: TokenLayer
@@ -55,6 +55,8 @@ class Diff(Result, verb="diff", content="ranking"):
     equal: np.ndarray  # (pairs,) bool
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64, L2
+    largest_differences: np.ndarray  # (pairs,) float64: the largest |difference| of two values
+    columns: np.ndarray  # (pairs,) int64: the column of that value; 0 if all values are equal
     other_bits: int  # pairs that are equal in value, but not in bits
     are_arrays: bool = False  # whether both files hold only arrays
     atol: float = 0.0
@@ -126,7 +128,13 @@ class Diff(Result, verb="diff", content="ranking"):
         fields: dict[str, FieldType] = {base.id_field: int, tuned.id_field: int}
         if base.encoding or tuned.encoding:
             fields["token"] = str
-        fields |= {"state": str, "cosine_distance": float, "l2_distance": float}
+        fields |= {
+            "state": str,
+            "cosine_distance": float,
+            "l2_distance": float,
+            "largest_difference": float,
+            "column": int,
+        }
         order = np.arange(len(self.equal))
         if self.sort == "change":
             order = self._by_change(order)
@@ -166,6 +174,8 @@ class Diff(Result, verb="diff", content="ranking"):
             "state": np.where(self.equal[pairs], "equal", "changed").tolist(),
             "cosine_distance": self.cosine_distances[pairs],
             "l2_distance": self.distances[pairs],
+            "largest_difference": self.largest_differences[pairs],
+            "column": self.columns[pairs],
         }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -329,10 +339,7 @@ def _diff_of_layer(
         base=side("BASE", 0, base),
         tuned=side("TUNED", 1, tuned),
         matching=matching,
-        equal=compared.equal,
-        cosine_distances=compared.cosine_distances,
-        distances=compared.distances,
-        other_bits=compared.other_bits,
+        **compared._asdict(),
         are_arrays=_is_array(model) and _is_array(other),
         atol=options.atol,
         sort=options.sort,

@@ -102,6 +102,8 @@ class Comparison(NamedTuple):
     equal: np.ndarray  # (pairs,) bool
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64
+    largest_differences: np.ndarray  # (pairs,) float64
+    columns: np.ndarray  # (pairs,) int64: where these are
     other_bits: int  # pairs of one dtype that are equal in value, but not in bits
 
 
@@ -117,6 +119,8 @@ def compare_rows(
     equal = np.ones(count, bool)
     cosine_distances = np.zeros(count)
     distances = np.zeros(count)
+    largest_differences = np.zeros(count)
+    columns = np.zeros(count, np.int64)
     other_bits = 0
     values_per_block = 1 << 20
     step = max(values_per_block // base.shape[1], 1)
@@ -139,8 +143,9 @@ def compare_rows(
         else:
             are_equal = (base_rows == tuned_rows) | (np.isnan(base_rows) & np.isnan(tuned_rows))
         is_changed = ~are_equal.all(axis=1)
+        differences = np.where(are_equal, 0.0, np.abs(tuned_rows - base_rows))
         if atol:
-            are_equal |= np.abs(tuned_rows - base_rows) <= atol
+            are_equal |= differences <= atol
         equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
@@ -150,10 +155,13 @@ def compare_rows(
         tuned_changed = tuned_rows[is_changed]
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
         distances[changed] = np.sqrt(squares(tuned_changed - base_changed))
+        # Both take the first NaN for the largest.
+        largest_differences[pairs] = differences.max(axis=1)
+        columns[pairs] = differences.argmax(axis=1)
 
-    for values in (cosine_distances, distances):
+    for values in (cosine_distances, distances, largest_differences):
         values[~np.isfinite(values)] = np.nan
-    return Comparison(equal, cosine_distances, distances, other_bits)
+    return Comparison(equal, cosine_distances, distances, largest_differences, columns, other_bits)
 
 
 # Integers are compared as stored: float64 does not hold all of them.

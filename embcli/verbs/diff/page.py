@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Hint, Label, Note, left_out, omission, ruled, safe_text, title, written
+from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_text, title, written
 from embcli.page.labels import first_of, named_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import tokens_of
@@ -30,9 +30,9 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     yield title(f"{_matrices(diff).capitalize()}, row by row")
     for side in diff.sides:
         yield safe_text(f"{side.name:5}  {_matrix_in_words(diff, side)}")
-    yield safe_text(f"rows   {_counts_in_words(diff)}")
+    yield Answer(f"rows   {_counts_in_words(diff)}", style="")
     if diff.head is not None:
-        yield safe_text(f"heads  {_counts_in_words(diff.head)}")
+        yield Answer(f"heads  {_counts_in_words(diff.head)}", style="")
     if diff.atol:
         yield safe_text(f"Values that differ by at most {diff.atol:g} count as equal")
     if diff.matching.by == "token":
@@ -101,6 +101,10 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
             numbers = written(np.array(quantiles), precision)
             by_name = dict(zip(QUANTILES, numbers, strict=True))
             medians.append(f"{name} {by_name['median']}")
+    if diff.atol:
+        largest = _distances_in_words(diff.largest_differences[pairs], precision)
+        labels.append(Label("largest |difference|", largest))
+        labels.append(Label("column", diff.columns[pairs]))
 
     heading = "Changed, by ID" if diff.sort == "id" else "Changed most"
     if excerpt.left_out and diff.sort != "id":
@@ -141,7 +145,7 @@ def _guesses(diff: Diff) -> dict[str, list[str]]:
     return names_by_reason
 
 
-def _verdict(diff: Diff) -> Note:
+def _verdict(diff: Diff) -> Answer:
     names_by_verdict: dict[str, list[str]] = {}
     names_by_verdict[_verdict_in_words(diff)] = [f"the {_matrices(diff)}"]
     unopened = max(side.origin.unopened for side in diff.sides)
@@ -155,9 +159,9 @@ def _verdict(diff: Diff) -> Note:
         text += ", without the adapter, which is not applied"
     style = "bad" if diff.different else "good"
     if not unopened:
-        return Note(text, style=style)
+        return Answer(text, style=style)
     text += f"; {counted(unopened, 'other tensor')} not compared"
-    return Note(text, "tensor", "encoding", style=style)
+    return Answer(text, "tensor", "encoding", style=style)
 
 
 def _verdict_in_words(diff: Diff) -> str:

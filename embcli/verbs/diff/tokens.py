@@ -198,7 +198,7 @@ _WHERE = {
 
 
 def _page(diff: TokenDiff) -> Iterator[RenderableType]:
-    from embcli.page import Note, left_out, omission, safe_text, shorten, title
+    from embcli.page import Answer, left_out, omission, safe_text, shorten, title
     from embcli.page.labels import first_of
     from embcli.selection import Excerpt
 
@@ -209,7 +209,7 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
         if vocabulary.path != encoding.name:
             words += f": {vocabulary.path}"
         yield safe_text(f"{name:6} {words}")
-    yield safe_text(f"tokens {_in_words(diff.counts)}")
+    yield Answer(f"tokens {_in_words(diff.counts)}", style="")
     for rule, states in (diff.rules or {}).items():
         counts = _in_words({state: len(parts) for state, parts in states.items()})
         parts = first_of(chain.from_iterable(states.values()), diff.top)
@@ -228,7 +228,7 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     verdict = "differ" if diff.changes else f"are equal in {counted(diff.same, 'token')}"
     if diff.lengths:
         verdict += f"; {diff.lengths}"
-    yield Note(
+    yield Answer(
         f"The vocabularies {verdict}; {diff.rules_in_words}",
         style="bad" if diff.different else "good",
     )

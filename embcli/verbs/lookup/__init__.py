@@ -70,6 +70,13 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         ids = self.tokens.ids if self.only is None else self.tokens.ids[self.only]
         return ids.astype(np.int64)
 
+    def matrix(self, name: str) -> np.ndarray:
+        """Return a whole matrix by its name, (n, D); of IDs of shape (B, T), (B, T, D)."""
+        rows = super().matrix(name)
+        if self.tokens.shape and self.only is None:
+            return rows.reshape(*self.tokens.shape, rows.shape[1])
+        return rows
+
     def __len__(self) -> int:
         return len(self.tokens) if self.only is None else len(self.only)
 
@@ -198,6 +205,8 @@ def lookup(
     position: JoinedKind | None = None,
 ) -> Lookup:
     """Return the rows that tokens pick, (T, D), their position rows, and their sum, the input.
+
+    IDs of shape (B, T), as a batch has them, give matrices of shape (B, T, D).
 
     `window` splits longer texts into sequences of C tokens, and `position` says which positions are
     added to the token rows. `show` names the matrices to show and save, by default "all"; `only`

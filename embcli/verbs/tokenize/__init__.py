@@ -25,6 +25,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
     """The tokens of texts, or of IDs, which have no text but that of their tokens.
 
     As a sequence it has their IDs: `len(result)` is T, and `list(result)` is a list of int.
+    `list(result.tokens)` are the tokens as text.
     """
 
     tokens: Tokens
