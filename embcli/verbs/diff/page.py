@@ -155,6 +155,9 @@ def _verdict(diff: Diff) -> Answer:
     verdicts = [f"{' and '.join(names)} {verdict}" for verdict, names in names_by_verdict.items()]
     text = ", ".join(verdicts)
     text = text[0].upper() + text[1:]
+    if diff.lone_head:
+        text += f"; only {diff.lone_head} has an output head of its own"
+        unopened -= 1
     if any(side.origin.has_adapter for side in diff.sides):
         text += ", without the adapter, which is not applied"
     style = "bad" if diff.different else "good"
