@@ -38,11 +38,12 @@ Fault = Literal[
     "tied",
     "fit",
     "template",
+    "constant",
     "equal",
     "padding",
     "candidates",
 ]
-FaultGroup = Literal["default", "all", "none"]  # several of them, by one name
+FaultGroup = Literal["default", "findings", "all", "none"]  # several of them, by one name
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 

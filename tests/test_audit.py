@@ -150,6 +150,7 @@ def test_the_data_has_the_planted_faults_and_no_others(in_process: InProcess, ti
         "tied": 0,
         "fit": 0,
         "template": 0,
+        "constant": 0,
         "equal": 3,
         "padding": PADDING,
         "candidates": 3,
@@ -385,7 +386,8 @@ def test_columns_with_one_value_in_all_used_rows_are_a_finding(
     rows = np.delete(matrix[:USED], [7, 9], axis=0)
     assert found.main.constant.tolist() == np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
     assert found.main.constant.tolist() == columns
-    assert found.kinds("finding") == (("equal",) if columns else ())
+    assert found.kinds("finding") == (("constant",) if columns else ())
+    assert found.faults["constant"] == len(columns)
     if columns:
         text = f"{len(columns)} of 16 columns with the same value in all rows of the token matrix"
         assert f"{text}: {columns}" in " ".join(in_process("audit", "m").text.split())
@@ -416,6 +418,17 @@ def test_the_faults_of_fail_on_break_a_matrix() -> None:
     assert model.audit(fail_on=["default", "equal"]).broken == ("non-finite", "zero", "equal")
     all_kinds = model.audit(fail_on="all").broken
     assert all_kinds == ("non-finite", "zero", "equal", "padding", "candidates")
+
+
+def test_findings_are_all_kinds_that_take_sound_away_without_remarks() -> None:
+    matrix = trained()
+    matrix[:USED, 5] = 0.25
+    matrix[3] = matrix[4]
+    write_model(matrix)
+    model = embcli.open("m")
+    assert model.audit().status == 0
+    assert model.audit(fail_on="findings").broken == ("constant",)
+    assert model.audit(fail_on=["findings", "equal"]).broken == ("constant", "equal")
 
 
 @pytest.mark.parametrize("kinds", ["padding,none", "all,zero", "all,none", "none,default"])

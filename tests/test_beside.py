@@ -156,12 +156,16 @@ def test_base_layers_whose_adapter_was_not_merged_are_called_that(
     }
     save_file(layers, "base_layers.safetensors")
     error = in_process.refused("audit", "base_layers.safetensors")
-    assert "it has base layers of PEFT, whose adapter was not merged, and no tensor" in error
+    assert "it has base layers of PEFT, whose adapter was not merged, and" in error
+    has_lora = other != "base_layer.bias"
+    assert ("whose LoRA changes" in error) == has_lora
+    assert ("changes the token matrix" in error) == (has_lora and "embedding" in other)
     assert "merge_and_unload" in error
 
     save_file({"shared.weight": normal(6, 3), **layers}, "both.safetensors")
     note = in_process("audit", "both.safetensors").err
-    assert "whose adapter was not merged; it is not applied: merge it" in note
+    assert "whose adapter was not merged" in note
+    assert "it is not applied: merge it" in note
 
 
 # --- an encoder's own matrix ----------------------------------------------------------------------

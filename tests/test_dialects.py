@@ -174,6 +174,17 @@ def test_the_two_files_of_gpt2_are_one_encoding(tmp_path: Path) -> None:
     assert encoding.token_bytes(len(WORDS)) is None
 
 
+def test_special_tokens_of_the_two_files_are_recognised_only_if_asked(tmp_path: Path) -> None:
+    ids = {word: place for place, word in enumerate([*WORDS, "</s>", "<mask>"])}
+    encoding = encodings.get(write_gpt2_files(tmp_path, json.dumps(ids), GPT2_CONFIG))
+    plain = bytes_level(False, None)
+
+    assert_ids(encoding, "a</s>a", plain.encode("a</s>a").ids)
+    a = ids["a"]
+    assert encoding.encode("a</s>a", special=True).tolist() == [a, ids["</s>"], a]
+    assert encoding.vocabulary_size == len(ids)
+
+
 @pytest.mark.parametrize(
     ("vocabulary", "config", "word"),
     [

@@ -386,3 +386,30 @@ def test_seeded_models_are_compared_too(snapshot: Snapshot) -> None:
     moves = np.linalg.norm(left - right, axis=1)
     np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
     snapshot("diff/seeded.txt", str(found))
+
+
+def test_a_head_that_only_one_model_has_is_a_difference(in_process: InProcess) -> None:
+    token = torch.from_numpy(vectors())
+    heads = {
+        "headless": {},
+        "headed": {"lm_head.weight": token + 1},
+        "copied": {"lm_head.weight": token.clone()},
+    }
+    for name, head in heads.items():
+        folder = Path(name)
+        folder.mkdir()
+        settings = '{"model_type": "llama", "tie_word_embeddings": false}'
+        (folder / "config.json").write_text(settings)
+        save_file({"model.embed_tokens.weight": token} | head, folder / "model.safetensors")
+    save_file({"embed_tokens.weight": token}, "part.safetensors")
+
+    for pair, owner in ((("headed", "headless"), "BASE"), (("headless", "headed"), "TUNED")):
+        run = in_process("diff", *pair)
+        assert run.status == 1
+        assert f"; only {owner} has an output head of its own" in run.text
+        document = document_of(in_process, "diff", *pair)["diff"]
+        assert document["lone_head"] == owner
+        assert document["different"]
+    for other in ("copied", "part.safetensors"):
+        assert in_process("diff", "headless" if other == "copied" else "headed", other).status == 0
+    assert in_process("diff", "headed", "headless", "--layer", "token").status == 0

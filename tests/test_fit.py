@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+import torch
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
 
@@ -181,10 +182,11 @@ def test_a_head_with_more_rows_than_the_token_matrix_is_a_finding() -> None:
     assert audited().kinds("finding") == ("fit",)
 
 
-def test_a_head_of_another_shape_is_said_to_be_one(in_process: InProcess) -> None:
+def test_a_head_of_another_shape_is_an_alarm(in_process: InProcess) -> None:
     write_tensors(vectors(1), np.ascontiguousarray(vectors(2).T))
-    assert audited().kinds("finding") == ("fit",)
-    page = in_process.ok("audit", "m").text
+    assert audited().broken == ("head",)
+    assert not audited().kinds("finding")
+    page = in_process("audit", "m").text
     assert "'lm_head.weight' (8, 64) float32 is not (V, 8)" in page
     assert "no head of its own" not in page
 
@@ -266,12 +268,55 @@ def test_the_bias_of_the_head_is_a_finite_number_for_each_row(
     assert (f"'{name}' " in in_process("audit", "m").text) == is_broken
 
 
+@pytest.mark.parametrize("names", [["bias"], ["bias", "decoder.bias"]])
+def test_a_bias_with_two_names_is_one_fault(names: list[str]) -> None:
+    bias = torch.full((ROWS,), math.nan)
+    tensors = {"bert.embeddings.word_embeddings.weight": torch.from_numpy(vectors(1))}
+    for name in names:
+        tensors[f"cls.predictions.{name}"] = bias
+    Path("m/model.safetensors").unlink()
+    torch.save(tensors, "m/pytorch_model.bin")
+    assert audited().faults["head"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"tie_word_embeddings": True}, "the token matrix itself (tied): config.json says so"),
+        ({"tie_word_embeddings": False}, "none found: config.json says that it is a separate"),
+        ({"architectures": ["LlamaModel"]}, "none found: config.json names 'LlamaModel'"),
+    ],
+)
+def test_a_page_says_what_is_known_of_a_head_and_who_says_it(
+    settings: dict[str, Any], found: str, in_process: InProcess
+) -> None:
+    write_tensors(vectors(1))
+    write_json("config.json", **config(**settings))
+    assert found in " ".join(in_process("audit", "m").text.split())
+
+
 def test_the_bias_of_a_head_with_rows_of_its_own_fits_the_head() -> None:
     token = vectors(1, ROWS + 8)
     bias = np.ones(ROWS, np.float32)
     tensors = {"model.embed_tokens.weight": token, "lm_head.weight": vectors(2)}
     save_file({**tensors, "lm_head.bias": bias}, "m/model.safetensors")
     assert not audited().broken
+
+
+def test_all_shards_are_whole(in_process: InProcess) -> None:
+    Path("m/model.safetensors").rename("m/1.safetensors")
+    save_file({"other.weight": vectors(3)}, "m/2.safetensors")
+    names = {"model.embed_tokens.weight": 1, "lm_head.weight": 1, "other.weight": 2}
+    weight_map = {name: f"{number}.safetensors" for name, number in names.items()}
+    write_json("model.safetensors.index.json", weight_map=weight_map)
+    assert audited().is_sound
+
+    shard = Path("m/2.safetensors")
+    shard.write_bytes(shard.read_bytes()[:-1])
+    ran = in_process("audit", "m")
+    assert ran.status == 2
+    assert "2.safetensors" in ran.err
+    assert "cut off" in ran.err
 
 
 def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> None:
@@ -445,6 +490,37 @@ def test_a_tokenizer_that_cannot_be_read_is_a_finding() -> None:
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
     assert not audit.broken
+
+
+@pytest.mark.parametrize(
+    ("kind", "not_checked"), [("RobertaTokenizer", ""), ("Qwen2Tokenizer", "cannot split a text")]
+)
+def test_a_vocabulary_with_merges_beside_it_has_its_special_tokens(
+    kind: str, not_checked: str
+) -> None:
+    Path("m/tokenizer.json").unlink()
+    words = [*NAMES, *(f"w{place}" for place in range(len(NAMES), TOKENS))]
+    write_json("vocab.json", **{word: place for place, word in enumerate(words)})
+    Path("m/merges.txt").write_text("#version: 0.2\n")
+    write_json("tokenizer_config.json", tokenizer_class=kind, bos_token="<s>", eos_token="</s>")
+    audit = audited()
+    assert audit.is_sound
+    assert found_kinds(audit, "remark").count("special-ids") == 0
+    assert not_checked in "".join(audit.not_checked)
+
+
+def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
+    in_process: InProcess,
+) -> None:
+    assert audited().is_sound
+    path = Path("m/tokenizer.json")
+    described = json.loads(path.read_text())
+    described["model"]["vocab"]["w30"] = 31
+    path.write_text(json.dumps(described))
+    assert audited().kinds("finding") == ("fit",)
+    page = in_process.ok("audit", "m").text
+    assert "tokenizer.json gives 'w30' and 'w31' one ID, 31" in page
+    assert "1 ID without a token" in page
 
 
 def test_tokens_that_were_added_beside_the_tokenizer_need_rows() -> None:

@@ -34,6 +34,7 @@ def test_the_help_of_a_command_has_its_examples_above_its_options_as_they_are_ty
     page = in_process.ok(verb, "--help", COLUMNS="80").text
 
     snapshot(f"{verb}/help.txt", page)
+    assert "…" not in page  # as in a default that is cut
     above, _, below = page.partition("╭─")
     for example in re.findall(r"\[not dim\](.*)\[/\]", COMMANDS[verb].help):
         assert example in above

@@ -278,6 +278,11 @@ WITHOUT_POSITIONS: Names = {
     "bias": "LayerNorm.beta",
 }
 WIDE_OPT: Names = {**BERT, "positions": "x", "late": "embed_positions", "wide": "project_in"}
+NORM_OF_BLOCK: Names = {
+    **BERT,
+    "gain": "/encoder.layer.0.output.LayerNorm.weight",
+    "bias": "/encoder.layer.0.output.LayerNorm.bias",
+}
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], Names]] = {
     "other columns": ({"hidden_size": 7}, BERT_LIKE),
     "epsilon NaN": ({"layer_norm_eps": math.nan}, BERT_LIKE),
@@ -285,6 +290,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], Names]] = {
     "epsilon a text": ({"layer_norm_eps": "1e-12"}, BERT_LIKE),
     "epsilon beyond float64": ({"layer_norm_eps": 10**400}, BERT_LIKE),
     "no norm": ({}, BERT),
+    "a norm of a block": ({}, NORM_OF_BLOCK),
     "a wide norm": ({}, WIDE_NORM),
     "no types": ({"type_vocab_size": 2}, {"token": "word_embeddings"}),
     "no positions": ({}, WITHOUT_POSITIONS),
@@ -351,8 +357,8 @@ SEEING: Names = {
 TWO_FAMILIES: Names = {
     "token": "/encoder.word_embeddings",
     "positions": "/encoder.position_embeddings",
-    "gain": "/encoder.LayerNorm.gamma",
-    "bias": "/encoder.LayerNorm.beta",
+    "gain": "/encoder.embeddings.LayerNorm.gamma",
+    "bias": "/encoder.embeddings.LayerNorm.beta",
     "late": "/decoder.wpe",
     "matrix": "/decoder.wte",
 }

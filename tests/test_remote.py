@@ -425,6 +425,15 @@ def test_what_is_said_of_a_copied_head_names_the_rows_that_were_compared(
     assert "rows compared" not in page.out
 
 
+def test_other_shards_are_not_read_and_named_as_not_checked(hub: Hub, tmp_path: Path) -> None:
+    sharded(tmp_path)
+    hub.models["org/parts"] = tmp_path
+    page = succeeded(hub.run("audit", "hf://org/parts", "--layer", "token", "--width", "200"))
+    assert "not checked: the shards of other tensors; 2 other tensors" in page.out
+    page = succeeded(hub.run("audit", str(tmp_path), "--layer", "token", "--width", "200"))
+    assert "not checked: 2 other tensors" in page.out
+
+
 def test_guesses_of_equal_tensors_name_the_rows_that_were_compared(
     hub: Hub, tmp_path: Path
 ) -> None:

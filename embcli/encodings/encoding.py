@@ -35,6 +35,10 @@ _Value = TypeVar("_Value")
 BosEos = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+class UnknownTokenizerError(InputError):
+    """A tokenizer is of a kind that embcli does not know how to split a text with."""
+
+
 class Encoding(ABC):
     """What embcli needs of an encoding; a dialect inherits the defaults that fit it.
 

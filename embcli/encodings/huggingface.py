@@ -23,6 +23,7 @@ from embcli.encodings.encoding import (
     BosEos,
     Encoding,
     Rules,
+    UnknownTokenizerError,
     call_package,
     import_package,
     sibling_json,
@@ -94,6 +95,18 @@ class HuggingFaceEncoding(Encoding):
     def vocabulary_size(self) -> int:
         ids = self.tokenizer.get_vocab(with_added_tokens=True).values()
         return max(ids, default=-1) + 1
+
+    @property
+    def faults(self) -> Iterator[str]:  # type: ignore[override]
+        """Yield in words the first two tokens that have one ID."""
+        vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
+        names: dict[int, str] = {}
+        for name in sorted(vocabulary):
+            token_id = vocabulary[name]
+            first = names.setdefault(token_id, name)
+            if first != name:
+                yield f"{self.path.name} gives {first!r} and {name!r} one ID, {token_id}"
+                return
 
     @cached_property
     def bos_eos(self) -> BosEos:  # type: ignore[override]
@@ -362,14 +375,19 @@ def _read_byte_pairs(binary: Binary) -> tokenizers.Tokenizer:
 
     if not _is_like_gpt2(binary.path):
         reason = "no tokenizer_config.json or config.json beside it names a tokenizer like GPT-2's"
-        raise binary.file_error(f"{reason}, so it cannot split a text")
+        error = binary.file_error(f"{reason}, so it cannot split a text")
+        raise UnknownTokenizerError(error.message, error.hint)
     merges = binary.path.with_name("merges.txt")
     pairs = ByteLevelBPETokenizer.from_file(str(binary.path), str(merges))
+    special = [name for name in _SPECIAL_NAMES if pairs.token_to_id(name) is not None]
+    pairs.add_special_tokens(special)
     return Tokenizer.from_str(pairs.to_str())
 
 
 # The classes of tokenizers, and the types of models, that split a text as GPT-2 does.
-_LIKE_GPT2 = {"gpt2", "roberta", "bart", "opt", "longformer"}
+_LIKE_GPT2 = {"gpt2", "roberta", "bart", "opt", "longformer", "whisper"}
+# Their special tokens; transformers knows them by name, and vocab.json lists them as any other.
+_SPECIAL_NAMES = ("<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>")
 
 
 def _is_like_gpt2(path: Path) -> bool:

@@ -42,6 +42,11 @@ class Head(NamedTuple):
     reason: str = ""  # empty if the relation follows from the tensors
 
     @property
+    def dim(self) -> int:
+        """The number of its columns; 0 without a tensor."""
+        return self.tensor.shape[1] if self.tensor else 0
+
+    @property
     def compared(self) -> str:
         """The rows that were compared, in words: `50 rows`, or `8 of 3,000 rows`."""
         if self.tensor is None or self.rows == self.tensor.shape[0]:

@@ -178,8 +178,8 @@ class Family(NamedTuple):
 
 _TYPE = AddType()
 _POSITION = AddPosition()
-_BERT_NORM = Norm(("LayerNorm", "token_embd_norm"), "layer_norm_eps")
-_SPELLED_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-12, "spelled")
+_BERT_NORM = Norm(("embeddings.LayerNorm", "token_embd_norm"), "layer_norm_eps")
+_SPELLED_NORM = Norm(("embeddings.LayerNorm",), "layer_norm_eps", 1e-12, "spelled")
 _BART_NORM = Norm(("layernorm_embedding",), epsilon=1e-5)
 _SCALED = Scale(root=True, when=When("scale_embedding"))  # not applied if the key is missing
 _SCALED_BY_DEFAULT = Scale(root=True, when=When("scale_embedding", default=True))
@@ -187,7 +187,7 @@ _TROCR_NORM = _BART_NORM._replace(when=When("layernorm_embedding", default=True)
 _TROCR = (_SCALED, _POSITION, _TROCR_NORM)
 _DEBERTA_POSITION = AddPosition(When("position_biased_input", default=True))
 _DEBERTA = (_DEBERTA_POSITION, _TYPE, Project("embed_proj", is_optional=True))
-_DEBERTA_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-7)
+_DEBERTA_NORM = Norm(("embeddings.LayerNorm",), "layer_norm_eps", 1e-7)
 _BLOOM_NORM = Norm(("word_embeddings_layernorm", "token_embd_norm"), "layer_norm_epsilon", 1e-5)
 _NOMIC_NORM = Norm((*_BERT_NORM.names, "emb_ln"), "layer_norm_eps")
 _XLM_PADDING = "the model sets rows of padding at the end to 0; embcli does not"
@@ -201,7 +201,7 @@ _ESM_MASK = Quirk(
     "the model sets its row to 0 and scales the others by more; embcli does not",
     _ESM_DROPOUT,
 )
-_ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
+_ESM_NORM = Norm(("embeddings.layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
 _BOTH: tuple[ModelPart, ...] = PARTS
 
 # The first row whose `model_types`, part and condition fit is used.
@@ -294,7 +294,7 @@ FAMILIES = (
     Family("bloom", (_BLOOM_NORM,), block_positions="alibi"),
     Family(
         "modernbert modernbert-decoder",
-        (Norm(("norm", "token_embd_norm"), "norm_eps", 1e-5),),
+        (Norm(("embeddings.norm", "token_embd_norm"), "norm_eps", 1e-5),),
         block_positions="rotary",
     ),
     Family(
@@ -308,7 +308,7 @@ FAMILIES = (
         (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps")),
         quirks=(Quirk("pad_index", _XLM_PADDING), Quirk("pad_token_id", _XLM_PADDING)),
     ),
-    Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
+    Family("distilbert", (_POSITION, Norm(("embeddings.LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
     Family("mpnet", (_POSITION, _BERT_NORM), padding_id=1, block_positions="relative"),
     Family(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
@@ -172,7 +173,7 @@ class Roles:
                 return tensor
         return token
 
-    @property
+    @cached_property
     def other_shares(self) -> tuple[str, ...]:
         """The names of matrices that transformers ties to the token matrix, and that differ."""
         if self.family is None or not self.family.reading_parts:
@@ -282,9 +283,11 @@ class Roles:
 def _adapter_in_words(names: Iterable[str]) -> str:
     """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
     all_names = " ".join(names)
-    if ".base_layer." in all_names:
-        return "it has base layers of PEFT, whose adapter was not merged"
+    subject = "it is an adapter"
     changes = []
+    if ".base_layer." in all_names:
+        subject = "it has base layers of PEFT"
+        changes.append("whose adapter was not merged")
     if ".trainable_tokens_" in all_names:
         changes.append("whose trainable tokens change the token matrix")
     if ".lora_" in all_names:
@@ -295,7 +298,7 @@ def _adapter_in_words(names: Iterable[str]) -> str:
             changed.append("the output head")
         what = " and ".join(changed) or "neither the token matrix nor the output head"
         changes.append(f"whose LoRA changes {what}")
-    return f"it is an adapter, {', and '.join(changes)}" if changes else ""
+    return f"{subject}, {', and '.join(changes)}" if changes else ""
 
 
 def _undecided_error(

@@ -74,7 +74,7 @@ class Audit(Result, verb="audit", content="ranking"):
 
     @cached_property
     def faults(self) -> dict[str, int]:
-        """The number of rows or IDs of each kind."""
+        """The number of rows, columns or IDs of each kind."""
         counts: dict[str, int] = dict.fromkeys(FAULTS, 0)
         for finding in self.findings:
             if finding.is_fault:
@@ -205,10 +205,11 @@ def audit(
 
     `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
     (`"default"`) these are non-finite, zero and missing rows, the same in the output head, and
-    special tokens without a row. A kind that is named includes its remarks. `"all"` and `"none"`
-    stand for all kinds and none. `layer` names the only matrix whose rows are audited, the token
-    matrix or the output head. The page shows `top` rows of each kind. The data are the findings or,
-    if `rows` chooses some (`"all"`, `"0:5,100"`), the values of these rows.
+    special tokens without a row. A kind that is named includes its remarks. `"findings"` stands for
+    whatever is not a remark, `"all"` and `"none"` for all kinds and none. `layer` names the only
+    matrix whose rows are audited, the token matrix or the output head. The page shows `top` rows of
+    each kind. The data are the findings or, if `rows` chooses some (`"all"`, `"0:5,100"`), the
+    values of these rows.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
@@ -302,7 +303,7 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
             f"{count:,} of {matrix.shape[1]:,} columns with the same value in all rows "
             f"of the {matrix.in_words}: {columns}"
         )
-        yield Finding("finding", "equal", count, text)
+        yield Finding("finding", "constant", count, text)
     if matrix.equal_tokens:
         text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, {where}"
         yield Finding("remark", "equal", matrix.equal_tokens, text)
@@ -313,7 +314,9 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
 
 def _judged(finding: Finding, kinds: tuple[str, ...]) -> Finding:
     """Return a finding as an alarm if its kind is one; a remark is one only if it is named."""
-    named = {*kinds}
-    if "default" in named and finding.level == "finding":
-        named.update(ALARMS)
-    return finding._replace(level="alarm") if named & {finding.kind, "all"} else finding
+    names = {finding.kind, "all"}
+    if finding.level == "finding":
+        names.add("findings")
+        if finding.kind in ALARMS:
+            names.add("default")
+    return finding._replace(level="alarm") if names & {*kinds} else finding

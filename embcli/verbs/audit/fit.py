@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from embcli.encodings import Encoding, tokenizer_beside
+from embcli.encodings.encoding import UnknownTokenizerError
 from embcli.errors import InputError, Notes
+from embcli.files import open_tensors
 from embcli.files.families import HEAD_BIASES
 from embcli.files.special_ids import (
     LISTS,
@@ -23,7 +26,7 @@ from embcli.files.special_ids import (
     special_ids,
     unknown_template_names,
 )
-from embcli.files.tensors import PackedError
+from embcli.files.tensors import PackedError, Tensors
 from embcli.layer import Source, shape_of
 from embcli.names import Fault
 from embcli.wording import counted
@@ -46,7 +49,7 @@ class Finding(NamedTuple):
 
     level: Level
     kind: Fault
-    rows: int  # how many rows or IDs it is about
+    rows: int  # how many rows, columns or IDs it is about
     text: str
 
     @property
@@ -112,7 +115,10 @@ class Fit:
             return ""
         if self.head is None:
             return "not read"
-        return self.head.reason or _HEADS[self.head.relation]
+        if not self.head.reason:
+            return _HEADS[self.head.relation]
+        found = _HEADS["same"] if self.head.relation == "same" else "none found"
+        return f"{found}: {self.head.reason}"
 
     @property
     def padding_rows(self) -> set[int]:
@@ -234,7 +240,6 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     Raises InputError for a file that cannot be read.
     """
     from embcli.files.checkpoint import Checkpoint
-    from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
 
     rows, _ = shape_of(source, "token")
     tokens = encoding.vocabulary_size if encoding else None
@@ -246,46 +251,39 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     config = source.roles.config
     template_names: tuple[str, ...] = ()
     not_checked = []
+    unreadable, unknown = _tokenizer_errors(source)
     if encoding is None:
-        not_checked.append("tokens: no tokenizer is known")
+        not_checked.append(f"tokens: {unknown}")
     else:
         tokens = max(encoding.vocabulary_size, added_size(weights))
         template_names = unknown_template_names(weights, encoding)
     if not config:
         not_checked.append("a config.json (there is none)")
+    if len(source.tensors.files) > 1:
+        if source.roles.token.binary.is_remote:
+            not_checked.append("the shards of other tensors")
+        else:
+            _check_files(source.tensors)
 
     head = None
     head_faults: list[str] = []
-    other_shares = source.roles.other_shares
     try:
         head = source.head
-        if not other_shares:
-            size = head.tensor.shape[0] if head.tensor else rows
-            head_faults += _wrong_biases(source, size)
+        head_faults += _wrong_parts(source, head)
     except PackedError as error:
         not_checked.append(f"the output head: {error}")
     except InputError as error:
         head_faults.append(str(error))
 
-    finite = {}
+    finite: dict[str, bool] = {}
     try:
-        for name in source.input_tensors:
-            finite[name] = bool(np.isfinite(source.values(name)).all())
-        for name in other_shares:
-            summary = source.tensors.layer(name).summary()
-            finite[name] = math.isfinite(summary.maximum - summary.minimum)
+        finite.update(_finite_tensors(source))
     except InputError as error:
         not_checked.append(f"what is done to token rows: {error}")
 
-    contradictions = [
-        *(encoding.faults if encoding else ()),
-        wrong_dimension(source.roles),
-        source.roles.misfit_head,
-        _unreadable_tokenizer(source),
-    ]
+    contradictions = [unreadable]
     try:
-        contradictions.append(wrong_positions(source.roles))
-        contradictions.append(wrong_types(source.roles))
+        contradictions += _contradictions(source, encoding)
     except InputError as error:
         not_checked.append(f"positions and token types: {error}")
 
@@ -301,7 +299,7 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         head=head,
         head_faults=tuple(head_faults),
         lacks_head=head is not None and head.tensor is None and not source.roles.misfit_head,
-        other_shares=other_shares,
+        other_shares=source.roles.other_shares,
         finite=finite,
         special_ids=special_ids(source),
         contradictions=tuple(filter(None, contradictions)),
@@ -310,24 +308,64 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     )
 
 
-def _wrong_biases(source: Checkpoint, size: int) -> Iterator[str]:
-    """Yield in words what is wrong with a bias of an output head of this many rows."""
+def _check_files(tensors: Tensors) -> None:
+    """Raise InputError if a file is damaged, whichever tensors it has; only headers are read."""
+    for file in tensors.files:
+        open_tensors(Path(file))
+
+
+def _finite_tensors(source: Checkpoint) -> Iterator[tuple[str, bool]]:
+    """Yield the names of the tensors that rows are computed from, and whether all are finite."""
+    for name in source.input_tensors:
+        yield name, bool(np.isfinite(source.values(name)).all())
+    for name in source.roles.other_shares:
+        summary = source.tensors.layer(name).summary()
+        yield name, math.isfinite(summary.maximum - summary.minimum)
+
+
+def _contradictions(source: Checkpoint, encoding: Encoding | None) -> Iterator[str]:
+    """Yield in words what does not fit between two files, or nothing; wrong heads aside."""
+    from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
+
+    roles = source.roles
+    if encoding is not None:
+        yield from encoding.faults
+    yield wrong_dimension(roles)
+    yield wrong_positions(roles)
+    yield wrong_types(roles)
+
+
+def _wrong_parts(source: Checkpoint, head: Head) -> Iterator[str]:
+    """Yield in words what is wrong with the columns of an output head, and with its bias."""
+    roles = source.roles
+    if roles.misfit_head:
+        yield roles.misfit_head
+    if roles.other_shares:
+        return
+    matrix = head.tensor or roles.token
+    size = matrix.shape[0]
+    biases = {}
     for name in HEAD_BIASES.split():
-        bias = source.roles.nearest(name)
+        bias = roles.nearest(name)
         if bias is not None:
-            is_finite = np.isfinite(source.values(bias.name))
-            if is_finite.size != size or not is_finite.all():
-                yield f"{bias} is not a finite number for each of the head's {size:,} rows"
+            biases[bias.place] = bias
+    for bias in biases.values():
+        is_finite = np.isfinite(source.values(bias.name))
+        if is_finite.size != size or not is_finite.all():
+            yield f"{bias} is not a finite number for each of the head's {size:,} rows"
 
 
-def _unreadable_tokenizer(source: Checkpoint) -> str:
-    """Return in words why the tokenizer beside the weights cannot be read, or nothing."""
+def _tokenizer_errors(source: Checkpoint) -> tuple[str, str]:
+    """Return in words why the tokenizer beside the weights is damaged, and why it is unknown."""
     tensors = source.tensors
+    unknown = "no tokenizer is known"
     try:
         tokenizer_beside(tensors.binary, tensors.own_words(), Notes())
+    except UnknownTokenizerError as error:
+        return "", str(error)
     except InputError as error:
-        return str(error)
-    return ""
+        return str(error), unknown
+    return "", unknown
 
 
 _HEADS = {

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import ALARMS, Unused
+from embcli.names import ALARMS
 from embcli.page import (
     Label,
     Note,
@@ -90,7 +90,8 @@ def _unused_fact(audit: Audit) -> Fact:
         return Fact("unused", "unknown without an encoding")
     parts = []
     for reason, ids in audit.main.by_use.items():
-        part = f"{len(ids):,} {_REASONS[reason]}"
+        noun, rest = _REASONS[reason]
+        part = counted(len(ids), noun) + rest
         is_range = ids[-1] - ids[0] == len(ids) - 1
         if len(ids) > 1 and is_range:
             part += f" ({ids[0]} to {ids[-1]})"
@@ -103,11 +104,11 @@ def _unused_fact(audit: Audit) -> Fact:
     return Fact("unused", text)
 
 
-_REASONS: dict[Unused, str] = {
-    "padding": "after the last token",
-    "gap": "IDs without a token",
-    "byte": "bytes invalid in UTF-8",
-    "reserved": "reserved names",
+_REASONS = {
+    "padding": ("row", " after the last token"),
+    "gap": ("ID", " without a token"),
+    "byte": ("byte", " invalid in UTF-8"),
+    "reserved": ("reserved name", ""),
 }
 
 

@@ -32,8 +32,11 @@ from embcli.wording import Sentence
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from embcli.files.checkpoint import Head
+
 __all__ = ["Diff", "Matching", "TokenDiff", "Vocabulary", "compare_tokens", "diff", "vocabulary"]
 
+SideName = Literal["BASE", "TUNED"]
 State = Literal["equal", "changed", "removed", "added"]
 
 
@@ -45,7 +48,8 @@ class Diff(Result, verb="diff", content="ranking"):
     none differs by more than `atol`. Rows without a partner are `removed`, in BASE, or `added`, in
     TUNED. The distances of rows of equal numbers are 0. A cosine distance, 1 - cos, is NaN if a row
     has no direction, an L2 distance and a largest difference if a value is not finite. `head`
-    compares the output heads, if both models have one of their own.
+    compares the output heads, if both models have one of their own. `lone_head` names the only
+    model that has one, unless that is a copy of its token matrix.
     """
 
     layer: TokenLayer
@@ -62,6 +66,7 @@ class Diff(Result, verb="diff", content="ranking"):
     atol: float = 0.0
     sort: DiffSort | None = None
     head: Diff | None = None
+    lone_head: SideName | None = None
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @property
@@ -93,6 +98,8 @@ class Diff(Result, verb="diff", content="ranking"):
         parts = differences(self.counts, "row")
         if self.head is not None and self.head.different:
             parts.append(f"in the output head {self.head.why_no}")
+        if self.lone_head:
+            parts.append(f"an output head only in {self.lone_head}")
         return ", ".join(parts)
 
     @cached_property
@@ -158,6 +165,7 @@ class Diff(Result, verb="diff", content="ranking"):
             "matched_by": self.matching.by,
             "atol": self.atol,
             "head": self.head.counts if self.head else None,
+            "lone_head": self.lone_head,
             "quantiles_at": list(QUANTILES_AT),
             "cosine_distance": self.quantiles(self.cosine_distances),
             "l2_distance": self.quantiles(self.distances),
@@ -187,7 +195,7 @@ class Diff(Result, verb="diff", content="ranking"):
 class Side(NamedTuple):
     """One of the two models, and its rows without a partner in the other."""
 
-    name: Literal["BASE", "TUNED"]
+    name: SideName
     shape: tuple[int, int]
     dtype: str
     encoding: Encoding | None
@@ -273,11 +281,21 @@ def diff(
         remark_scaled(notes, model, other)
     ids = chosen_rows(rows, None, max(base_size, tuned_size), None)
     options = _Options(atol, ids, match, sort, top)
-    head = None
-    if layer is None and _have_own_heads(model, other):
-        head = _diff_of_layer(model, other, "head", options, notes)
     result = _diff_of_layer(model, other, compared, options, notes)
-    return replace(result, head=head)
+    if layer is not None:
+        return result
+
+    base_head = _own_head(model)
+    tuned_head = _own_head(other)
+    if base_head and tuned_head:
+        if base_head.dim != tuned_head.dim:
+            return result
+        return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
+    lone_head = base_head or tuned_head
+    are_models = _has_type(model) and _has_type(other)
+    if lone_head is None or lone_head.relation == "equal" or not are_models:
+        return result
+    return replace(result, lone_head="BASE" if base_head else "TUNED")
 
 
 class _Options(NamedTuple):
@@ -297,23 +315,26 @@ def vocabulary(model: Opened) -> Vocabulary:
     return Vocabulary(name, encoding)
 
 
-def _have_own_heads(*models: Opened) -> bool:
-    """Return whether each model has an output head of its own, and rows of the same length."""
+def _own_head(model: Opened) -> Head | None:
+    """Return the output head of a model if it is a tensor of its own."""
     from embcli.files.checkpoint import Checkpoint
 
-    dims = set()
-    for model in models:
-        source = model.source
-        if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
-            return False
-        try:
-            head = source.head
-        except InputError:  # several tensors could be the head
-            return False
-        if head.tensor is None or head.relation == "same":
-            return False
-        dims.add(head.tensor.shape[1])
-    return len(dims) == 1
+    source = model.source
+    if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
+        return None
+    try:
+        head = source.head
+    except InputError:  # several tensors could be the head
+        return None
+    return None if head.tensor is None or head.relation == "same" else head
+
+
+def _has_type(model: Opened) -> bool:
+    """Return whether config.json or metadata say of what type a model is; other files are parts."""
+    from embcli.files.checkpoint import Checkpoint
+
+    source = model.source
+    return isinstance(source, Checkpoint) and bool(source.roles.settings.values.get("model_type"))
 
 
 def _diff_of_layer(
@@ -329,7 +350,7 @@ def _diff_of_layer(
         raise InputError(Sentence("{rows} and {match} choose no row to compare"))
     compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
 
-    def side(name: Literal["BASE", "TUNED"], place: int, layers: Layers) -> Side:
+    def side(name: SideName, place: int, layers: Layers) -> Side:
         opened = layers[layer]
         alone = matching.alone[place]
         return Side(name, opened.shape, opened.dtype, encodings[place], layers.origin, alone)

@@ -155,13 +155,22 @@ def _verdict(diff: Diff) -> Answer:
     verdicts = [f"{' and '.join(names)} {verdict}" for verdict, names in names_by_verdict.items()]
     text = ", ".join(verdicts)
     text = text[0].upper() + text[1:]
+    if diff.lone_head:
+        text += f"; only {diff.lone_head} has an output head of its own"
+        unopened -= 1
     if any(side.origin.has_adapter for side in diff.sides):
         text += ", without the adapter, which is not applied"
+    not_compared = []
+    if unopened:
+        not_compared.append(counted(unopened, "other tensor"))
+    if all(side.encoding for side in diff.sides):
+        not_compared.append("the rules of the tokenizers")
     style = "bad" if diff.different else "good"
-    if not unopened:
+    if not not_compared:
         return Answer(text, style=style)
-    text += f"; {counted(unopened, 'other tensor')} not compared"
-    return Answer(text, "tensor", "encoding", style=style)
+    text += f"; {' and '.join(not_compared)} not compared"
+    parameters = ("tensor", "encoding", "tokens") if diff.base.encoding else ("tensor", "encoding")
+    return Answer(text, *parameters, style=style)
 
 
 def _verdict_in_words(diff: Diff) -> str:
