@@ -729,9 +729,10 @@ def test_ids_that_tokenizer_json_adds_to_texts_need_rows(key: str, value: dict[s
     assert any(f"of tokenizer.json: {ROWS} has no row" in each.text for each in audit.findings)
 
 
-def test_an_id_that_is_no_number_is_refused(in_process: InProcess) -> None:
-    write_json("config.json", **config(eos_token_id="</s>"))
-    assert "eos_token_id" in in_process.refused("audit", "m")
+@pytest.mark.parametrize("value", ["</s>", "0"])
+def test_an_id_that_is_no_number_is_refused(in_process: InProcess, value: str) -> None:
+    write_json("config.json", **config(eos_token_id=value))
+    assert f"eos_token_id is {value!r}, which" in in_process.refused("audit", "m")
 
 
 def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> None:
