@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_torch
 
 import embcli
 from embcli import encodings, errors
@@ -368,6 +370,23 @@ def test_a_row_that_overflows_is_an_alarm(
     assert found.broken == ((kind,) if overflows else ())
     assert ("1 overflowing row: 60 w60" in str(found)) == overflows
     assert any("1 overflowing row" in finding.text for finding in found.findings) == overflows
+
+
+@pytest.mark.parametrize("name", ["wte", "lm_head"])
+def test_float16_that_is_labelled_bfloat16_is_a_finding(name: str) -> None:
+    write_model(trained())
+    rows = torch.from_numpy(trained())
+    tensors = {"wte.weight": rows, "lm_head.weight": rows + 1}
+    mislabelled = (0.02 * tensors[f"{name}.weight"]).half().view(torch.bfloat16)
+    save_torch({**tensors, f"{name}.weight": mislabelled}, "m/model.safetensors")
+
+    found = audited()
+
+    norms = mislabelled[: USED + RESERVED].double().norm(dim=1)
+    median = np.median(norms[norms > 0].numpy())
+    (finding,) = [each for each in found.findings if each.kind == "fit"]
+    assert finding.text.startswith(f"a median norm of {median:.1e}")
+    assert "Not sound: fit (1)" in str(found)
 
 
 @pytest.mark.parametrize("columns", [[], [5], [0, 3, 15]])

@@ -441,7 +441,8 @@ def test_the_dimension_of_config_json_is_that_of_the_rows(
     settings: dict[str, Any], is_finding: bool
 ) -> None:
     write_json("config.json", **config(**settings))
-    assert ("fit" in audited().kinds("finding")) == is_finding
+    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
+    assert any("rows of its token matrix have 8 columns" in text for text in texts) == is_finding
 
 
 @pytest.mark.parametrize(
@@ -468,7 +469,19 @@ def test_positions_of_config_json_are_those_of_a_learned_layer(
     write_json("config.json", **config(**settings))
     tensors = {"embed_tokens.weight": vectors(1), "embed_positions.weight": vectors(3, 16)}
     save_file({**tensors, "lm_head.weight": vectors(2)}, "m/model.safetensors")
-    assert ("fit" in audited().kinds("finding")) == is_finding
+    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
+    assert any("its position matrix has rows for" in text for text in texts) == is_finding
+
+
+@pytest.mark.parametrize("missing", [*list(BERT)[1:2], *list(BERT)[3:4]])
+def test_a_file_without_what_the_first_block_needs_is_not_sound(missing: str) -> None:
+    tensors = dict(BERT)
+    del tensors[missing]
+    save_file(tensors, "m/model.safetensors")
+    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
+    audit = audited()
+    assert audit.kinds("finding") == ("fit",)
+    assert "is a 'bert' model, and it has no" in audit.findings[0].text
 
 
 @pytest.mark.parametrize(("types", "is_finding"), [(None, False), (2, False), (1, True), (3, True)])
@@ -716,9 +729,10 @@ def test_ids_that_tokenizer_json_adds_to_texts_need_rows(key: str, value: dict[s
     assert any(f"of tokenizer.json: {ROWS} has no row" in each.text for each in audit.findings)
 
 
-def test_an_id_that_is_no_number_is_refused(in_process: InProcess) -> None:
-    write_json("config.json", **config(eos_token_id="</s>"))
-    assert "eos_token_id" in in_process.refused("audit", "m")
+@pytest.mark.parametrize("value", ["</s>", "0"])
+def test_an_id_that_is_no_number_is_refused(in_process: InProcess, value: str) -> None:
+    write_json("config.json", **config(eos_token_id=value))
+    assert f"eos_token_id is {value!r}, which" in in_process.refused("audit", "m")
 
 
 def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> None:

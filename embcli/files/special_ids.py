@@ -79,7 +79,7 @@ def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
             continue
         values = value if isinstance(value, list) else [value]
         if not all(item is None or type(item) is int for item in values):
-            raise InputError(f"{file}: {key} is {str(value)[:60]}, which is no token ID")
+            raise InputError(f"{file}: {key} is {repr(value)[:60]}, which is no token ID")
         ids = tuple(item for item in values if item not in (None, _NOT_SET))
         if ids:
             role = _GGUF_ROLES.get(match[1], match[1])

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
 
+# Models have median norms well within these; float16 that is labelled bfloat16 does not.
+_SMALLEST_MEDIAN = 1e-6
+_LARGEST_MEDIAN = 1e6
+
 
 @dataclass(frozen=True, eq=False)
 class Audit(Result, verb="audit", content="ranking"):
@@ -304,6 +308,10 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
             f"of the {matrix.in_words}: {columns}"
         )
         yield Finding("finding", "constant", count, text)
+    median = matrix.median_norm
+    if not _SMALLEST_MEDIAN <= median <= _LARGEST_MEDIAN:
+        text = f"a median norm of {median:.1e} {where}: the dtype may be wrong"
+        yield Finding("finding", "fit", 1, text)
     if matrix.equal_tokens:
         text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, {where}"
         yield Finding("remark", "equal", matrix.equal_tokens, text)

@@ -330,9 +330,19 @@ def _contradictions(source: Checkpoint, encoding: Encoding | None) -> Iterator[s
     roles = source.roles
     if encoding is not None:
         yield from encoding.faults
-    yield wrong_dimension(roles)
+    wrong = wrong_dimension(roles)
+    yield wrong or _wrong_recipe(source)
     yield wrong_positions(roles)
     yield wrong_types(roles)
+
+
+def _wrong_recipe(source: Checkpoint) -> str:
+    """Return in words which tensor the first block needs and the file lacks, or nothing."""
+    try:
+        _ = source.recipe
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _wrong_parts(source: Checkpoint, head: Head) -> Iterator[str]:
