@@ -111,8 +111,20 @@ def as_typed(typed: list[str]) -> str:
     >>> as_typed(["tokenize", "Every effort", "--lines"])
     'embcli tokenize "Every effort" --lines'
     """
-    line = shlex.join(["embcli", *typed])
+    line = " ".join(map(_quoted, ["embcli", *typed]))
     return line if re.search(r'["$`\\!]', line) else line.replace("'", '"')
+
+
+def _quoted(word: str) -> str:
+    r"""Return a word as a shell reads it, in one line.
+
+    >>> print(_quoted("two\nlines"))
+    $'two\nlines'
+    """
+    if "\n" not in word:
+        return shlex.quote(word)
+    escaped = word.replace("\\", r"\\").replace("'", r"\'").replace("\n", r"\n")
+    return f"$'{escaped}'"
 
 
 def guide(
@@ -256,7 +268,7 @@ class _Tour:
             else:
                 sheets.append([*asked, *told])
         if only is None:
-            sheets.append(_last_words())
+            sheets[-1] = [*sheets[-1], "", *_last_words()]
         if not answers or not has_answers:
             return Handout(sheets, self.heading, self.has_failed)
         answers[0] = [title(f"{self.heading}: answers"), *answers[0]]
@@ -302,8 +314,7 @@ class _Tour:
         return parts
 
     def _typed(self, command: str) -> list[RenderableType]:
-        lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
-        return [Group(*map(TypedCommand, lines))]
+        return [Group(TypedCommand(f"$ {as_typed(with_text(command, self.text))}"))]
 
     def _page(self, command: str) -> RenderableType:
         """Return the page of the result of a command; empty if it fails, which is reported."""
@@ -315,7 +326,7 @@ class _Tour:
             return Group()
         if not isinstance(result, Result):  # so Typer reports Ctrl-C
             raise KeyboardInterrupt
-        return result
+        return result.view()
 
 
 def _read_answer(step: TourStep) -> tuple[str, bool]:

@@ -173,7 +173,10 @@ class SuggestingPage:
 
 @dataclass(frozen=True, eq=False)
 class CutPage:
-    """A page, cut to the lines that others leave of a height; a line says how many are cut."""
+    """A page, cut to the lines that others leave of a height; a line says how many are cut.
+
+    The cut is after the first lines, as the last ones are what a page comes to.
+    """
 
     page: RenderableType
     others: Sequence[RenderableType]
@@ -187,17 +190,18 @@ class CutPage:
         page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
         lines = console.render_lines(self.page, page_options, pad=False)
 
-        shown = lines
+        first_lines = min(3, room // 2)
+        cut = 0
         if len(lines) > room:
-            shown = lines[: room - 1]
-        for line in shown:
-            yield from line
-            yield Segment.line()
-        cut = len(lines) - len(shown)
-        if cut:
-            more = safe_text(f"… {cut:,} more lines; the command alone prints them")
-            more.no_wrap = True
-            yield more
+            cut = len(lines) - room + 1
+        for place, line in enumerate(lines):
+            if cut and place == first_lines:
+                more = safe_text(f"… {cut:,} more lines; the command alone prints them")
+                more.no_wrap = True
+                yield more
+            if not first_lines <= place < first_lines + cut:
+                yield from line
+                yield Segment.line()
 
 
 @dataclass(frozen=True, eq=False)
