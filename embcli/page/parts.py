@@ -190,18 +190,15 @@ class CutPage:
         page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
         lines = console.render_lines(self.page, page_options, pad=False)
 
-        first_lines = min(3, room // 2)
-        cut = 0
         if len(lines) > room:
             cut = len(lines) - room + 1
-        for place, line in enumerate(lines):
-            if cut and place == first_lines:
-                more = safe_text(f"… {cut:,} more lines; the command alone prints them")
-                more.no_wrap = True
-                yield more
-            if not first_lines <= place < first_lines + cut:
-                yield from line
-                yield Segment.line()
+            more = safe_text(f"… {cut:,} more lines; the command alone prints them")
+            more.no_wrap = True
+            first_lines = min(3, room // 2)
+            lines[first_lines : first_lines + cut] = console.render_lines(more, options, pad=False)
+        for line in lines:
+            yield from line
+            yield Segment.line()
 
 
 @dataclass(frozen=True, eq=False)

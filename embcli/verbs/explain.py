@@ -131,17 +131,15 @@ class Explanations(Result, verb="explain", content="list"):
                     yield ""
                 yield from _entry_page(entry)
             if self.see_also:
-                yield _item_text(Block("item", _words_of(self.see_also), "See also"))
+                words = ", ".join(entry.word for entry in self.see_also)
+                yield _item_text(Block("item", words, "See also"))
 
 
 def _list_page(entries: Iterable[Entry]) -> RenderResult:
     """Yield the words of each part, without their explanations."""
     for part, group in groupby(entries, lambda entry: entry.part):
-        yield _item_text(Block("item", _words_of(group), part))
-
-
-def _words_of(entries: Iterable[Entry]) -> str:
-    return ", ".join(entry.word for entry in entries)
+        words = ", ".join(entry.word for entry in group)
+        yield _item_text(Block("item", words, part))
 
 
 def _candidates_page(entries: Iterable[Entry]) -> RenderResult:
