@@ -158,15 +158,14 @@ def guide(
     if is_file or not (is_terminal(sys.stdout) and is_terminal(sys.stdin)):
         return tour.handout(first, is_file, has_answers)
     is_at_the_end = tour.walk(first or 1)
-    last_sheet: list[RenderableType] = [""]
-    if is_at_the_end:
-        last_sheet += _last_words()
+    last_sheet = _last_words() if is_at_the_end else [""]
     return Handout([last_sheet], heading, tour.has_failed)
 
 
 def _last_words() -> list[RenderableType]:
     commands = [f'$ embcli {verb} "A text of yours" {flag}' for verb, flag in _NEXT]
     return [
+        "",
         safe_text("Next, with a text of yours, and with a model on your disk:"),
         Group(*map(TypedCommand, commands)),
     ]
@@ -268,7 +267,7 @@ class _Tour:
             else:
                 sheets.append([*asked, *told])
         if only is None:
-            sheets[-1] = [*sheets[-1], "", *_last_words()]
+            sheets[-1] = [*sheets[-1], *_last_words()]
         if not answers or not has_answers:
             return Handout(sheets, self.heading, self.has_failed)
         answers[0] = [title(f"{self.heading}: answers"), *answers[0]]

@@ -175,7 +175,7 @@ class SuggestingPage:
 class CutPage:
     """A page, cut to the lines that others leave of a height; a line says how many are cut.
 
-    The cut is after the first lines, as the last ones are what a page comes to.
+    The cut is below the title, as the last lines are what a page comes to.
     """
 
     page: RenderableType
@@ -194,8 +194,7 @@ class CutPage:
             cut = len(lines) - room + 1
             more = safe_text(f"… {cut:,} more lines; the command alone prints them")
             more.no_wrap = True
-            first_lines = min(3, room // 2)
-            lines[first_lines : first_lines + cut] = console.render_lines(more, options, pad=False)
+            lines[1 : 1 + cut] = console.render_lines(more, options, pad=False)
         for line in lines:
             yield from line
             yield Segment.line()

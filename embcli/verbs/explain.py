@@ -55,7 +55,6 @@ _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of 
 _SURE = 0.7  # the likeness from which an entry may stand alone
 _LEAST = 0.3  # the likeness from which an entry is offered
 _LEAD = 0.1  # how much more like a question the entry that answers it is than the next one
-_FARTHER = 2.0  # how many times as unlike as the best entry one is that is not meant
 _MOST_CANDIDATES = 4
 _NEAR = 0.8  # how similar the spelling of a word must be to that of a known one, from 0 to 1
 
@@ -187,8 +186,7 @@ def explain(word: str | None = None) -> Explanations:
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
     not count. A question finds the entry with the name or the question that is most like it, and
     names the next ones; or it finds four at most, as candidates, if several are nearly as like it
-    or none is like enough; "one vs
-    another" and "the difference between one and another" find both.
+    or none is like enough; "one vs another" and "the difference between one and another" find both.
     Raises InputError, with the nearest words, for a word that is not explained.
 
     >>> explain("One hot").entries[0].word
@@ -226,10 +224,9 @@ def _nearest(asked: Set[str], sure: float = _SURE) -> Explanations:
         return Explanations((), are_candidates=True)
     likeness = {entry: _likeness(asked, entry) for entry in entries()}
     best = max(likeness.values())
-    least = max(_LEAST, 1 - _FARTHER * (1 - best))
-    near = [entry for entry in likeness if likeness[entry] >= least]
-    near.sort(key=likeness.__getitem__, reverse=True)
-    near = near[:_MOST_CANDIDATES]
+    least = max(_LEAST, 2 * best - 1)  # one that is twice as unlike as the best is not meant
+    nearest = sorted(likeness, key=likeness.__getitem__, reverse=True)[:_MOST_CANDIDATES]
+    near = [entry for entry in nearest if likeness[entry] >= least]
     is_ahead = all(best - likeness[entry] >= _LEAD for entry in near[1:])
     if is_ahead and best >= sure:
         return Explanations(tuple(near[:1]), see_also=tuple(near[1:]))
