@@ -173,6 +173,23 @@ def test_the_first_number_of_a_seeded_layer_is_the_one_of_the_entry(shape: tuple
     assert f"the first number is {first:.4f} in all layers of 16" in entry_of("seed").text
 
 
+@pytest.mark.parametrize("word", ["numbers of the book", "chapter"])
+def test_the_notebook_has_other_numbers_until_it_sets_the_seed_again(
+    word: str, in_process: InProcess
+) -> None:
+    torch.manual_seed(123)
+    torch.nn.Embedding(6, 3)
+    of_notebook = torch.nn.Embedding(50_257, 256).weight[40, :3].tolist()
+    lookup = ("lookup", "--ids", "40", "--show", "token", "--columns", "0:3")
+    of_embcli = json.loads(in_process.ok(*lookup, "-f", "json").out)["matrices"]["token"][0]
+
+    text = entry_of(word).text
+
+    for row in (of_notebook, of_embcli):
+        assert " ".join(f"{number:.4f}" for number in row) in text
+    assert "torch.manual_seed(123) on the line before that layer" in text
+
+
 def test_an_id_without_a_row_is_an_error_of_torch_too(in_process: InProcess) -> None:
     layer = torch.nn.Embedding(6, 3)
     with pytest.raises(IndexError):

@@ -15,7 +15,8 @@ from tests.snapshots import Snapshot
 
 # What a student, a lecturer and an engineer ask, and the word whose entry answers. Those named
 # "later" were written when the search had been made, "fresh" ones before their answers were seen;
-# "held out" and "unseen" ones were measured before an entry was written for any of them.
+# "held out" and "unseen" ones were measured before an entry was written for any of them. "heard"
+# ones were asked by readers who did not find an answer, or found it in a list.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 QUESTIONS: dict[str, str] = {
     question: word for questions in ASKED.values() for question, word in questions.items()
@@ -67,6 +68,13 @@ def test_candidates_are_four_at_most_in_a_line_or_two_each(
     assert max(map(len, FOUND.values())) == 4
     page = in_process.ok("explain", "are neighbours computed exactly", "--width", "80").text
     snapshot("explain/candidates.txt", page)
+
+
+def test_an_entry_that_is_ahead_is_shown_whole_and_the_next_ones_are_named(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    question = "is the embedding of a padding token zero"
+    snapshot("explain/see-also.txt", in_process.ok("explain", question, "--width", "80").text)
 
 
 def test_both_sides_of_a_comparison_are_shown(in_process: InProcess) -> None:

@@ -111,8 +111,20 @@ def as_typed(typed: list[str]) -> str:
     >>> as_typed(["tokenize", "Every effort", "--lines"])
     'embcli tokenize "Every effort" --lines'
     """
-    line = shlex.join(["embcli", *typed])
+    line = " ".join(map(_quoted, ["embcli", *typed]))
     return line if re.search(r'["$`\\!]', line) else line.replace("'", '"')
+
+
+def _quoted(word: str) -> str:
+    r"""Return a word as a shell reads it, in one line.
+
+    >>> print(_quoted("two\nlines"))
+    $'two\nlines'
+    """
+    if "\n" not in word:
+        return shlex.quote(word)
+    escaped = word.replace("\\", r"\\").replace("'", r"\'").replace("\n", r"\n")
+    return f"$'{escaped}'"
 
 
 def guide(
@@ -146,15 +158,14 @@ def guide(
     if is_file or not (is_terminal(sys.stdout) and is_terminal(sys.stdin)):
         return tour.handout(first, is_file, has_answers)
     is_at_the_end = tour.walk(first or 1)
-    last_sheet: list[RenderableType] = [""]
-    if is_at_the_end:
-        last_sheet += _last_words()
+    last_sheet = _last_words() if is_at_the_end else [""]
     return Handout([last_sheet], heading, tour.has_failed)
 
 
 def _last_words() -> list[RenderableType]:
     commands = [f'$ embcli {verb} "A text of yours" {flag}' for verb, flag in _NEXT]
     return [
+        "",
         safe_text("Next, with a text of yours, and with a model on your disk:"),
         Group(*map(TypedCommand, commands)),
     ]
@@ -256,7 +267,7 @@ class _Tour:
             else:
                 sheets.append([*asked, *told])
         if only is None:
-            sheets.append(_last_words())
+            sheets[-1] = [*sheets[-1], *_last_words()]
         if not answers or not has_answers:
             return Handout(sheets, self.heading, self.has_failed)
         answers[0] = [title(f"{self.heading}: answers"), *answers[0]]
@@ -302,8 +313,7 @@ class _Tour:
         return parts
 
     def _typed(self, command: str) -> list[RenderableType]:
-        lines = f"$ {as_typed(with_text(command, self.text))}".replace("\n", "\n> ").split("\n")
-        return [Group(*map(TypedCommand, lines))]
+        return [Group(TypedCommand(f"$ {as_typed(with_text(command, self.text))}"))]
 
     def _page(self, command: str) -> RenderableType:
         """Return the page of the result of a command; empty if it fails, which is reported."""
@@ -315,7 +325,7 @@ class _Tour:
             return Group()
         if not isinstance(result, Result):  # so Typer reports Ctrl-C
             raise KeyboardInterrupt
-        return result
+        return result.view()
 
 
 def _read_answer(step: TourStep) -> tuple[str, bool]:

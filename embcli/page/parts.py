@@ -176,7 +176,10 @@ class SuggestingPage:
 
 @dataclass(frozen=True, eq=False)
 class CutPage:
-    """A page, cut to the lines that others leave of a height; a line says how many are cut."""
+    """A page, cut to the lines that others leave of a height; a line says how many are cut.
+
+    The cut is below the title, as the last lines are what a page comes to.
+    """
 
     page: RenderableType
     others: Sequence[RenderableType]
@@ -190,17 +193,14 @@ class CutPage:
         page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
         lines = console.render_lines(self.page, page_options, pad=False)
 
-        shown = lines
         if len(lines) > room:
-            shown = lines[: room - 1]
-        for line in shown:
-            yield from line
-            yield Segment.line()
-        cut = len(lines) - len(shown)
-        if cut:
+            cut = len(lines) - room + 1
             more = safe_text(f"… {cut:,} more lines; the command alone prints them")
             more.no_wrap = True
-            yield more
+            lines[1 : 1 + cut] = console.render_lines(more, options, pad=False)
+        for line in lines:
+            yield from line
+            yield Segment.line()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Sinusoidal positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves.
 
-Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends
+Column 2i is sin(position · 10,000^(-2i/D)), and column 2i + 1 the cosine of the same; an odd D ends
 with a sine. The rows are added to token rows. Models with another formula have the sines in the
 first half of the columns, then the cosines.
 """
@@ -24,7 +24,7 @@ def sinusoidal(
     dim: int, columns: np.ndarray, model_formula: Rows | None, metric: Similarity
 ) -> ShownPositions:
     """Return sinusoids by the paper's formula, or by that of a model, (n,) -> (n, D) float32."""
-    formula = "Columns 2i, 2i + 1: sine, cosine of p / 10000^(2i/D); added to the token row."
+    formula = "Columns 2i, 2i + 1: sine, cosine of p · 10,000^(-2i/D); added to the token row."
     meaning = ONLY_THE_DISTANCE
     if model_formula is not None:
         halves = "sines in the first half of the columns, cosines in the second"

@@ -54,7 +54,7 @@ _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.
 _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
 _SURE = 0.7  # the likeness from which an entry may stand alone
 _LEAST = 0.3  # the likeness from which an entry is offered
-_FARTHER = 2.0  # how many times as unlike as the best entry one is that is not meant
+_LEAD = 0.1  # how much more like a question the entry that answers it is than the next one
 _MOST_CANDIDATES = 4
 _NEAR = 0.8  # how similar the spelling of a word must be to that of a known one, from 0 to 1
 
@@ -104,6 +104,7 @@ class Explanations(Result, verb="explain", content="list"):
 
     entries: tuple[Entry, ...]
     are_candidates: bool = False  # whether each of the entries may be the one that is meant
+    see_also: tuple[Entry, ...] = ()  # the next ones like a question, after the one that answers
 
     def records(self) -> Records:
         run = {"embcli": __version__}
@@ -128,6 +129,9 @@ class Explanations(Result, verb="explain", content="list"):
                 if place:
                     yield ""
                 yield from _entry_page(entry)
+            if self.see_also:
+                words = ", ".join(entry.word for entry in self.see_also)
+                yield _item_text(Block("item", words, "See also"))
 
 
 def _list_page(entries: Iterable[Entry]) -> RenderResult:
@@ -180,9 +184,9 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry with the name or the question that is most like it, or
-    four at most, as candidates, if several are nearly as like it or none is like enough; "one vs
-    another" and "the difference between one and another" find both.
+    not count. A question finds the entry with the name or the question that is most like it, and
+    names the next ones; or it finds four at most, as candidates, if several are nearly as like it
+    or none is like enough; "one vs another" and "the difference between one and another" find both.
     Raises InputError, with the nearest words, for a word that is not explained.
 
     >>> explain("One hot").entries[0].word
@@ -220,11 +224,13 @@ def _nearest(asked: Set[str], sure: float = _SURE) -> Explanations:
         return Explanations((), are_candidates=True)
     likeness = {entry: _likeness(asked, entry) for entry in entries()}
     best = max(likeness.values())
-    least = max(_LEAST, 1 - _FARTHER * (1 - best))
-    near = [entry for entry in likeness if likeness[entry] >= least]
-    near.sort(key=likeness.__getitem__, reverse=True)
-    is_sure = len(near) == 1 and best >= sure
-    return Explanations(tuple(near[:_MOST_CANDIDATES]), are_candidates=not is_sure)
+    least = max(_LEAST, 2 * best - 1)  # one that is twice as unlike as the best is not meant
+    nearest = sorted(likeness, key=likeness.__getitem__, reverse=True)[:_MOST_CANDIDATES]
+    near = [entry for entry in nearest if likeness[entry] >= least]
+    is_ahead = all(best - likeness[entry] >= _LEAD for entry in near[1:])
+    if is_ahead and best >= sure:
+        return Explanations(tuple(near[:1]), see_also=tuple(near[1:]))
+    return Explanations(tuple(near), are_candidates=True)
 
 
 def _likeness(asked: Set[str], entry: Entry) -> float:

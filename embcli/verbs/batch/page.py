@@ -61,7 +61,8 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
         rows, _ = shape_of(batches.source, "position")
         yield safe_text(
             f"As in the book, the position layer has C = {counted(rows, 'row')} and is drawn after "
-            "the loader starts, so its rows are not those of lookup; the token rows are."
+            "the loader starts, so its rows are not those of lookup; the token rows are. "
+            "(embcli explain numbers of the book)"
         )
     if batches.count > 1 and not batches.all:
         yield Hint(("index",))

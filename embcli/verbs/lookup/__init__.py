@@ -301,7 +301,7 @@ def _position_rows(plan: Plan, layers: Layers) -> _PositionRows:
         source = "the model's own sinusoids, sines in the first half of the columns, then cosines"
         return _PositionRows(partial(sinusoids, plan.sinusoid_step, dim), source)
     if plan.kind == "sinusoidal":
-        source = "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
+        source = "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
         return _PositionRows(partial(wave_rows, dim), source)
     if not plan.needs_position_layer:
         return _PositionRows(None, "")

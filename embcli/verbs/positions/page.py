@@ -74,7 +74,7 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
         yield safe_text(shown.formula)
         return
     name = "Cosines" if table.similarity_metric == "cosine" else "Dot products"
-    what = f"{table.kind} {which}"
+    what = f"{table.kind} {which}, {shown.size}"
     if table.kind == "relative":
         what = f"token row {table.token_id} with {what}"
     yield title(f"{name} of {what}")
