@@ -136,22 +136,29 @@ def _losses(batches: Batches) -> RenderResult:
 def _table_of_ids(batches: Batches, width: int) -> RenderResult:
     """Yield the inputs and targets of some samples, as IDs and, if there is room, as tokens.
 
-    Tokens and positions in the middle are left out if they do not fit.
+    IDs come first: tokens are left out if all positions fit only without them, and positions in the
+    middle if they do not fit even then.
     """
     excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
     samples = batches.order[excerpt.places]
     ids = batches.ids(samples)  # (n, T + 1)
     length = batches.windows.max_length
     labels = _sample_labels(batches, excerpt.places)
+    missing = [omission(excerpt, "row")]
 
     words: list[str] = []
     whole: list[str] = []
     if batches.tokens.encoding is not None:
         whole = _words(batches, ids, sys.maxsize)
-        for positions in (length, min(_FEW_POSITIONS, length)):
-            words = words or _words(batches, ids, _room_for_words(ids, labels, width, positions))
+        room = _room_for_words(ids, labels, width, length)
+        all_positions_fit = room >= -GAP  # which a column of tokens adds
+        if not all_positions_fit:
+            room = _room_for_words(ids, labels, width, min(_FEW_POSITIONS, length))
+        words = _words(batches, ids, room)
         if words:
             labels.append(Label("tokens", words, "left"))
+        else:
+            missing.append("the tokens")
 
     yield Matrix(
         labels,
@@ -159,7 +166,7 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
         np.arange(length),
         excerpt.gaps,
         column="position",
-        rows_left_out=omission(excerpt, "row"),
+        rows_left_out=" and ".join(filter(None, missing)),
     )
     if words != whole:
         yield Hint(("draw",))
