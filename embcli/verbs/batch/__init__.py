@@ -47,6 +47,10 @@ class Batches(Result, verb="batch", content="batches"):
     targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
     input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
 
+    def __post_init__(self) -> None:
+        if self.draws_windows and self.style.heat:
+            raise InputError(Sentence("{heat} and {windows} are two pictures; give one of them"))
+
     @cached_property
     def draws(self) -> Draws:
         """What the chapter's script draws; torch is imported."""
@@ -60,6 +64,8 @@ class Batches(Result, verb="batch", content="batches"):
     @property
     def is_drawn(self) -> bool:
         """Whether a page shows the numbers that the model reads, not only IDs."""
+        if self.draws_windows:
+            return False
         return self.draw or self.style.heat or self.columns_chosen
 
     def ids(self, samples: np.ndarray) -> np.ndarray:
