@@ -447,10 +447,19 @@ def test_a_page_has_all_ids_of_the_books_batch(width: int) -> None:
 
 
 def test_two_pictures_are_refused_together(in_process: InProcess) -> None:
-    with pytest.raises(InputError, match="two pictures"):
+    with pytest.raises(InputError, match="another picture"):
         embcli.seeded(40, 2).batch([*range(20)], draw=True, windows=True)
     for command_line in ("--windows --draw", "--windows --heat"):
-        assert "are two pictures" in in_process.refused(*FIVE_IDS, *command_line.split())
+        error = in_process.refused(*FIVE_IDS, *command_line.split())
+        assert error == "embcli: --windows is another picture than --draw and --heat\n"
+
+
+@pytest.mark.parametrize("heat", [False, True])
+def test_a_picture_shows_all_samples_that_fit(heat: bool) -> None:
+    result = embcli.seeded(40, 2).batch([*range(33)], draw=not heat).styled(heat=heat)
+
+    assert "Left out" not in result.page("svg").decode().replace("&#160;", " ")
+    assert "Left out: samples 1 to 6 (6 of 8)" in export.text(result, 80, 24)
 
 
 def test_windows_say_nothing_of_rows_that_they_do_not_show() -> None:

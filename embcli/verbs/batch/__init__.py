@@ -48,8 +48,8 @@ class Batches(Result, verb="batch", content="batches"):
     input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
 
     def __post_init__(self) -> None:
-        if self.draws_windows and self.style.heat:
-            raise InputError(Sentence("{heat} and {windows} are two pictures; give one of them"))
+        if self.draws_windows and (self.draw or self.style.heat):
+            raise InputError(Sentence("{windows} is another picture than {draw} and {heat}"))
 
     @cached_property
     def draws(self) -> Draws:
@@ -168,8 +168,6 @@ def batch(
     sliding = Windows(size, max_length, stride, shuffle, keep_last)
     if all and index is not None:
         raise InputError(Sentence("{all} and {index} both choose batches; give one of them"))
-    if draw and windows:
-        raise InputError(Sentence("{draw} and {windows} are two pictures; give one of them"))
     source = model.source
     if not isinstance(source, SeededSource):
         raise InputError(
