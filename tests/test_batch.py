@@ -324,8 +324,8 @@ TOY_TEXT = "Once upon a time there lived"
     [
         (120, "  Once ␣upon ␣a ␣time → ␣there  │"),
         (80, "  Once … → ␣there  │"),
-        (70, "  Once … ␣time → ␣there  │"),
-        (62, "  Once … → ␣there  │"),
+        (62, "     0  │"),
+        (59, "  Once … → ␣there  │"),
         (56, "  … → ␣there  │"),
         (52, "     0  │"),
     ],
@@ -438,9 +438,34 @@ def test_windows_say_what_a_model_does_not_see() -> None:
     assert "Never an input: 2 of every 6 tokens" in page
 
 
-def test_a_drawing_and_windows_are_refused_together() -> None:
-    with pytest.raises(InputError, match="two pictures"):
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_page_has_all_ids_of_the_books_batch(width: int) -> None:
+    page = export.text(embcli.seeded(dim=4).batch(OPENING), width)
+
+    for ids in BOOKS_FIRST_INPUTS:
+        assert re.search(r" +".join(map(str, ids)), page)
+
+
+def test_two_pictures_are_refused_together(in_process: InProcess) -> None:
+    with pytest.raises(InputError, match="another picture"):
         embcli.seeded(40, 2).batch([*range(20)], draw=True, windows=True)
+    for command_line in ("--windows --draw", "--windows --heat"):
+        error = in_process.refused(*FIVE_IDS, *command_line.split())
+        assert error == "embcli: --windows is another picture than --draw and --heat\n"
+
+
+@pytest.mark.parametrize("heat", [False, True])
+def test_a_picture_shows_all_samples_that_fit(heat: bool) -> None:
+    result = embcli.seeded(40, 2).batch([*range(33)], draw=not heat).styled(heat=heat)
+
+    assert "Left out" not in result.page("svg").decode().replace("&#160;", " ")
+    assert "Left out: samples 1 to 6 (6 of 8)" in export.text(result, 80, 24)
+
+
+def test_windows_say_nothing_of_rows_that_they_do_not_show() -> None:
+    result = embcli.seeded(40, 2).batch([*range(20)], windows=True, columns=[0])
+
+    assert "position layer" not in export.text(result, 100)
 
 
 BOOKS_BATCH: dict[str, Any] = {}
@@ -490,7 +515,8 @@ def test_a_drawing_has_the_targets_and_their_tokens_whole(
     ("width", "more", "is_suggested"),
     [
         ("60", (), True),
-        ("80", (), False),
+        ("80", (), True),
+        ("120", (), False),
         ("60", ("--draw",), False),
     ],
 )

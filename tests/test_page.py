@@ -1013,6 +1013,7 @@ def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width: int, remark
         "positions rotary --context-length 512 --heat",
         "lookup --ids 0:40 --dim 300 --heat",
         "weights --rows 0:200 --dim 384 --heat",
+        "weights --vocab 40 --dim 384 --heat",
         "tokenize hi",
     ],
 )

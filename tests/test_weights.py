@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import embcli
 from embcli import encodings
+from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
@@ -168,3 +169,14 @@ def test_a_summary_is_the_same_in_any_order() -> None:
     by_norm = model.weights(sort="norm").summary
 
     assert vars(by_norm) == vars(model.weights().summary)
+
+
+@pytest.mark.parametrize("heat", [False, True])
+@pytest.mark.parametrize("format", ["svg", "html"])
+def test_a_file_shows_all_rows_that_fit_a_slide(heat: bool, format: FormatName) -> None:
+    def shown(vocabulary_size: int) -> str:
+        result = embcli.seeded(vocabulary_size, 3).weights().styled(heat=heat)
+        return result.page(format).decode().replace("&#160;", " ")
+
+    assert "Left out" not in shown(40)
+    assert "Left out: rows 5 to 35 (31 of 41)" in shown(41)

@@ -134,7 +134,9 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         from embcli.page import Matrix, Values, omission, rows_that_fit, title
 
         most_rows = 200
-        if not self.rows_chosen:
+        rows_of_slide = 40
+        is_whole_on_slide = console.record and len(self.ids) <= rows_of_slide
+        if not (self.rows_chosen or is_whole_on_slide):
             rows_in_pipe = 10
             most_rows = rows_that_fit(options, rows_in_pipe)
             if self.style.heat and options.is_terminal:

@@ -47,6 +47,10 @@ class Batches(Result, verb="batch", content="batches"):
     targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
     input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
 
+    def __post_init__(self) -> None:
+        if self.draws_windows and (self.draw or self.style.heat):
+            raise InputError(Sentence("{windows} is another picture than {draw} and {heat}"))
+
     @cached_property
     def draws(self) -> Draws:
         """What the chapter's script draws; torch is imported."""
@@ -60,6 +64,8 @@ class Batches(Result, verb="batch", content="batches"):
     @property
     def is_drawn(self) -> bool:
         """Whether a page shows the numbers that the model reads, not only IDs."""
+        if self.draws_windows:
+            return False
         return self.draw or self.style.heat or self.columns_chosen
 
     def ids(self, samples: np.ndarray) -> np.ndarray:
@@ -176,8 +182,6 @@ def batch(
     sliding = Windows(size, max_length, stride, shuffle, keep_last)
     if all and index is not None:
         raise InputError(Sentence("{all} and {index} both choose batches; give one of them"))
-    if draw and windows:
-        raise InputError(Sentence("{draw} and {windows} are two pictures; give one of them"))
     source = model.source
     if not isinstance(source, SeededSource):
         raise InputError(

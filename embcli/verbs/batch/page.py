@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
 _FEW_POSITIONS = 2  # which a table of IDs shows at least, if tokens are beside them
-_MOST_DRAWN_SAMPLES = 3
-_MOST_COLOURED_SAMPLES = 2  # a picture in colours has a colour bar below
+_FEWEST_DRAWN_SAMPLES = 2
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
 
 def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderResult:
     width = options.max_width
+    lines_elsewhere = 40
+    most_lines = rows_that_fit(options, lines_elsewhere)
     yield title(_heading(batches))
     if batches.draws_windows:
-        lines_elsewhere = 40
-        yield from _windows(batches, width, rows_that_fit(options, lines_elsewhere))
+        yield from _windows(batches, width, most_lines)
     elif batches.is_drawn:
-        yield _picture(batches)
+        yield _picture(batches, most_lines)
     else:
         yield from _table_of_ids(batches, width)
     if batches.style.bare:
@@ -137,22 +137,29 @@ def _losses(batches: Batches) -> RenderResult:
 def _table_of_ids(batches: Batches, width: int) -> RenderResult:
     """Yield the inputs and targets of some samples, as IDs and, if there is room, as tokens.
 
-    Tokens and positions in the middle are left out if they do not fit.
+    IDs come first: tokens are left out if all positions fit only without them, and positions in the
+    middle if they do not fit even then.
     """
     excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
     samples = batches.order[excerpt.places]
     ids = batches.ids(samples)  # (n, T + 1)
     length = batches.windows.max_length
     labels = _sample_labels(batches, excerpt.places)
+    missing = [omission(excerpt, "row")]
 
     words: list[str] = []
     whole: list[str] = []
     if batches.tokens.encoding is not None:
         whole = _words(batches, ids, sys.maxsize)
-        for positions in (length, min(_FEW_POSITIONS, length)):
-            words = words or _words(batches, ids, _room_for_words(ids, labels, width, positions))
+        room = _room_for_words(ids, labels, width, length)
+        all_positions_fit = room >= -GAP  # which a column of tokens adds
+        if not all_positions_fit:
+            room = _room_for_words(ids, labels, width, min(_FEW_POSITIONS, length))
+        words = _words(batches, ids, room)
         if words:
             labels.append(Label("tokens", words, "left"))
+        else:
+            missing.append("the tokens")
 
     yield Matrix(
         labels,
@@ -160,7 +167,7 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
         np.arange(length),
         excerpt.gaps,
         column="position",
-        rows_left_out=omission(excerpt, "row"),
+        rows_left_out=" and ".join(filter(None, missing)),
     )
     if words != whole:
         yield Hint(("draw",))
@@ -296,13 +303,13 @@ def _marked(labels: list[Label], words: list[str], marks: np.ndarray) -> Table:
 # --- the picture of what the model reads ---
 
 
-def _picture(batches: Batches) -> Matrix:
+def _picture(batches: Batches, most_lines: int) -> Matrix:
     """Return the input embeddings of some tokens of some samples, a line for each token."""
-    most_samples = _MOST_COLOURED_SAMPLES if batches.style.heat else _MOST_DRAWN_SAMPLES
-    samples = Excerpt.ends(most_samples, len(batches.order))
     positions = Excerpt.ends(_MOST_DRAWN_TOKENS, batches.windows.max_length)
+    count = len(positions.places)  # lines of a sample, without one of dots
+    most_samples = max(most_lines // (count + 1), _FEWEST_DRAWN_SAMPLES)
+    samples = Excerpt.ends(most_samples, len(batches.order))
     order = batches.order[samples.places]
-    count = len(positions.places)  # lines of a sample
     ids = batches.ids(order)
     rows = batches.embeddings(order)[:, positions.places]  # (samples, count, columns)
 

@@ -123,7 +123,7 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
             case "outputs":
                 outputs = f"The outputs, (T, D) = ({length:,}, {dim:,})"
                 yield title(f"{place}{outputs}: row ID of the weight; one-hot row · weight")
-                yield _outputs(comparison, width, most_rows)
+                yield _apart(_outputs(comparison, width, most_rows), most_rows)
         yield ""
 
 
@@ -273,6 +273,17 @@ def _pair_table(comparison: Comparison, rows: PairRows, width: int) -> Matrix:
     return in_turn
 
 
+def _apart(matrix: Matrix, most_rows: int) -> Matrix:
+    """Return strips with blank lines between them, as equal ones would look like one.
+
+    Numbers need none, and a terminal has no room for them.
+    """
+    if not matrix.heat or most_rows < _MOST_TOKENS:
+        return matrix
+    lines = len(matrix.blocks[0].values) + len(matrix.gaps)
+    return replace(matrix, sections=range(lines))
+
+
 def _interleaved(matrices: Sequence[np.ndarray]) -> np.ndarray:
     """Return the rows of matrices, (n, D) each, in turn: the first of each, then the second."""
     return np.stack(matrices, axis=1).reshape(-1, matrices[0].shape[1])
@@ -406,11 +417,10 @@ def _backward_pass(
         rows = _training_rows(gradient, training)
         loss = f"{loss} before the step, {_number(training.loss)} after it"
     yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
-    yield _targets(comparison, gradient.target, width, most_rows)
-    yield safe_text(f"Loss, mean((output - target)²): {loss}")
+    yield from _targets(comparison, gradient.target, loss, width, most_rows)
     yield ""
     yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
-    yield _pair_table(comparison, rows, width)
+    yield _apart(_pair_table(comparison, rows, width), most_rows)
 
     if not gradient.verdict.identical:
         yield _judgement(gradient.verdict)
@@ -431,8 +441,13 @@ def _backward_pass(
     yield safe_text(f"Rows with a non-zero gradient: {embedding}, {linear}.")
 
 
-def _targets(comparison: Comparison, target: np.ndarray, width: int, most_rows: int) -> Matrix:
-    """Return output and target of each token, side by side if all columns fit that way."""
+def _targets(
+    comparison: Comparison, target: np.ndarray, loss: str, width: int, most_rows: int
+) -> RenderResult:
+    """Yield output and target of each token, side by side if all columns fit so, and the loss.
+
+    A terminal without room for two lines of each token has the targets alone.
+    """
     excerpt = Excerpt.ends(_FEW, len(target))
     places = excerpt.places
     labels = [Label("pos", places), Label("ID", comparison.tokens.ids[places])]
@@ -442,14 +457,20 @@ def _targets(comparison: Comparison, target: np.ndarray, width: int, most_rows: 
     matrix = _matrix(
         comparison, labels, [outputs, targets], gaps=excerpt.gaps, rows_left_out=missing
     )
-    if matrix.fits(width):
-        return matrix
-    if most_rows < _MOST_TOKENS:  # a screen has no room for two lines a token
-        return replace(matrix, blocks=[Values(targets.values)])
-    labels = [label.spread(2) for label in labels]
-    labels.append(Label("", ["output", "target"] * len(places), "left"))
-    in_turn = Values(_interleaved([outputs.values, targets.values]))
-    return replace(matrix, labels=labels, blocks=[in_turn], gaps=[2 * gap for gap in excerpt.gaps])
+    lines_elsewhere = 3  # that a page has beside two lines of each token in two tables
+    is_side_by_side = matrix.fits(width)
+    has_room_in_turn = 2 * len(places) <= most_rows - lines_elsewhere
+    if not is_side_by_side and not has_room_in_turn:
+        matrix = replace(matrix, blocks=[Values(targets.values)])
+        loss += "; left out: the output"
+    elif not is_side_by_side:
+        labels = [label.spread(2) for label in labels]
+        labels.append(Label("", ["output", "target"] * len(places), "left"))
+        in_turn = Values(_interleaved([outputs.values, targets.values]))
+        gaps = [2 * gap for gap in excerpt.gaps]
+        matrix = replace(matrix, labels=labels, blocks=[in_turn], gaps=gaps)
+    yield _apart(matrix, most_rows)
+    yield safe_text(f"Loss, mean((output - target)²): {loss}")
 
 
 def _gradient_rows(gradient: Gradient, most_rows: int) -> PairRows:
