@@ -117,22 +117,15 @@ def _most_rows(
     table: PositionTable, view: MatrixView, views: list[MatrixView], options: ConsoleOptions
 ) -> int:
     """Return how many rows of a matrix are shown on the page of these."""
-    count = len(view.row_numbers)
     shows_positions = view.matrix.row_numbers is None
     if table.rows_chosen and shows_positions:
         return _MOST_CHOSEN
-    if count <= SHORT_LENGTH and not options.is_terminal:
-        return SHORT_LENGTH
-    if len(views) == 1:
-        rows_in_pipe = 10
-        return rows_that_fit(options, rows_in_pipe)
-    rows_of_all = sum(len(each.row_numbers) for each in views)
-    if options.is_terminal and rows_of_all <= rows_that_fit(options, 0):
-        return count
-    headings = 5  # lines
-    lines_in_pipe = 13
-    lines = rows_that_fit(options, lines_in_pipe) - headings
-    return lines // len(views)
+    other_lines = 5 * (len(views) - 1)
+    lines_in_pipe = other_lines + SHORT_LENGTH * len(views)
+    lines = rows_that_fit(options, lines_in_pipe)
+    if sum(len(each.row_numbers) for each in views) <= lines:
+        return lines
+    return (lines - other_lines) // len(views)
 
 
 def _drawn(
