@@ -40,7 +40,6 @@ class Label(NamedTuple):
     cells: Sequence[object] | np.ndarray  # rich's Text, or anything else, which is made safe
     justify: Literal["left", "right"] = "right"
     short: bool = False
-    minimum: int = 0  # cells
 
     @property
     def texts(self) -> list[Text]:
@@ -49,7 +48,7 @@ class Label(NamedTuple):
     @property
     def width(self) -> int:
         widths = [text.cell_len for text in self.texts]
-        return max(self.minimum, cell_len(self.header), *widths)
+        return max([cell_len(self.header), *widths])
 
     def spread(self, lines: int, line: int = 0) -> Label:
         """Return the label of rows of several lines, of which one shows the cell."""
@@ -153,7 +152,6 @@ def _add_label(table: Table, label: Label, gaps: Sequence[int]) -> list[Renderab
         Text(label.header),
         justify=label.justify,
         no_wrap=not label.short,
-        min_width=label.minimum or None,
     )
     cells: list[RenderableType] = []
     for text in label.texts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -74,7 +74,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
 
     if "cost" in (comparison.show or ()):
         yield ""
-        yield _cost_table(comparison.cost, width)
+        yield _cost_table(comparison.cost)
         yield _cost_line(comparison.cost)
     elif not (comparison.gradient or console.record or comparison.style.bare):
         # A picture has no times, so that it is the same on each machine.
@@ -353,9 +353,6 @@ def _one_hot_columns(tokens: Excerpt, ids: np.ndarray, rows: np.ndarray) -> list
         one = safe_text("1", STYLES["strong"] + token_style(place))
         entries = [one if row == token_id else zero for row in rows.tolist()]
         labels.append(Label(str(place), entries + no_entries))
-    if tokens.left_out:
-        dots = [safe_text("…", "dim")] * len(rows)
-        labels.insert(tokens.head, Label("…", dots + no_entries, "left"))
     return labels
 
 
@@ -462,45 +459,27 @@ def _training(training: Training) -> RenderResult:
     yield safe_text(f"Moved: {embedding}, {linear}.")
 
 
-class CostRow(NamedTuple):
-    """A row of the table of costs, with a number for each way."""
-
-    name: str
-    numbers: Document
-    write: Callable[[Any], str]
-    remark: str
-
-
-def _cost_table(cost: Document, width: int) -> Table:
-    """Return what each way costs; a narrow page has no room for the remarks."""
-    room_for_remarks = 90  # cells
-    rows = _cost_rows(cost)
-    labels = [Label("Cost", [row.name for row in rows], "left")]
-    for way in OUTPUTS:
-        labels.append(Label(way, [row.write(row.numbers[way]) for row in rows]))
-    if width >= room_for_remarks:
-        labels.append(Label("", [row.remark for row in rows], "left"))
-    return ruled(labels)
-
-
-def _cost_rows(cost: Document) -> list[CostRow]:
+def _cost_table(cost: Document) -> Table:
+    """Return what each way costs: a name, a number for each way, and how it is written."""
     lookups = cost["runs"]["embedding"]
     products = cost["runs"]["linear"]
-    runs = f"median of {lookups} runs; one run, as it is long"
-    if products > 1:
-        runs = f"median of {lookups} and {products} runs"
     in_int64 = {"embedding": 0, "linear": cost["one_hot_bytes"]["int64"]}
     in_float32 = {"embedding": 0, "linear": cost["one_hot_bytes"]["float32"]}
-    rows = [
-        CostRow("multiply-adds", cost["multiply_adds"], "{:,}".format, "T·V·D"),
-        CostRow("weight read", cost["weight_bytes_read"], in_bytes, "T·D and V·D float32"),
-        CostRow("one-hot int64", in_int64, in_bytes, "T·V, as torch makes it"),
-        CostRow("one-hot float32", in_float32, in_bytes, "T·V"),
+    rows: list[tuple[str, Document, Callable[[Any], str]]] = [
+        ("multiply-adds, T·V·D", cost["multiply_adds"], "{:,}".format),
+        ("weight read, T·D or V·D float32", cost["weight_bytes_read"], in_bytes),
+        ("one-hot int64, T·V, as torch makes it", in_int64, in_bytes),
+        ("one-hot float32, T·V", in_float32, in_bytes),
     ]
     if cost["multiply_adds"]["linear"] >= _FEWEST_TIMED:
-        rows.append(CostRow("time on 1 thread", cost["seconds"], in_seconds, runs))
-        rows.append(CostRow("  at least", cost["least_seconds"], in_seconds, "the fastest run"))
-    return rows
+        runs = f"median of {lookups:,} and {products:,} runs"
+        rows.append((f"time on 1 thread, {runs}", cost["seconds"], in_seconds))
+        rows.append(("  at least", cost["least_seconds"], in_seconds))
+    labels = [Label("Cost", [name for name, _, _ in rows], "left", short=True)]
+    for way in OUTPUTS:
+        cells = [write(numbers[way]) for _, numbers, write in rows]
+        labels.append(Label(way, cells))
+    return ruled(labels)
 
 
 def _cost_line(cost: Document) -> Text:

@@ -398,7 +398,7 @@ def _lines_of_terms(
             if term.sign:
                 labels.append(Label("", [term.sign] * len(places)))
             cells = [numbers.write(value) for value in row[0, places]]
-            labels.append(Label(term.name, cells, minimum=cell))
+            labels.append(Label(term.name, cells))
         yield ruled(labels, gaps=columns.gaps, has_rule=False)
 
 

@@ -178,7 +178,7 @@ def _bars(neighbors: Neighbors, number: int, scores: np.ndarray) -> Label:
     left_end = f"{empty:.3g}"
     right_end = f"{full:.3g}"
     header = left_end + right_end.rjust(longest - len(left_end))
-    return Label(header, [safe_text(text, "accent") for text in bars], "left", minimum=longest)
+    return Label(header, [safe_text(text, "accent") for text in bars], "left")
 
 
 def _scale(neighbors: Neighbors, number: int) -> tuple[float, float]:

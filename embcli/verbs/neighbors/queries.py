@@ -235,16 +235,13 @@ def _mean_row(ids: np.ndarray, layer: Layer, metric: Metric, is_term: bool) -> n
     if len(not_finite):
         raise InputError(f"row {int(not_finite[0])} contains NaN or infinity and has no neighbours")
     mean: np.ndarray = rows.astype(np.float64).mean(axis=0)
-    if metric != "cosine":
+    if not is_term or metric != "cosine":
         return mean
-
     length = float(np.linalg.norm(mean))
     if not length:
-        what = f"row {int(ids[0])}"
-        if len(ids) > 1:
-            what = f"the mean of rows {', '.join(str(row) for row in ids[:8])}"
-        raise _without_direction(what)
-    return mean / length if is_term else mean
+        names = ", ".join(str(row) for row in ids[:8])
+        raise _without_direction(f"the mean of row {names}")
+    return mean / length
 
 
 def _without_direction(what: str) -> InputError:

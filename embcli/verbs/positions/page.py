@@ -51,14 +51,15 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             yield ""
         if view.matrix.heading:
             yield title(view.matrix.heading)
+        most_rows = _most_rows(table, view, views, options)
+        lines = None
         if table.style.heat:
+            most_rows = len(view.row_numbers)
             lines = _lines_of_picture(len(views), [*heading, *notes], options)
-            yield _drawn(table, view, len(view.row_numbers), lines)
-        else:
-            matrix = _drawn(table, view, _most_rows(table, view, views, options))
-            if table.is_similarity and not table.style.keeps_precision:
-                matrix = _shortened(matrix, options.max_width)
-            yield matrix
+        matrix = _drawn(table, view, most_rows, lines)
+        if table.is_similarity and not table.style.keeps_precision:
+            matrix = _shortened(matrix, options.max_width)
+        yield matrix
     if notes:
         yield ""
     yield from notes
