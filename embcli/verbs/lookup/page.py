@@ -272,25 +272,22 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     index = lookup.index(np.arange(len(lookup)))
     ids = tokens.ids[index]
     picked = picked_rows(ids, context_rows(vocabulary_size))
-    targets = [_places_in_words(lookup, index[ids == row]) for row in picked.rows.tolist()]
-    arrows = []
-    for row, places in zip(picked.rows.tolist(), targets, strict=True):
-        arrows.append(f"{row} →" if places else "")
-    labels = [Label("ID", arrows), Label("row", picked.rows)]
     values = lookup.layer.rows(picked.rows)[:, lookup.columns]
-
+    names = tokens.bytes_of(picked.rows)
     room = max(width - _DRAWN_CELLS, len("→ …"))
+    arrows = []
     goals = []
-    for places in targets:
+    for number, row in enumerate(picked.rows.tolist()):
+        places = _places_in_words(lookup, index[ids == row])
+        if not places:
+            names[number] = None
+        arrows.append(f"{row} →" if places else "")
         # A position takes a cell or more, so that others have no room.
         goal = f"→ {', '.join(places[:room])}" if places else ""
         goals.append(textwrap.shorten(goal, room, placeholder=" …"))
 
+    labels = [Label("ID", arrows), Label("row", picked.rows)]
     if tokens.encoding is not None:
-        names = tokens.bytes_of(picked.rows)
-        for place, places in enumerate(targets):
-            if not places:
-                names[place] = None
         labels.insert(0, token_label(names))
     yield Matrix(
         labels,
