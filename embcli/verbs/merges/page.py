@@ -49,7 +49,7 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
     is_drawn = result.draw and max(map(symbols_width, pieces), default=0) <= widest_tree
 
     heading = "Each piece of the text, and the tokens that it becomes"
-    if _has_merges(result):
+    if result.has_merges:
         heading = "Each piece of the text, merged pair by pair: the pair of the lowest rank first"
     if is_drawn and pieces:
         heading = "Each piece, merged pair by pair, lowest rank first; height is not the order"
@@ -68,13 +68,9 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
     yield from _stop(result)
 
 
-def _has_merges(result: Merges) -> bool:
-    return any(piece.merges for piece in result.pieces)
-
-
 def _totals(result: Merges) -> Text:
     start = ""
-    if _has_merges(result):
+    if result.has_merges:
         symbols = [symbol for piece in result.pieces for symbol in piece.symbols]
         thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
         start = f"{counted(len(symbols), thing)} in "

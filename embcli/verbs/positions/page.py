@@ -129,8 +129,7 @@ def _drawn(
     scale = None
     if table.is_similarity:
         # Few numbers are as large as those of the diagonal, which the scale must reach.
-        is_cosine = table.similarity_metric == "cosine"
-        scale = ColorScale(1.0) if is_cosine else ColorScale.of([values])
+        scale = ColorScale.of([values])
     return Matrix(
         [Label(view.label, numbers)],
         [Values(values)],
@@ -141,7 +140,6 @@ def _drawn(
         every=table.columns_chosen,
         lines=lines,
         square=table.is_similarity,
-        row="distance" if view.label == "distance" else "position",
         scale=scale,
         rows_left_out=omission(excerpt, "row", view.row_numbers),
         rows_parameter="rows",
