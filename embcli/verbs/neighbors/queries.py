@@ -235,13 +235,13 @@ def _mean_row(ids: np.ndarray, layer: Layer, metric: Metric, is_term: bool) -> n
     if len(not_finite):
         raise InputError(f"row {int(not_finite[0])} contains NaN or infinity and has no neighbours")
     mean: np.ndarray = rows.astype(np.float64).mean(axis=0)
-    if not is_term or metric != "cosine":
+    if metric != "cosine":
         return mean
     length = float(np.linalg.norm(mean))
     if not length:
         names = ", ".join(str(row) for row in ids[:8])
-        raise _without_direction(f"the mean of row {names}")
-    return mean / length
+        raise _without_direction(f"the mean row of ID {names}")
+    return mean / length if is_term else mean
 
 
 def _without_direction(what: str) -> InputError:
