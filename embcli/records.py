@@ -92,11 +92,8 @@ class Records:
     @property
     def several(self) -> Names:
         """The matrices of a format that holds several."""
-        shown = self.shown
-        if shown is None:
-            return tuple(self.matrices)
-        names = [name for name in self.matrices if name in shown]
-        return tuple(names)
+        shown = self.shown or self.matrices
+        return tuple(name for name in self.matrices if name in shown)
 
     @property
     def one(self) -> Names:

@@ -267,6 +267,13 @@ def test_a_drawing_shows_what_the_model_reads(drawn: Batches, snapshot: Snapshot
     snapshot("batch/drawn.md", export.markdown(drawn, 60))
 
 
+def test_a_drawing_of_many_samples_has_dots_where_it_leaves_out_positions_and_samples(
+    snapshot: Snapshot,
+) -> None:
+    batches = embcli.seeded(vocab=99, dim=3).batch([*range(60)], max_length=7, draw=True)
+    snapshot("batch/drawn-samples.txt", export.text(batches, 60))
+
+
 def test_chosen_columns_show_the_numbers_that_a_drawing_shows(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:

@@ -504,8 +504,8 @@ SIXTY_IDS = [*range(60)]
 @pytest.mark.parametrize(
     ("more", "most_lines"),
     [
-        ({"dim": 5}, 21),
-        ({"dim": 40}, 21),
+        ({"dim": 5}, 22),
+        ({"dim": 40}, 22),
         ({"draw": True}, 30),
     ],
 )

@@ -331,7 +331,7 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(
     variance = row.var()
     normed = (row[0] - mean) / math.sqrt(variance + 0.01)
     assert f"mean {mean:.4f}, variance {variance:.4f}, over all 6 columns" in page
-    assert f" → {normed:8.4f} x " in page
+    assert f" → {normed:.4f} x " in page
 
     assert "input, not hidden" in in_process(*words, "-f", "csv").err
 

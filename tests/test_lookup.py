@@ -234,9 +234,10 @@ def test_a_trace_shows_the_sums_of_torchs_numbers(dim: int) -> None:
     shown = columns
     if dim > 40:
         shown = columns[:20] + columns[-20:]
+    lines = [" ".join(line.split()) for line in trace.splitlines()]
     for column in shown:
-        terms = f"{token_row[column]:>7.4f} + {position_row[column]:>8.4f}"
-        assert f"{column:>6}  {terms} = {sums[column]:>8.4f}\n" in trace
+        terms = f"{token_row[column]:.4f} + {position_row[column]:.4f}"
+        assert f"{column} {terms} = {sums[column]:.4f}" in lines
     assert trace.count(" = ") == 1 + len(shown)
 
 

@@ -13,12 +13,13 @@ from embcli.page.parts import (
     Note,
     left_out,
     omission,
+    omitted,
     rows_that_fit,
     safe_text,
     title,
 )
 from embcli.page.strips import Strips, Values
-from embcli.page.table import Drawing, Label, ruled, shorten
+from embcli.page.table import Drawing, Label, ruled, shorten, side_by_side
 
 __all__ = [
     "STYLES",
@@ -34,10 +35,12 @@ __all__ = [
     "Values",
     "left_out",
     "omission",
+    "omitted",
     "rows_that_fit",
     "ruled",
     "safe_text",
     "shorten",
+    "side_by_side",
     "title",
     "token_style",
     "written",

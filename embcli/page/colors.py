@@ -182,8 +182,8 @@ class ColorScale(NamedTuple):
 def means(values: np.ndarray, count: int) -> np.ndarray:
     """Return the means of every `count` columns: (n, columns) -> (n, bins) float64.
 
-    The last bin can have fewer columns. The mean of a bin with a NaN is NaN; of one with infinity
-    and no NaN, infinity.
+    The last bin can have fewer columns. The mean of a bin with a number that is not finite is not
+    finite.
     """
     exact = values.astype(np.float64)
     if count == 1 or not values.size:
@@ -192,8 +192,4 @@ def means(values: np.ndarray, count: int) -> np.ndarray:
     sizes = np.diff(starts, append=values.shape[1])
     with np.errstate(invalid="ignore"):
         averages: np.ndarray = np.add.reduceat(exact, starts, axis=1) / sizes
-    has_infinity = np.logical_or.reduceat(np.isinf(exact), starts, axis=1)
-    averages[has_infinity] = np.inf
-    has_nan = np.logical_or.reduceat(np.isnan(exact), starts, axis=1)
-    averages[has_nan] = np.nan
     return averages

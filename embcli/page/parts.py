@@ -87,13 +87,18 @@ def left_out(*parts: str, parameters: Sequence[str] = ()) -> LeftOut | None:
     return LeftOut(f"Left out: {missing}.", *parameters)
 
 
-def omission(
-    excerpt: Excerpt, what: str, numbers: np.ndarray | None = None, plural: str = ""
-) -> str:
+def omitted(*parts: str, parameters: Sequence[str] = ()) -> RenderResult:
+    """Yield a blank line and the note on what is not shown, or nothing."""
+    note = left_out(*parts, parameters=parameters)
+    if note is not None:
+        yield ""
+        yield note
+
+
+def omission(excerpt: Excerpt, what: str, numbers: np.ndarray | None = None) -> str:
     """Return in words what an excerpt leaves out, `columns 3 to 252 (250 of 256)`, or "".
 
-    `numbers` are the numbers of all places, by default counted from 0. `plural` is the plural of
-    `what` if that does not end in s.
+    `numbers` are the numbers of all places, by default counted from 0.
     """
     if not excerpt.left_out:
         return ""
@@ -105,11 +110,10 @@ def omission(
     share = f"({excerpt.left_out:,} of {excerpt.total:,})"
     if len(hidden) == 1:
         return f"{what} {hidden[0]} {share}"
-    things = plural or f"{what}s"
     are_consecutive = (np.diff(hidden) == 1).all()
     if are_consecutive:
-        return f"{things} {hidden[0]} to {hidden[-1]} {share}"
-    return f"{things} {share}"
+        return f"{what}s {hidden[0]} to {hidden[-1]} {share}"
+    return f"{what}s {share}"
 
 
 @dataclass(frozen=True, eq=False)

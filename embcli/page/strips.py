@@ -183,7 +183,6 @@ class Strips(Composite):
     precision: int = 4
     lines: int | None = None  # None for a strip of each row
     square: bool = False
-    row: str = "row"  # what a row of a picture is
     scale: ColorScale | None = None  # None for the scale of the numbers
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
     most_lines: int = sys.maxsize  # of strips in an SVG picture; if there are more, they share
@@ -386,7 +385,7 @@ class Strips(Composite):
             return [shared] if fit.rows_per_line > 1 else []
         steps = []
         if fit.row_step > 1:
-            steps.append(f"1 in {fit.row_step} {self.row}s")
+            steps.append(f"1 in {fit.row_step} rows")
         if fit.columns_per_bin > 1 and not self.square:
             steps.append(f"1 in {fit.columns_per_bin} columns")
         return [f"shown: {', '.join(steps)}"] if steps else []

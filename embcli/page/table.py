@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -40,7 +40,6 @@ class Label(NamedTuple):
     cells: Sequence[object] | np.ndarray  # rich's Text, or anything else, which is made safe
     justify: Literal["left", "right"] = "right"
     short: bool = False
-    minimum: int = 0  # cells
 
     @property
     def texts(self) -> list[Text]:
@@ -49,7 +48,7 @@ class Label(NamedTuple):
     @property
     def width(self) -> int:
         widths = [text.cell_len for text in self.texts]
-        return max(self.minimum, cell_len(self.header), *widths)
+        return max([cell_len(self.header), *widths])
 
     def spread(self, lines: int, line: int = 0) -> Label:
         """Return the label of rows of several lines, of which one shows the cell."""
@@ -153,7 +152,6 @@ def _add_label(table: Table, label: Label, gaps: Sequence[int]) -> list[Renderab
         Text(label.header),
         justify=label.justify,
         no_wrap=not label.short,
-        min_width=label.minimum or None,
     )
     cells: list[RenderableType] = []
     for text in label.texts:
@@ -187,6 +185,32 @@ class Drawing:
             line.no_wrap = True
             line.overflow = "ignore" if console.record else "crop"  # a file has room
             yield line
+
+
+def side_by_side(blocks: Iterable[Sequence[Text]], width: int, gap: int) -> RenderResult:
+    """Yield blocks of lines beside each other, as many in a drawing as fit; apart by blank lines.
+
+    Blocks can be of different heights, and one alone may be wider.
+    """
+    row: list[Text] = []
+    for block in blocks:
+        start = 0
+        if row:
+            start = gap + _width(row)
+        if row and start + _width(block) > width:
+            yield Drawing(row)
+            yield ""
+            row = []
+            start = 0
+        row += [Text() for _ in block[len(row) :]]
+        for line, part in zip(row, block, strict=False):
+            line.append(" " * (start - line.cell_len))
+            line.append_text(part)
+    yield Drawing(row)
+
+
+def _width(lines: Sequence[Text]) -> int:
+    return max(line.cell_len for line in lines)
 
 
 def shorten(text: str, cells: int) -> str:

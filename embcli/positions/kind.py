@@ -26,7 +26,7 @@ class PositionMatrix(NamedTuple):
     dtype: str = "float32"
     heading: str | None = ""  # the line above it on a page; None if only data has it
     label: str = "pos"  # what the row numbers are
-    row_numbers: np.ndarray | None = None  # (n,) int64; None for the chosen positions
+    row_numbers: np.ndarray = np.empty(0, np.int64)  # (n,); empty for the chosen positions
 
 
 class ShownPositions(NamedTuple):

@@ -185,7 +185,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
 
     def _facts(self) -> RenderResult:
         """Yield what holds for the whole layer."""
-        from embcli.page import Note, NumberFormat, safe_text
+        from embcli.page import Note, safe_text, written
         from embcli.page.labels import origin_in_words, origin_lines
 
         size, dim = self.layer.shape
@@ -197,13 +197,11 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         # A summary takes a pass over the layer, which chosen rows are not worth.
         if self.order is not None or not (self.rows_chosen or self.origin.is_remote):
             summary = self.summary
-            ends = np.array([summary.minimum, summary.maximum], np.float32)
-            numbers = NumberFormat([ends], self.style.precision)
-            mean = f"mean {numbers.write(summary.mean)}"
-            deviation = f"standard deviation {numbers.write(summary.std)}"
-            minimum = f"minimum {numbers.write(ends[0])}"
-            maximum = f"maximum {numbers.write(ends[1])}"
-            yield safe_text(f"{mean}, {deviation}, {minimum}, {maximum}")
+            numbers = np.array([summary.mean, summary.std, summary.minimum, summary.maximum])
+            mean, deviation, minimum, maximum = written(numbers, self.style.precision)
+            yield safe_text(
+                f"mean {mean}, standard deviation {deviation}, minimum {minimum}, maximum {maximum}"
+            )
         elif not self.rows_chosen:
             yield Note("Only these rows were read, over the network.", "sort", style="dim")
         if self.padding:

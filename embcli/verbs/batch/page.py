@@ -23,7 +23,7 @@ from embcli.page import (
     shorten,
     title,
 )
-from embcli.page.labels import origin_lines, token_label
+from embcli.page.labels import id_labels, origin_lines
 from embcli.page.table import GAP, least_width
 from embcli.selection import Excerpt
 from embcli.tokens import shown
@@ -107,10 +107,9 @@ def _shapes(batches: Batches, width: int) -> Table:
         ("= input", f"({letter}, T, D)", shape, "what the model reads"),
     ]
     names, letters, sizes, remarks = zip(*rows, strict=True)
-    labels = [Label("", cells, "left") for cells in (names, letters, sizes)]
-    remark = Label("", remarks, "left")
-    if sum(label.width + 1 for label in labels) + remark.width <= width:
-        labels.append(remark)
+    labels = [Label("", cells, "left") for cells in (names, letters, sizes, remarks)]
+    if least_width(labels, 0) > width:
+        del labels[-1]
     return ruled(labels, has_rule=False)
 
 
@@ -313,41 +312,30 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
     ids = batches.ids(order)
     rows = batches.embeddings(order)[:, positions.places]  # (samples, count, columns)
 
-    sample_cells = []
-    for sample in order.tolist():
-        first, *others = _bracket(count)
-        sample_cells += [f"{sample}{first}", *others]
-    labels = [Label("sample", sample_cells), Label("pos", list(positions.places) * len(order))]
-    labels += _id_labels(batches, "token", "ID", ids[:, positions.places])
+    labels = [
+        Label("sample", order).spread(count),
+        Label("pos", list(positions.places) * len(order)),
+        *_id_labels(batches, "ID", ids[:, positions.places]),
+    ]
     if batches.draw:
-        labels += _id_labels(batches, "", "target", ids[:, positions.places + 1])
+        labels += _id_labels(batches, "target", ids[:, positions.places + 1])
 
     gaps = [gap * count for gap in samples.gaps]
-    for start in range(0, len(sample_cells), count):
-        gaps += [start + gap for gap in positions.gaps]
+    for place in range(len(order)):
+        gaps += [place * count + gap for gap in positions.gaps]
     missing = [omission(samples, "sample", batches.order), omission(positions, "position")]
     return Matrix(
         labels,
-        [Values(rows.reshape(len(sample_cells), -1), "input")],
+        [Values(rows.reshape(len(order) * count, -1), "input")],
         batches.columns,
-        gaps,
+        sorted(gaps),
         precision=batches.style.precision,
         heat=batches.style.heat,
         rows_left_out=" and ".join(filter(None, missing)),
     )
 
 
-def _bracket(lines: int) -> list[str]:
-    """Return a bracket around the lines of a sample, in pieces."""
-    if lines == 1:
-        return [" ·"]
-    return [" ╭", *[" │"] * (lines - 2), " ╰"]
-
-
-def _id_labels(batches: Batches, token_header: str, header: str, ids: np.ndarray) -> list[Label]:
+def _id_labels(batches: Batches, name: str, ids: np.ndarray) -> list[Label]:
     ids = ids.ravel()
-    labels = [Label(header, ids)]
-    if batches.tokens.encoding is not None:
-        tokens = token_label(batches.tokens.bytes_of(ids))
-        labels.insert(0, tokens._replace(header=token_header))
-    return labels
+    tokens = batches.tokens.bytes_of(ids) if batches.tokens.encoding else None
+    return id_labels(ids, tokens, name)

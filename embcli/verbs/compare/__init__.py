@@ -153,15 +153,9 @@ def compare(
     build = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
     origin = {} if compared.origin.is_seeded else compared.origin.document()
     return Comparison(
-        embedding=compared.embedding,
-        linear=compared.linear,
+        **vars(compared),
         tokens=tokens,
-        origin=compared.origin,
         run=run_of(tokens.encoding, sequences=tokens.sequences, seed=seed, **build, **origin),
-        first=compared.first,
-        weight=compared.weight,
-        cost=compared.cost,
-        gradient=compared.gradient,
         show=shown,
         draw=draw,
         notes=notes,

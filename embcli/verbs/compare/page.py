@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -24,18 +24,25 @@ from embcli.page import (
     Matrix,
     NumberFormat,
     Values,
-    left_out,
     omission,
+    omitted,
     rows_that_fit,
     ruled,
     safe_text,
     title,
     token_style,
 )
-from embcli.page.labels import origin_in_words, origin_lines, picked_rows, token_label, token_labels
+from embcli.page.labels import (
+    first_of,
+    named_rows,
+    origin_in_words,
+    origin_lines,
+    picked_rows,
+    token_label,
+    token_labels,
+)
 from embcli.records import Document
 from embcli.selection import Excerpt
-from embcli.tokens import shown
 from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
 from embcli.verbs.lookup import context_rows
 from embcli.wording import in_bytes, in_seconds
@@ -67,7 +74,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
 
     if "cost" in (comparison.show or ()):
         yield ""
-        yield _cost_table(comparison.cost, width)
+        yield _cost_table(comparison.cost)
         yield _cost_line(comparison.cost)
     elif not (comparison.gradient or console.record or comparison.style.bare):
         # A picture has no times, so that it is the same on each machine.
@@ -103,7 +110,7 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
         match step:
             case "ids":
                 yield title(f"{place}The token IDs, (T,) = ({length:,},)")
-                yield _ids(comparison, most_rows)
+                yield _ids(comparison)
             case "one-hot":
                 yield title(f"{place}The one-hot matrix, (T, V) = ({length:,}, {size:,})")
                 yield from _one_hot(comparison, width, most_rows)
@@ -140,20 +147,11 @@ def _chosen_steps(comparison: Comparison) -> list[ComparisonStep]:
     return ["ids", "outputs"]
 
 
-def _ids(comparison: Comparison, most_rows: int) -> Text:
-    most_ids = 12  # IDs in one line
-    tokens = comparison.tokens
-    excerpt = Excerpt.ends(min(most_ids, most_rows), len(tokens))
-    ids = tokens.ids[excerpt.places]
-    parts = []
-    for token_id, token in zip(ids.tolist(), tokens.bytes_of(ids), strict=True):
-        if token is None:
-            parts.append(str(token_id))
-        else:
-            parts.append(f"{token_id} ({shown(token)})")
-    if excerpt.left_out:
-        parts.insert(excerpt.head, f"… {excerpt.left_out:,} more …")
-    return safe_text("  ".join(parts) or "none")
+def _ids(comparison: Comparison) -> Text:
+    most_ids = 8  # IDs in one line
+    ids = comparison.tokens.ids[: most_ids + 1]  # one more tells first_of that there are others
+    words = named_rows(ids, comparison.tokens.bytes_of(ids))
+    return safe_text(first_of(words, most_ids, "  ") or "none")
 
 
 def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
@@ -176,10 +174,7 @@ def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     places = [f"column {token_id}" for token_id in ids.tolist()]
     labels.append(Label("the 1 is at", places, "left"))
     yield ruled(labels, gaps=excerpt.gaps)
-    note = left_out(missing)
-    if note is not None:
-        yield ""
-        yield note
+    yield from omitted(missing)
 
 
 def _first_weights_in_words(comparison: Comparison) -> str:
@@ -210,67 +205,49 @@ def _matrix(
     return Matrix(labels, blocks, columns, precision=style.precision, heat=style.heat, **options)
 
 
-class PairRows(NamedTuple):
-    """Rows of both ways that a table shows."""
-
-    pair: Pair
-    labels: Sequence[Label]
-    gaps: Sequence[int] = ()  # the places before which rows are not shown
-    missing: str = ""  # what is not shown, in words
-
-
 def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:
-    count = len(comparison.tokens)
-    excerpt = Excerpt.ends(most_rows, count)
-    outputs = _pair_table(comparison, _output_rows(comparison, excerpt), width)
+    outputs = _output_table(comparison, width, most_rows)
     is_in_turn = len(outputs.blocks) == 1
-    if is_in_turn and most_rows < _MOST_TOKENS:
-        # Tokens take two lines each on a terminal, and a line of dots takes one.
-        most_tokens = most_rows // 2
-        if count > most_tokens:
-            most_tokens -= 1
-        excerpt = Excerpt.ends(most_tokens, count)
-        outputs = _pair_table(comparison, _output_rows(comparison, excerpt), width)
+    if is_in_turn:  # a token takes two lines
+        return _output_table(comparison, width, most_rows // 2)
     return outputs
 
 
-def _output_rows(comparison: Comparison, excerpt: Excerpt) -> PairRows:
+def _output_table(comparison: Comparison, width: int, most_tokens: int) -> Matrix:
+    excerpt = Excerpt.ends(most_tokens, len(comparison.tokens))
     places = excerpt.places
     pair = Pair(comparison.embedding[places], comparison.linear[places])
     labels = token_labels(comparison.tokens, places)
-    return PairRows(pair, labels, excerpt.gaps, omission(excerpt, "row"))
+    missing = omission(excerpt, "row")
+    return _pair_table(comparison, pair, labels, width, gaps=excerpt.gaps, rows_left_out=missing)
 
 
-def _pair_table(comparison: Comparison, rows: PairRows, width: int) -> Matrix:
-    """Return rows of both ways side by side, or in turn if not all columns fit that way."""
-    differences = []
-    for value in rows.pair.largest.tolist():
-        differences.append("0" if value == 0 else f"{value:.1e}")
-    side_by_side = _matrix(
-        comparison,
-        rows.labels,
-        [Values(rows.pair.embedding, "embedding"), Values(rows.pair.linear, "linear")],
-        gaps=rows.gaps,
-        trailing=[Label("diff", differences)],
-        rows_left_out=rows.missing,
-    )
+def _pair_table(
+    comparison: Comparison, pair: Pair, labels: Sequence[Label], width: int, **options: Any
+) -> Matrix:
+    """Return rows of both ways, with the largest difference of each row if there are any."""
+    blocks = [Values(pair.embedding, "embedding"), Values(pair.linear, "linear")]
+    if not pair.verdict.identical:
+        differences = [f"{value:.1e}" for value in pair.largest.tolist()]
+        options["trailing"] = [Label("diff", differences)]
+    return _two_blocks(_matrix(comparison, labels, blocks, **options), width)
+
+
+def _two_blocks(side_by_side: Matrix, width: int) -> Matrix:
+    """Return two blocks side by side, or their rows in turn if not all columns fit that way."""
     if side_by_side.fits(width):
         return side_by_side
-
-    labels = [label.spread(2) for label in rows.labels]
-    labels.append(Label("", [*OUTPUTS] * len(differences), "left"))
-    in_turn = _matrix(
-        comparison,
-        labels,
-        [Values(_interleaved([rows.pair.embedding, rows.pair.linear]))],
-        gaps=[2 * gap for gap in rows.gaps],
-        trailing=[Label("diff", differences).spread(2, line=1)],
-        rows_left_out=rows.missing,
+    blocks = side_by_side.blocks
+    rows = _interleaved([block.values for block in blocks])
+    names = [block.title for block in blocks] * (len(rows) // 2)
+    labels = [label.spread(2) for label in side_by_side.labels]
+    return replace(
+        side_by_side,
+        labels=[*labels, Label("", names, "left")],
+        blocks=[Values(rows)],
+        gaps=[2 * gap for gap in side_by_side.gaps],
+        trailing=[label.spread(2, line=1) for label in side_by_side.trailing],
     )
-    # The verdict says that all differences are 0, so the columns of numbers get their room.
-    if set(differences) == {"0"} and not in_turn.fits(width):
-        return replace(in_turn, trailing=[])
-    return in_turn
 
 
 def _apart(matrix: Matrix, most_rows: int) -> Matrix:
@@ -387,9 +364,6 @@ def _one_hot_columns(tokens: Excerpt, ids: np.ndarray, rows: np.ndarray) -> list
         one = safe_text("1", STYLES["strong"] + token_style(place))
         entries = [one if row == token_id else zero for row in rows.tolist()]
         labels.append(Label(str(place), entries + no_entries))
-    if tokens.left_out:
-        dots = [safe_text("…", "dim")] * len(rows)
-        labels.insert(tokens.head, Label("…", dots + no_entries, "left"))
     return labels
 
 
@@ -411,16 +385,14 @@ def _backward_pass(
 ) -> RenderResult:
     """Yield the gradients of both weights, and what a step of training makes of the weights."""
     training = gradient.training
-    rows = _gradient_rows(gradient, most_rows)
     loss = _number(gradient.loss)
     if training is not None:
-        rows = _training_rows(gradient, training)
         loss = f"{loss} before the step, {_number(training.loss)} after it"
     yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
     yield from _targets(comparison, gradient.target, loss, width, most_rows)
     yield ""
     yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
-    yield _apart(_pair_table(comparison, rows, width), most_rows)
+    yield _apart(_gradient_table(comparison, gradient, width, most_rows), most_rows)
 
     if not gradient.verdict.identical:
         yield _judgement(gradient.verdict)
@@ -451,52 +423,50 @@ def _targets(
     excerpt = Excerpt.ends(_FEW, len(target))
     places = excerpt.places
     labels = [Label("pos", places), Label("ID", comparison.tokens.ids[places])]
-    outputs = Values(comparison.embedding[places], "output")
-    targets = Values(target[places], "target")
+    blocks = [Values(comparison.embedding[places], "output"), Values(target[places], "target")]
     missing = omission(excerpt, "row")
-    matrix = _matrix(
-        comparison, labels, [outputs, targets], gaps=excerpt.gaps, rows_left_out=missing
-    )
+    matrix = _matrix(comparison, labels, blocks, gaps=excerpt.gaps, rows_left_out=missing)
     lines_elsewhere = 3  # that a page has beside two lines of each token in two tables
-    is_side_by_side = matrix.fits(width)
     has_room_in_turn = 2 * len(places) <= most_rows - lines_elsewhere
-    if not is_side_by_side and not has_room_in_turn:
-        matrix = replace(matrix, blocks=[Values(targets.values)])
+    if matrix.fits(width) or has_room_in_turn:
+        matrix = _two_blocks(matrix, width)
+    else:
+        matrix = replace(matrix, blocks=[Values(target[places])])
         loss += "; left out: the output"
-    elif not is_side_by_side:
-        labels = [label.spread(2) for label in labels]
-        labels.append(Label("", ["output", "target"] * len(places), "left"))
-        in_turn = Values(_interleaved([outputs.values, targets.values]))
-        gaps = [2 * gap for gap in excerpt.gaps]
-        matrix = replace(matrix, labels=labels, blocks=[in_turn], gaps=gaps)
     yield _apart(matrix, most_rows)
     yield safe_text(f"Loss, mean((output - target)²): {loss}")
 
 
-def _gradient_rows(gradient: Gradient, most_rows: int) -> PairRows:
-    excerpt = Excerpt.ends(most_rows, len(gradient.ids))
+def _gradient_table(
+    comparison: Comparison, gradient: Gradient, width: int, most_rows: int
+) -> Matrix:
+    """Return the gradients of IDs; after a step, their rows before and after it, too."""
+    most_stepped = 4
+    training = gradient.training
+    lines = ["row", "grad", "new row"] if training else [""]
+    excerpt = Excerpt.ends(most_stepped if training else most_rows, len(gradient.ids))
     places = excerpt.places
     pair = Pair(gradient.embedding[places], gradient.linear[places])
-    labels = [Label("ID", gradient.ids[places]), Label("n", gradient.times[places])]
-    return PairRows(pair, labels, excerpt.gaps, omission(excerpt, "row", gradient.ids))
-
-
-def _training_rows(gradient: Gradient, training: Training) -> PairRows:
-    """Return three lines for each ID: its row before the step, its gradient, and the new row."""
-    most_ids = 4
-    lines = ["row", "grad", "new row"]
-    excerpt = Excerpt.first(most_ids, len(gradient.ids))
-    places = excerpt.places
-    before = training.before[places]
-    embedding = _interleaved([before, gradient.embedding[places], training.embedding[places]])
-    linear = _interleaved([before, gradient.linear[places], training.linear[places]])
+    if training is not None:
+        before = training.before[places]
+        pair = Pair(
+            _interleaved([before, pair.embedding, training.embedding[places]]),
+            _interleaved([before, pair.linear, training.linear[places]]),
+        )
     labels = [
         Label("ID", gradient.ids[places]).spread(len(lines)),
         Label("n", gradient.times[places]).spread(len(lines)),
-        Label("", lines * len(places), "left"),
     ]
-    missing = omission(excerpt, "ID", gradient.ids)
-    return PairRows(Pair(embedding, linear), labels, missing=missing)
+    if training is not None:
+        labels.append(Label("", lines * len(places), "left"))
+    return _pair_table(
+        comparison,
+        pair,
+        labels,
+        width,
+        gaps=[len(lines) * gap for gap in excerpt.gaps],
+        rows_left_out=omission(excerpt, "ID", gradient.ids),
+    )
 
 
 def _training(training: Training) -> RenderResult:
@@ -509,45 +479,27 @@ def _training(training: Training) -> RenderResult:
     yield safe_text(f"Moved: {embedding}, {linear}.")
 
 
-class CostRow(NamedTuple):
-    """A row of the table of costs, with a number for each way."""
-
-    name: str
-    numbers: Document
-    write: Callable[[Any], str]
-    remark: str
-
-
-def _cost_table(cost: Document, width: int) -> Table:
-    """Return what each way costs; a narrow page has no room for the remarks."""
-    room_for_remarks = 90  # cells
-    rows = _cost_rows(cost)
-    labels = [Label("Cost", [row.name for row in rows], "left")]
-    for way in OUTPUTS:
-        labels.append(Label(way, [row.write(row.numbers[way]) for row in rows]))
-    if width >= room_for_remarks:
-        labels.append(Label("", [row.remark for row in rows], "left"))
-    return ruled(labels)
-
-
-def _cost_rows(cost: Document) -> list[CostRow]:
+def _cost_table(cost: Document) -> Table:
+    """Return what each way costs: a name, a number for each way, and how it is written."""
     lookups = cost["runs"]["embedding"]
     products = cost["runs"]["linear"]
-    runs = f"median of {lookups} runs; one run, as it is long"
-    if products > 1:
-        runs = f"median of {lookups} and {products} runs"
     in_int64 = {"embedding": 0, "linear": cost["one_hot_bytes"]["int64"]}
     in_float32 = {"embedding": 0, "linear": cost["one_hot_bytes"]["float32"]}
-    rows = [
-        CostRow("multiply-adds", cost["multiply_adds"], "{:,}".format, "T·V·D"),
-        CostRow("weight read", cost["weight_bytes_read"], in_bytes, "T·D and V·D float32"),
-        CostRow("one-hot int64", in_int64, in_bytes, "T·V, as torch makes it"),
-        CostRow("one-hot float32", in_float32, in_bytes, "T·V"),
+    rows: list[tuple[str, Document, Callable[[Any], str]]] = [
+        ("multiply-adds, T·V·D", cost["multiply_adds"], "{:,}".format),
+        ("weight read, T·D or V·D float32", cost["weight_bytes_read"], in_bytes),
+        ("one-hot int64, T·V, as torch makes it", in_int64, in_bytes),
+        ("one-hot float32, T·V", in_float32, in_bytes),
     ]
     if cost["multiply_adds"]["linear"] >= _FEWEST_TIMED:
-        rows.append(CostRow("time on 1 thread", cost["seconds"], in_seconds, runs))
-        rows.append(CostRow("  at least", cost["least_seconds"], in_seconds, "the fastest run"))
-    return rows
+        runs = f"median of {lookups:,} and {products:,} runs"
+        rows.append((f"time on 1 thread, {runs}", cost["seconds"], in_seconds))
+        rows.append(("  at least", cost["least_seconds"], in_seconds))
+    labels = [Label("Cost", [name for name, _, _ in rows], "left", short=True)]
+    for way in OUTPUTS:
+        cells = [write(numbers[way]) for _, numbers, write in rows]
+        labels.append(Label(way, cells))
+    return ruled(labels)
 
 
 def _cost_line(cost: Document) -> Text:

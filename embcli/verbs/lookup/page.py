@@ -20,8 +20,8 @@ from embcli.page import (
     Note,
     NumberFormat,
     Values,
-    left_out,
     omission,
+    omitted,
     rows_that_fit,
     ruled,
     safe_text,
@@ -29,7 +29,7 @@ from embcli.page import (
     written,
 )
 from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
-from embcli.recipe import AddPosition, AddType, Norm, in_words
+from embcli.recipe import AddType, Norm, in_words
 from embcli.selection import Excerpt
 from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import counted
@@ -237,15 +237,14 @@ def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
     origin = lookup.origin
     formula = in_words(lookup.steps)
     types = [step for step in lookup.steps if isinstance(step, AddType)]
-    has_positions = any(isinstance(step, AddPosition) for step in lookup.steps)
-    if not types and not has_positions:
-        yield f"input: {formula if lookup.steps else 'the token row, the same at every position'}"
-    elif lookup.shown == ("input",):
-        yield f"input: {formula if lookup.recipe else 'the token row plus the position row'}"
     if types:
         rows, width = origin.shapes["token_type"]
         tensor = f"{origin.tensors['token_type']}, ({rows:,}, {width:,})"
         yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
+    elif not lookup.steps:
+        yield "input: the token row, the same at every position"
+    elif not _shows_sum(lookup):
+        yield f"input: {formula}"
 
 
 def _comparison(lookup: Lookup) -> RenderResult:
@@ -273,25 +272,22 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     index = lookup.index(np.arange(len(lookup)))
     ids = tokens.ids[index]
     picked = picked_rows(ids, context_rows(vocabulary_size))
-    targets = [_places_in_words(lookup, index[ids == row]) for row in picked.rows.tolist()]
-    arrows = []
-    for row, places in zip(picked.rows.tolist(), targets, strict=True):
-        arrows.append(f"{row} →" if places else "")
-    labels = [Label("ID", arrows), Label("row", picked.rows)]
     values = lookup.layer.rows(picked.rows)[:, lookup.columns]
-
+    names = tokens.bytes_of(picked.rows)
     room = max(width - _DRAWN_CELLS, len("→ …"))
+    arrows = []
     goals = []
-    for places in targets:
+    for number, row in enumerate(picked.rows.tolist()):
+        places = _places_in_words(lookup, index[ids == row])
+        if not places:
+            names[number] = None
+        arrows.append(f"{row} →" if places else "")
         # A position takes a cell or more, so that others have no room.
         goal = f"→ {', '.join(places[:room])}" if places else ""
         goals.append(textwrap.shorten(goal, room, placeholder=" …"))
 
+    labels = [Label("ID", arrows), Label("row", picked.rows)]
     if tokens.encoding is not None:
-        names = tokens.bytes_of(picked.rows)
-        for place, places in enumerate(targets):
-            if not places:
-                names[place] = None
         labels.insert(0, token_label(names))
     yield Matrix(
         labels,
@@ -304,11 +300,8 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
         heat=lookup.style.heat,
         column="",  # the table below names columns
     )
+    yield from omitted(picked.missing)
     yield ""
-    missing = left_out(picked.missing)
-    if missing is not None:
-        yield missing
-        yield ""
 
 
 def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
@@ -348,10 +341,8 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
         yield _moments_in_words(lookup, lookup.rest[0], input_term)
         yield from _lines_of_terms(lookup, list(norm_terms), excerpt, width)
 
-    missing = left_out(omission(excerpt, "column", lookup.columns), parameters=("columns",))
-    if missing is not None:
-        yield ""
-        yield missing
+    missing = omission(excerpt, "column", lookup.columns)
+    yield from omitted(missing, parameters=("columns",))
 
 
 def _row_in_words(lookup: Lookup, term: Term) -> str:
@@ -404,7 +395,7 @@ def _lines_of_terms(
             if term.sign:
                 labels.append(Label("", [term.sign] * len(places)))
             cells = [numbers.write(value) for value in row[0, places]]
-            labels.append(Label(term.name, cells, minimum=cell))
+            labels.append(Label(term.name, cells))
         yield ruled(labels, gaps=columns.gaps, has_rule=False)
 
 

@@ -181,10 +181,8 @@ def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
         wrong = "{trace} writes out a sum; {position} {kind} adds nothing"
         raise InputError(Sentence(wrong, kind=plan.kind))
     if not 0 <= whole_number("trace", trace) < len(tokens):
-        verb = "is" if len(tokens) == 1 else "are"
-        there_are = f"there {verb} {counted(len(tokens), 'token')}"
-        wrong = "{trace} {given} is not a token: {there_are}, counted from 0"
-        raise InputError(Sentence(wrong, given=trace, there_are=there_are))
+        wrong = "{trace} {given} is not one of {tokens}, counted from 0"
+        raise InputError(Sentence(wrong, given=trace, tokens=counted(len(tokens), "token")))
 
 
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")

@@ -60,11 +60,16 @@ class Merges(Result, verb="merges", content="list"):
         return [token_id for piece in self.pieces for token_id in piece.ids]
 
     @property
+    def has_merges(self) -> bool:
+        """Whether this kind of encoding joins parts of a piece."""
+        return any(piece.merges for piece in self.pieces)
+
+    @property
     def fields(self) -> dict[str, type]:
         """The type of each field of a row, by name: of those that this kind of encoding has."""
         steps = [step for piece in self.pieces for step in piece.steps]
         used = {"piece", "step", "id", "token"}
-        if any(piece.merges for piece in self.pieces):
+        if self.has_merges:
             used |= {"left", "right"}
         if any(step.rank is not None for step in steps):
             used.add("rank")

@@ -14,13 +14,13 @@ from rich.text import Text
 
 from embcli.encodings.merging import Derivation
 from embcli.page import (
-    Drawing,
     Hint,
     Label,
-    left_out,
     omission,
+    omitted,
     ruled,
     safe_text,
+    side_by_side,
     title,
     token_style,
 )
@@ -49,7 +49,7 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
     is_drawn = result.draw and max(map(symbols_width, pieces), default=0) <= widest_tree
 
     heading = "Each piece of the text, and the tokens that it becomes"
-    if _has_merges(result):
+    if result.has_merges:
         heading = "Each piece of the text, merged pair by pair: the pair of the lowest rank first"
     if is_drawn and pieces:
         heading = "Each piece, merged pair by pair, lowest rank first; height is not the order"
@@ -68,13 +68,9 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
     yield from _stop(result)
 
 
-def _has_merges(result: Merges) -> bool:
-    return any(piece.merges for piece in result.pieces)
-
-
 def _totals(result: Merges) -> Text:
     start = ""
-    if _has_merges(result):
+    if result.has_merges:
         symbols = [symbol for piece in result.pieces for symbol in piece.symbols]
         thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
         start = f"{counted(len(symbols), thing)} in "
@@ -117,11 +113,7 @@ def _table(result: Merges) -> RenderResult:
     labels.append(Label("token", _token_cells(result, rows), "left", short=True))
     labels.append(Label("ID", [_number_cell(step.token_id) for step in steps]))
     yield ruled(labels, gaps=excerpt.gaps)
-
-    note = left_out(omission(excerpt, "row"))
-    if note is not None:
-        yield ""
-        yield note
+    yield from omitted(omission(excerpt, "row"))
 
 
 def _piece_cells(result: Merges, rows: Sequence[StepRow]) -> list[str]:
@@ -153,32 +145,14 @@ def _number_cell(number: float | None, form: str = "") -> str:
 
 def _trees(result: Merges, width: int) -> RenderResult:
     """Yield a tree for each piece, as many side by side as fit; one alone may be wider."""
-    row: list[Text] = []
+    trees = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        tree = _tree(result, piece, token_style(number))
-        if row and _width(row) + _TREE_GAP + _width(tree) > width:
-            yield Drawing(row)
-            yield ""
-            row = []
-        _add_tree(row, tree)
-    yield Drawing(row)
+        trees.append(_tree(result, piece, token_style(number)))
+    yield from side_by_side(trees, width, _TREE_GAP)
     missing = len(result.pieces) - _MOST_TREES
     if missing > 0:
         yield ""
         yield safe_text(f"Not drawn: {counted(missing, 'more piece')}.")
-
-
-def _width(lines: Sequence[Text]) -> int:
-    return max(line.cell_len for line in lines)
-
-
-def _add_tree(row: list[Text], tree: Sequence[Text]) -> None:
-    """Put a tree to the right of those in a row, which can be less high."""
-    start = _width(row) + _TREE_GAP if row else 0
-    row += [Text() for _ in tree[len(row) :]]
-    for line, part in zip(row, tree, strict=False):
-        line.append(" " * (start - line.cell_len))
-        line.append_text(part)
 
 
 def _tree(result: Merges, piece: Derivation, style: Style) -> list[Text]:

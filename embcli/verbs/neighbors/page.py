@@ -14,6 +14,7 @@ from embcli.page import (
     Values,
     left_out,
     omission,
+    omitted,
     ruled,
     safe_text,
     title,
@@ -53,7 +54,7 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
         yield safe_text(_not_ranked(search.zero, "of zeros, without a direction"))
 
     numbers = np.arange(1, queries.total + 1)
-    missing = left_out(omission(queries, "query", numbers, "queries"))
+    missing = left_out(omission(queries, "query number", numbers))
     if missing is not None:
         yield missing
     if neighbors.origin.is_seeded:
@@ -90,10 +91,7 @@ def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
     labels = _labels(neighbors, number, excerpt)
     labels.append(_bars(neighbors, number, ranking.scores[excerpt.places]))
     yield ruled(labels, gaps=excerpt.gaps)
-    missing = left_out(_ranks_left_out(excerpt))
-    if missing is not None:
-        yield ""
-        yield missing
+    yield from omitted(_ranks_left_out(excerpt))
 
 
 def _own_rows(neighbors: Neighbors, number: int) -> RenderResult:
@@ -180,7 +178,7 @@ def _bars(neighbors: Neighbors, number: int, scores: np.ndarray) -> Label:
     left_end = f"{empty:.3g}"
     right_end = f"{full:.3g}"
     header = left_end + right_end.rjust(longest - len(left_end))
-    return Label(header, [safe_text(text, "accent") for text in bars], "left", minimum=longest)
+    return Label(header, [safe_text(text, "accent") for text in bars], "left")
 
 
 def _scale(neighbors: Neighbors, number: int) -> tuple[float, float]:

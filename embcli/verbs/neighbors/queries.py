@@ -237,13 +237,10 @@ def _mean_row(ids: np.ndarray, layer: Layer, metric: Metric, is_term: bool) -> n
     mean: np.ndarray = rows.astype(np.float64).mean(axis=0)
     if metric != "cosine":
         return mean
-
     length = float(np.linalg.norm(mean))
     if not length:
-        what = f"row {int(ids[0])}"
-        if len(ids) > 1:
-            what = f"the mean of rows {', '.join(str(row) for row in ids[:8])}"
-        raise _without_direction(what)
+        names = ", ".join(str(row) for row in ids[:8])
+        raise _without_direction(f"the mean row of ID {names}")
     return mean / length if is_term else mean
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.text import Text
 
 from embcli.layer import Origin
@@ -32,14 +31,6 @@ if TYPE_CHECKING:
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
-class MatrixView(NamedTuple):
-    """A matrix on the page, and which rows and columns of it could be shown."""
-
-    matrix: PositionMatrix
-    row_numbers: np.ndarray  # (n,) int64
-    columns: np.ndarray  # (columns,) int64
-
-
 def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
     shown = table.shown()
     views = _views(table)
@@ -49,16 +40,17 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     for place, view in enumerate(views):
         if place:
             yield ""
-        if view.matrix.heading:
-            yield title(view.matrix.heading)
+        if view.heading:
+            yield title(view.heading)
+        most_rows = _most_rows(table, view, views, options)
+        lines = None
         if table.style.heat:
+            most_rows = len(view.row_numbers)
             lines = _lines_of_picture(len(views), [*heading, *notes], options)
-            yield _drawn(table, view, len(view.row_numbers), lines)
-        else:
-            matrix = _drawn(table, view, _most_rows(table, view, views, options))
-            if table.is_similarity and not table.style.keeps_precision:
-                matrix = _shortened(matrix, options.max_width)
-            yield matrix
+        matrix = _drawn(table, view, most_rows, lines)
+        if table.is_similarity and not table.style.keeps_precision:
+            matrix = _shortened(matrix, options.max_width)
+        yield matrix
     if notes:
         yield ""
     yield from notes
@@ -83,8 +75,8 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
         yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_id}.")
 
 
-def _views(table: PositionTable) -> list[MatrixView]:
-    """Return the matrices that the page has, in order."""
+def _views(table: PositionTable) -> list[PositionMatrix]:
+    """Return the matrices of the page, with the rows and columns that could be shown."""
     positions = table.chosen
     if table.is_long:
         positions = positions[:SHORT_LENGTH]
@@ -95,8 +87,8 @@ def _views(table: PositionTable) -> list[MatrixView]:
         columns = matrix.columns
         if table.is_similarity and table.is_long and not table.columns_chosen:
             columns = columns[:SHORT_LENGTH]
-        row_numbers = positions if matrix.row_numbers is None else matrix.row_numbers
-        views.append(MatrixView(matrix, row_numbers, columns))
+        row_numbers = matrix.row_numbers if len(matrix.row_numbers) else positions
+        views.append(matrix._replace(columns=columns, row_numbers=row_numbers))
     return views
 
 
@@ -114,41 +106,32 @@ def _lines_of_picture(views: int, texts: Sequence[Text], options: ConsoleOptions
 
 
 def _most_rows(
-    table: PositionTable, view: MatrixView, views: list[MatrixView], options: ConsoleOptions
+    table: PositionTable, view: PositionMatrix, views: list[PositionMatrix], options: ConsoleOptions
 ) -> int:
     """Return how many rows of a matrix are shown on the page of these."""
-    count = len(view.row_numbers)
-    shows_positions = view.matrix.row_numbers is None
-    if table.rows_chosen and shows_positions:
+    if table.rows_chosen and view.label == "pos":
         return _MOST_CHOSEN
-    if count <= SHORT_LENGTH and not options.is_terminal:
-        return SHORT_LENGTH
-    if len(views) == 1:
-        rows_in_pipe = 10
-        return rows_that_fit(options, rows_in_pipe)
-    rows_of_all = sum(len(each.row_numbers) for each in views)
-    if options.is_terminal and rows_of_all <= rows_that_fit(options, 0):
-        return count
-    headings = 5  # lines
-    lines_in_pipe = 13
-    lines = rows_that_fit(options, lines_in_pipe) - headings
-    return lines // len(views)
+    other_lines = 5 * (len(views) - 1)
+    lines_in_pipe = other_lines + SHORT_LENGTH * len(views)
+    lines = rows_that_fit(options, lines_in_pipe)
+    if sum(len(each.row_numbers) for each in views) <= lines:
+        return lines
+    return (lines - other_lines) // len(views)
 
 
 def _drawn(
-    table: PositionTable, view: MatrixView, most_rows: int, lines: int | None = None
+    table: PositionTable, view: PositionMatrix, most_rows: int, lines: int | None = None
 ) -> Matrix:
     """Return the rows of a matrix that are shown, or with `lines` a picture of all."""
     excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
-    values = view.matrix.rows(numbers)[:, : len(view.columns)]
+    values = view.rows(numbers)[:, : len(view.columns)]
     scale = None
     if table.is_similarity:
         # Few numbers are as large as those of the diagonal, which the scale must reach.
-        is_cosine = table.similarity_metric == "cosine"
-        scale = ColorScale(1.0) if is_cosine else ColorScale.of([values])
+        scale = ColorScale.of([values])
     return Matrix(
-        [Label(view.matrix.label, numbers)],
+        [Label(view.label, numbers)],
         [Values(values)],
         view.columns,
         excerpt.gaps,
@@ -157,7 +140,6 @@ def _drawn(
         every=table.columns_chosen,
         lines=lines,
         square=table.is_similarity,
-        row="distance" if view.matrix.label == "distance" else "position",
         scale=scale,
         rows_left_out=omission(excerpt, "row", view.row_numbers),
         rows_parameter="rows",

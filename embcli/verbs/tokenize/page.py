@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rich.text import Text
 
-from embcli.page import Drawing, Label, left_out, omission, ruled, safe_text, token_style
+from embcli.page import Label, omission, omitted, ruled, safe_text, side_by_side, token_style
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Tokenization, characters_begun
@@ -43,15 +43,12 @@ def page(result: Tokenization, console: Console, options: ConsoleOptions) -> Ren
     rows = _rows(result, excerpt.places)
     groups = _groups(rows)
     yield _table(result, excerpt, rows, groups)
-    note = left_out(omission(excerpt, "row"))
-    if note is not None:
-        yield ""
-        yield note
+    yield from omitted(omission(excerpt, "row"))
     yield ""
     yield _totals(result)
     if console.is_terminal and groups:
         yield ""
-        yield _text_with_ids(result, groups, options.max_width)
+        yield from _text_with_ids(result, groups, options.max_width)
 
 
 def _rows(result: Tokenization, places: np.ndarray) -> list[TokenRow]:
@@ -138,39 +135,22 @@ def _totals(result: Tokenization) -> Text:
     return safe_text(f"{', '.join(counts)} ({encoding}){remark}")
 
 
-def _text_with_ids(result: Tokenization, groups: Sequence[Group], width: int) -> Drawing:
-    """Return the text as one reads it, each group a word in its colour, with its IDs below."""
-    most_cells = 2000
-    lines = [Text(), Text()]  # pairs of a line of words and one of IDs
-    total = 0
+def _text_with_ids(result: Tokenization, groups: Sequence[Group], width: int) -> RenderResult:
+    """Yield the text as one reads it, each group a word in its colour, with its IDs below."""
+    words: list[list[Text]] = []
     next_place = 0
     for group in groups:
         first = group[0].place
-        if first > next_place:
-            # Tokens are left out here.
-            lines[-2].append("… ", "dim")
-            lines[-1].append("  ")
-        next_place = group[-1].place + 1
+        if first > next_place:  # tokens are left out here
+            words.append([Text("…", "dim")])
+        if words and result.spans[first, 0] == 0:  # the first of another text
+            yield from side_by_side(words, width, 1)
+            yield ""
+            words = []
 
+        next_place = group[-1].place + 1
         style = token_style(first)
         word = safe_text(shown(b"".join(row.token for row in group)), style)
         ids = result.tokens.ids[first:next_place].tolist()
-        numbers = Text(" ".join(map(str, ids)), style)
-        cells = max(word.cell_len, numbers.cell_len) + 1
-
-        is_full = lines[-1].cell_len + cells > width + 1
-        begins_text = result.spans[first, 0] == 0
-        if lines[-1] and (is_full or begins_text):
-            lines += [Text(), Text()]
-        total += cells
-        if total > most_cells:
-            lines[-2].append("…", "dim")
-            break
-        _append_padded(lines[-2], word, cells)
-        _append_padded(lines[-1], numbers, cells)
-    return Drawing(lines)
-
-
-def _append_padded(line: Text, part: Text, cells: int) -> None:
-    line.append_text(part)
-    line.append(" " * (cells - part.cell_len))
+        words.append([word, Text(" ".join(map(str, ids)), style)])
+    yield from side_by_side(words, width, 1)
