@@ -396,4 +396,4 @@ def test_any_words_are_answered_or_refused_in_a_sentence(
 )
 def test_an_error_is_no_longer_than_it_can_be_read(in_process: InProcess, command: str) -> None:
     error = in_process.refused(*command.replace("WORD", "x" * 3000).split())
-    assert max(len(line) for line in error.splitlines()) <= 200
+    assert max(len(line) for line in error.splitlines()) <= 220

@@ -55,7 +55,7 @@ def test_a_file_of_special_ids_that_cannot_be_read_is_noted(in_process: InProces
     ran = in_process("info", "model.safetensors")
 
     assert ran.status == 0
-    assert "eos_token_id is one" in ran.err
+    assert "eos_token_id is 'one'" in ran.err
 
 
 def test_the_metadata_of_a_file_is_listed(in_process: InProcess) -> None:
