@@ -402,6 +402,20 @@ def test_matrices_with_other_columns_differ_even_if_their_tokens_do_not(
     assert in_process("diff", "base", "tuned", "--tokens").status == 0
 
 
+def test_rules_of_the_tokenizers_of_two_models_are_compared(in_process: InProcess) -> None:
+    for name in ("base", "tuned"):
+        written_model(name, BASE, token=matrix(6, 4))
+    path = Path("tuned/tokenizer.json")
+    tokenizer = json.loads(path.read_text())
+    path.write_text(json.dumps(tokenizer | {"normalizer": {"type": "Lowercase"}}))
+
+    ran = in_process("diff", "base", "tuned")
+    assert "equal in 6 rows; the tokenizers have different rules: normalizer\n" in ran.text
+    assert ran.status == 0
+    assert document_of(in_process, "diff", "base", "tuned")["diff"]["rules"] == ["normalizer"]
+    assert document_of(in_process, "diff", "base", "base")["diff"]["rules"] == []
+
+
 def test_a_small_change_is_not_shown_as_0(in_process: InProcess) -> None:
     base = matrix(6, 4)
     tuned = base.copy()

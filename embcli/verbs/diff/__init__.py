@@ -26,7 +26,13 @@ from embcli.result import Result
 from embcli.selection import Selection
 from embcli.tokens import chosen_rows, token_text, tokens_of
 from embcli.verbs.diff.measure import Matching, chosen_among, compare_rows, match_rows
-from embcli.verbs.diff.tokens import TokenDiff, Vocabulary, compare_tokens, differences
+from embcli.verbs.diff.tokens import (
+    TokenDiff,
+    Vocabulary,
+    compare_tokens,
+    differences,
+    different_rules,
+)
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -67,6 +73,7 @@ class Diff(Result, verb="diff", content="ranking"):
     sort: DiffSort | None = None
     head: Diff | None = None
     lone_head: SideName | None = None
+    rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @property
@@ -166,6 +173,7 @@ class Diff(Result, verb="diff", content="ranking"):
             "atol": self.atol,
             "head": self.head.counts if self.head else None,
             "lone_head": self.lone_head,
+            "rules": self.rules,
             "quantiles_at": list(QUANTILES_AT),
             "cosine_distance": self.quantiles(self.cosine_distances),
             "l2_distance": self.quantiles(self.distances),
@@ -350,6 +358,12 @@ def _diff_of_layer(
         raise InputError(Sentence("{rows} and {match} choose no row to compare"))
     compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
 
+    rules: tuple[str, ...] | None = ()
+    base_encoding, tuned_encoding = encodings
+    if base_encoding and tuned_encoding and base_encoding is not tuned_encoding:
+        found = different_rules(base_encoding.rules, tuned_encoding.rules)
+        rules = None if found is None else tuple(found)
+
     def side(name: SideName, place: int, layers: Layers) -> Side:
         opened = layers[layer]
         alone = matching.alone[place]
@@ -364,6 +378,7 @@ def _diff_of_layer(
         are_arrays=_is_array(model) and _is_array(other),
         atol=options.atol,
         sort=options.sort,
+        rules=rules,
         top=min(options.top, max(*sizes, base[layer].shape[1])),
         notes=notes,
     )

@@ -160,17 +160,18 @@ def _verdict(diff: Diff) -> Answer:
         unopened -= 1
     if any(side.origin.has_adapter for side in diff.sides):
         text += ", without the adapter, which is not applied"
+    if diff.rules:
+        text += f"; the tokenizers have different rules: {', '.join(diff.rules)}"
+    style = "bad" if diff.different else "good"
     not_compared = []
     if unopened:
         not_compared.append(counted(unopened, "other tensor"))
-    if all(side.encoding for side in diff.sides):
+    if diff.rules is None:
         not_compared.append("the rules of the tokenizers")
-    style = "bad" if diff.different else "good"
     if not not_compared:
         return Answer(text, style=style)
     text += f"; {' and '.join(not_compared)} not compared"
-    parameters = ("tensor", "encoding", "tokens") if diff.base.encoding else ("tensor", "encoding")
-    return Answer(text, *parameters, style=style)
+    return Answer(text, "tensor", "encoding", style=style)
 
 
 def _verdict_in_words(diff: Diff) -> str:

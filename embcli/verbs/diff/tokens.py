@@ -153,11 +153,11 @@ def compare_tokens(
             changes += [TokenChange(token, "added", None, token_id) for token_id in ids]
     if match is not None and not same and not changes:
         raise InputError(Sentence("{match} {given!r} matches no token", given=match[:60]))
-    rules = None if match else _different_rules(base.encoding.rules, tuned.encoding.rules)
+    rules = None if match else different_rules(base.encoding.rules, tuned.encoding.rules)
     return TokenDiff(base, tuned, same, tuple(changes), rules, top, notes=notes)
 
 
-def _different_rules(base: Rules, tuned: Rules) -> Rules | None:
+def different_rules(base: Rules, tuned: Rules) -> Rules | None:
     """Return the parts of rules that only one encoding has, or that both have in another order.
 
     None means that they cannot be compared.
