@@ -312,21 +312,20 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
     ids = batches.ids(order)
     rows = batches.embeddings(order)[:, positions.places]  # (samples, count, columns)
 
-    labels = [
-        Label("sample", order).spread(count),
-        Label("pos", list(positions.places) * len(order)),
-        *_id_labels(batches, "ID", ids[:, positions.places]),
-    ]
+    position_cells = list(positions.places) * len(order)
+    labels = [Label("sample", order).spread(count), Label("pos", position_cells)]
+    labels += _id_labels(batches, "ID", ids[:, positions.places])
     if batches.draw:
         labels += _id_labels(batches, "target", ids[:, positions.places + 1])
 
     gaps = [gap * count for gap in samples.gaps]
     for place in range(len(order)):
         gaps += [place * count + gap for gap in positions.gaps]
+    lines = rows.reshape(len(order) * count, -1)
     missing = [omission(samples, "sample", batches.order), omission(positions, "position")]
     return Matrix(
         labels,
-        [Values(rows.reshape(len(order) * count, -1), "input")],
+        [Values(lines, "input")],
         batches.columns,
         sorted(gaps),
         precision=batches.style.precision,

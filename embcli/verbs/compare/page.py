@@ -241,12 +241,15 @@ def _two_blocks(side_by_side: Matrix, width: int) -> Matrix:
     rows = _interleaved([block.values for block in blocks])
     names = [block.title for block in blocks] * (len(rows) // 2)
     labels = [label.spread(2) for label in side_by_side.labels]
+    labels.append(Label("", names, "left"))
+    trailing = [label.spread(2, line=1) for label in side_by_side.trailing]
+    gaps = [2 * gap for gap in side_by_side.gaps]
     return replace(
         side_by_side,
-        labels=[*labels, Label("", names, "left")],
+        labels=labels,
         blocks=[Values(rows)],
-        gaps=[2 * gap for gap in side_by_side.gaps],
-        trailing=[label.spread(2, line=1) for label in side_by_side.trailing],
+        gaps=gaps,
+        trailing=trailing,
     )
 
 
@@ -449,24 +452,17 @@ def _gradient_table(
     pair = Pair(gradient.embedding[places], gradient.linear[places])
     if training is not None:
         before = training.before[places]
-        pair = Pair(
-            _interleaved([before, pair.embedding, training.embedding[places]]),
-            _interleaved([before, pair.linear, training.linear[places]]),
-        )
-    labels = [
-        Label("ID", gradient.ids[places]).spread(len(lines)),
-        Label("n", gradient.times[places]).spread(len(lines)),
-    ]
+        embedding = _interleaved([before, pair.embedding, training.embedding[places]])
+        linear = _interleaved([before, pair.linear, training.linear[places]])
+        pair = Pair(embedding, linear)
+    ids = Label("ID", gradient.ids[places])
+    times = Label("n", gradient.times[places])
+    labels = [ids.spread(len(lines)), times.spread(len(lines))]
     if training is not None:
         labels.append(Label("", lines * len(places), "left"))
-    return _pair_table(
-        comparison,
-        pair,
-        labels,
-        width,
-        gaps=[len(lines) * gap for gap in excerpt.gaps],
-        rows_left_out=omission(excerpt, "ID", gradient.ids),
-    )
+    gaps = [len(lines) * gap for gap in excerpt.gaps]
+    missing = omission(excerpt, "ID", gradient.ids)
+    return _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)
 
 
 def _training(training: Training) -> RenderResult:
@@ -479,18 +475,21 @@ def _training(training: Training) -> RenderResult:
     yield safe_text(f"Moved: {embedding}, {linear}.")
 
 
+CostRow = tuple[str, Document, Callable[[Any], str]]
+
+
 def _cost_table(cost: Document) -> Table:
     """Return what each way costs: a name, a number for each way, and how it is written."""
     lookups = cost["runs"]["embedding"]
     products = cost["runs"]["linear"]
     in_int64 = {"embedding": 0, "linear": cost["one_hot_bytes"]["int64"]}
     in_float32 = {"embedding": 0, "linear": cost["one_hot_bytes"]["float32"]}
-    rows: list[tuple[str, Document, Callable[[Any], str]]] = [
+    rows: list[CostRow] = [
         ("multiply-adds, T·V·D", cost["multiply_adds"], "{:,}".format),
         ("weight read, T·D or V·D float32", cost["weight_bytes_read"], in_bytes),
-        ("one-hot int64, T·V, as torch makes it", in_int64, in_bytes),
-        ("one-hot float32, T·V", in_float32, in_bytes),
     ]
+    rows.append(("one-hot int64, T·V, as torch makes it", in_int64, in_bytes))
+    rows.append(("one-hot float32, T·V", in_float32, in_bytes))
     if cost["multiply_adds"]["linear"] >= _FEWEST_TIMED:
         runs = f"median of {lookups:,} and {products:,} runs"
         rows.append((f"time on 1 thread, {runs}", cost["seconds"], in_seconds))
