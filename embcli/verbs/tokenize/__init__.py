@@ -24,8 +24,8 @@ from embcli.tokens import Tokens, check_known
 class Tokenization(Result, verb="tokenize", content="tokens"):
     """The tokens of texts, or of IDs, which have no text but that of their tokens.
 
-    As a sequence it has their IDs: `len(result)` is T, `result[0]` the first ID, and `list(result)` all
-    of them. `list(result.tokens)` are the tokens as text.
+    As a sequence it has their IDs: `len(result)` is T, `result[0]` the first ID, and `list(result)`
+    are all of them. `list(result.tokens)` are the tokens as text.
     """
 
     tokens: Tokens
