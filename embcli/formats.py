@@ -57,7 +57,7 @@ ROWS = (
     Format("safetensors", _ARRAYS, (".safetensors",), binary=True),
     Format(
         "parquet",
-        ("ranking", "embeddings"),
+        ("tokens", "ranking", "embeddings"),
         (".parquet",),
         binary=True,
         one_matrix=True,

@@ -203,11 +203,14 @@ class Result(ABC):
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
-        Raises OutputError if the result is not written as parquet, or without the extra `arrow`.
+        Raises OutputError if the result is not a table, or without the extra `arrow`.
         """
         from embcli import writers
 
         records = self.records()
+        if "parquet" not in formats_for(self.content):
+            names = ", ".join(records.matrices) or "none"
+            raise OutputError(f"this result is not a table; it has matrix(name), of {names}")
         chosen_format(self.content, "parquet", None)
         refuse_many(records.shown, "parquet")
         return writers.table(records)

@@ -306,6 +306,31 @@ def test_a_bare_page_has_the_answer_whatever_it_is(
     snapshot("diff/bare.txt", pages)
 
 
+def test_arrays_of_any_dimensions_are_compared_by_their_rows(
+    in_process: InProcess, snapshot: Snapshot
+) -> None:
+    right = np.arange(24, dtype=np.float32).reshape(8, 3)
+    wrong = right.copy()
+    wrong[5, 1] += 1
+    np.save("right.npy", right)
+    np.save("vector.npy", right[0])
+    np.savetxt("vector.txt", right[0])
+    np.save("batch.npy", wrong.reshape(2, 4, 3))
+    np.savez_compressed("batch.npz", input=wrong.reshape(2, 4, 3))
+    np.savetxt("wrong.txt", wrong)
+
+    for name in ("batch.npy", "batch.npz", "wrong.txt"):
+        rows = document_of(in_process, "diff", "right.npy", name)["rows"]
+        assert [row["state"] for row in rows] == ["equal"] * 5 + ["changed"] + ["equal"] * 2
+    pages = session(
+        in_process,
+        "diff right.npy batch.npy",
+        "diff batch.npz wrong.txt",
+        "diff vector.npy vector.txt",
+    )
+    snapshot("diff/of-arrays-of-any-dimensions.txt", pages)
+
+
 def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process: InProcess) -> None:
     matrix = vectors().astype(np.float64)
     tuned = matrix.copy()

@@ -268,6 +268,12 @@ def test_a_copy_of_a_model_is_small_and_has_the_same_rows(
         assert other.tokenize(TEXT).ids.tolist() == original.tokenize(TEXT).ids.tolist()
 
 
+def test_tokens_are_a_sequence_of_ids_and_a_table(model: Model) -> None:
+    tokens = model.tokenize(TEXT)
+    assert [tokens[place] for place in range(len(tokens))] == tokens.ids.tolist()
+    assert tokens.to_arrow()["id"].to_pylist() == tokens.ids.tolist()
+
+
 def test_a_pickled_model_reads_its_file_anew(files: None) -> None:
     pickled = pickle.dumps(embcli.open("model.safetensors"))
     shutil.copy("tuned.safetensors", "model.safetensors")
@@ -527,7 +533,7 @@ def test_a_table_of_arrow_is_what_parquet_holds(model: Model, tmp_path: Path) ->
     result = model.lookup(TEXT)
     result.save(tmp_path / "rows.parquet")
     assert result.to_arrow().equals(parquet.read_table(tmp_path / "rows.parquet"))
-    with pytest.raises(embcli.OutputError):
+    with pytest.raises(embcli.OutputError, match="not a table"):
         model.batch(TEXT * 20).to_arrow()
 
 

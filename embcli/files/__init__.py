@@ -24,6 +24,12 @@ from embcli.text import is_text
 _WORD_VECTOR = (
     rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)"
 )
+# A pattern of a line of numbers: with commas, or the first with a decimal point, unlike a word. In
+# csv, names of fields are before the numbers of the columns.
+_TABLE = (
+    rb"(?i)(?:[a-z_]*,)*%b(?:,%b)+\r?(?:\n|\Z)" % ((rb"[ \t]*[-+.0-9einfa]+[ \t]*",) * 2)
+    + rb"|[ \t]*[-+]?[0-9]+\.[0-9][-+.0-9einfa \t]*\r?(?:\n|\Z)"
+)
 
 
 class _Format(NamedTuple):
@@ -43,6 +49,7 @@ _FORMATS = (
     # PyTorch writes other zip archives; it wrote plain pickles before.
     _Format("PyTorch", rb"PK\x03\x04|\x80[\x02-\x05]", "pt"),
     _Format("a shard index", rb'\s*\{\s*["}]', ""),
+    _Format("numbers as text", _TABLE, "table"),
     _Format("word vectors", _WORD_VECTOR, "vectors"),
 )
 _REMOTE = ("safetensors", "gguf")  # whose rows can be found without reading what is before them
@@ -86,7 +93,8 @@ def _unknown_format_error(binary: Binary, start: bytes) -> InputError:
     if start and is_text(start):
         return binary.file_error(
             "it is a text, not a model",
-            "Word vectors are a word and its numbers per line, with spaces",
+            "An array is saved with numpy.save; "
+            "word vectors are a word and its numbers per line, with spaces",
         )
     found = f"it begins with {start[:16]!r}" if start else "it is empty"
     names = ", ".join(format.name for format in _FORMATS)

@@ -12,8 +12,11 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,12 +73,15 @@ class _Member(NamedTuple):
     unpacked: Callable[[], np.ndarray] | None = None  # returns the rows of a compressed array
 
 
-def read(binary: Binary, _: Notes) -> Tensors:
-    """Return the arrays of a .npz by name, or the array of a .npy under the name of the file."""
+def read(binary: Binary, notes: Notes) -> Tensors:
+    """Return the arrays of a .npz by name, or the array of a .npy under the name of the file.
+
+    The only array is read as a matrix: a vector as one row, (B, T, D) as B * T rows.
+    """
     if binary.read(0, 2) != b"PK":
         name = binary.path.stem
         tensor = _tensor(_Member(binary, name, 0, binary.size), binary.read(0, _PREFIX))
-        return Tensors(binary, "npy", {name: tensor})
+        return Tensors(binary, "npy", {name: _flattened(tensor, notes)})
 
     archive = opened_archive(binary)
     arrays: dict[str, Tensor] = {}
@@ -95,7 +101,20 @@ def read(binary: Binary, _: Notes) -> Tensors:
         if info.compress_type != zipfile.ZIP_STORED:
             unpacked = cache(partial(_unpacked, binary, archive, info))
         arrays[name] = _tensor(_Member(binary, name, start, info.file_size, unpacked), prefix)
+    if len(arrays) == 1:
+        [name] = arrays
+        arrays[name] = _flattened(arrays[name], notes)
     return Tensors(binary, "npz", arrays)
+
+
+def _flattened(tensor: Tensor, notes: Notes) -> Tensor:
+    """Return an array as a matrix of its last dimension, if its rows are stored one by one."""
+    if len(tensor.shape) in (0, 2) or tensor.strides:
+        return tensor
+    *sizes, dim = tensor.shape
+    if sizes:
+        notes.add(f"{tensor} is read as a matrix: its row {sizes[-1]:,} is the first of sample 1")
+    return replace(tensor, shape=(prod(sizes), dim))
 
 
 def _unpacked(binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
@@ -103,7 +122,8 @@ def _unpacked(binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -
         with archive.open(info) as file:
             array = np.load(file)
             file.read()  # Only at the end of a member is its checksum compared.
-        return np.atleast_2d(array)
+        rows: np.ndarray = array.reshape(-1, *array.shape[-1:])
+        return rows
     except DAMAGES as error:
         raise _damage_error(binary, info, error) from None
 
@@ -135,8 +155,8 @@ def _tensor(member: _Member, prefix: bytes) -> Tensor:
         )
 
     strides: tuple[int, ...] = ()
-    if header.is_fortran and len(header.shape) == 2:
-        strides = (1, header.shape[0])
+    if header.is_fortran:
+        strides = (1, *accumulate(header.shape[:-1], mul))
     start = member.start + header.size
     matrix = partial(_layer, member, header.dtype)
     name = member.name

@@ -28,7 +28,8 @@ from tests.files.made import assert_rows, layer, matrix, npy_bytes, refusal, ref
         (np.zeros((2, 2), "f4,i2"), "not real numbers"),
         (np.zeros((2, 2), [("ü\u4e00", "f4")]), "header that cannot be read"),
         (np.array([[{}, open]], object), "which need a pickle"),
-        (np.zeros(3), "not a matrix"),
+        (np.array(3.0), "not a matrix"),
+        (np.zeros((2, 0, 3)), "not a matrix"),
         (np.zeros((2, 0)), "not a matrix"),
     ],
 )

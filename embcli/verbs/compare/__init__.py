@@ -44,6 +44,18 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         return judge(self.embedding, self.linear, self.weight)
 
     @property
+    def identical(self) -> bool:
+        """Whether both outputs have the same bits."""
+        return self.verdict.identical
+
+    @property
+    def one_hot(self) -> np.ndarray:
+        """The one-hot matrix, (T, V) float32."""
+        columns = np.arange(len(self.weight))
+        rows: np.ndarray = np.equal.outer(self.tokens.ids, columns).astype(np.float32)
+        return rows
+
+    @property
     def why_no(self) -> str:
         different = self.verdict.different
         return f"{different:,} of {self.verdict.values:,} values differ" if different else ""

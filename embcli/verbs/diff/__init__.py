@@ -388,4 +388,8 @@ def _is_array(model: Opened) -> bool:
     from embcli.files.checkpoint import Checkpoint
 
     source = model.source
-    return isinstance(source, Checkpoint) and source.tensors.format in ("npy", "npz")
+    return isinstance(source, Checkpoint) and source.tensors.format in (
+        "npy",
+        "npz",
+        "numbers as text",
+    )

@@ -24,8 +24,8 @@ from embcli.tokens import Tokens, check_known
 class Tokenization(Result, verb="tokenize", content="tokens"):
     """The tokens of texts, or of IDs, which have no text but that of their tokens.
 
-    As a sequence it has their IDs: `len(result)` is T, and `list(result)` is a list of int.
-    `list(result.tokens)` are the tokens as text.
+    As a sequence it has their IDs: `len(result)` is T, `result[0]` the first ID, and `list(result)`
+    are all of them. `list(result.tokens)` are the tokens as text.
     """
 
     tokens: Tokens
@@ -44,6 +44,9 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tokens.ids.tolist())
+
+    def __getitem__(self, place: int) -> int:
+        return int(self.tokens.ids[place])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.ids, dtype, copy=copy)

@@ -1,0 +1,87 @@
+"""Numbers as text are what numpy wrote, and word vectors stay word vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import embcli
+from embcli.files import open_tensors
+from tests.files.made import assert_rows, matrix, refused
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"delimiter": "\t", "fmt": "%.9f"},
+        {"delimiter": ","},
+        {"delimiter": ", ", "fmt": "%.9g"},
+        {"delimiter": ",", "newline": "\r\n"},
+        {"delimiter": ",", "header": "id,4,5,6", "comments": ""},
+    ],
+)
+def test_what_savetxt_writes_are_the_rows(options: dict[str, Any]) -> None:
+    values = matrix(50, 4)
+    if options.get("delimiter") == ",":
+        values[0, 0] = np.nan  # with spaces, it is a word
+    values[3] = [np.nan, np.inf, -np.inf, 0]
+    written = np.c_[np.arange(50), values[:, 1:]] if "header" in options else values
+    np.savetxt("own.txt", written, **options)
+
+    tensors = open_tensors(Path("own.txt"))
+
+    expected = values[:, 1:] if "header" in options else values
+    assert tensors.format == "numbers as text"
+    atol = 1e-8 if "fmt" in options else 0
+    found = tensors.layer("own").whole()
+    assert np.allclose(found, expected, rtol=0, atol=atol, equal_nan=True)
+
+
+def test_own_csv_has_the_rows_of_the_result() -> None:
+    found = embcli.seeded(vocab=70_000, dim=5).lookup('a,"b" #\n')
+    found.save("own.csv")
+    assert_rows(open_tensors(Path("own.csv")).layer("own"), found.input)
+
+
+def test_a_vector_is_one_row() -> None:
+    vector = matrix(1, 6)
+    np.savetxt("column.txt", vector[0])
+    np.savetxt("line.csv", vector, delimiter=",")
+    for path in map(Path, ("column.txt", "line.csv")):
+        assert_rows(open_tensors(path).layer(path.stem), vector)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.5 1 2\nthe 3 4\n",
+        "1,000 1 2\n2,000 3 4\n",
+        ", 1 2\n. 3 4\n",
+        "1 1 2\n2 3 4\n",
+        "2 2\n0.1 1 2\n0.2 3 4\n",
+        "nan 1 2\ninf 3 4\n",
+    ],
+)
+def test_words_that_look_like_numbers_stay_words(text: str) -> None:
+    Path("own.vec").write_text(text, "utf-8")
+    tensors = open_tensors(Path("own.vec"))
+    assert tensors.format == "word vectors"
+    assert_rows(tensors.layer("own"), np.float32([[1, 2], [3, 4]]))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"1.0,2.0,3.0\n4,x,6\n", "could not convert string 'x'"),
+        (b"1.0,2.0,3.0\n4,5\n", "columns changed from 3 to 2"),
+        (b"id,0,1\n1,2\n", "not a table of numbers"),
+        (b"1,2,3\n\xff,2,3\n", "not a table of numbers"),
+        (b"1.0 2.0\n1.0 x\n", "a field that is not a number"),
+    ],
+)
+def test_damaged_tables_are_refused(text: bytes, reason: str) -> None:
+    assert reason in refused("own.csv", text)
