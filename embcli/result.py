@@ -83,6 +83,13 @@ def _check_range(name: str, value: int | None, low: int, high: int) -> None:
         raise OutputError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
 
 
+# What pages and writers ask of results, and users do not.
+_INTERNAL = {
+    *("columns_chosen", "columns_of", "comes_back", "content", "draws", "draws_windows"),
+    *("is_drawn", "places", "rows_chosen", "run", "step_values", "verb", "view", "watch", "why_no"),
+}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result(ABC):
     """The result of a verb.
@@ -102,6 +109,9 @@ class Result(ABC):
         cls.content = content
         # A dataclass makes no __repr__ for a class that has one of its own.
         setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - mypy refuses the assignment
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _INTERNAL]
 
     def __repr__(self) -> str:
         records = self.records()

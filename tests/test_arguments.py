@@ -144,3 +144,6 @@ def test_completion_offers_what_is_meant_for_users() -> None:
     assert {*dir(embcli)} == {*embcli.__all__, "__version__"}
     public = {name for name in dir(MODEL) if not name.startswith("_")}
     assert public == {*VERBS, "encoding", "notes", "shape"} - {"resolve_rows"}
+    lookup = {name for name in dir(MODEL.lookup([2])) if not name.startswith("_")}
+    assert {"token", "position", "input", "ids", "tokens", "save", "styled", "to_arrow"} <= lookup
+    assert not lookup & {"columns_of", "verb", "view", "why_no"}
