@@ -172,7 +172,7 @@ class Result(ABC):
         chosen_format(self.content, format, None)
         page_format = cast("PageFormat", format)
         width = width_of(self.style.width, format)
-        return exported(self.view(), page_format, width, self.style.theme)
+        return exported(self.view(), page_format, width, self.style.theme, remark=self.notes.add)
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")

@@ -12,6 +12,7 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -1239,3 +1240,21 @@ def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the
     for html in (export.exported(page, "html", 60, "light").decode(), export.fragment(page, 60)):
         assert html.count("⋮") == 4
         assert html.count(dots) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "undrawn"),
+    [("Every Привет ␣✓", ""), ("a 日 ת", "日"), ("ת 日 b", "日"), ("ᚠ 日", "ᚠ")],
+)
+def test_a_character_that_no_font_has_is_noted_for_png(
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, undrawn: str
+) -> None:
+    def drawn(text: str) -> bytes:
+        return b"box" if text >= "\u1000" else text.encode()
+
+    monkeypatch.setattr(export, "_drawn", drawn)
+    monkeypatch.chdir(tmp_path)
+    for format in ("png", "svg"):
+        error = in_process("tokenize", text, "-o", f"x.{format}").err
+        named = [character for character in text if f"has {character!r}" in error]
+        assert named == ([undrawn] if undrawn and format == "png" else [])

@@ -96,9 +96,8 @@ class ResultWriter:
 
         width = width_of(self.style.width, self.format)
         if self.format != "table":
-            content = export.exported(
-                page, cast("PageFormat", self.format), width, self.style.theme, self.is_colored
-            )
+            format = cast("PageFormat", self.format)
+            content = export.exported(page, format, width, self.style.theme, self.is_colored, say)
         elif self._on_a_terminal:
             columns, lines = terminal_size()
             columns = self.style.width or columns

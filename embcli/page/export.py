@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
@@ -127,11 +127,17 @@ def text(
 
 
 def exported(
-    page: RenderableType, format: PageFormat, width: int, theme: Theme, color: bool = True
+    page: RenderableType,
+    format: PageFormat,
+    width: int,
+    theme: Theme,
+    color: bool = True,
+    remark: Callable[[str], object] | None = None,
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
 
     A picture whose width is 0 has its default width, or that of a slide if colours need it.
+    `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
     if format == "table":
@@ -142,7 +148,15 @@ def exported(
     if format == "html":
         return _html(page, width, color, background).encode()
     svg = _svg(page, width, color, background)
-    return svg.encode() if format == "svg" else png(svg, background)
+    if format == "svg":
+        return svg.encode()
+    undrawn = _undrawn(svg) if remark else ""
+    if remark and undrawn:
+        remark(
+            f"no font of this machine has {undrawn!r}, so the PNG shows a box for it; "
+            "SVG and HTML use the fonts of their viewer"
+        )
+    return png(svg, background)
 
 
 def _svg(page: RenderableType, width: int, color: bool, background: Background) -> str:
@@ -259,10 +273,7 @@ def png(svg: str, background: Background = "light") -> bytes:
     """Return an SVG picture as PNG, drawn with a monospace font of this machine."""
     import resvg_py
 
-    attributes = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"'
-    letter = f'<svg {attributes}><text y="9" font-family="{_FONTS}">X</text></svg>'
-    nothing = letter.replace("X", "")
-    if resvg_py.svg_to_bytes(svg_string=letter) == resvg_py.svg_to_bytes(svg_string=nothing):
+    if _drawn("X") == _drawn(""):
         raise OutputError(
             "png needs a monospace font, and there is none; "
             "on Debian: apt install fonts-dejavu-core"
@@ -270,6 +281,29 @@ def png(svg: str, background: Background = "light") -> bytes:
     # The SVG can end within the last pixels, which have its background, too.
     ground = _THEMES[background].background_color.hex
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_zoom(svg), background=ground))
+
+
+def _drawn(text: str) -> bytes:
+    """Return a small PNG of a text."""
+    import resvg_py
+
+    attributes = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"'
+    svg = f'<svg {attributes}><text y="9" font-family="{_FONTS}">{text}</text></svg>'
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg))
+
+
+def _undrawn(svg: str) -> str:
+    """Return a character of a picture that no font of this machine has, or nothing.
+
+    Monospace fonts have the letters of Europe and the symbols of pages; of all others, the first
+    and the last in Unicode's order are tried.
+    """
+    others: list[str] = sorted(set(re.findall(r"[\u0590-\u1fff\u2c00-\U0010ffff]", svg)))
+    box = _drawn("\U0010fffd")  # a character for private use
+    for character in others[:1] + others[-1:]:
+        if _drawn(character) == box:
+            return character
+    return ""
 
 
 def _zoom(svg: str) -> float:
