@@ -314,6 +314,28 @@ def test_a_config_that_contradicts_the_tensors_is_refused_except_for_token_rows(
     snapshot("lookup/models-that-contradict-themselves.txt", "\n".join(told))
 
 
+@pytest.mark.parametrize(
+    ("model_type", "token", "positions"),
+    [
+        ("bart", "model.shared", "model.decoder.embed_positions"),
+        ("whisper", "model.decoder.embed_tokens", "model.encoder.embed_positions"),
+        (
+            "clip_text_model",
+            "text_model.embeddings.token_embedding",
+            "vision_model.embeddings.position_embedding",
+        ),
+    ],
+)
+def test_positions_of_another_part_are_not_taken(
+    in_process: InProcess, model_type: str, token: str, positions: str
+) -> None:
+    Path("m").mkdir()
+    Path("m/config.json").write_text(json.dumps({"model_type": model_type}))
+    tensors = {f"{token}.weight": torch.ones(9, 6), f"{positions}.weight": torch.ones(9, 6)}
+    save_file(tensors, "m/model.safetensors")
+    assert "no position matrix" in in_process.refused("lookup", "--ids", "1", "--from", "m")
+
+
 # --- pages ----------------------------------------------------------------------------------------
 
 
