@@ -291,6 +291,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], Names]] = {
     "epsilon beyond float64": ({"layer_norm_eps": 10**400}, BERT_LIKE),
     "no norm": ({}, BERT),
     "a norm of a block": ({}, NORM_OF_BLOCK),
+    "a norm without its bias": ({}, {**BERT_LIKE, "bias": "x"}),
     "a wide norm": ({}, WIDE_NORM),
     "no types": ({"type_vocab_size": 2}, {"token": "word_embeddings"}),
     "no positions": ({}, WITHOUT_POSITIONS),
@@ -374,6 +375,7 @@ SEEING: Names = {
     "token": "/decoder.model.decoder.embed_tokens",
     "positions": "/decoder.model.decoder.embed_positions",
     "gain": "/decoder.layernorm_embedding.weight",
+    "bias": "/decoder.layernorm_embedding.bias",
     "types": "/encoder.embed_tokens",
 }
 TWO_FAMILIES: Names = {
