@@ -55,6 +55,7 @@ class Norm(NamedTuple):
     key: str = ""  # the key of its epsilon in config.json
     epsilon: float = 1e-12  # applies if config.json has no `key`
     kind: Literal["torch", "spelled"] = "torch"
+    has_bias: bool = True
     when: When | None = None
     weight: str = ""  # the tensors that were found
     bias: str = ""

@@ -438,3 +438,8 @@ def test_a_head_that_only_one_model_has_is_a_difference(in_process: InProcess) -
     for other in ("copied", "part.safetensors"):
         assert in_process("diff", "headless" if other == "copied" else "headed", other).status == 0
     assert in_process("diff", "headed", "headless", "--layer", "token").status == 0
+    packed = {"model.embed_tokens.weight": token, "lm_head.qweight": torch.ones(3, 300).int()}
+    save_file(packed, "headless/model.safetensors")
+    run = in_process("diff", "headed", "headless")
+    assert run.status == 0
+    assert "the output heads are not compared: " in run.err

@@ -512,7 +512,7 @@ def test_a_vocabulary_with_merges_beside_it_has_its_special_tokens(
     kind: str, not_checked: str
 ) -> None:
     Path("m/tokenizer.json").unlink()
-    words = [*NAMES, *(f"w{place}" for place in range(len(NAMES), TOKENS))]
+    words = [*NAMES, *(chr(0x100 + place) for place in range(len(NAMES), TOKENS))]
     write_json("vocab.json", **{word: place for place, word in enumerate(words)})
     Path("m/merges.txt").write_text("#version: 0.2\n")
     write_json("tokenizer_config.json", tokenizer_class=kind, bos_token="<s>", eos_token="</s>")
@@ -520,6 +520,19 @@ def test_a_vocabulary_with_merges_beside_it_has_its_special_tokens(
     assert audit.is_sound
     assert found_kinds(audit, "remark").count("special-ids") == 0
     assert not_checked in "".join(audit.not_checked)
+
+
+def test_a_tokenizer_that_has_lost_its_merges_is_a_finding() -> None:
+    letters = ["a", "b", "c", "ab", "abc", "abcab"]
+    merges = [("a", "b"), ("ab", "c"), ("abc", "ab")]
+    for count in (3, 2, 1, 0):
+        vocab = {token: token_id for token_id, token in enumerate([*NAMES, *letters])}
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges[:count]))
+        tokenizer.add_special_tokens(NAMES)
+        tokenizer.save("m/tokenizer.json")
+        texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
+        assert len(texts) == (count < 2)
+        assert all(text.startswith(f"tokenizer.json has {count} merge") for text in texts)
 
 
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
@@ -551,7 +564,7 @@ def test_few_missing_rows_are_told_as_a_forgotten_resize(
     save_words("m/tokenizer.json", [f"w{place}" for place in range(tokens)])
     write_tensors(vectors(1, rows))
     ran = in_process("audit", "m")
-    cause = "have no row; the usual cause is a forgotten resize_token_embeddings"
+    cause = "without a row; the usual cause is a forgotten resize_token_embeddings"
     assert (cause in ran.text) == is_few
     assert ("was resize_token_embeddings forgotten?" in ran.err) == is_few
     assert ("probably not its tokenizer" in ran.err) != is_few

@@ -291,6 +291,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], Names]] = {
     "epsilon beyond float64": ({"layer_norm_eps": 10**400}, BERT_LIKE),
     "no norm": ({}, BERT),
     "a norm of a block": ({}, NORM_OF_BLOCK),
+    "a norm without its bias": ({}, {**BERT_LIKE, "bias": "x"}),
     "a wide norm": ({}, WIDE_NORM),
     "no types": ({"type_vocab_size": 2}, {"token": "word_embeddings"}),
     "no positions": ({}, WITHOUT_POSITIONS),
@@ -312,6 +313,28 @@ def test_a_config_that_contradicts_the_tensors_is_refused_except_for_token_rows(
         told.append(f"{case}\n{in_process.refused(*words)}")
         assert in_process.ok(*words, "--show", "token").text
     snapshot("lookup/models-that-contradict-themselves.txt", "\n".join(told))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "token", "positions"),
+    [
+        ("bart", "model.shared", "model.decoder.embed_positions"),
+        ("whisper", "model.decoder.embed_tokens", "model.encoder.embed_positions"),
+        (
+            "clip_text_model",
+            "text_model.embeddings.token_embedding",
+            "vision_model.embeddings.position_embedding",
+        ),
+    ],
+)
+def test_positions_of_another_part_are_not_taken(
+    in_process: InProcess, model_type: str, token: str, positions: str
+) -> None:
+    Path("m").mkdir()
+    Path("m/config.json").write_text(json.dumps({"model_type": model_type}))
+    tensors = {f"{token}.weight": torch.ones(9, 6), f"{positions}.weight": torch.ones(9, 6)}
+    save_file(tensors, "m/model.safetensors")
+    assert "no position matrix" in in_process.refused("lookup", "--ids", "1", "--from", "m")
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -352,6 +375,7 @@ SEEING: Names = {
     "token": "/decoder.model.decoder.embed_tokens",
     "positions": "/decoder.model.decoder.embed_positions",
     "gain": "/decoder.layernorm_embedding.weight",
+    "bias": "/decoder.layernorm_embedding.bias",
     "types": "/encoder.embed_tokens",
 }
 TWO_FAMILIES: Names = {

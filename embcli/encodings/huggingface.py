@@ -39,7 +39,7 @@ from embcli.encodings.merging import (
     piece_to_text,
     spans_of,
 )
-from embcli.wording import in_data
+from embcli.wording import counted, in_data
 
 if TYPE_CHECKING:
     import tokenizers
@@ -98,7 +98,13 @@ class HuggingFaceEncoding(Encoding):
 
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
-        """Yield in words the first two tokens that have one ID."""
+        """Yield in words that merges are missing, and the first two tokens that have one ID."""
+        merges = self.rules.get("merges")
+        added = {token["content"] for token in self.rules["added_tokens"]}
+        long = [token for token in self.rules["vocab"] if len(token) > 1 and token not in added]
+        if merges is not None and len(merges) < len(long) / 2:
+            yield f"{self.path.name} has {counted(len(merges), 'merge')} for {len(long):,} tokens"
+
         vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
         names: dict[int, str] = {}
         for name in sorted(vocabulary):

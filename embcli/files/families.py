@@ -294,7 +294,7 @@ FAMILIES = (
     Family("bloom", (_BLOOM_NORM,), block_positions="alibi"),
     Family(
         "modernbert modernbert-decoder",
-        (Norm(("embeddings.norm", "token_embd_norm"), "norm_eps", 1e-5),),
+        (Norm(("embeddings.norm", "token_embd_norm"), "norm_eps", 1e-5, has_bias=False),),
         block_positions="rotary",
     ),
     Family(

@@ -207,6 +207,8 @@ class _Completion:
             epsilon = self.settings.number(step.key, step.epsilon, least=0)
         weight = self.required_weight(*step.names)
         bias = self.find("bias", *step.names)
+        if step.has_bias and not bias:
+            raise self.missing_error(f"{step.names[0]}.bias")
         self.check_size(width, weight)
         self.check_size(width, bias)
         return step._replace(epsilon=epsilon, weight=weight, bias=bias)

@@ -95,7 +95,8 @@ class Roles:
         def closeness(tensor: Tensor) -> tuple[int, int, str]:
             return self._shared_parts(tensor), -tensor.name.count("."), tensor.name
 
-        return max(self._of_part(self._with_end(end)), key=closeness, default=None)
+        candidates = self._of_part(self._without_others(self._with_end(end)))
+        return max(candidates, key=closeness, default=None)
 
     def _named(
         self, role: str, fits: Callable[[Tensor], bool], own: Iterable[str] = ()
@@ -119,6 +120,23 @@ class Roles:
     def _of_part(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors that belong to the part; all of them if none does."""
         return [tensor for tensor in tensors if self.part in name_parts(tensor.name)] or tensors
+
+    def _without_others(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Return the tensors except those of the other part, and of a model that reads images."""
+        own_parts = [self.part, *name_parts(self.token.name)]
+        other_part = None
+        if "decoder" in own_parts:
+            other_part = "encoder"
+        elif "encoder" in own_parts:
+            other_part = "decoder"
+
+        found = []
+        for tensor in tensors:
+            parts = name_parts(tensor.name)
+            is_visual = any(part.startswith(("vision", "visual")) for part in parts)
+            if other_part not in parts and not is_visual:
+                found.append(tensor)
+        return found
 
     def _shared_parts(self, tensor: Tensor) -> int:
         """Return how many parts at the beginning of its name the token matrix shares."""
@@ -205,6 +223,7 @@ class Roles:
         else:
             dim = self._dim_of_sum(AddPosition if role == "position" else AddType)
             fitting = self._named(role, lambda tensor: tensor.is_matrix and tensor.shape[1] == dim)
+            fitting = self._without_others(fitting)
         if not fitting:
             return None
 

@@ -157,7 +157,7 @@ class Fit:
             named += f", tokens {tokens:,}"
             padding = self.rows - tokens
             if padding < 0:
-                text = f"{counted(-padding, 'token')} of {tokens:,} have no row"
+                text = f"{counted(-padding, 'token')} of {tokens:,} without a row"
                 if -padding < tokens / 100 or 0 < self.known_tokens <= self.rows:
                     text += "; the usual cause is a forgotten resize_token_embeddings"
                 yield Finding("finding", "missing", -padding, text)
@@ -316,11 +316,11 @@ def _check_files(tensors: Tensors) -> None:
 
 def _finite_tensors(source: Checkpoint) -> Iterator[tuple[str, bool]]:
     """Yield the names of the tensors that rows are computed from, and whether all are finite."""
-    for name in source.input_tensors:
-        yield name, bool(np.isfinite(source.values(name)).all())
     for name in source.roles.other_shares:
         summary = source.tensors.layer(name).summary()
         yield name, math.isfinite(summary.maximum - summary.minimum)
+    for name in source.input_tensors:
+        yield name, bool(np.isfinite(source.values(name)).all())
 
 
 def _contradictions(source: Checkpoint, encoding: Encoding | None) -> Iterator[str]:

@@ -290,20 +290,7 @@ def diff(
     ids = chosen_rows(rows, None, max(base_size, tuned_size), None)
     options = _Options(atol, ids, match, sort, top)
     result = _diff_of_layer(model, other, compared, options, notes)
-    if layer is not None:
-        return result
-
-    base_head = _own_head(model)
-    tuned_head = _own_head(other)
-    if base_head and tuned_head:
-        if base_head.dim != tuned_head.dim:
-            return result
-        return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
-    lone_head = base_head or tuned_head
-    are_models = _has_type(model) and _has_type(other)
-    if lone_head is None or lone_head.relation == "equal" or not are_models:
-        return result
-    return replace(result, lone_head="BASE" if base_head else "TUNED")
+    return result if layer else _with_heads(result, model, other, options)
 
 
 class _Options(NamedTuple):
@@ -323,6 +310,26 @@ def vocabulary(model: Opened) -> Vocabulary:
     return Vocabulary(name, encoding)
 
 
+def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -> Diff:
+    """Return a diff of token matrices that compares the output heads as well."""
+    notes = result.notes
+    try:
+        base_head = _own_head(model)
+        tuned_head = _own_head(other)
+    except InputError as error:  # a head is packed, or several tensors could be it
+        notes.add(f"the output heads are not compared: {error}")
+        return result
+    if base_head and tuned_head:
+        if base_head.dim != tuned_head.dim:
+            return result
+        return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
+    lone_head = base_head or tuned_head
+    are_models = _has_type(model) and _has_type(other)
+    if lone_head is None or lone_head.relation == "equal" or not are_models:
+        return result
+    return replace(result, lone_head="BASE" if base_head else "TUNED")
+
+
 def _own_head(model: Opened) -> Head | None:
     """Return the output head of a model if it is a tensor of its own."""
     from embcli.files.checkpoint import Checkpoint
@@ -330,10 +337,7 @@ def _own_head(model: Opened) -> Head | None:
     source = model.source
     if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
         return None
-    try:
-        head = source.head
-    except InputError:  # several tensors could be the head
-        return None
+    head = source.head
     return None if head.tensor is None or head.relation == "same" else head
 
 
