@@ -609,7 +609,7 @@ def test_both_ways_are_strips_of_colours(snapshot: Snapshot) -> None:
     snapshot("compare/strips.txt", export.text(with_times(result), 80))
 
 
-@pytest.mark.parametrize(("height", "has_output"), [(None, True), (30, True), (24, False)])
+@pytest.mark.parametrize(("height", "has_output"), [(None, True), (26, True), (25, False)])
 def test_output_and_target_are_in_turn_or_the_output_is_named_as_left_out(
     height: int | None, has_output: bool
 ) -> None:

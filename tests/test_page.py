@@ -47,6 +47,7 @@ from embcli.page import (
     token_style,
 )
 from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means, sign_style
+from embcli.page.parts import CutPage
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
 from tests.readers import from_png, size_of_png
@@ -109,6 +110,29 @@ def test_a_drawing_that_is_too_wide_is_cut(snapshot: Snapshot) -> None:
     drawing = Drawing([Text("╭─╮"), Text("│ │" * 40)])
 
     snapshot("page/drawing-too-wide.txt", export.text(drawing, 40))
+
+
+TREES = ["A\nAA\nAAA", "", "B\nBB\nBBB", "", "C\nCC\nCCC", "", "the end"]
+
+
+@pytest.mark.parametrize("height", range(4, 15))
+def test_a_page_is_cut_in_its_middle_between_drawings(height: int) -> None:
+    parts: list[RenderableType] = [title("the title")]
+    for text in TREES:
+        lines = [Text(line) for line in text.split("\n")]
+        parts.append(Drawing(lines) if len(lines) > 1 else text)
+    whole = export.text(Group(*parts), 80).splitlines()
+
+    cut = export.text(CutPage(Group(*parts), ["other"], height), 80).splitlines()
+
+    assert len(cut) < height
+    (place,) = (place for place, line in enumerate(cut) if line.startswith("…"))
+    tail = len(cut) - place - 1
+    assert cut[:place] == whole[:place]
+    assert cut[place + 1 :] == whole[len(whole) - tail :]
+    assert cut[place] == f"… {len(whole) - place - tail} more lines; the command alone prints them"
+    for letter in "ABC":
+        assert sum(line.startswith(letter) for line in cut) in (0, 3)
 
 
 ODD = [

@@ -489,6 +489,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(
         ("the-first-step", []),
         ("a-question-below-its-matrix", ["--step", "3"]),
         ("a-long-text-cut", ["--text", LONG_TEXT]),
+        ("trees-cut-below-a-tree", ["--text", "Every effort moves you forward and upward"]),
     ],
 )
 def test_a_step_stands_on_a_screen(
@@ -497,7 +498,7 @@ def test_a_step_stands_on_a_screen(
     snapshot(f"tour/screen-of-{name}.txt", start(*arguments).press())
 
 
-def test_a_long_page_is_cut_above_its_end_which_the_words_are_about(
+def test_a_long_page_keeps_its_header_and_its_end_which_the_words_are_about(
     start: Callable[..., Screen], snapshot: Snapshot
 ) -> None:
     text = " ".join(["Every effort moves you forward"] * 5)

@@ -8,6 +8,7 @@ from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
 from embcli.page.parts import (
     Answer,
+    Drawing,
     Hint,
     LeftOut,
     Note,
@@ -19,7 +20,7 @@ from embcli.page.parts import (
     title,
 )
 from embcli.page.strips import Strips, Values
-from embcli.page.table import Drawing, Label, ruled, shorten, side_by_side
+from embcli.page.table import Label, ruled, shorten, side_by_side
 
 __all__ = [
     "STYLES",

@@ -23,9 +23,9 @@ from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
 from embcli.page.colors import BACKGROUNDS, FINE_CELLS, INKS, background_of
-from embcli.page.parts import CutPage, Sheets, Title, TypedCommand
+from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand
 from embcli.page.strips import Shades
-from embcli.page.table import Bar, Drawing, Line, Shortened
+from embcli.page.table import Bar, Line, Shortened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -117,6 +117,19 @@ def omission(excerpt: Excerpt, what: str, numbers: np.ndarray | None = None) -> 
 
 
 @dataclass(frozen=True, eq=False)
+class Drawing:
+    """Lines whose characters are aligned with those below them, so that they are never wrapped."""
+
+    lines: Sequence[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.lines:
+            line.no_wrap = True
+            line.overflow = "ignore" if console.record else "crop"  # a file has room
+            yield line
+
+
+@dataclass(frozen=True, eq=False)
 class Hint:
     """Parameters that show more than a page does; rich draws nothing for it."""
 
@@ -182,10 +195,10 @@ class SuggestingPage:
 class CutPage:
     """A page, cut to the lines that others leave of a height; a line says how many are cut.
 
-    The cut is below the title, as the last lines are what a page comes to.
+    The cut is in the middle: its first lines say what it is, its last lines what it comes to.
     """
 
-    page: RenderableType
+    page: Any
     others: Sequence[RenderableType]
     height: int
 
@@ -195,13 +208,25 @@ class CutPage:
         room = max(self.height - len(lines_of_others), fewest_lines)
         # Its tables need not leave room for the other pages once more.
         page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
-        lines = console.render_lines(self.page, page_options, pad=False)
 
-        if len(lines) > room:
-            cut = len(lines) - room + 1
-            more = safe_text(f"… {cut:,} more lines; the command alone prints them")
+        lines: list[list[Segment]] = []
+        edges = [0]  # the numbers of lines before which a cut may begin or end
+        for part in self.page.__rich_console__(console, page_options):
+            lines_of_part = console.render_lines(part, page_options, pad=False)
+            if not isinstance(part, Drawing):
+                edges += range(len(lines) + 1, len(lines) + len(lines_of_part))
+            lines += lines_of_part
+            edges.append(len(lines))
+
+        cut = len(lines) - room + 1  # one line says how many
+        if cut > 1:
+            middle = len(lines) - (room - 1) // 2
+            end = min(edge for edge in edges if edge >= middle)
+            start = max(edge for edge in edges if edge <= end - cut)
+            end = min(edge for edge in edges if edge >= start + cut)
+            more = safe_text(f"… {end - start:,} more lines; the command alone prints them")
             more.no_wrap = True
-            lines[1 : 1 + cut] = console.render_lines(more, options, pad=False)
+            lines[start:end] = console.render_lines(more, options, pad=False)
         for line in lines:
             yield from line
             yield Segment.line()

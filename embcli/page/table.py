@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import STYLES
-from embcli.page.parts import safe_text
+from embcli.page.parts import Drawing, safe_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -177,19 +177,6 @@ class Shortened:
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(min(SHORTEST, self.text.cell_len), self.text.cell_len)
-
-
-@dataclass(frozen=True, eq=False)
-class Drawing:
-    """Lines whose characters are aligned with those below them, so that they are never wrapped."""
-
-    lines: Sequence[Text]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self.lines:
-            line.no_wrap = True
-            line.overflow = "ignore" if console.record else "crop"  # a file has room
-            yield line
 
 
 def side_by_side(blocks: Iterable[Sequence[Text]], width: int, gap: int) -> RenderResult:

@@ -392,7 +392,7 @@ def _backward_pass(
     if training is not None:
         loss = f"{loss} before the step, {_number(training.loss)} after it"
     yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
-    yield from _targets(comparison, gradient.target, loss, width, most_rows)
+    yield from _targets(comparison, gradient, loss, width, most_rows)
     yield ""
     yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
     yield _apart(_gradient_table(comparison, gradient, width, most_rows), most_rows)
@@ -417,20 +417,21 @@ def _backward_pass(
 
 
 def _targets(
-    comparison: Comparison, target: np.ndarray, loss: str, width: int, most_rows: int
+    comparison: Comparison, gradient: Gradient, loss: str, width: int, most_rows: int
 ) -> RenderResult:
     """Yield output and target of each token, side by side if all columns fit so, and the loss.
 
     A terminal without room for two lines of each token has the targets alone.
     """
+    target = gradient.target
     excerpt = Excerpt.ends(_FEW, len(target))
     places = excerpt.places
     labels = [Label("pos", places), Label("ID", comparison.tokens.ids[places])]
     blocks = [Values(comparison.embedding[places], "output"), Values(target[places], "target")]
     missing = omission(excerpt, "row")
     matrix = _matrix(comparison, labels, blocks, gaps=excerpt.gaps, rows_left_out=missing)
-    lines_elsewhere = 3  # that a page has beside two lines of each token in two tables
-    has_room_in_turn = 2 * len(places) <= most_rows - lines_elsewhere
+    # Each token takes two lines here, and each ID two lines in the table of gradients.
+    has_room_in_turn = len(places) + len(gradient.ids) < most_rows
     if matrix.fits(width) or has_room_in_turn:
         matrix = _two_blocks(matrix, width)
     else:
