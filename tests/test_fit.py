@@ -535,6 +535,13 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding() -> None:
         assert all(text.startswith(f"tokenizer.json has {count} merge") for text in texts)
 
 
+def test_a_vocabulary_without_merges_needs_none() -> None:
+    pieces = [*NAMES, *(f"w{place}" for place in range(TOKENS - len(NAMES)))]
+    scored = [(piece, -1.0) for piece in pieces]
+    tokenizers.Tokenizer(tokenizers.models.Unigram(scored, 3)).save("m/tokenizer.json")
+    assert "fit" not in audited().kinds("finding")
+
+
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
     in_process: InProcess,
 ) -> None:

@@ -99,11 +99,13 @@ class HuggingFaceEncoding(Encoding):
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
         """Yield in words that merges are missing, and the first two tokens that have one ID."""
-        merges = self.rules.get("merges")
-        added = {token["content"] for token in self.rules["added_tokens"]}
-        long = [token for token in self.rules["vocab"] if len(token) > 1 and token not in added]
-        if merges is not None and len(merges) < len(long) / 2:
-            yield f"{self.path.name} has {counted(len(merges), 'merge')} for {len(long):,} tokens"
+        if self.rules["type"] == "BPE":
+            merges = self.rules["merges"]
+            added = {token["content"] for token in self.rules["added_tokens"]}
+            tokens = {token for token in self.rules["vocab"] if len(token) > 1} - added
+            if len(merges) < len(tokens) / 2:
+                merges_in_words = counted(len(merges), "merge")
+                yield f"{self.path.name} has {merges_in_words} for {len(tokens):,} tokens"
 
         vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
         names: dict[int, str] = {}
