@@ -136,8 +136,8 @@ def compare_rows(
             base_stored = base_stored[differs]
             tuned_stored = tuned_stored[differs]
 
-        base_rows = _in_float64(base, base_stored)
-        tuned_rows = _in_float64(tuned, tuned_stored)
+        base_rows = _in_float64(base, base_stored, tuned)
+        tuned_rows = _in_float64(tuned, tuned_stored, base)
         if {base.dtype, tuned.dtype} <= _WIDE_INTEGERS:
             are_equal = base_stored == tuned_stored
         else:
@@ -168,11 +168,15 @@ def compare_rows(
 _WIDE_INTEGERS = {"int64", "uint64", "int32", "uint32"}
 
 
-def _in_float64(layer: Layer, stored: np.ndarray) -> np.ndarray:
-    """Return rows as they are stored, (n, width), in float64, (n, D)."""
+def _in_float64(layer: Layer, stored: np.ndarray, other: Layer) -> np.ndarray:
+    """Return rows as they are stored, (n, width), in float64, (n, D).
+
+    Decimals are rounded to float32, unless the other layer has numbers that float32 does not hold.
+    """
     from embcli.files.numbers import held_by_float32
 
-    rows = layer.widened(stored) if held_by_float32(layer.dtype) else stored
+    compared = other.dtype if layer.dtype == "decimal" else layer.dtype
+    rows = layer.widened(stored) if held_by_float32(compared) else stored
     return rows.astype(np.float64)
 
 
