@@ -373,6 +373,10 @@ def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process: I
 
     np.save("base.npy", double)
     assert in_process("diff", "base.npy", "tuned.csv").status == 1
+    np.savetxt("base.csv", double, delimiter=",")
+    found = compared("base.csv", "tuned.csv")
+    assert not found.different
+    assert found.other_bits == 0
 
 
 def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process: InProcess) -> None:

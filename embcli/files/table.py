@@ -58,7 +58,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         has_words = re.search(r"(?i)[^-+.0-9einfa\s]", beginning)
         if has_words and not commas:
             return vectors.read(binary, notes)
-        reason, *_ = str(error).partition(";")  # then numpy advises on its own parameters
+        reason, *_ = str(error).partition("; use")  # then numpy advises on its own parameters
         raise binary.file_error(f"it is not a table of numbers ({reason[:200]})") from None
 
     is_vector = not commas and numbers.shape[1] == 1

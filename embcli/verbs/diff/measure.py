@@ -104,7 +104,8 @@ class Comparison(NamedTuple):
     distances: np.ndarray  # (pairs,) float64
     largest_differences: np.ndarray  # (pairs,) float64
     columns: np.ndarray  # (pairs,) int64: where these are
-    other_bits: int  # pairs of one dtype that are equal in value, but not in bits
+    # Pairs of one dtype that are equal in value, but not in bits, which decimals do not have.
+    other_bits: int
 
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
@@ -149,7 +150,7 @@ def compare_rows(
         equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
-        if base.dtype == tuned.dtype:
+        if base.dtype == tuned.dtype != "decimal":
             other_bits += len(pairs) - len(changed)
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
