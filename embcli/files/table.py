@@ -40,7 +40,8 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     if header:
         skipped += 1
         names = "".join(header.groups(""))
-        columns = range(names.count(","), commas + 1)
+        if names:
+            columns = range(names.count(","), commas + 1)
     elif line == ",".join(map(str, range(commas + 1))) and "." in next_line:
         skipped += 1  # pandas numbers columns without names
 

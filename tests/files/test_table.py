@@ -116,6 +116,7 @@ def test_words_that_look_like_numbers_stay_words(text: str) -> None:
         (b"1.0,2.0,3.0\n4,x,6\n", "could not convert string 'x'"),
         (b"1.0,2.0,3.0\n4,5\n", "columns changed from 3 to 2"),
         (b"0,5;0,6\n0,7;0,8\n", "could not convert string '5;0'"),
+        (b"x,y\n1,2\n3,4,5\n", "columns changed from 2 to 3"),
         (b"id,0,1\n1,2\n", "not a table of numbers"),
         (b"1,2,3\n\xff,2,3\n", "not a table of numbers"),
         (b"1.0 2.0\n1.0 x\n", "a field that is not a number"),
