@@ -141,7 +141,8 @@ class Origin:
     Mappings have an entry for each layer that is open.
     """
 
-    shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # The shapes of the layers, or of the arrays of other dimensions that are read as matrices.
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     seed: int | None = None  # None for a checkpoint
     # `build` names the torch and the CPU capability that drew seeded layers.
     build: Mapping[str, str] = field(default_factory=dict)

@@ -317,6 +317,7 @@ def test_arrays_of_any_dimensions_are_compared_by_their_rows(
     np.savetxt("vector.txt", right[0])
     np.save("batch.npy", wrong.reshape(2, 4, 3))
     np.savez_compressed("batch.npz", input=wrong.reshape(2, 4, 3))
+    np.save("other-batch.npy", wrong.reshape(4, 2, 3))
     np.savetxt("wrong.txt", wrong)
 
     for name in ("batch.npy", "batch.npz", "wrong.txt"):
@@ -327,8 +328,55 @@ def test_arrays_of_any_dimensions_are_compared_by_their_rows(
         "diff right.npy batch.npy",
         "diff batch.npz wrong.txt",
         "diff vector.npy vector.txt",
+        "diff batch.npy other-batch.npy",
     )
     snapshot("diff/of-arrays-of-any-dimensions.txt", pages)
+
+
+@pytest.mark.parametrize(
+    ("shape", "other_shape"),
+    [
+        ((2, 4, 3), (4, 2, 3)),
+        ((2, 4, 3), (8, 3)),
+        ((1, 8, 3), (8, 3)),
+        ((24,), (1, 24)),
+        ((2, 2, 2, 3), (2, 4, 3)),
+    ],
+)
+def test_arrays_of_other_shapes_differ_though_their_rows_are_equal(
+    shape: tuple[int, ...], other_shape: tuple[int, ...], in_process: InProcess
+) -> None:
+    values = np.arange(24, dtype=np.float32)
+
+    assert not compared_arrays(values.reshape(shape), values.reshape(shape)).different
+    for base, tuned in ((shape, other_shape), (other_shape, shape)):
+        found = compared_arrays(values.reshape(base), values.reshape(tuned))
+
+        words = f"the shapes differ: {base} in BASE, {tuned} in TUNED"
+        assert found.why_no == words
+        run = in_process("diff", "base.npy", "tuned.npy")
+        assert run.status == 1
+        assert f"The arrays differ; {words}\n" in run.text
+        document = document_of(in_process, "diff", "base.npy", "tuned.npy")
+        assert document["run"]["base"]["shapes"] == {"token": [*base]}
+        assert document["run"]["tuned"]["shapes"] == {"token": [*tuned]}
+
+
+def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process: InProcess) -> None:
+    double = np.random.default_rng(3).standard_normal((5, 3))
+    for dtype in (np.float64, np.float32):
+        written = double.astype(dtype)
+        np.save("base.npy", written)
+        lines = [",".join(map(str, row)) for row in written.tolist()]
+        Path("tuned.csv").write_text("\n".join(lines), "utf-8")
+        assert in_process("diff", "base.npy", "tuned.csv").status == 0
+
+    np.save("base.npy", double)
+    assert in_process("diff", "base.npy", "tuned.csv").status == 1
+    np.savetxt("base.csv", double, delimiter=",")
+    found = compared("base.csv", "tuned.csv")
+    assert not found.different
+    assert found.other_bits == 0
 
 
 def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process: InProcess) -> None:
@@ -340,13 +388,19 @@ def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process: In
     matrix[11, 2] = np.nan
     tuned[11] = matrix[11]
     tuned[11, 6] += 3
+    tuned[13, 2] = np.inf
+    matrix[15, 4] = tuned[15, 4] = -np.inf
+    tuned[15, 7] += 2
 
     found = compared_arrays(matrix, tuned)
 
-    differences = np.abs(tuned - matrix)
+    with np.errstate(invalid="ignore"):
+        differences = np.abs(tuned - matrix)
     differences[11, 2] = 0  # Both are NaN.
+    differences[13, 2] = np.nan  # It is not finite.
+    differences[15, 4] = 0  # Both are the same infinity.
     assert np.array_equal(found.largest_differences, differences.max(axis=1), equal_nan=True)
-    assert found.columns[[3, 7, 9, 11]].tolist() == [5, 23, 1, 6]
+    assert found.columns[[3, 7, 9, 11, 13, 15]].tolist() == [5, 23, 1, 6, 2, 7]
     rows = document_of(in_process, "diff", "base.npy", "tuned.npy")["rows"]
     assert rows[7]["largest_difference"] == differences[7, 23]
     assert rows[7]["column"] == 23

@@ -24,11 +24,16 @@ from embcli.text import is_text
 _WORD_VECTOR = (
     rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)"
 )
-# A pattern of a line of numbers: with commas, or the first with a decimal point, unlike a word. In
-# csv, names of fields are before the numbers of the columns.
+# A pattern of the first lines of a table of numbers, after comments: numbers with commas, in csv
+# with names before the numbers of the columns; two lines with commas, unlike word vectors; or
+# numbers of which the first has a decimal point, unlike a word.
+_NUMBER = rb"[ \t]*[-+.0-9einfa]+[ \t]*"
 _TABLE = (
-    rb"(?i)(?:[a-z_]*,)*%b(?:,%b)+\r?(?:\n|\Z)" % ((rb"[ \t]*[-+.0-9einfa]+[ \t]*",) * 2)
-    + rb"|[ \t]*[-+]?[0-9]+\.[0-9][-+.0-9einfa \t]*\r?(?:\n|\Z)"
+    rb"(?i)(?:\xef\xbb\xbf)?(?:#[^\0\n]*\n)*"
+    rb"(?:(?:[a-z_]*,)*%b(?:,%b)+\r?(?:\n|\Z)"
+    % (_NUMBER, _NUMBER)
+    + rb"|[^\0\n]*,[ \t]*[^\0\s]+[ \t\r]*\n[^\0\n]*,"
+    + rb"|[ \t]*[-+]?[0-9]+\.[0-9][-+.0-9einfa \t]*\r?(?:\n|\Z))"
 )
 
 

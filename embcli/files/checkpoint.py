@@ -215,7 +215,9 @@ class Checkpoint:
             layers["position"] = ShiftedLayer(layers["position"], first_position)
 
         origin = Origin(
-            shapes={name: layer.shape for name, layer in layers.items()},
+            shapes={
+                name: tensors[name].array_shape or layer.shape for name, layer in layers.items()
+            },
             path=self.path,
             tensors={name: tensor.name for name, tensor in tensors.items()},
             dtypes={name: tensor.dtype for name, tensor in tensors.items()},

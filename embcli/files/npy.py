@@ -113,8 +113,8 @@ def _flattened(tensor: Tensor, notes: Notes) -> Tensor:
         return tensor
     *sizes, dim = tensor.shape
     if sizes:
-        notes.add(f"{tensor} is read as a matrix: its row {sizes[-1]:,} is the first of sample 1")
-    return replace(tensor, shape=(prod(sizes), dim))
+        notes.add(f"{tensor} is read as a matrix, with {prod(sizes[1:]):,} rows per sample")
+    return replace(tensor, shape=(prod(sizes), dim), array_shape=tensor.shape)
 
 
 def _unpacked(binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:

@@ -174,7 +174,8 @@ class Roles:
         tensor = matrices[0]
         # The only matrix of word vectors is no guess.
         if not isinstance(tensors.own_words(), OwnWords):
-            self.reasons["token"] = f"{quoted(tensor.name)} is the only two-dimensional tensor"
+            kind = "array" if tensor.array_shape else "two-dimensional tensor"
+            self.reasons["token"] = f"{quoted(tensor.name)} is the only {kind}"
         return tensor
 
     def _read_by_encoder(self, token: Tensor) -> Tensor:

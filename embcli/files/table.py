@@ -16,35 +16,54 @@ from embcli.files import vectors
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors
 
+# A pattern of a header of csv, whose groups are the names of columns before those of the matrix.
+# pandas and R leave out the name of the column of row names.
+_NAME = r'(?!nan|inf)[ "]*[a-z_][^,]*'
+_HEADER = re.compile(rf'(?i)((?:(?!nan|inf)[a-z_]*,)+)[0-9,]+|((?:"")?,)?{_NAME}(?:,{_NAME})*')
+
 
 def read(binary: Binary, notes: Notes) -> Tensors:
     """Return the numbers as one matrix; a single column or line is one row.
 
-    Words can look like numbers, so a text without commas that is more than numbers is read as word
-    vectors.
+    Words can look like numbers, so a text without commas that has a word is read as word vectors.
     """
     stream = io.BufferedReader(BinaryStream(binary))
-    first_line = stream.readline()
-    stream.seek(0)
-    commas = first_line.count(b",")
-    header = re.match(rb"(?!nan|inf)(?:[a-z_]*,)+", first_line)
-    columns = range(header[0].count(b","), commas + 1) if header else None
+    # A byte that is not UTF-8 can be in a column that is not read.
+    text = io.TextIOWrapper(stream, "utf-8-sig", "replace")
+    beginning = text.read(1 << 16)
+    text.seek(0)
+    comments, line, next_line = re.findall(r"\A((?:#.*\n)*)(.*)\n?(.*)", beginning)[0]
+    skipped = comments.count("\n")
+    commas = line.count(",")
+    columns = None
+    header = _HEADER.fullmatch(line) if commas else None
+    if header:
+        skipped += 1
+        names = "".join(header.groups(""))
+        if names:
+            columns = range(names.count(","), commas + 1)
+    elif line == ",".join(map(str, range(commas + 1))) and "." in next_line:
+        skipped += 1  # pandas numbers columns without names
+
     try:
         numbers = np.loadtxt(
-            io.TextIOWrapper(stream, "utf-8"),
-            np.float32,
+            text,
             comments=None,
             delimiter="," if commas else None,
-            skiprows=1 if header else 0,
+            skiprows=skipped,
             usecols=columns,
             quotechar='"',
+            ndmin=2,
         )
     except ValueError as error:
-        if not commas:
+        has_words = re.search(r"(?i)[^-+.0-9einfa\s]", beginning)
+        if has_words and not commas:
             return vectors.read(binary, notes)
-        reason, *_ = str(error).partition(";")  # then numpy advises on its own parameters
+        reason, *_ = str(error).partition("; use")  # then numpy advises on its own parameters
         raise binary.file_error(f"it is not a table of numbers ({reason[:200]})") from None
-    rows = np.atleast_2d(numbers)
+
+    is_vector = not commas and numbers.shape[1] == 1
+    rows = numbers.T if is_vector else numbers
     dtype = StoredDtype("decimal", rows.dtype)
     tensor = Tensor(
         binary.path.stem,
@@ -54,5 +73,6 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         binary,
         start=0,
         matrix=lambda tensor: StoredLayer(tensor.shape, dtype, rows.__getitem__),
+        array_shape=rows.shape[1:] if is_vector else (),
     )
     return Tensors(binary, "numbers as text", {tensor.name: tensor})

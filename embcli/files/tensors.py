@@ -140,6 +140,8 @@ class Tensor:
     parts: tuple[str, ...] = ()  # the names of other tensors that the matrix is computed from
     unreadable: str = ""  # why its numbers are not those of the matrix, such as a packing
     packed: bool = False  # whether it is unreadable because a known scheme packs it
+    # The shape in the file of an array of other than two dimensions that is read as a matrix.
+    array_shape: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{size:,}" for size in self.shape)

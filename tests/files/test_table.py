@@ -47,12 +47,49 @@ def test_own_csv_has_the_rows_of_the_result() -> None:
     assert_rows(open_tensors(Path("own.csv")).layer("own"), found.input)
 
 
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [
+        ("0,1,2\n", False),  # pandas' to_csv(index=False)
+        (",0,1,2\n", True),  # pandas' to_csv()
+        (",x,y,z\n", True),
+        ('"","x","y","z"\n', True),  # R's write.csv
+        ("x,y,z\n", False),
+        ("x1, x2, x3\r\n", False),
+        ("# a,b,c\n", False),  # numpy.savetxt's header
+        ("# made in 2024,\n# a b c\n", False),
+        ("\ufeff", False),  # Excel's byte order mark
+        ("\ufeffx,y,z\n", False),
+    ],
+)
+def test_a_header_is_no_row(before: str, names: bool) -> None:
+    values = matrix(5, 3)
+    lines = []
+    for row, numbers in enumerate(values.tolist()):
+        fields = [row, *numbers] if names else numbers
+        lines.append(",".join(map(str, fields)))
+    Path("own.csv").write_text(before + "\n".join(lines), "utf-8", newline="")
+
+    tensors = open_tensors(Path("own.csv"))
+
+    assert tensors.format == "numbers as text"
+    assert_rows(tensors.layer("own"), values)
+
+
+def test_column_numbers_above_whole_numbers_are_a_row() -> None:
+    for last, rows in (("0.5", 1), ("5", 2)):
+        Path("own.csv").write_text(f"0,1,2\n3,4,{last}\n", "utf-8")
+        assert open_tensors(Path("own.csv"))["own"].shape == (rows, 3)
+
+
 def test_a_vector_is_one_row() -> None:
     vector = matrix(1, 6)
     np.savetxt("column.txt", vector[0])
     np.savetxt("line.csv", vector, delimiter=",")
     for path in map(Path, ("column.txt", "line.csv")):
-        assert_rows(open_tensors(path).layer(path.stem), vector)
+        tensors = open_tensors(path)
+        assert_rows(tensors.layer(path.stem), vector)
+        assert tensors[path.stem].array_shape == ((6,) if path.stem == "column" else ())
 
 
 @pytest.mark.parametrize(
@@ -78,9 +115,16 @@ def test_words_that_look_like_numbers_stay_words(text: str) -> None:
     [
         (b"1.0,2.0,3.0\n4,x,6\n", "could not convert string 'x'"),
         (b"1.0,2.0,3.0\n4,5\n", "columns changed from 3 to 2"),
+        (b"0,5;0,6\n0,7;0,8\n", "could not convert string '5;0'"),
+        (b"x,y\n1,2\n3,4,5\n", "columns changed from 2 to 3"),
         (b"id,0,1\n1,2\n", "not a table of numbers"),
         (b"1,2,3\n\xff,2,3\n", "not a table of numbers"),
         (b"1.0 2.0\n1.0 x\n", "a field that is not a number"),
+        (b"1.0 2.0\n1.0\n", "columns changed from 2 to 1"),
+        (b"0.1,x,0.3\n1,2,3\n", "could not convert string 'x'"),
+        (b"x,0.2,0.3\n1,2,3\n", "could not convert string 'x'"),
+        (b"a,b\nfox,2\n", "could not convert string 'fox'"),
+        (b"0.1,0.2\n0.3,\n", "could not convert string ''"),
     ],
 )
 def test_damaged_tables_are_refused(text: bytes, reason: str) -> None:

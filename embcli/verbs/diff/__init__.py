@@ -98,7 +98,7 @@ class Diff(Result, verb="diff", content="ranking"):
     @property
     def has_other_rows(self) -> bool:
         """Whether the two matrices differ, whatever the output heads do."""
-        return self.counts["equal"] < sum(self.counts.values())
+        return self.counts["equal"] < sum(self.counts.values()) or bool(self.other_shapes)
 
     @property
     def why_no(self) -> str:
@@ -107,7 +107,18 @@ class Diff(Result, verb="diff", content="ranking"):
             parts.append(f"in the output head {self.head.why_no}")
         if self.lone_head:
             parts.append(f"an output head only in {self.lone_head}")
+        if self.other_shapes:
+            parts.append(self.other_shapes)
         return ", ".join(parts)
+
+    @property
+    def other_shapes(self) -> str:
+        """How the shapes differ, if they do, and not only the numbers of rows of two matrices."""
+        base = self.base.shape
+        tuned = self.tuned.shape
+        if base == tuned or len(base) == len(tuned) == 2:
+            return ""
+        return f"the shapes differ: {base} in BASE, {tuned} in TUNED"
 
     @cached_property
     def changed(self) -> np.ndarray:
@@ -204,7 +215,7 @@ class Side(NamedTuple):
     """One of the two models, and its rows without a partner in the other."""
 
     name: SideName
-    shape: tuple[int, int]
+    shape: tuple[int, ...]  # (V, D), or that of an array that is read as a matrix
     dtype: str
     encoding: Encoding | None
     origin: Origin
@@ -371,7 +382,8 @@ def _diff_of_layer(
     def side(name: SideName, place: int, layers: Layers) -> Side:
         opened = layers[layer]
         alone = matching.alone[place]
-        return Side(name, opened.shape, opened.dtype, encodings[place], layers.origin, alone)
+        shape = layers.origin.shapes[layer]
+        return Side(name, shape, opened.dtype, encodings[place], layers.origin, alone)
 
     return Diff(
         layer=layer,

@@ -104,7 +104,8 @@ class Comparison(NamedTuple):
     distances: np.ndarray  # (pairs,) float64
     largest_differences: np.ndarray  # (pairs,) float64
     columns: np.ndarray  # (pairs,) int64: where these are
-    other_bits: int  # pairs of one dtype that are equal in value, but not in bits
+    # Pairs of one dtype that are equal in value, but not in bits, which decimals do not have.
+    other_bits: int
 
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
@@ -136,8 +137,8 @@ def compare_rows(
             base_stored = base_stored[differs]
             tuned_stored = tuned_stored[differs]
 
-        base_rows = _in_float64(base, base_stored)
-        tuned_rows = _in_float64(tuned, tuned_stored)
+        base_rows = _in_float64(base, base_stored, tuned)
+        tuned_rows = _in_float64(tuned, tuned_stored, base)
         if {base.dtype, tuned.dtype} <= _WIDE_INTEGERS:
             are_equal = base_stored == tuned_stored
         else:
@@ -149,7 +150,7 @@ def compare_rows(
         equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
-        if base.dtype == tuned.dtype:
+        if base.dtype == tuned.dtype != "decimal":
             other_bits += len(pairs) - len(changed)
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
@@ -168,11 +169,15 @@ def compare_rows(
 _WIDE_INTEGERS = {"int64", "uint64", "int32", "uint32"}
 
 
-def _in_float64(layer: Layer, stored: np.ndarray) -> np.ndarray:
-    """Return rows as they are stored, (n, width), in float64, (n, D)."""
+def _in_float64(layer: Layer, stored: np.ndarray, other: Layer) -> np.ndarray:
+    """Return rows as they are stored, (n, width), in float64, (n, D).
+
+    Decimals are rounded to float32, unless the other layer has numbers that float32 does not hold.
+    """
     from embcli.files.numbers import held_by_float32
 
-    rows = layer.widened(stored) if held_by_float32(layer.dtype) else stored
+    compared = other.dtype if layer.dtype == "decimal" else layer.dtype
+    rows = layer.widened(stored) if held_by_float32(compared) else stored
     return rows.astype(np.float64)
 
 

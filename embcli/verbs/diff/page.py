@@ -74,8 +74,8 @@ def _counts_in_words(diff: Diff) -> str:
 
 
 def _matrix_in_words(diff: Diff, side: Side) -> str:
-    rows, columns = side.shape
-    text = f"({rows:,}, {columns:,}) {side.dtype}: {origin_in_words(side.origin, diff.layer)}"
+    sizes = ", ".join(f"{size:,}" for size in side.shape)
+    text = f"({sizes}) {side.dtype}: {origin_in_words(side.origin, diff.layer)}"
     if side.origin.path:
         text += f" of {side.origin.path}"
     return text
@@ -162,6 +162,8 @@ def _verdict(diff: Diff) -> Answer:
         text += ", without the adapter, which is not applied"
     if diff.rules:
         text += f"; the tokenizers have different rules: {', '.join(diff.rules)}"
+    if diff.other_shapes:
+        text += f"; {diff.other_shapes}"
     style = "bad" if diff.different else "good"
     not_compared = []
     if unopened:
