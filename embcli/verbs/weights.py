@@ -135,10 +135,10 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
 
         most_rows = 200
         rows_of_slide = 40
-        is_whole_on_slide = console.record and len(self.ids) <= rows_of_slide
-        if not (self.rows_chosen or is_whole_on_slide):
-            rows_in_pipe = 10
-            most_rows = rows_that_fit(options, rows_in_pipe)
+        if not self.rows_chosen:
+            fills_slide = console.record and (self.style.heat or len(self.ids) <= rows_of_slide)
+            rows_elsewhere = rows_of_slide if fills_slide else 10
+            most_rows = rows_that_fit(options, rows_elsewhere)
             if self.style.heat and options.is_terminal:
                 most_rows -= 2  # A colour bar and a blank line are below.
         slide_lines = 42  # beside the other lines of a picture
