@@ -134,10 +134,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         from embcli.page import Matrix, Values, omission, rows_that_fit, title
 
         most_rows = 200
-        rows_of_slide = 40
         if not self.rows_chosen:
-            fills_slide = console.record and (self.style.heat or len(self.ids) <= rows_of_slide)
-            rows_elsewhere = rows_of_slide if fills_slide else 10
+            rows_elsewhere = 40 if console.record else 10  # of a picture, and in a pipe
             most_rows = rows_that_fit(options, rows_elsewhere)
             if self.style.heat and options.is_terminal:
                 most_rows -= 2  # A colour bar and a blank line are below.
