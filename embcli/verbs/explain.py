@@ -57,7 +57,7 @@ _LEAST = 0.3  # the likeness from which an entry is offered
 _LEAD = 0.1  # how much more like a question the entry that answers it is than the next one
 _MOST_CANDIDATES = 4
 _TIE = 0.03  # entries whose likeness differs by less are equally like a question
-_NEAR = 0.8  # how similar the spelling of a word must be to that of a known one, from 0 to 1
+_NEAR = 0.81  # how similar the spelling of a word must be to that of a known one, from 0 to 1
 
 
 class Block(NamedTuple):
@@ -293,10 +293,9 @@ def _not_explained(word: str) -> InputError:
     """Return the error for an unknown word, with the entries whose names are spelled like it."""
     word = word[:60]  # a screen's line has room for so much, and so much is compared quickly
     known = _by_plain_name()
-    spelled_right = frozenset().union(*_words().values())
     near: dict[str, None] = {}
     for part in word.split():
-        if _telling_words(part) - spelled_right:
+        if part.casefold() not in _COMMON_WORDS:
             close = difflib.get_close_matches(_plain(part), known, cutoff=_NEAR)
             near |= dict.fromkeys(known[name].word for name in close)
     nearest = "explain without one lists all"
