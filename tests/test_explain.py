@@ -353,6 +353,7 @@ def test_the_rows_of_all_entries_are_data(in_process: InProcess) -> None:
         ("one-hott", "one-hot"),
         ("posistion", "position"),
         ("strdie", "stride"),
+        ("stried", "stride$"),
     ],
 )
 def test_an_unknown_word_is_refused_with_the_nearest(

@@ -90,7 +90,7 @@ PICTURED = (
     f"tokenize {TEXT} --encoding gpt2,o200k_base",
     "tokenize 'This is it' --merges",
     "count texts --recursive --lines",
-    "weights --vocab 60 --dim 40",
+    "weights --vocab 10 --dim 40",
     f"lookup {TEXT} --dim 40",
     "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --trace 0 --draw",
     "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --heat --color never",

@@ -101,6 +101,12 @@ def test_a_comparison_may_lack_a_side(question: str) -> None:
         assert {"cosine", "B"} & {entry.word for entry in glossary.explain(question).entries}
 
 
+@pytest.mark.parametrize("question", ["kernel size", "what is the size of a kernel"])
+def test_a_word_that_many_entries_have_does_not_find_a_question_of_others(question: str) -> None:
+    with pytest.raises(embcli.InputError, match="not explained; explain without one lists all"):
+        embcli.explain(question)
+
+
 def test_words_that_all_questions_have_find_nothing() -> None:
     with pytest.raises(embcli.InputError, match="not explained"):
         embcli.explain("what is the one")

@@ -179,4 +179,4 @@ def test_a_file_shows_all_rows_that_fit_a_slide(heat: bool, format: FormatName) 
         return result.page(format).decode().replace("&#160;", " ")
 
     assert "Left out" not in shown(40)
-    assert "Left out: rows 5 to 35 (31 of 41)" in shown(41)
+    assert "Left out: row 20 (1 of 41)" in shown(41)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -209,25 +210,20 @@ class CutPage:
         # Its tables need not leave room for the other pages once more.
         page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
 
-        lines: list[list[Segment]] = []
-        edges = [0]  # the numbers of lines before which a cut may begin or end
+        pieces: list[list[list[Segment]]] = []  # lines, each alone, except those of a drawing
         for part in self.page.__rich_console__(console, page_options):
-            lines_of_part = console.render_lines(part, page_options, pad=False)
-            if not isinstance(part, Drawing):
-                edges += range(len(lines) + 1, len(lines) + len(lines_of_part))
-            lines += lines_of_part
-            edges.append(len(lines))
+            lines = console.render_lines(part, page_options, pad=False)
+            pieces += [lines] if isinstance(part, Drawing) else [[line] for line in lines]
 
-        cut = len(lines) - room + 1  # one line says how many
-        if cut > 1:
-            middle = len(lines) - (room - 1) // 2
-            end = min(edge for edge in edges if edge >= middle)
-            start = max(edge for edge in edges if edge <= end - cut)
-            end = min(edge for edge in edges if edge >= start + cut)
-            more = safe_text(f"… {end - start:,} more lines; the command alone prints them")
+        if sum(map(len, pieces)) > room:
+            cut = 0
+            while sum(map(len, pieces)) >= room:  # one line says how many are cut
+                middle = len(pieces) // 2
+                cut += len(pieces.pop(middle))
+            more = safe_text(f"… {cut:,} more lines; the command alone prints them")
             more.no_wrap = True
-            lines[start:end] = console.render_lines(more, options, pad=False)
-        for line in lines:
+            pieces.insert(middle, console.render_lines(more, options, pad=False))
+        for line in chain.from_iterable(pieces):
             yield from line
             yield Segment.line()
 

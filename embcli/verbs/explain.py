@@ -56,7 +56,8 @@ _SURE = 0.7  # the likeness from which an entry may stand alone
 _LEAST = 0.3  # the likeness from which an entry is offered
 _LEAD = 0.1  # how much more like a question the entry that answers it is than the next one
 _MOST_CANDIDATES = 4
-_NEAR = 0.8  # how similar the spelling of a word must be to that of a known one, from 0 to 1
+_TIE = 0.03  # entries whose likeness differs by less are equally like a question
+_NEAR = 0.81  # how similar the spelling of a word must be to that of a known one, from 0 to 1
 
 
 class Block(NamedTuple):
@@ -225,8 +226,10 @@ def _nearest(asked: Set[str], sure: float = _SURE) -> Explanations:
     likeness = {entry: _likeness(asked, entry) for entry in entries()}
     best = max(likeness.values())
     least = max(_LEAST, 2 * best - 1)  # one that is twice as unlike as the best is not meant
-    nearest = sorted(likeness, key=likeness.__getitem__, reverse=True)[:_MOST_CANDIDATES]
-    near = [entry for entry in nearest if likeness[entry] >= least]
+    nearest = sorted(likeness, key=likeness.__getitem__, reverse=True)
+    if best < sure and best - likeness[nearest[_MOST_CANDIDATES]] < _TIE:
+        return Explanations((), are_candidates=True)  # its known words are in many entries
+    near = [entry for entry in nearest[:_MOST_CANDIDATES] if likeness[entry] >= least]
     is_ahead = all(best - likeness[entry] >= _LEAD for entry in near[1:])
     if is_ahead and best >= sure:
         return Explanations(tuple(near[:1]), see_also=tuple(near[1:]))

@@ -134,11 +134,9 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         from embcli.page import Matrix, Values, omission, rows_that_fit, title
 
         most_rows = 200
-        rows_of_slide = 40
-        is_whole_on_slide = console.record and len(self.ids) <= rows_of_slide
-        if not (self.rows_chosen or is_whole_on_slide):
-            rows_in_pipe = 10
-            most_rows = rows_that_fit(options, rows_in_pipe)
+        if not self.rows_chosen:
+            rows_elsewhere = 40 if console.record else 10  # of a picture, and in a pipe
+            most_rows = rows_that_fit(options, rows_elsewhere)
             if self.style.heat and options.is_terminal:
                 most_rows -= 2  # A colour bar and a blank line are below.
         slide_lines = 42  # beside the other lines of a picture
