@@ -8,6 +8,7 @@ in all the forms that a user can give become tokens here.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
@@ -333,8 +334,11 @@ def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
 def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
     ids = np.atleast_1d(array_of(values))
-    if ids.ndim > most_dimensions or (ids.size and ids.dtype.kind not in "iu"):
+    if ids.size and ids.dtype.kind not in "iu":
         raise _neither_error(values)
+    if ids.ndim > most_dimensions:
+        shapes = "(T,) or (B, T)" if most_dimensions > 1 else "(T,): one sequence, such as ids[0]"
+        raise InputError(f"IDs of shape {ids.shape} have too many dimensions; give {shapes}")
     return ids.astype(np.int64)
 
 
@@ -343,9 +347,13 @@ def array_of(values: Any) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError:
-        raise _neither_error(values) from None
+        lengths = [len(row) for row in values if hasattr(row, "__len__")]
+        if len(set(lengths)) < 2:
+            raise _neither_error(values) from None
+        wrong = f"the sequences have different lengths: {reprlib.repr(lengths)[1:-1]}"
+        raise InputError(f"{wrong}; pad them, or give one at a time") from None
 
 
 def _neither_error(values: Any) -> InputError:
-    given = repr(values)[:60]
+    given = reprlib.repr(values)
     return InputError(f"this is neither a text nor a list of token IDs, such as [2]: {given}")

@@ -70,13 +70,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         ids = self.tokens.ids if self.only is None else self.tokens.ids[self.only]
         return ids.astype(np.int64)
 
-    def matrix(self, name: str) -> np.ndarray:
-        """Return a whole matrix by its name, (n, D); of IDs of shape (B, T), (B, T, D)."""
-        rows = super().matrix(name)
-        if self.tokens.shape and self.only is None:
-            return rows.reshape(*self.tokens.shape, rows.shape[1])
-        return rows
-
     def __len__(self) -> int:
         return len(self.tokens) if self.only is None else len(self.only)
 
@@ -171,6 +164,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             default="input",
             shown=self.show and self.shown,
             sequences=self.tokens.sequences,
+            batch=self.tokens.shape if self.only is None else (),
         )
 
     def _run(self) -> Document:
