@@ -233,12 +233,11 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     hint = f"nor in {ollama_places()}"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}?"
+    missing = f"not found as a file, a folder or in the Hugging Face cache {str(cache)!r}"
+    if model.isdigit():
+        return InputError(f"{quoted(model)} {missing}")
     over_network = f"read hf://{model} over the network, or " if "/" in model else ""
-    return InputError(
-        f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
-        f"{str(cache)!r}; {over_network}run hf download {model}",
-        hint,
-    )
+    return InputError(f"{quoted(model)} {missing}; {over_network}run hf download {model}", hint)
 
 
 def _revision_folder(folder: Path, name: str, revision: str) -> Path:

@@ -19,7 +19,7 @@ from embcli.cli.input import read
 from embcli.cli.options import argument, option, some_of
 from embcli.errors import InputError, Notes
 from embcli.formats import FORMATS, or_list
-from embcli.positions import KINDS, OTHER_NAMES
+from embcli.positions import KINDS, kind_named
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -186,9 +186,12 @@ class KindAndPath:
         if first is None:
             return option, self.named
         is_path = os.access(first, os.F_OK) or not first.isalpha()
-        is_kind = first in (*KINDS, *OTHER_NAMES)
+        is_kind = kind_named(first) in KINDS
         if is_path and not is_kind and self.named is None:
             return option, first
+        if is_kind and kind_named(self.named) in KINDS:
+            wrong = f"{first} and {self.named} are both kinds, and a page shows one"
+            raise InputError(wrong, f"embcli positions {self.named} shows the other")
         if option not in (None, first):
             raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
         return first, self.named
