@@ -337,8 +337,8 @@ def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     if ids.size and ids.dtype.kind not in "iu":
         raise _neither_error(values)
     if ids.ndim > most_dimensions:
-        shapes = "(T,) or (B, T)" if most_dimensions > 1 else "(T,): one sequence, such as ids[0]"
-        raise InputError(f"IDs of shape {ids.shape} have too many dimensions; give {shapes}")
+        wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"
+        raise InputError(f"{wrong}; ids[0] has one less")
     return ids.astype(np.int64)
 
 
@@ -348,9 +348,7 @@ def array_of(values: Any) -> np.ndarray:
         return np.asarray(values)
     except ValueError:
         lengths = [len(row) for row in values if hasattr(row, "__len__")]
-        if len(set(lengths)) < 2:
-            raise _neither_error(values) from None
-        wrong = f"the sequences have different lengths: {reprlib.repr(lengths)[1:-1]}"
+        wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"
         raise InputError(f"{wrong}; pad them, or give one at a time") from None
 
 

@@ -189,9 +189,6 @@ class KindAndPath:
         is_kind = kind_named(first) in KINDS
         if is_path and not is_kind and self.named is None:
             return option, first
-        if is_kind and kind_named(self.named) in KINDS:
-            wrong = f"{first} and {self.named} are both kinds, and a page shows one"
-            raise InputError(wrong, f"embcli positions {self.named} shows the other")
         if option not in (None, first):
             raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
         return first, self.named

@@ -67,8 +67,6 @@ def _refuse_several(inputs: dict[str, object]) -> None:
         hint = ""
         if "--ids" in names:
             hint = "Write the IDs as one word, with commas between: --ids 2,3,5,1"
-        if str(inputs["TEXT"]).lower() in ("true", "false", "yes", "no", "on", "off"):
-            hint = "A switch, such as --shuffle, takes no value; leave it out to switch it off"
         raise InputError(f"{' and '.join(names)} stand for the same input; give one of them", hint)
 
 

@@ -19,7 +19,11 @@ JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
 DEFAULT_KIND: Final = "learned"
 NO_POSITIONS: Final = "none"
 # Papers have other names for kinds.
-OTHER_NAMES: dict[str, PositionKind] = {"rope": "rotary", "absolute": "learned"}
+_NAMES = {
+    "rope": "rotary",
+    "absolute": "learned",
+    **{kind: kind for kind in (*KINDS, NO_POSITIONS)},
+}
 # The kinds that have an option; `ids` names the token row that positions are applied to.
 OPTIONS: dict[str, tuple[PositionKind, ...]] = {
     "pairing": ("rotary",),
@@ -33,11 +37,7 @@ def kind_named(name: str | None) -> Any:
 
     An unknown name is returned as it is.
     """
-    if name is None:  # its text would be the name of a kind
-        return None
-    plain_name = str(name).lower()
-    kind = OTHER_NAMES.get(plain_name, plain_name)
-    return kind if kind in (*KINDS, NO_POSITIONS) else name
+    return name and _NAMES.get(str(name).lower(), name)
 
 
 def check_options(kind: PositionKind, **options: object) -> None:
