@@ -230,14 +230,14 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     if Path(model).suffix in suffixes:  # it is a file rather than a model
         reason = "not found as a file, and the Hugging Face cache has no model of this name"
         return InputError(f"{quoted(model)} {reason}")
-    hint = f"nor in {ollama_places()}"
+    hint = f"nor in {ollama_places()};"
     if any(_ollama_manifests(model)):
-        hint = f"did you mean {OLLAMA}{model}?"
+        hint = f"did you mean {OLLAMA}{model}? Or"
     over_network = f"read hf://{model} over the network, or " if "/" in model else ""
     return InputError(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
-        f"{str(cache)!r}; {over_network}run hf download {model}",
-        hint,
+        f"{str(cache)!r}",
+        f"{hint} {over_network}run hf download {model}",
     )
 
 

@@ -8,6 +8,7 @@ in all the forms that a user can give become tokens here.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
@@ -333,8 +334,11 @@ def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
 def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
     ids = np.atleast_1d(array_of(values))
-    if ids.ndim > most_dimensions or (ids.size and ids.dtype.kind not in "iu"):
+    if ids.size and ids.dtype.kind not in "iu":
         raise _neither_error(values)
+    if ids.ndim > most_dimensions:
+        wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"
+        raise InputError(f"{wrong}; ids[0] has one less")
     return ids.astype(np.int64)
 
 
@@ -343,9 +347,11 @@ def array_of(values: Any) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError:
-        raise _neither_error(values) from None
+        lengths = [len(row) for row in values if hasattr(row, "__len__")]
+        wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"
+        raise InputError(f"{wrong}; pad them, or give one at a time") from None
 
 
 def _neither_error(values: Any) -> InputError:
-    given = repr(values)[:60]
+    given = reprlib.repr(values)
     return InputError(f"this is neither a text nor a list of token IDs, such as [2]: {given}")

@@ -66,8 +66,9 @@ class Records:
     `pieces` takes the names of fields and of matrices, computes only these, and yields all rows in
     order, as often as it is called. The arrays of a piece are valid until the next piece. `columns`
     are the numbers of the matrices' columns, `default` is the matrix for formats that hold one, and
-    `sequences` the number of sequences. A JSON document has `more` beside the rows. `lines` yields
-    the objects of ndjson, if they are not the rows.
+    `sequences` the number of sequences. `batch` is (B, T) if the rows are the tokens of a batch,
+    which arrays have in this shape. A JSON document has `more` beside the rows. `lines` yields the
+    objects of ndjson, if they are not the rows.
     """
 
     run: Document
@@ -80,6 +81,7 @@ class Records:
     default: str | None = None
     shown: Names | None = None  # the matrices that the user chose; None for all
     sequences: int = 1
+    batch: tuple[int, ...] = ()
     more: Document = field(default_factory=dict)
     lines: Callable[[Watch], Iterator[Document]] | None = None
 
@@ -88,6 +90,12 @@ class Records:
         if not names:
             return self.rows * len(self.fields)
         return sum(math.prod(self.matrices[name].shape) for name in names)
+
+    def shape(self, array: ArraySpec) -> tuple[int, ...]:
+        """Return the shape of an array whose first dimension is the rows, or B and T."""
+        if not self.batch:
+            return array.shape
+        return *self.batch, *array.shape[1:]
 
     @property
     def several(self) -> Names:

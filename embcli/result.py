@@ -115,7 +115,7 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         records = self.records()
-        facts = [f"{name} {array.shape}" for name, array in records.matrices.items()]
+        facts = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
         if not facts:
             facts.append(f"{records.rows:,} {records.unit}")
         run = records.run
@@ -240,7 +240,7 @@ class Result(ABC):
             stop = start + piece.rows
             matrix[start:stop] = piece.matrices[name]
             start = stop
-        return matrix
+        return matrix.reshape(records.shape(array))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         records = self.records()

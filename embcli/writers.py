@@ -277,7 +277,7 @@ def _npy(reader: _Reader, file: BinaryIO) -> None:
     description = {
         "descr": np.lib.format.dtype_to_descr(dtype),
         "fortran_order": False,
-        "shape": array.shape,
+        "shape": records.shape(array),
     }
     np.lib.format.write_array_header_1_0(file, description)
     for values in pieces:
@@ -296,7 +296,7 @@ def _safetensors(reader: _Reader, file: BinaryIO) -> None:
     names = sorted(tensors, key=lambda name: -np.dtype(tensors[name].dtype).itemsize)
     run = _document(records.run).decode()
     columns = orjson.dumps(records.columns).decode()
-    described = {name: (tensors[name].dtype, tensors[name].shape) for name in names}
+    described = {name: (tensors[name].dtype, records.shape(tensors[name])) for name in names}
     file.write(header(described, {"run": run, "columns": columns}))
     for name in names:
         dtype = _little_endian(tensors[name])

@@ -169,6 +169,10 @@ def test_a_model_has_the_encoding_that_tiktoken_names(name: str) -> None:
     assert encodings.get(name).name == model.encoding_name_for_model(name)
 
 
+def test_capitals_in_the_name_of_an_encoding_do_not_count() -> None:
+    assert encodings.get("GPT2") is encodings.get("gpt2")
+
+
 @pytest.mark.parametrize(
     ("wrong", "near"),
     [

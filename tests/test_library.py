@@ -423,6 +423,21 @@ def test_ids_of_a_batch_are_looked_up_in_their_shape() -> None:
     assert model.lookup(inputs, window=True).token.shape == (6, 4)
 
 
+def test_a_lookup_of_a_batch_is_saved_and_represented_in_its_shape(tmp_path: Path) -> None:
+    found = embcli.seeded(vocab=6, dim=3).lookup([[2, 3], [5, 1]])
+    for name in ("own.npy", "own.safetensors", "own.csv"):
+        found.save(tmp_path / name)
+
+    assert repr(found).startswith("<embcli lookup: token (2, 2, 3), position (2, 2, 3), input (2")
+    assert np.array_equal(np.load(tmp_path / "own.npy"), found.input)
+    tensors = safetensors.numpy.load_file(tmp_path / "own.safetensors")
+    assert np.array_equal(tensors["token"], found.token)
+    assert tensors["ids"].tolist() == [[2, 3], [5, 1]]
+    assert tensors["sequences"].tolist() == [[0, 0], [1, 1]]
+    lines = (tmp_path / "own.csv").read_text().splitlines()
+    assert [line[:5] for line in lines[1:]] == ["0,0,2", "0,1,3", "1,0,5", "1,1,1"]
+
+
 def test_a_single_id_needs_no_list(model: Model) -> None:
     assert np.array_equal(model.lookup(345).input, model.lookup([345]).input)
     assert model.decode(6109) == "Every"
@@ -592,6 +607,10 @@ REFUSED = [
     "embcli.open('model.safetensors').decode([1])",
     "embcli.open('model.safetensors', encoding='gpt2').batch(TEXT)",
     "embcli.seeded(vocab=9, dim=2).lookup([0, 11, 9, 12])",
+    "six.lookup([[2, 3], [5]])",
+    "six.lookup([[[2]]])",
+    "six.lookup(np.ones((8, 4)))",
+    "six.decode(np.arange(32).reshape(8, 4))",
     "six[-1]",
     "six[6]",
     "six.lookup([1], trace=3)",

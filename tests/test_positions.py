@@ -333,3 +333,23 @@ def test_the_name_of_a_kind_is_that_kind_also_beside_a_file_of_this_name(
     (tmp_path / "rotary").touch()
 
     assert in_process.ok("positions", "rotary", "--dim", "4").text == page
+
+
+@pytest.mark.parametrize(
+    ("named", "kind"), [("Sinusoidal", "sinusoidal"), ("RoPE", "rotary"), ("ABSOLUTE", "learned")]
+)
+def test_capitals_in_the_name_of_a_kind_do_not_count(
+    in_process: InProcess, named: str, kind: str
+) -> None:
+    expected = in_process.ok("positions", kind, "--dim", "4", "--rows", "0:2").text
+    assert in_process.ok("positions", named, "--dim", "4", "--rows", "0:2").text == expected
+    assert in_process.ok("positions", "--kind", named, "--dim", "4", "--rows", "0:2").text == (
+        expected
+    )
+
+
+def test_capitals_in_the_position_of_a_lookup_do_not_count() -> None:
+    model = embcli.seeded(vocab=6, dim=4)
+    expected = model.lookup([2, 3], position="sinusoidal").input
+    named: Any = "Sinusoidal"
+    assert np.array_equal(model.lookup([2, 3], position=named).input, expected)

@@ -62,6 +62,15 @@ def test_a_question_about_something_else_has_no_sure_answer(question: str) -> No
         assert glossary.explain(question).are_candidates
 
 
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [("does T mean anything", "T"), ("does dimension 5 mean something", "D")],
+)
+def test_words_for_no_thing_tell_nothing(question: str, word: str) -> None:
+    """An entry that answers whether numbers mean anything is not like every such question."""
+    assert [entry.word for entry in glossary.explain(question).entries] == [word]
+
+
 def test_candidates_are_four_at_most_in_a_line_or_two_each(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:

@@ -117,6 +117,8 @@ def test_hints_name_options_and_commands_that_there_are() -> None:
     [
         ("weights cat", "--rows takes IDs and tokens"),
         ("positions rotary Every", "--ids takes its ID"),
+        ("positions Learned sinusoidal", "one kind: embcli positions sinusoidal"),
+        ("positions 4", "--rows 4 picks a position"),
         ("weights org/cat", "nor in Ollama's"),
         ("weights cat.npy", "not found as a file"),
     ],
@@ -126,6 +128,11 @@ def test_a_token_in_place_of_a_model_has_a_hint_of_its_own(
 ) -> None:
     *_, last_line = in_process.refused(*line.split()).splitlines()
     assert hint in last_line
+
+
+@pytest.mark.parametrize("named", ["4", "rope"])
+def test_a_number_or_a_kind_is_no_model_to_download(in_process: InProcess, named: str) -> None:
+    assert "hf download" not in in_process.refused("positions", "learned", named)
 
 
 @pytest.mark.usefixtures("_idle_folder")

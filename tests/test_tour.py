@@ -165,6 +165,14 @@ def test_an_answer_is_right_in_several_spellings(answer: str) -> None:
     assert step_with("--ids 2,3,5,1").is_right(answer)
 
 
+@pytest.mark.parametrize(
+    "answer", ["No, they are the same.", "they're the same", "No, they don't differ"]
+)
+def test_a_no_may_have_its_reason(answer: str) -> None:
+    assert step_with("--kind learned").is_right(answer)
+    assert not step_with("--kind learned").is_right(f"yes, not: {answer}")
+
+
 @pytest.mark.parametrize("answer", ["", "?", "1.2", "1,2", "120", "3, 4"])
 def test_another_number_is_not_right(answer: str) -> None:
     assert not step_with("--ids 2,3,5,1").is_right(answer)

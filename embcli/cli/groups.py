@@ -19,7 +19,7 @@ from embcli.cli.input import read
 from embcli.cli.options import argument, option, some_of
 from embcli.errors import InputError, Notes
 from embcli.formats import FORMATS, or_list
-from embcli.positions import KINDS, OTHER_NAMES
+from embcli.positions import KINDS, kind_named
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class KindAndPath:
         if first is None:
             return option, self.named
         is_path = os.access(first, os.F_OK) or not first.isalpha()
-        is_kind = first in (*KINDS, *OTHER_NAMES)
+        is_kind = kind_named(first) in KINDS
         if is_path and not is_kind and self.named is None:
             return option, first
         if option not in (None, first):

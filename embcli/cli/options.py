@@ -14,7 +14,7 @@ from embcli import names
 from embcli.errors import InputError
 
 # Parameters of the library whose flags have other names; all others are flags of the same name.
-_FLAGS = {"top": "-k", "path": "--from", "text": "TEXT", "word": "WORD"}
+_FLAGS = {"top": "-k", "path": "--from", "kind": "KIND", "text": "TEXT", "word": "WORD"}
 
 
 def flag_of(parameter: str) -> str:

@@ -64,6 +64,8 @@ def get(named: str | Path, notes: Notes | None = None) -> Encoding:
     except KeyError:
         with suppress(InputError):
             return _of_path(located(name, tokenizer_file), name)
+        if name.lower() in DEFINITIONS:
+            return _of_tiktoken(name.lower())
         raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING]) from None
 
 

@@ -6,7 +6,7 @@ its file, add its name and options here, and its case to `verbs/positions/`.
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from embcli.errors import InputError
 from embcli.wording import Parameter, Sentence
@@ -19,13 +19,25 @@ JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
 DEFAULT_KIND: Final = "learned"
 NO_POSITIONS: Final = "none"
 # Papers have other names for kinds.
-OTHER_NAMES: dict[str, PositionKind] = {"rope": "rotary", "RoPE": "rotary", "absolute": "learned"}
+_NAMES = {
+    "rope": "rotary",
+    "absolute": "learned",
+    **{kind: kind for kind in (*KINDS, NO_POSITIONS)},
+}
 # The kinds that have an option; `ids` names the token row that positions are applied to.
 OPTIONS: dict[str, tuple[PositionKind, ...]] = {
     "pairing": ("rotary",),
     "theta": ("rotary",),
     "ids": ("relative", "rotary"),
 }
+
+
+def kind_named(name: str | None) -> Any:
+    """Return the kind with this name, or that of a paper, whatever its capitals.
+
+    An unknown name is returned as it is.
+    """
+    return name and _NAMES.get(str(name).lower(), name)
 
 
 def check_options(kind: PositionKind, **options: object) -> None:

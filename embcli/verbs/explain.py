@@ -37,14 +37,14 @@ _COMMON_WORDS = frozenset(
     re.findall(
         r"\w+",
         """
-        a about after all also always am an and any are as at be because become becomes before
-        between by can could differ difference differences different differs do does each embcli
-        every explain find for from get give gives good happen happens has have how i if in into
-        is it its just know less like look looks make makes many me mean means more most much my
-        need of on one only or other our out really see should show shows so such take takes tell
-        than that the their then there these they thing things this those three to too two use
-        used using versus vs was way we what when where whether which while who whole why will
-        with work works would you your
+        a about after all also always am an and any anything are as at be because become becomes
+        before between by can could differ difference differences different differs do does each
+        embcli every everything explain find for from get give gives good happen happens has have
+        how i if in into is it its just know less like look looks make makes many me mean means
+        more most much my need nothing of on one only or other our out really see should show
+        shows so something such take takes tell than that the their then there these they thing
+        things this those three to too two use used using versus vs was way we what when where
+        whether which while who whole why will with work works would you your
         """,
     )
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from embcli.names import MATRICES
 from embcli.names import Matrix as MatrixName
 from embcli.numerics.steps import StepValues, Term, sinusoids
 from embcli.opened import Opened, TextOrIds
-from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, OTHER_NAMES, JoinedKind
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind, kind_named
 from embcli.positions.kind import Rows
 from embcli.positions.sinusoidal import wave_rows
 from embcli.recipe import AddType, Project, Recipe, RecipeStep, Scale, in_words
@@ -69,13 +69,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         """The IDs of the tokens that are looked up, (n,) int64, as torch's layers take them."""
         ids = self.tokens.ids if self.only is None else self.tokens.ids[self.only]
         return ids.astype(np.int64)
-
-    def matrix(self, name: str) -> np.ndarray:
-        """Return a whole matrix by its name, (n, D); of IDs of shape (B, T), (B, T, D)."""
-        rows = super().matrix(name)
-        if self.tokens.shape and self.only is None:
-            return rows.reshape(*self.tokens.shape, rows.shape[1])
-        return rows
 
     def __len__(self) -> int:
         return len(self.tokens) if self.only is None else len(self.only)
@@ -171,6 +164,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             default="input",
             shown=self.show and self.shown,
             sequences=self.tokens.sequences,
+            batch=self.tokens.shape if self.only is None else (),
         )
 
     def _run(self) -> Document:
@@ -225,7 +219,7 @@ def lookup(
     if window:
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
-    position = cast("JoinedKind | None", OTHER_NAMES.get(str(position), position))
+    position = kind_named(position)
     check_choice("position", position, JOINED_KINDS)
     chosen: Names = (show,) if isinstance(show, str) else show or ()
     if "all" in chosen:

@@ -24,7 +24,7 @@ from embcli.names import (
 )
 from embcli.numerics.steps import sinusoids
 from embcli.opened import Opened
-from embcli.positions import KINDS, OTHER_NAMES, PositionKind, check_options
+from embcli.positions import KINDS, PositionKind, check_options, kind_named
 from embcli.positions.kind import PositionMatrix, Rows, ShownPositions
 from embcli.positions.learned import learned
 from embcli.positions.relative import LARGEST_DISTANCE, relative
@@ -134,7 +134,7 @@ def positions(
     """
     source = model.source
     notes = model.notes.begun()
-    kind = OTHER_NAMES.get(str(kind), kind)
+    kind = kind_named(kind)
     check_choice("kind", kind, KINDS)
     check_choice("pairing", pairing, get_args(Pairing))
     metric = _metric(source, metric, similarity)
