@@ -45,8 +45,8 @@ WRONG: dict[str, Callable[[], Any]] = {
     "precision must be a whole number, not '3'": lambda: MODEL.weights().styled(precision="3"),
     "slice indices must be integers": lambda: MODEL["a":"b"],  # type: ignore[misc]
     "a list of token IDs, such as [2]: 2.5": lambda: MODEL.lookup(2.5),
-    "a list of token IDs, such as [2]: [[1, 2], [3]]": lambda: MODEL.lookup([[1, 2], [3]]),
-    "a list of token IDs, such as [2]: [[1], [2, 3]]": lambda: MODEL[[[1], [2, 3]]],
+    "sequences of lengths [2, 1] are": lambda: MODEL.lookup([[1, 2], [3]]),
+    "sequences of lengths [1, 2] are": lambda: MODEL[[[1], [2, 3]]],
     "no encoding or model is named 'None'": lambda: embcli.seeded(encoding=None),
     "path must be a text or a Path, not 3": lambda: embcli.open(3),
     "a pair is not an ID: model[2][1] is a number": lambda: MODEL[2, 1],
