@@ -522,6 +522,15 @@ def test_a_vocabulary_with_merges_beside_it_has_its_special_tokens(
     assert not_checked in "".join(audit.not_checked)
 
 
+def test_a_vocabulary_that_gives_two_tokens_one_id_is_a_finding() -> None:
+    Path("m/tokenizer.json").unlink()
+    write_json("vocab.json", a=0, b=1, c=1)
+    Path("m/merges.txt").write_text("#version: 0.2\n")
+    write_json("tokenizer_config.json", tokenizer_class="GPT2Tokenizer")
+    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
+    assert any("gives two tokens one ID" in text for text in texts)
+
+
 def test_a_tokenizer_that_has_lost_its_merges_is_a_finding() -> None:
     letters = ["a", "b", "c", "ab", "abc", "abcab"]
     merges = [("a", "b"), ("ab", "c"), ("abc", "ab")]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from embcli.binary import Binary, file_error, read_whole
+from embcli.binary import Binary, file_error, read_object, read_whole
 from embcli.encodings import cutting
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
@@ -385,6 +385,10 @@ def _read_byte_pairs(binary: Binary) -> tokenizers.Tokenizer:
         reason = "no tokenizer_config.json or config.json beside it names a tokenizer like GPT-2's"
         error = binary.file_error(f"{reason}, so it cannot split a text")
         raise UnknownTokenizerError(error.message, error.hint)
+    # The package takes either of two tokens with one ID, by chance.
+    token_ids = read_object(binary, MAX_FILE_SIZE).values()
+    if len(set(map(str, token_ids))) < len(token_ids):
+        raise binary.file_error("it gives two tokens one ID")
     merges = binary.path.with_name("merges.txt")
     pairs = ByteLevelBPETokenizer.from_file(str(binary.path), str(merges))
     special = [name for name in _SPECIAL_NAMES if pairs.token_to_id(name) is not None]

@@ -26,14 +26,14 @@ _WORD_VECTOR = (
 )
 # A pattern of the first lines of a table of numbers, after comments: numbers with commas, in csv
 # with names before the numbers of the columns; two lines with commas, unlike word vectors; or
-# numbers of which the first has a decimal point, unlike a word.
+# nothing but numbers, which word vectors can begin with, too.
 _NUMBER = rb"[ \t]*[-+.0-9einfa]+[ \t]*"
 _TABLE = (
     rb"(?i)(?:\xef\xbb\xbf)?(?:#[^\0\n]*\n)*"
     rb"(?:(?:[a-z_]*,)*%b(?:,%b)+\r?(?:\n|\Z)"
     % (_NUMBER, _NUMBER)
     + rb"|[^\0\n]*,[ \t]*[^\0\s]+[ \t\r]*\n[^\0\n]*,"
-    + rb"|[ \t]*[-+]?[0-9]+\.[0-9][-+.0-9einfa \t]*\r?(?:\n|\Z))"
+    + rb"|[ \t]*[-+]?[0-9][-+.0-9einfa \t]*\r?(?:\n|\Z))"
 )
 
 

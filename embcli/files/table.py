@@ -25,8 +25,11 @@ _HEADER = re.compile(rf'(?i)((?:(?!nan|inf)[a-z_]*,)+)[0-9,]+|((?:"")?,)?{_NAME}
 def read(binary: Binary, notes: Notes) -> Tensors:
     """Return the numbers as one matrix; a single column or line is one row.
 
-    Words can look like numbers, so a text without commas that has a word is read as word vectors.
+    Words can look like numbers, so a text without commas that has a word is read as word vectors,
+    as is a file with their suffix.
     """
+    if binary.path.suffix == ".vec":
+        return vectors.read(binary, notes)
     stream = io.BufferedReader(BinaryStream(binary))
     # A byte that is not UTF-8 can be in a column that is not read.
     text = io.TextIOWrapper(stream, "utf-8-sig", "replace")
@@ -42,8 +45,12 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         names = "".join(header.groups(""))
         if names:
             columns = range(names.count(","), commas + 1)
-    elif line == ",".join(map(str, range(commas + 1))) and "." in next_line:
-        skipped += 1  # pandas numbers columns without names
+    elif commas and line == ",".join(map(str, range(commas + 1))):
+        # pandas numbers columns without names
+        if "." in next_line:
+            skipped += 1
+        as_what = "names of columns" if "." in next_line else "numbers"
+        notes.add(f"the first line of {binary.path.name}, {line[:60]}, is read as {as_what}")
 
     try:
         numbers = np.loadtxt(
@@ -57,7 +64,8 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         )
     except ValueError as error:
         has_words = re.search(r"(?i)[^-+.0-9einfa\s]", beginning)
-        if has_words and not commas:
+        has_sizes = re.fullmatch(r"\d+ \d+\s*", line)  # the first line of word2vec's text
+        if (has_words or has_sizes) and not commas:
             return vectors.read(binary, notes)
         reason, *_ = str(error).partition("; use")  # then numpy advises on its own parameters
         raise binary.file_error(f"it is not a table of numbers ({reason[:200]})") from None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import embcli
+from embcli.errors import Notes
 from embcli.files import open_tensors
 from tests.files.made import assert_rows, matrix, refused
 
@@ -108,6 +109,28 @@ def test_words_that_look_like_numbers_stay_words(text: str) -> None:
     tensors = open_tensors(Path("own.vec"))
     assert tensors.format == "word vectors"
     assert_rows(tensors.layer("own"), np.float32([[1, 2], [3, 4]]))
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_whole_numbers_stay_numbers(separator: str) -> None:
+    rows = np.array([[0, 1, 2], [3, 40, 5], [3, 7, 8]])
+    for name, table in {"ids": rows, "column": rows[:, :1], "row": rows[:1]}.items():
+        path = Path(f"{name}.txt")
+        np.savetxt(path, table, fmt="%d", delimiter=separator)
+        tensors = open_tensors(path)
+        assert tensors.format == "numbers as text"
+        expected = table.T if name == "column" else table
+        assert_rows(tensors.layer(name), expected.astype(np.float32))
+
+
+def test_a_first_line_that_numbers_columns_is_noted() -> None:
+    for text, words in (("0,1\n0.5,2\n", "names of columns"), ("0,1\n2,3\n", "numbers")):
+        Path("own.csv").write_text(text)
+        notes = Notes()
+        open_tensors(Path("own.csv"), notes)
+        assert [str(note) for note in notes] == [
+            f"the first line of own.csv, 0,1, is read as {words}"
+        ]
 
 
 @pytest.mark.parametrize(

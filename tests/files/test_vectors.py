@@ -216,7 +216,7 @@ OF_2 = b" " + bytes(8)
     ids=range(22),
 )
 def test_files_that_are_ragged_or_lie_are_refused(text: bytes, reason: str) -> None:
-    assert reason in refused("m.txt", text)
+    assert reason in refused("m.vec", text)
 
 
 @pytest.mark.parametrize(
