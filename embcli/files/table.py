@@ -46,11 +46,12 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         if names:
             columns = range(names.count(","), commas + 1)
     elif commas and line == ",".join(map(str, range(commas + 1))):
-        # pandas numbers columns without names
-        if "." in next_line:
+        # pandas numbers columns without names.
+        is_header = "." in next_line
+        if is_header:
             skipped += 1
-        as_what = "names of columns" if "." in next_line else "numbers"
-        notes.add(f"the first line of {binary.path.name}, {line[:60]}, is read as {as_what}")
+        kind = "names of columns" if is_header else "numbers"
+        notes.add(f"the first line of {binary.path.name}, {line[:60]}, is read as {kind}")
 
     try:
         numbers = np.loadtxt(
