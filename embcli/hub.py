@@ -40,9 +40,18 @@ TOKENIZERS = (
     "tokenizer.json",
     "tekken.json",
     "tokenizer.model",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece.model",
+    "spm_char.model",
+    "source.spm",
     "*.tiktoken",
     "vocab.json",
     "vocab.txt",
+    "vocab-src.json",
+    "encoder.json",
+    "prophetnet.tokenizer",
 )
 OLLAMA = "ollama:"  # stands before the name of a model of Ollama
 _NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters

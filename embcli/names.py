@@ -35,6 +35,7 @@ Fault = Literal[
     "missing",
     "head",
     "special-ids",
+    "load",
     "tied",
     "fit",
     "template",

@@ -95,7 +95,13 @@ class Opened:
             known = encodings.get(encoding, remarks)
         else:
             tensors = checkpoint.tensors
-            known = encodings.encoding_of_file(tensors.binary, tensors.own_words(), remarks)
+            stored = tensors.own_words()
+            try:
+                known = encodings.tokenizer_beside(tensors.binary, stored, remarks)
+            except InputError as error:
+                remarks.add(f"{error}; it is ignored")
+                checkpoint.tokenizer_error = error
+                known = stored
             if known is None:
                 known = encodings.encoding_of_size(rows)
                 if known is not None:

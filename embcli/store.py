@@ -1,8 +1,8 @@
-"""The store: the folder of seeded layers, and headers of remote files, kept for later runs.
+"""The store: seeded layers, headers of remote files, and tokenizers that were asked for.
 
-Each is a .npy file, written atomically; a header is an array of its bytes. Above 2 GB the least
-recently used ones are removed. Whatever is not a regular file, or belongs to a stranger, counts as
-missing.
+They are kept for later runs, each as a .npy file, written atomically; what is not a layer is an
+array of bytes. Above 2 GB the least recently used ones are removed. Whatever is not a regular file,
+or belongs to a stranger, counts as missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class KeptFile(NamedTuple):
     used: float  # time of the last use, seconds since the epoch
 
 
-_NAME = re.compile(rf"(token|position|header)-[\w.+-]+\.npy|{PARTIAL.pattern}")
+_NAME = re.compile(rf"(token|position|header|tokenizer)-[\w.+-]+\.npy|{PARTIAL.pattern}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +66,12 @@ class Store:
         return cls(folder)
 
     def read(
-        self, name: str, shape: tuple[int, ...], dtype: type = np.float32
+        self, name: str, shape: tuple[int, ...] | None, dtype: type = np.float32
     ) -> np.ndarray | None:
         """Return the array of a file, which is mapped.
 
-        It returns None if there is no whole file with an array of this shape and type.
+        It returns None if there is no whole file with an array of this type, and of this shape
+        unless any will do.
         """
         path = self.folder / name
         try:
@@ -80,7 +81,7 @@ class Store:
             os.utime(path)
         except Exception:  # Python's parser raises many kinds for a damaged header.
             return None
-        is_known = matrix.shape == shape and matrix.dtype == dtype
+        is_known = shape in (None, matrix.shape) and matrix.dtype == dtype
         return matrix if is_known else None
 
     def write(

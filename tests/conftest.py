@@ -94,6 +94,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
         if name.startswith(_OURS):
             monkeypatch.delenv(name)
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(shared_cache))
+    monkeypatch.setenv("EMBCLI_ASK", "0")  # tests of what transformers says have recorded answers
     # Whatever a process tries to reach is refused: nothing listens on the discard port.
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

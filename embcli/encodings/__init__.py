@@ -8,25 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import lru_cache
-from importlib.util import find_spec
+from functools import lru_cache, partial
 from pathlib import Path
 
-from embcli.binary import Binary
-from embcli.encodings.encoding import Encoding
+from embcli.asked.folder import AskedTokenizer, tokenizer_of
+from embcli.asked.process import NotAskedError, RefusedError
+from embcli.binary import Binary, file_error
+from embcli.encodings.encoding import Encoding, UnknownTokenizerError
+from embcli.encodings.kinds import (
+    ASKED,
+    Kind,
+    is_described,
+    is_plain_class,
+    kind_of,
+    named_specials,
+)
 from embcli.encodings.tiktoken import (
     DEFINITIONS,
     RankFileEncoding,
     TiktokenEncoding,
     import_tiktoken,
 )
-from embcli.errors import InputError, Notes, missing_extra
+from embcli.errors import InputError, Notes
 from embcli.wording import Sentence
 
 __all__ = [
     "Encoding",
     "encoding_for_rows",
-    "encoding_of_file",
     "encoding_of_size",
     "get",
     "get_several",
@@ -39,12 +47,14 @@ _MOST_NAMED = 100
 def get(named: str | Path, notes: Notes | None = None) -> Encoding:
     """Return the encoding with this name or of this model, which can be a path of a file or folder.
 
-    Remarks on what is read over the network for a name that begins with `hf://` go to the notes.
+    Remarks on what is read over the network for a name that begins with `hf://`, and on what
+    transformers is asked, go to the notes.
 
     >>> get("gpt-4o").name
     'o200k_base'
     """
     name = str(named)
+    remarks = notes or Notes()
     if name in DEFINITIONS:
         return _of_tiktoken(name)
     from embcli import remote
@@ -53,17 +63,22 @@ def get(named: str | Path, notes: Notes | None = None) -> Encoding:
     if name.startswith(remote.PREFIX):
         from embcli.encodings.gguf import gguf_encoding
 
-        binary = remote.tokenizer(name, notes or Notes())
-        return gguf_encoding(binary, name) if binary.is_remote else _of_path(binary.path, name)
+        binary = remote.tokenizer(name, remarks)
+        if binary.is_remote:
+            return gguf_encoding(binary, name)
+        return _of_path(binary.path, name, remarks)
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
     if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
-        return _of_path(located(name, tokenizer_file), name)
+        return _of_path(located(name, tokenizer_file), name, remarks)
     models = import_tiktoken("tiktoken.model")
     try:
         return _of_tiktoken(models.encoding_name_for_model(name))
     except KeyError:
+        path = None
         with suppress(InputError):
-            return _of_path(located(name, tokenizer_file), name)
+            path = located(name, tokenizer_file)
+        if path is not None:
+            return _of_path(path, name, remarks)
         if name.lower() in DEFINITIONS:
             return _of_tiktoken(name.lower())
         raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING]) from None
@@ -103,32 +118,97 @@ def _unknown_error(name: str, known: list[str]) -> InputError:
     return InputError(f"no encoding or model is named {name[:60]!r}; {hint}")
 
 
-def _of_path(path: Path, name: str) -> Encoding:
-    """Return the encoding of a file, which is opened anew if the file has changed."""
-    version = (path.absolute(), 0, 0)
-    with suppress(OSError):  # The error of a file that is gone is raised by its reader.
-        status = path.stat()
-        version = (path.absolute(), status.st_mtime_ns, status.st_size)
-    return _of_version(path, name, version)
+# What is said of a file by which alone nobody knows what its model makes of it.
+_ALONE: dict[Kind, str] = {
+    "SentencePiece": "a model can shift its IDs",
+    "vocab.json": "it is read as GPT-2's",
+    "vocab.txt": "it is read as BERT's, in lower case",
+}
+
+
+def _of_path(path: Path, name: str, notes: Notes) -> Encoding:
+    """Return the encoding of a file: as transformers reads its folder, if that says more of it."""
+    kind = kind_of(path)
+    by_itself = _of_version(path, name, kind, _version(path))
+    if kind not in ASKED:
+        return by_itself
+    if not is_described(path):
+        if kind in _ALONE:
+            notes.add(f"no config.json beside {path.name} says more of it: {_ALONE[kind]}")
+        return by_itself
+    if kind == "tokenizer.json" and is_plain_class(path) and _adds_all(by_itself, path):
+        return by_itself
+    preferred = _preferred_name(path.parent)
+    if preferred != path.name:
+        notes.add(f"{path.name} is read by itself; transformers reads {preferred} of its folder")
+        return by_itself
+
+    try:
+        return _of_asked(path, name, tokenizer_of(path.parent, notes))
+    except NotAskedError as error:
+        if kind != "tokenizer.json":
+            reason = f"transformers defines how it is read, and is not asked: {error}"
+            raise UnknownTokenizerError(file_error(path, reason).message) from None
+        notes.add(f"{path.name} is read as it is; what its class changes is not asked: {error}")
+    except RefusedError as error:
+        if kind != "tokenizer.json":
+            raise file_error(path, f"transformers cannot read it: {error}") from None
+        notes.add(f"{path.name} is read as it is; transformers cannot read it: {error}")
+    return by_itself
+
+
+def _adds_all(encoding: Encoding, path: Path) -> bool:
+    """Return whether a tokenizer.json adds all tokens that files beside it name."""
+    names = {special.name for special in named_specials(path)}
+    return names <= encoding.added_names
+
+
+def _preferred_name(folder: Path) -> str:
+    """Return the name of the file that stands for a folder's tokenizer; empty without one."""
+    from embcli.hub import tokenizer_file
+
+    with suppress(InputError):
+        return tokenizer_file(folder).name
+    return ""
+
+
+def _version(path: Path) -> tuple[Path, int, int]:
+    """Return what changes with a file, so that it is opened anew."""
+    status = path.stat()
+    return path.absolute(), status.st_mtime_ns, status.st_size
 
 
 @lru_cache  # Freeing a large tokenizer takes a tenth of the time of loading it.
-def _of_version(path: Path, name: str, version: tuple[Path, int, int]) -> Encoding:
-    """Return the encoding of a file, whose first bytes or name say of which dialect it is."""
-    with suppress(OSError), open(path, "rb") as file:
-        if file.read(4) == b"GGUF":
+def _of_version(path: Path, name: str, kind: Kind, version: tuple[Path, int, int]) -> Encoding:
+    """Return the encoding of a file by itself."""
+    match kind:
+        case "GGUF":
             from embcli.encodings.gguf import gguf_encoding
 
             return gguf_encoding(Binary(path), name)
-    if path.suffix == ".tiktoken" or path.name == "tekken.json":
-        return RankFileEncoding(path, name)
-    if path.suffix == ".model":
-        from embcli.encodings.sentencepiece import SentencePieceEncoding
+        case "ranks" | "tekken.json":
+            return RankFileEncoding(path, name)
+        case "SentencePiece":
+            from embcli.encodings.sentencepiece import SentencePieceEncoding
 
-        return SentencePieceEncoding(path, name)
-    from embcli.encodings.huggingface import HuggingFaceEncoding
+            return SentencePieceEncoding(path, name)
+        case "tokenizer.json" | "vocab.json" | "vocab.txt":
+            from embcli.encodings.huggingface import READERS, HuggingFaceEncoding
 
-    return HuggingFaceEncoding(path, name)
+            return HuggingFaceEncoding(path, name, partial(READERS[kind], path))
+
+
+@lru_cache
+def _of_asked(path: Path, name: str, asked: AskedTokenizer) -> Encoding:
+    """Return the encoding of a folder, as transformers reads it."""
+    if asked.described is None:
+        from embcli.encodings.asked import AskedEncoding
+
+        return AskedEncoding(path, name, asked)
+    from embcli.encodings.huggingface import HuggingFaceEncoding, parse_tokenizer
+
+    read = partial(parse_tokenizer, path, asked.described)
+    return HuggingFaceEncoding(path, name, read, asked)
 
 
 def encoding_for_rows(encoding: Encoding, size: int) -> Encoding | None:
@@ -143,36 +223,19 @@ def encoding_of_size(size: int) -> Encoding | None:
     return None
 
 
-def encoding_of_file(weights: Binary, stored: Encoding | None, notes: Notes) -> Encoding | None:
+def tokenizer_beside(weights: Binary, stored: Encoding | None, notes: Notes) -> Encoding | None:
     """Return the encoding of the rows of a checkpoint.
 
     It is that of a tokenizer in the same folder, unless the tokens in the file, which `stored` has,
-    split a text themselves. A tokenizer that cannot be read is noted.
-    """
-    if stored is not None and stored.splits:
-        return stored
-    try:
-        return tokenizer_beside(weights, stored, notes)
-    except InputError as error:
-        notes.add(f"{error}; it is ignored")
-        return stored
-
-
-def tokenizer_beside(weights: Binary, stored: Encoding | None, notes: Notes) -> Encoding | None:
-    """Return the encoding of a tokenizer in the same folder; `stored` if there is none.
-
-    Raises InputError for a tokenizer that cannot be read.
+    split a text themselves. Raises InputError for a tokenizer that cannot be read.
     """
     from embcli.hub import TOKENIZERS, tokenizer_file
 
+    if stored is not None and stored.splits:
+        return stored
     try:
         path = tokenizer_file(weights.path.parent, TOKENIZERS)
     except InputError:
         return stored
-    packages = {".json": "tokenizers", ".txt": "tokenizers", ".model": "sentencepiece"}
-    package = packages.get(path.suffix)
-    if package and path.name != "tekken.json" and find_spec(package) is None:
-        notes.add(missing_extra(f"the {path.name} beside the weights", "models"))
-        return stored
-    encoding = _of_path(path, weights.folder.location(path.name))
+    encoding = _of_path(path, weights.folder.location(path.name), notes)
     return encoding if encoding.vocabulary_size > 0 else stored

@@ -11,12 +11,14 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -49,6 +51,10 @@ class Encoding(ABC):
     name: str  # the name of the encoding or model, or the path of its file
     splits: bool = True  # whether it can split a text
     bos_eos: BosEos = ((), ())
+    # The IDs of special tokens by role, "bos", as the tokenizer has them, and what says so.
+    special_ids: Mapping[str, int] = MappingProxyType({})
+    described_by: str = ""
+    added_names: AbstractSet[str] = frozenset()  # of tokens that are found by their names
     faults: Iterable[str] = ()  # sentences on lists in the file that do not fit its tokens
     # What a file says of how a text becomes IDs, by name: merges, normalizer, ... Two encodings can
     # be compared if they have rules of the same names.

@@ -1,7 +1,7 @@
-"""What the package `tokenizers` splits: the files of tokenizers on the Hugging Face Hub.
+"""What the package `tokenizers` splits: a tokenizer.json, a file's own or one that was asked for.
 
-These are `tokenizer.json`, BERT's `vocab.txt`, and GPT-2's `vocab.json` with its `merges.txt`. The
-package is imported, and the file read, when the first token or text is needed.
+A lone `vocab.txt` and a `vocab.json` with its merges are read by the defaults of the package. It is
+imported, and a file is read, when the first token or text is needed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from embcli.asked.folder import AskedTokenizer
 from embcli.binary import Binary, file_error, read_object, read_whole
 from embcli.encodings import cutting
 from embcli.encodings.encoding import (
@@ -23,11 +24,10 @@ from embcli.encodings.encoding import (
     BosEos,
     Encoding,
     Rules,
-    UnknownTokenizerError,
     call_package,
     import_package,
-    sibling_json,
 )
+from embcli.encodings.kinds import named_specials
 from embcli.encodings.merging import (
     NEVER,
     Derivation,
@@ -46,28 +46,29 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+MERGES = ("merges.txt", "vocab.bpe")  # the files of merges beside a vocab.json or encoder.json
 MAX_WHOLE = 1 << 21  # characters that are encoded as a whole without a remark: some 300 MB
 
 
 class HuggingFaceEncoding(Encoding):
-    """A tokenizer of the package, without the special tokens that it would add around a text."""
+    """A tokenizer of the package, without the special tokens that it would add around a text.
 
-    def __init__(self, path: Path, name: str) -> None:
+    `read` makes the tokenizer, and raises InputError for a file that is damaged. `asked` is what
+    transformers made of the folder, if it was asked.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        read: Callable[[], tokenizers.Tokenizer],
+        asked: AskedTokenizer | None = None,
+    ) -> None:
         self.path = path
         self.name = in_data(name)
-
-    def _read(self) -> tokenizers.Tokenizer:
-        """Return the tokenizer as its file describes it."""
-        name = self.path.name
-        if name.endswith(".txt"):
-            kind = "vocab.txt"
-        elif name.endswith("vocab.json"):
-            kind = "vocab.json with a merges.txt"
-        else:
-            kind = "tokenizer.json"
-        import_package(self.path, "tokenizers", f"a {kind}")
-        binary = Binary(self.path)
-        return call_package(self.path, f"it is not a {kind}", lambda: _read_tokenizer(binary))
+        self.described_by = asked.kind if asked else path.name
+        self._read = read
+        self._asked = asked
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
@@ -90,6 +91,21 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
         return dict(self.tokenizer.get_added_tokens_decoder())
+
+    @property
+    def added_names(self) -> set[str]:  # type: ignore[override]
+        return {token.content for token in self._added.values()}
+
+    @cached_property
+    def special_ids(self) -> dict[str, int]:  # type: ignore[override]
+        if self._asked is not None:
+            return self._asked.special_ids
+        found: dict[str, int] = {}
+        for special in named_specials(self.path):
+            token_id = self.tokenizer.token_to_id(special.name)
+            if special.role and token_id is not None:
+                found.setdefault(special.role, token_id)
+        return found
 
     @cached_property
     def vocabulary_size(self) -> int:
@@ -355,58 +371,62 @@ class HuggingFaceEncoding(Encoding):
         return ranks
 
 
-def _read_tokenizer(binary: Binary) -> tokenizers.Tokenizer:
-    """Return the tokenizer of a file; the name of the file says of which kind it is."""
-    if binary.path.suffix == ".txt":
-        return _read_word_pieces(binary)
-    if binary.path.name.endswith("vocab.json"):
-        return _read_byte_pairs(binary)
-
+def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a tokenizer.json."""
+    _need_package(path, "tokenizer.json")
     from tokenizers import Tokenizer
 
-    return Tokenizer.from_buffer(read_whole(binary, MAX_FILE_SIZE))
+    data = read_whole(Binary(path), MAX_FILE_SIZE)
+    return call_package(path, "it is not a tokenizer.json", lambda: Tokenizer.from_buffer(data))
 
 
-def _read_word_pieces(binary: Binary) -> tokenizers.Tokenizer:
-    """Return the tokenizer of BERT's vocab.txt, which has a token in each line."""
+def parse_tokenizer(path: Path, described: str) -> tokenizers.Tokenizer:
+    """Return the tokenizer that a tokenizer.json describes; errors name the file."""
+    _need_package(path, "tokenizer.json")
+    from tokenizers import Tokenizer
+
+    return call_package(path, "it cannot be read", lambda: Tokenizer.from_str(described))
+
+
+def read_word_pieces(path: Path) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a lone vocab.txt, which has a token in each line: BERT's."""
+    _need_package(path, "vocab.txt")
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
-    config = sibling_json(binary.path, "tokenizer_config.json")
-    lowers = config.get("do_lower_case") is not False
-    bert = BertWordPieceTokenizer.from_file(str(binary.path), lowercase=lowers)
-    return Tokenizer.from_str(bert.to_str())
+    def read() -> tokenizers.Tokenizer:
+        bert = BertWordPieceTokenizer.from_file(str(path))
+        return Tokenizer.from_str(bert.to_str())
+
+    return call_package(path, "it is not a vocab.txt", read)
 
 
-def _read_byte_pairs(binary: Binary) -> tokenizers.Tokenizer:
-    """Return the tokenizer of GPT-2's vocab.json and of the merges.txt in the same folder."""
+def read_byte_pairs(path: Path) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a lone vocab.json and of the merges in the same folder: GPT-2's."""
+    _need_package(path, "vocab.json with its merges")
     from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
-    if not _is_like_gpt2(binary.path):
-        reason = "no tokenizer_config.json or config.json beside it names a tokenizer like GPT-2's"
-        error = binary.file_error(f"{reason}, so it cannot split a text")
-        raise UnknownTokenizerError(error.message, error.hint)
     # The package takes either of two tokens with one ID, by chance.
-    token_ids = read_object(binary, MAX_FILE_SIZE).values()
+    token_ids = read_object(Binary(path), MAX_FILE_SIZE).values()
     if len(set(map(str, token_ids))) < len(token_ids):
-        raise binary.file_error("it gives two tokens one ID")
-    merges = binary.path.with_name("merges.txt")
-    pairs = ByteLevelBPETokenizer.from_file(str(binary.path), str(merges))
-    special = [name for name in _SPECIAL_NAMES if pairs.token_to_id(name) is not None]
-    pairs.add_special_tokens(special)
-    return Tokenizer.from_str(pairs.to_str())
+        raise file_error(path, "it gives two tokens one ID")
+    merges = [path.with_name(name) for name in MERGES if path.with_name(name).is_file()]
+    if not merges:
+        raise file_error(path, f"its merges are not beside it ({' or '.join(MERGES)})")
+
+    def read() -> tokenizers.Tokenizer:
+        pairs = ByteLevelBPETokenizer.from_file(str(path), str(merges[0]))
+        return Tokenizer.from_str(pairs.to_str())
+
+    return call_package(path, "it is not a vocab.json with its merges", read)
 
 
-# The classes of tokenizers, and the types of models, that split a text as GPT-2 does.
-_LIKE_GPT2 = {"gpt2", "roberta", "bart", "opt", "longformer", "whisper"}
-# Their special tokens; transformers knows them by name, and vocab.json lists them as any other.
-_SPECIAL_NAMES = ("<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>")
+# How the file of a kind is read by itself.
+READERS = {
+    "tokenizer.json": read_tokenizer,
+    "vocab.json": read_byte_pairs,
+    "vocab.txt": read_word_pieces,
+}
 
 
-def _is_like_gpt2(path: Path) -> bool:
-    """Return whether a configuration in the same folder names such a tokenizer."""
-    tokenizer_config = sibling_json(path, "tokenizer_config.json")
-    model_config = sibling_json(path, "config.json")
-    tokenizer_class = str(tokenizer_config.get("tokenizer_class")).lower()
-    model_type = str(model_config.get("model_type")).lower()
-    kinds = {tokenizer_class.removesuffix("fast").removesuffix("tokenizer"), model_type}
-    return not kinds.isdisjoint(_LIKE_GPT2)
+def _need_package(path: Path, what: str) -> None:
+    import_package(path, "tokenizers", f"a {what}")

@@ -25,7 +25,6 @@ from embcli.encodings.encoding import (
     VocabularyEncoding,
     call_package,
     import_package,
-    sibling_json,
 )
 from embcli.encodings.merging import SPACE, Derivation, DerivationStep, piece_to_bytes
 from embcli.encodings.pieces import ScoredPairs
@@ -102,18 +101,10 @@ class SentencePieceEncoding(VocabularyEncoding):
 
     @cached_property
     def bos_eos(self) -> BosEos:  # type: ignore[override]
-        """BOS and EOS, as tokenizer_config.json says.
-
-        Without it, a text gets BOS as with Llama, and EOS as with T5 in transformers.
-        """
-        config = sibling_json(self.path, "tokenizer_config.json")
-        adds_bos = config.get("add_bos_token", self._model.kind == _BPE)
-        adds_eos = config.get("add_eos_token", "T5" in str(config.get("tokenizer_class")))
+        """BOS before a text with byte-pair models, as with Llama's."""
         bos_id = self._processor.bos_id()  # -1 if the model has none
-        eos_id = self._processor.eos_id()
-        bos = (bos_id,) if adds_bos and bos_id >= 0 else ()
-        eos = (eos_id,) if adds_eos and eos_id >= 0 else ()
-        return bos, eos
+        has_bos = self._model.kind == _BPE and bos_id >= 0
+        return ((bos_id,) if has_bos else ()), ()
 
     def token_bytes(self, token_id: int) -> bytes | None:
         if not 0 <= token_id < self.vocabulary_size:

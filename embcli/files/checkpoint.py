@@ -18,7 +18,7 @@ from embcli.encodings import Encoding
 from embcli.encodings.encoding import sibling_json
 from embcli.errors import InputError, Notes
 from embcli.files import open_named
-from embcli.files.families import CLASSES_WITH_HEAD, CLASSES_WITHOUT_HEAD, NEVER_TIED, NORMS, UNTIED
+from embcli.files.families import NORMS
 from embcli.files.quantised import INTEGERS, UnpackedTensors
 from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
@@ -32,12 +32,12 @@ class Head(NamedTuple):
     """The output head and its relation to the token matrix.
 
     It is the `same` tensor, `equal` in the rows that were compared, or an `other` matrix. `tensor`
-    is None if the file has no head. Then `same` says that the token matrix is used instead, and
-    `none` that there is no head, or that nothing is known.
+    is None if the file has no head. Then `same` says that the token matrix is used instead,
+    `stated` that config.json says so, and `none` that there is no head, or that nothing is known.
     """
 
     tensor: Tensor | None
-    relation: Literal["same", "equal", "other", "none"]
+    relation: Literal["same", "stated", "equal", "other", "none"]
     rows: int = 0  # the number of rows compared
     reason: str = ""  # empty if the relation follows from the tensors
 
@@ -52,14 +52,6 @@ class Head(NamedTuple):
         if self.tensor is None or self.rows == self.tensor.shape[0]:
             return counted(self.rows, "row")
         return f"{self.rows:,} of {counted(self.tensor.shape[0], 'row')}"
-
-
-class TieFlag(NamedTuple):
-    """What speaks of whether the output head is the token matrix, and who says it."""
-
-    is_tied: bool | None  # None if nothing says it
-    says: str
-    needs_head: bool  # whether config.json names a class with an output head
 
 
 class ShiftedLayer(Layer):
@@ -92,18 +84,19 @@ class Checkpoint:
         self.path = path
         self.token = token
         self.encoding: Encoding | None = None  # the tokens that the rows stand for
+        self.tokenizer_error: InputError | None = None  # why a tokenizer beside it is not known
         stored = open_named(path, notes)
 
         # A config.json that cannot be read is an error only for what needs it.
         self._config_error: InputError | None = None
-        config = {}
+        self.config: dict[str, Any] = {}  # the whole of it, of which roles have a part
         try:
-            config = sibling_json(stored.path, "config.json")
+            self.config = sibling_json(stored.path, "config.json")
         except InputError as error:
             self._config_error = error
 
-        self.tensors = UnpackedTensors(stored, config)
-        self.roles = Roles(self.tensors, config, token)
+        self.tensors = UnpackedTensors(stored, self.config)
+        self.roles = Roles(self.tensors, self.config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         if notes is not None:
             notes.count(self._ignored_config)
@@ -178,7 +171,7 @@ class Checkpoint:
             wrong = "the output head is that of the model's own token matrix: leave out {tensor}"
             raise InputError(Sentence(wrong))
         head = self.head
-        if head.tensor is None and head.relation == "same":
+        if head.tensor is None and head.relation in ("same", "stated"):
             return self.roles.token
         if head.tensor is None:
             reason = f": {head.reason}" if head.reason else ""
@@ -319,54 +312,17 @@ class Checkpoint:
         return Head(tensor, "equal" if rows else "other", rows)
 
     def _head_without_tensor(self) -> Head:
-        """Return what config.json or the metadata of a GGUF file says about the head.
-
-        Hugging Face's config.json omits `tie_word_embeddings` if it is true, its default; llama.cpp
-        uses token_embd if a causal model has no output.weight.
-        """
-        config = self.roles.config
-        names = self._class_names
-        with_head = next(filter(CLASSES_WITH_HEAD.search, names), "")
-        if names and not with_head and all(map(CLASSES_WITHOUT_HEAD.search, names)):
-            reason = f"config.json names {quoted(names[0])}, which has none"
-            return Head(None, "none", reason=reason)
-
-        is_tied = config.get("tie_word_embeddings")
-        if is_tied is False:
-            reason = "config.json says that it is a separate matrix"
-            return Head(None, "none", reason=reason)
-        flag = self.tie_flag
-        if with_head and flag.is_tied is False:
-            return Head(None, "none", reason=f"{flag.says} untied")
-        if is_tied is True or with_head:
-            reason = "config.json says so"
-            if is_tied is not True:
-                reason = f"config.json names {quoted(with_head)} and no head of its own"
-            return Head(None, "same", reason=reason)
-
+        """Return what config.json states, or what llama.cpp does without an output.weight."""
         if self.tensors.format == "GGUF":
             return self._head_of_gguf()
-        return Head(None, "none")
-
-    @property
-    def _class_names(self) -> list[str]:
-        """The classes of transformers that config.json names."""
-        classes = self.roles.config.get("architectures")
-        return list(map(str, classes)) if isinstance(classes, list) else []
-
-    @property
-    def tie_flag(self) -> TieFlag:
-        """What config.json says of the head, or else what its family has by default."""
-        needs_head = any(map(CLASSES_WITH_HEAD.search, self._class_names))
-        is_tied = self.roles.config.get("tie_word_embeddings")
-        model_type = self.roles.config.get("model_type")
-        if model_type in NEVER_TIED.split():
-            return TieFlag(False, f"{model_type} models are always", needs_head)
+        config = self.roles.config
+        if not config:
+            return Head(None, "none")
+        is_tied = config.get("tie_word_embeddings")
+        reason = "tied or not: audit asks"
         if isinstance(is_tied, bool):
-            return TieFlag(is_tied, "config.json says", needs_head)
-        is_known = self.roles.family is not None and isinstance(model_type, str)
-        default = model_type not in UNTIED.split() if is_known else None
-        return TieFlag(default, f"{model_type} models are by default", needs_head)
+            reason = f"config.json states tie_word_embeddings {str(is_tied).lower()}; {reason}"
+        return Head(None, "stated" if is_tied is True else "none", reason=reason)
 
     def _head_of_gguf(self) -> Head:
         metadata = self.tensors.metadata

@@ -8,7 +8,6 @@ row.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -100,28 +99,6 @@ TOKEN_NAMES = {
 
 # The names of norms next to a token matrix, which a model applies to the sum of its rows.
 NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")
-
-# The types of models, separated by spaces, whose head is no copy of the token matrix unless
-# config.json says so. These are the defaults of transformers 5.
-UNTIED = (
-    "apertus arcee coarse_acoustics codegen deepseek_v2 deepseek_v3 doge exaone4 git glm glm4 "
-    "gpt_neox gpt_oss gptj granite granitemoe granitemoeshared helium jamba llama mamba2 "
-    "minimax ministral mistral mixtral moshi musicgen_decoder musicgen_melody_decoder "
-    "nemotron olmo olmo2 olmo3 olmoe persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 "
-    "qwen3_moe rembert rwkv seed_oss semantic stablelm"
-)
-
-# The types of models whose head is never the token matrix, whatever config.json says.
-NEVER_TIED = "luke"
-
-# The ends of the names of classes with an output head, and of classes without one.
-CLASSES_WITH_HEAD = re.compile(
-    "(?:LMHeadModel|HeadsModel|LMHead|MTModel|ForCausalLM|ForMaskedLM|ForConditionalGeneration)$"
-)
-CLASSES_WITHOUT_HEAD = re.compile(
-    "(?<!EncoderDecoder)Model$"
-    "|For(?:(?:Sequence|Token)Classification|QuestionAnswering|MultipleChoice)$"
-)
 
 
 class ShiftedPositions(NamedTuple):

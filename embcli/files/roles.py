@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
@@ -191,18 +190,6 @@ class Roles:
                 self.reasons["token"] = f"{name} is the encoder's; {quoted(token.name)} differs"
                 return tensor
         return token
-
-    @cached_property
-    def other_shares(self) -> tuple[str, ...]:
-        """The names of matrices that transformers ties to the token matrix, and that differ."""
-        if self.family is None or not self.family.reading_parts:
-            return ()
-        names = []
-        for end in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"):
-            for tensor in self._with_end(end):
-                if not equal_rows(self.token, tensor, all_rows=True):
-                    names.append(tensor.name)
-        return tuple(names)
 
     @property
     def misfit_head(self) -> str:

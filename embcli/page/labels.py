@@ -69,16 +69,13 @@ def head_in_words(relation: str, compared: str, reason: str) -> str:
     """
     descriptions = {
         "same": "the token matrix itself (tied)",
+        "stated": "none in the file",
         "equal": f"a copy of the token matrix: {compared} compared, all equal",
         "other": "another tensor (not tied)",
         "none": "none in the file",
     }
     description = descriptions[relation]
-    if reason:
-        return f"{description}; {reason}"
-    if relation == "none":
-        return f"{description}, as in most files of tied models"
-    return description
+    return f"{description}; {reason}" if reason else description
 
 
 def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:

@@ -32,7 +32,8 @@ from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Selection, select
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.audit.fit import Finding, Fit, fit_of
+from embcli.verbs.audit.fit import Finding, Fit, Level, fit_of
+from embcli.verbs.audit.load import Loading, question_about
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import check_covariance_fits, unused
 from embcli.wording import Sentence, counted
@@ -60,6 +61,7 @@ class Audit(Result, verb="audit", content="ranking"):
     encoding: Encoding | None
     origin: Origin
     fit: Fit
+    loading: Loading  # what transformers makes of the weights
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
     rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
@@ -166,6 +168,8 @@ class Audit(Result, verb="audit", content="ranking"):
             "broken": list(self.broken),
             "sound": self.is_sound,
             "not_checked": list(self.not_checked),
+            "transformers": self.loading.facts.transformers if self.loading.facts else None,
+            "not_asked": self.loading.not_asked or None,
             "matrices": {matrix.name: _totals_of(matrix) for matrix in self.matrices},
         }
 
@@ -226,6 +230,7 @@ def audit(
     check_top(top)
     source = model.source
     encoding = source.encoding
+    question = question_about(source)  # It is answered during the passes.
     fit = fit_of(source, encoding)
     chosen: tuple[TokenLayer, ...] = ("token",)
     if layer is not None:
@@ -259,13 +264,16 @@ def audit(
     findings: list[Finding] = []
     for matrix in matrices:
         findings += _row_findings(matrix)
-    findings += fit.findings(is_copy)
+    findings += fit.findings()
+    loading = Loading.answered(question)
+    findings += loading.findings(source, is_copy)
     longest = max(size for size, _ in shapes.values())
     return Audit(
         matrices=matrices,
         encoding=encoding,
         origin=layers.origin,
         fit=fit,
+        loading=loading,
         head_is_copy=is_copy and layer is None,
         findings=tuple(_judged(finding, kinds) for finding in findings),
         rows=ids,
@@ -322,8 +330,11 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
 def _judged(finding: Finding, kinds: tuple[str, ...]) -> Finding:
     """Return a finding as an alarm if its kind is one; a remark is one only if it is named."""
     names = {finding.kind, "all"}
-    if finding.level == "finding":
+    if finding.level != "remark":
         names.add("findings")
-        if finding.kind in ALARMS:
-            names.add("default")
-    return finding._replace(level="alarm") if names & {*kinds} else finding
+    if finding.level == "alarm" or (finding.level == "finding" and finding.kind in ALARMS):
+        names.add("default")
+    if names & {*kinds}:
+        return finding._replace(level="alarm")
+    level: Level = "remark" if finding.level == "remark" else "finding"
+    return finding._replace(level=level)

@@ -6,7 +6,6 @@ Neither reads a row of tokens.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,25 +13,19 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from embcli.encodings import Encoding, tokenizer_beside
+from embcli.encodings import Encoding
 from embcli.encodings.encoding import UnknownTokenizerError
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.families import HEAD_BIASES
-from embcli.files.special_ids import (
-    LISTS,
-    SpecialId,
-    added_size,
-    special_ids,
-    unknown_template_names,
-)
+from embcli.files.special_ids import SpecialId, special_ids, unknown_template_names
 from embcli.files.tensors import PackedError, Tensors
 from embcli.layer import Source, shape_of
 from embcli.names import Fault
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from embcli.files.checkpoint import Checkpoint, Head, TieFlag
+    from embcli.files.checkpoint import Checkpoint, Head
 
 Level = Literal["remark", "finding", "alarm"]
 # The norm from which on a row overflows: its square in float32, and the norm itself in float16.
@@ -71,15 +64,12 @@ class Fit:
     """What the files of a model say of its sizes, its special tokens and its output head."""
 
     rows: int  # of the token matrix
-    tokens: int | None  # of the tokenizer, with those that were added; None if it is unknown
-    known_tokens: int = 0  # of the tokenizer, without those that were added beside it
+    tokens: int | None  # of the tokenizer; None if it is unknown
+    has_files: bool = False  # whether other files than one matrix were looked at
     vocab_size: int | None = None  # as config.json or the metadata of a GGUF file says
     overflow_at: float = _OVERFLOW_AT  # in the dtype that config.json names
-    flag: TieFlag | None = None  # None without files
     head: Head | None = None  # None if it was not read
     head_faults: tuple[str, ...] = ()  # what is wrong with the head, in words
-    lacks_head: bool = False  # whether nothing in the file has the name of a head
-    other_shares: tuple[str, ...] = ()  # names of matrices that are not tied as they should be
     finite: Mapping[str, bool] = field(default_factory=dict)  # by name, of input tensors
     special_ids: tuple[SpecialId, ...] = ()
     contradictions: tuple[str, ...] = ()  # sizes that do not fit together otherwise, in words
@@ -95,11 +85,8 @@ class Fit:
     @property
     def checked(self) -> str:
         """What was compared besides the rows, in words; empty if there was nothing to compare."""
-        if self.flag is None or not (self.tokens or self.vocab_size):
-            return ""
-        if self.head is None or self.flag.is_tied is None:
-            return ", sizes and special IDs"
-        return ", sizes, special IDs and ties"
+        has_sizes = self.has_files and (self.tokens or self.vocab_size)
+        return ", sizes and special IDs" if has_sizes else ""
 
     @property
     def partly_compared(self) -> str:
@@ -110,17 +97,6 @@ class Fit:
         return head.compared if head.rows < head.tensor.shape[0] else ""
 
     @property
-    def head_in_words(self) -> str:
-        if self.flag is None:
-            return ""
-        if self.head is None:
-            return "not read"
-        if not self.head.reason:
-            return _HEADS[self.head.relation]
-        found = _HEADS["same"] if self.head.relation == "same" else "none found"
-        return f"{found}: {self.head.reason}"
-
-    @property
     def padding_rows(self) -> set[int]:
         """The rows that files name as padding; they may be zero."""
         rows: set[int] = set()
@@ -129,8 +105,8 @@ class Fit:
                 rows.update(special.ids)
         return rows
 
-    def findings(self, head_is_copy: bool) -> Iterator[Finding]:
-        """Yield what is said of the model; `head_is_copy` if all rows of its matrices are equal."""
+    def findings(self) -> Iterator[Finding]:
+        """Yield what is said of the model."""
         for name, is_finite in self.finite.items():
             if not is_finite:
                 text = f"{name} has non-finite values, and the first block reads it"
@@ -145,8 +121,6 @@ class Fit:
             verb = "is" if len(self.template_names) == 1 else "are"
             text = f"{listed} of the chat template {verb} not one token"
             yield Finding("remark", "template", len(self.template_names), text)
-        if self.flag is not None:
-            yield from self._of_ties(self.flag, head_is_copy)
 
     def _of_sizes(self) -> Iterator[Finding]:
         for text in self.contradictions:
@@ -158,7 +132,7 @@ class Fit:
             padding = self.rows - tokens
             if padding < 0:
                 text = f"{counted(-padding, 'token')} of {tokens:,} without a row"
-                if -padding < tokens / 100 or 0 < self.known_tokens <= self.rows:
+                if -padding < tokens / 100:
                     text += "; the usual cause is a forgotten resize_token_embeddings"
                 yield Finding("finding", "missing", -padding, text)
             elif padding:
@@ -193,45 +167,18 @@ class Fit:
     def _of_special_ids(self) -> Iterator[Finding]:
         """Yield the special tokens without a row, and those of which two files differ.
 
-        A name that is no token of the tokenizer becomes one when transformers loads it, with the
-        next ID. A list agrees with an ID that it contains.
+        A list agrees with an ID that it contains.
         """
         first_by_role: dict[str, SpecialId] = {}
-        added: list[str] = []  # names in the order in which transformers adds them
         for special in self.special_ids:
-            if not special.ids:
-                if special.name not in added:
-                    added.append(special.name)
-                next_id = self.known_tokens + added.index(special.name)
-                text = f"{special} is no token; transformers adds it as {next_id:,}"
-                level: Level = "remark"
-                if next_id >= self.rows:
-                    level = "finding"
-                    text += ", which has no row"
-                yield Finding(level, "special-ids", 1, text)
-                continue
-
             without_row = [token_id for token_id in special.ids if not 0 <= token_id < self.rows]
             if without_row:
                 ids = ", ".join(map(str, without_row))
                 text = f"{special}: {ids} has no row, rows are 0 to {self.rows - 1:,}"
                 yield Finding("finding", "special-ids", len(without_row), text)
             first = first_by_role.setdefault(special.role, special)
-            can_differ = special.role not in LISTS
-            if can_differ and not set(special.ids) & set(first.ids):
+            if not set(special.ids) & set(first.ids):
                 yield Finding("remark", "special-ids", 1, f"{first} differs from {special}")
-
-    def _of_ties(self, flag: TieFlag, head_is_copy: bool) -> Iterator[Finding]:
-        """Yield what is said if flag, file and rows contradict one another."""
-        for name in self.other_shares:
-            text = f"{name} differs from the token matrix; transformers 5 loads both, untied"
-            yield Finding("finding", "tied", 1, text)
-        if flag.is_tied and self.has_own_head and not head_is_copy:
-            text = "tied, but the head in the file differs; transformers 5 loads both, untied"
-            yield Finding("finding", "tied", 1, f"{flag.says} {text}")
-        elif flag.is_tied is False and flag.needs_head and self.lacks_head:
-            text = "untied, but the file has no head of its own; transformers makes a random one"
-            yield Finding("finding", "tied", 1, f"{flag.says} {text}")
 
 
 def fit_of(source: Source, encoding: Encoding | None) -> Fit:
@@ -251,11 +198,14 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     config = source.roles.config
     template_names: tuple[str, ...] = ()
     not_checked = []
-    unreadable, unknown = _tokenizer_errors(source)
-    if encoding is None:
-        not_checked.append(f"tokens: {unknown}")
-    else:
-        tokens = max(encoding.vocabulary_size, added_size(weights))
+    contradictions = []
+    if isinstance(source.tokenizer_error, UnknownTokenizerError):
+        not_checked.append(f"tokens: {source.tokenizer_error}")
+    elif source.tokenizer_error is not None:
+        contradictions.append(str(source.tokenizer_error))
+    elif encoding is None:
+        not_checked.append("tokens: no tokenizer is known")
+    if encoding is not None:
         template_names = unknown_template_names(weights, encoding)
     if not config:
         not_checked.append("a config.json (there is none)")
@@ -281,7 +231,6 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     except InputError as error:
         not_checked.append(f"what is done to token rows: {error}")
 
-    contradictions = [unreadable]
     try:
         contradictions += _contradictions(source, encoding)
     except InputError as error:
@@ -292,14 +241,11 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     return Fit(
         rows,
         tokens,
-        known_tokens=encoding.vocabulary_size if encoding else 0,
+        has_files=True,
         vocab_size=vocab_size if type(vocab_size) is int else None,
         overflow_at=_OVERFLOW_AT_BY_DTYPE.get(str(dtype), _OVERFLOW_AT),
-        flag=source.tie_flag,
         head=head,
         head_faults=tuple(head_faults),
-        lacks_head=head is not None and head.tensor is None and not source.roles.misfit_head,
-        other_shares=source.roles.other_shares,
         finite=finite,
         special_ids=special_ids(source),
         contradictions=tuple(filter(None, contradictions)),
@@ -316,9 +262,6 @@ def _check_files(tensors: Tensors) -> None:
 
 def _finite_tensors(source: Checkpoint) -> Iterator[tuple[str, bool]]:
     """Yield the names of the tensors that rows are computed from, and whether all are finite."""
-    for name in source.roles.other_shares:
-        summary = source.tensors.layer(name).summary()
-        yield name, math.isfinite(summary.maximum - summary.minimum)
     for name in source.input_tensors:
         yield name, bool(np.isfinite(source.values(name)).all())
 
@@ -350,8 +293,8 @@ def _wrong_parts(source: Checkpoint, head: Head) -> Iterator[str]:
     roles = source.roles
     if roles.misfit_head:
         yield roles.misfit_head
-    if roles.other_shares:
-        return
+    if head.tensor is None and roles.part is not None:
+        return  # The head can be tied to the matrix of the other part.
     matrix = head.tensor or roles.token
     size = matrix.shape[0]
     biases = {}
@@ -363,24 +306,3 @@ def _wrong_parts(source: Checkpoint, head: Head) -> Iterator[str]:
         is_finite = np.isfinite(source.values(bias.name))
         if is_finite.size != size or not is_finite.all():
             yield f"{bias} is not a finite number for each of the head's {size:,} rows"
-
-
-def _tokenizer_errors(source: Checkpoint) -> tuple[str, str]:
-    """Return in words why the tokenizer beside the weights is damaged, and why it is unknown."""
-    tensors = source.tensors
-    unknown = "no tokenizer is known"
-    try:
-        tokenizer_beside(tensors.binary, tensors.own_words(), Notes())
-    except UnknownTokenizerError as error:
-        return "", str(error)
-    except InputError as error:
-        return str(error), unknown
-    return "", unknown
-
-
-_HEADS = {
-    "same": "the token matrix itself (tied)",
-    "equal": "a tensor of its own",
-    "other": "a tensor of its own",
-    "none": "none in the file, as in most files of tied models",
-}

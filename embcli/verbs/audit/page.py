@@ -21,7 +21,14 @@ from embcli.page import (
     title,
     written,
 )
-from embcli.page.labels import first_of, id_labels, named_rows, origin_in_words, origin_lines
+from embcli.page.labels import (
+    first_of,
+    head_in_words,
+    id_labels,
+    named_rows,
+    origin_in_words,
+    origin_lines,
+)
 from embcli.selection import Excerpt
 from embcli.verbs.audit.fit import padded_multiple
 from embcli.wording import QUANTILES, counted
@@ -177,14 +184,29 @@ def _head_facts(audit: Audit) -> Iterator[Fact]:
     if audit.head_is_copy:
         yield Fact("output head", "a copy of the token matrix: all rows are equal")
         return
-    if audit.fit.head_in_words:
-        yield Fact("output head", audit.fit.head_in_words)
+    if audit.fit.has_files:
+        yield Fact("output head", _head_in_words(audit))
     for head in audit.matrices[1:]:
         yield _broken_fact(audit, head, "  broken")
         yield _equal_fact(audit, head)._replace(name="  equal")
         if len(head.measured):
             numbers = NumberFormat([np.array(head.quantiles)], audit.style.precision)
             yield Fact("  norms", _norms_in_words(head, numbers))
+
+
+def _head_in_words(audit: Audit) -> str:
+    """Describe the output head by what the file has and, without one there, by its class."""
+    head = audit.fit.head
+    if head is None:
+        return "not read"
+    if head.tensor is not None and head.relation != "same":
+        return "a tensor of its own"
+    facts = audit.loading.facts
+    if head.tensor is not None or (facts is not None and facts.ties_head):
+        return "the token matrix itself (tied)"
+    if facts is not None and facts.head is None and not facts.unbuilt:
+        return f"none: {facts.name} has none"
+    return head_in_words(head.relation, head.compared, head.reason)
 
 
 def _candidates_fact(audit: Audit) -> Fact:
@@ -244,7 +266,7 @@ def _fit_facts(audit: Audit) -> Iterator[Fact]:
 def _verdict(audit: Audit) -> Text:
     if audit.broken:
         # Other kinds are alarms only if the user names them.
-        word = "Broken" if set(audit.broken) & set(ALARMS) else "Alarm"
+        word = "Broken" if {*audit.broken} & {*ALARMS, "load"} else "Alarm"
         return safe_text(f"{word}: {audit.why_no}", "bad")
     if audit.kinds("finding"):
         return safe_text(f"Not sound: {audit.in_words('finding')}", "bad")
@@ -252,7 +274,7 @@ def _verdict(audit: Audit) -> Text:
     names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
         names.append("the output head")
-    text = f"Sound: the rows of {' and of '.join(names)}{audit.fit.checked}"
+    text = f"Sound: the rows of {' and of '.join(names)}{audit.fit.checked}{audit.loading.in_words}"
     if not audit.not_checked:
         return Note(text, style="good")
     unchecked = "; ".join(audit.not_checked)

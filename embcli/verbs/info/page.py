@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType
     from rich.text import Text
 
-    from embcli.encodings import Encoding
-    from embcli.files.special_ids import SpecialId
     from embcli.files.tensors import Tensors
     from embcli.verbs.info import FileInfo, Info, ModelInfo, Models
 
@@ -98,21 +96,14 @@ def _special_table(info: ModelInfo) -> Iterator[RenderableType]:
         return
     labels = [
         Label("special", [special.role for special in found], "left"),
-        Label("ID", [", ".join(map(str, special.ids)) or "none" for special in found]),
+        Label("ID", [", ".join(map(str, special.ids)) for special in found]),
     ]
     encoding = info.checkpoint.encoding
     if encoding is not None:
-        labels.append(token_label([_token_of(special, encoding) for special in found]))
+        labels.append(token_label([encoding.entry(special.ids[0]) for special in found]))
     labels.append(Label("file", [special.file for special in found], "left"))
     yield ""
     yield ruled(labels)
-
-
-def _token_of(special: SpecialId, encoding: Encoding) -> bytes | None:
-    """Return the name that a file gives, or the token of the first ID."""
-    if special.name or not special.ids:
-        return special.name.encode()
-    return encoding.entry(special.ids[0])
 
 
 def _tensor_labels(roles: dict[str, str], all_tensors: Tensors, width: int) -> list[Label]:

@@ -1,0 +1,291 @@
+"""The process that asks transformers what it makes of the files of a folder.
+
+`process` starts it by its path; it imports nothing of embcli. Each line on standard input is a
+question in JSON, and is answered by one line. It ends when standard input ends, which it does with
+its parent, and after a minute without a question, or one that a question takes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from functools import cache
+from queue import Empty, Queue
+from typing import Any, BinaryIO
+
+SECONDS = 60  # of processor time for an answer, and of waiting for a question
+MEMORY = 4 << 30  # bytes
+
+Facts = dict[str, Any]
+
+
+class NotAskedError(Exception):
+    """There is no answer, and that is not because of the tokenizer's or the model's own files."""
+
+
+def main() -> None:
+    """Answer questions; the first line has the folders in which Python looks for modules."""
+    answers = _only_answers()
+    questions: Queue[bytes] = Queue()
+    threading.Thread(target=_read, args=(questions,), daemon=True).start()
+    sys.path[:] = json.loads(questions.get())
+    _limit("RLIMIT_DATA", MEMORY)
+    while True:
+        try:
+            question = json.loads(questions.get(timeout=SECONDS))
+        except Empty:
+            return
+        _limit("RLIMIT_CPU", round(sum(os.times()[:2])) + SECONDS)
+        # A lone surrogate is no character; orjson reads none.
+        line = json.dumps(_answer(question), ensure_ascii=False).encode(errors="replace")
+        answers.write(line + b"\n")
+        answers.flush()
+
+
+def _only_answers() -> BinaryIO:
+    """Return standard output for answers; what packages print is discarded."""
+    answers = os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    return answers
+
+
+def _read(questions: Queue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        questions.put(line)
+    os._exit(0)  # whatever the other thread does
+
+
+def _limit(name: str, number: int) -> None:
+    """Set the limit of a resource, where the system has it."""
+    try:
+        import resource
+
+        kind = getattr(resource, name)
+        _, largest = resource.getrlimit(kind)
+        resource.setrlimit(kind, (number, largest))
+    except (ImportError, AttributeError, ValueError, OSError):  # on Windows, or above another limit
+        return
+
+
+def _answer(question: Facts) -> Facts:
+    """Return the facts, why the files have none, or why nothing was asked."""
+    asked: dict[str, Callable[..., Facts]] = {
+        "tokenizer": tokenizer,
+        "ids": ids,
+        "text": text,
+        "weights": weights,
+    }
+    try:
+        import transformers  # noqa: F401 - A package that is missing is no fault of the files.
+
+        return {"facts": asked[question.pop("about")](**question)}
+    except (NotAskedError, ImportError) as error:
+        return {"not_asked": _cause(error)}
+    except MemoryError:
+        return {"not_asked": f"it takes more than {MEMORY >> 30} GiB of memory"}
+    except BaseException as error:  # Panics of Rust are no Exceptions.
+        return {"refused": _cause(error)}
+
+
+def _cause(error: BaseException) -> str:
+    """Return what an error says, on one line; if it has a cause, what that says."""
+    message = str(error.__cause__ or error) or type(error).__name__
+    return " ".join(message.split())[:300]
+
+
+# --- tokenizers -----------------------------------------------------------------------------------
+
+
+# Settings by which a tokenizer_config.json can name files outside of its folder.
+_OUTSIDE = ("vocab", "merges", "init_inputs", "gguf_file", "fast_tokenizer_files")
+
+
+@cache
+def _tokenizer(folder: str) -> Any:
+    from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+    _refuse_outside(os.path.join(folder, "tokenizer_config.json"))
+    made = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if not isinstance(made, PreTrainedTokenizerBase):
+        raise ValueError(f"{type(made).__name__} is not a tokenizer")
+    # Without its files, a class invents a few tokens.
+    names = {*made.vocab_files_names} - {"tokenizer_config_file"}
+    is_described = os.path.isfile(os.path.join(folder, "tokenizer.json"))
+    if names and not is_described and not any(map(made.init_kwargs.get, names)):
+        wanted = ", ".join(sorted({*made.vocab_files_names.values()}))
+        raise ValueError(f"{type(made).__name__} reads {wanted}, and finds none of them")
+    return made
+
+
+def _refuse_outside(path: str) -> None:
+    if not os.path.isfile(path):
+        return
+    with open(path, encoding="utf-8") as file:
+        settings = json.load(file)
+    for key in _OUTSIDE:
+        if isinstance(settings, dict) and os.sep in json.dumps(settings.get(key)):
+            raise ValueError(f"tokenizer_config.json names a file of another folder as {key}")
+
+
+def tokenizer(folder: str) -> Facts:
+    """Return what a folder's tokenizer is.
+
+    `described` is its tokenizer.json. It is None for a class that is Python's only; then `names`
+    has the name of each ID, and `around` the IDs that the class puts before and after a text.
+    """
+    made = _tokenizer(folder)
+    described = _described(made)
+    names = []
+    around: list[list[int]] = [[], []]
+    if described is None:
+        names = made.convert_ids_to_tokens(list(range(len(made))))
+        around = _around(made)
+    return {
+        "kind": type(made).__name__,
+        "special_ids": _special_ids(made, folder),
+        "described": described,
+        "names": names,
+        "around": around,
+    }
+
+
+def _described(made: Any) -> str | None:
+    backend = getattr(made, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    try:
+        described: str = backend.to_str()
+    except Exception:  # A part of it is Python's.
+        return None
+    return described
+
+
+def _special_ids(made: Any, folder: str) -> dict[str, int]:
+    """Return the IDs of special tokens by role, of those that a file of the folder names."""
+    content = b""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.endswith((".json", ".txt", ".model", ".spm")) and os.path.isfile(path):
+            with open(path, "rb") as file:
+                content += file.read()
+    found = {}
+    for role in made.SPECIAL_TOKENS_ATTRIBUTES:
+        token = getattr(made, role, None)
+        if not isinstance(token, str):
+            continue
+        spellings = (token.encode(errors="replace"), json.dumps(token)[1:-1].encode())
+        if any(spelling in content for spelling in spellings):
+            found[role.removesuffix("_token")] = made.convert_tokens_to_ids(token)
+    return found
+
+
+def _around(made: Any) -> list[list[int]]:
+    """Return the IDs before and after those of a text."""
+    plain = made("a", add_special_tokens=False).input_ids
+    whole = made("a").input_ids
+    for start in range(len(whole) - len(plain) + 1):
+        end = start + len(plain)
+        if plain and whole[start:end] == plain:
+            return [whole[:start], whole[end:]]
+    return [whole, []]
+
+
+def ids(folder: str, text: str, special: bool) -> Facts:
+    encoded = _tokenizer(folder)(text, add_special_tokens=False, split_special_tokens=not special)
+    return {"ids": encoded.input_ids}
+
+
+def text(folder: str, ids: list[int]) -> Facts:
+    return {"text": _tokenizer(folder).decode(ids, clean_up_tokenization_spaces=False)}
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def weights(folder: str) -> Facts:
+    """Return which tensors a class finds in a folder, and which it ties; no weight is read.
+
+    Names are those of the class. `token` and `head` are the matrices of tokens, `body` is the first
+    part of all names except those of a head. `unbuilt` is why config.json makes no model of the
+    class.
+    """
+    import transformers
+    from accelerate import init_empty_weights
+
+    kind = _described_class(folder)
+    facts: Facts = {"transformers": transformers.__version__, "name": kind.__name__}
+    try:
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        with init_empty_weights():
+            kind(config)
+    except ImportError:
+        raise
+    except Exception as error:
+        return {**facts, "unbuilt": _cause(error)}
+    try:
+        model, found = kind.from_pretrained(
+            folder,
+            config=config,
+            device_map="meta",
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # else it raises in place of naming them
+            use_safetensors=True,  # no pickle is opened
+            local_files_only=True,
+            trust_remote_code=False,
+        )
+    except Exception as error:
+        raise NotAskedError(_cause(error)) from None
+    return {
+        **facts,
+        "missing": sorted(found["missing_keys"]),
+        "unexpected": sorted(found["unexpected_keys"]),
+        "mismatched": sorted(found["mismatched_keys"]),
+        "ties": dict(model.all_tied_weights_keys),
+        "token": _name_of(model, model.get_input_embeddings),
+        "head": _name_of(model, model.get_output_embeddings),
+        "body": "" if model.base_model is model else model.base_model_prefix,
+    }
+
+
+def _described_class(folder: str) -> Any:
+    """Return the class of transformers that config.json names.
+
+    Raises NotAskedError if it names none, or a model that only code beside it makes.
+    """
+    import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    config, _ = transformers.PreTrainedConfig.get_config_dict(folder, local_files_only=True)
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
+        raise NotAskedError(f"transformers has no model_type {model_type!r}")
+    names = config.get("architectures")
+    name = names[0] if isinstance(names, list) and names else names
+    kind = getattr(transformers, name, None) if isinstance(name, str) else None
+    base = transformers.PreTrainedModel
+    if not isinstance(kind, type) or not issubclass(kind, base) or kind is base:
+        raise NotAskedError(f"transformers has no model {name!r}")
+    return kind
+
+
+def _name_of(model: Any, find: Callable[[], Any]) -> str | None:
+    """Return the name of the matrix of a module that a model finds; None if it has none."""
+    try:
+        module = find()
+    except NotImplementedError:
+        return None
+    for name, other in model.named_modules():
+        if other is module:
+            return f"{name}.weight"
+    return None
+
+
+if __name__ == "__main__":
+    main()

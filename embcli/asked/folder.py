@@ -1,0 +1,88 @@
+"""The tokenizer of a folder, as transformers reads it, kept in the cache folder.
+
+An answer is kept under a hash of all files that it may depend on, and of the versions of the
+packages, so that a second start asks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from embcli.asked.process import Facts, NotAskedError, RefusedError, ask, why_not
+from embcli.binary import Binary, read_whole
+from embcli.errors import Notes
+from embcli.store import Store
+
+# The ends of the names of files that a tokenizer can be read from.
+_READ = (".json", ".txt", ".model", ".spm", ".bpe", ".jinja")
+_LONGEST = 1 << 27  # bytes of such a file
+
+
+@dataclass(frozen=True, eq=False)
+class AskedTokenizer:
+    """A tokenizer as transformers reads it; the fields are those of `child.tokenizer`."""
+
+    kind: str  # the name of its class
+    special_ids: dict[str, int]  # by role: "bos"
+    described: str | None  # its tokenizer.json; None for a class that is Python's only
+    names: list[str | None]  # by ID, for such a class
+    around: list[list[int]]  # the IDs before and after a text, for such a class
+
+
+def tokenizer_of(folder: Path, notes: Notes) -> AskedTokenizer:
+    """Return what transformers makes of a folder; a note says that this takes some seconds.
+
+    Raises RefusedError if transformers cannot read the files, NotAskedError if it was not asked,
+    and InputError for a file that is not a regular one.
+    """
+    reason = why_not()
+    if reason:
+        raise NotAskedError(reason)
+    digest = sha256(Path(__file__).with_name("child.py").read_bytes())
+    digest.update(f"{version('transformers')} {version('tokenizers')}".encode())
+    for path in _read_files(folder):
+        data = read_whole(Binary(path), _LONGEST)
+        digest.update(f"\0{path.name} {len(data)} ".encode())
+        digest.update(data)
+
+    store = Store.from_environment(notes)
+    name = f"tokenizer-{digest.hexdigest()[:32]}.npy"
+    kept = store.read(name, None, np.uint8) if store else None
+    if kept is None:
+        notes.add(f"asking transformers for the tokenizer of {str(folder)!r}: some seconds")
+        kept = np.frombuffer(orjson.dumps(_answer(folder)), np.uint8)
+        if store:
+            store.write(name, kept.shape, [kept], notes, np.uint8)
+    return _parsed(kept.tobytes())
+
+
+@lru_cache(8)
+def _parsed(kept: bytes) -> AskedTokenizer:
+    answer = orjson.loads(kept)
+    if "refused" in answer:
+        raise RefusedError(answer["refused"])
+    return AskedTokenizer(**answer["facts"])
+
+
+def _answer(folder: Path) -> Facts:
+    """Return the facts, or why transformers cannot read the files: both are kept."""
+    try:
+        return {"facts": ask("tokenizer", folder=str(folder.absolute()))}
+    except RefusedError as error:
+        return {"refused": str(error)}
+
+
+def _read_files(folder: Path) -> Iterator[Path]:
+    """Yield the files that transformers can read a tokenizer from, by name."""
+    for path in sorted(folder.iterdir()):
+        is_index = path.name.endswith(".index.json")
+        if path.suffix in _READ and not is_index and path.exists() and not path.is_dir():
+            yield path

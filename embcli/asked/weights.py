@@ -1,0 +1,64 @@
+"""Which tensors of a folder the class of config.json finds, and which it ties, as transformers says.
+
+The question is asked beside other work, and no weight is read for the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+
+from embcli.asked.process import NotAskedError, ask
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a class makes of the tensors in a folder; names are those of its own parameters."""
+
+    transformers: str  # the version
+    name: str  # of the class
+    unbuilt: str = ""  # why the class cannot be made of config.json
+    missing: Sequence[str] = ()
+    mismatched: Sequence[tuple[str, Sequence[int], Sequence[int]]] = ()  # name, shape in file, own
+    unexpected: Sequence[str] = ()
+    ties: Mapping[str, str] = field(default_factory=dict)
+    token: str | None = None
+    head: str | None = None
+    body: str = ""  # the first part of all names except those of a head; empty if there is none
+
+    @property
+    def drawn(self) -> list[str]:
+        """The names of the parameters that the class draws at random."""
+        return sorted([*self.missing, *(name for name, _, _ in self.mismatched)])
+
+    @property
+    def ties_head(self) -> bool:
+        """Whether the class ties the output head to the token matrix."""
+        if self.token is None or self.head is None:
+            return False
+        return self.ties.get(self.head, self.head) == self.ties.get(self.token, self.token)
+
+
+class Question:
+    """A question about a folder's weights, which is answered while something else is done."""
+
+    def __init__(self, folder: Path) -> None:
+        self._answers: Queue[ModelFacts | NotAskedError] = Queue()
+        Thread(target=self._ask, args=(folder,), daemon=True).start()
+
+    def _ask(self, folder: Path) -> None:
+        try:
+            facts = ask("weights", folder=str(folder.absolute()))
+            self._answers.put(ModelFacts(**facts))
+        except Exception as error:  # Somebody waits for the answer.
+            self._answers.put(NotAskedError(str(error)))
+
+    def answer(self) -> ModelFacts:
+        """Wait for the answer; raises NotAskedError without one."""
+        found = self._answers.get()
+        if isinstance(found, NotAskedError):
+            raise found
+        return found

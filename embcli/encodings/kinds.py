@@ -1,0 +1,89 @@
+"""Which kind a tokenizer's file is, by its content, and what the files beside it say of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from embcli.binary import Binary
+from embcli.encodings.encoding import sibling_json
+from embcli.text import is_text
+
+Kind = Literal[
+    "GGUF", "tekken.json", "ranks", "tokenizer.json", "vocab.json", "vocab.txt", "SentencePiece"
+]
+# The kinds that transformers reads by a class, which other files name.
+ASKED: tuple[Kind, ...] = ("tokenizer.json", "vocab.json", "vocab.txt", "SentencePiece")
+# The classes that leave a tokenizer.json as it is.
+_PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+
+
+class _Start(NamedTuple):
+    kind: Kind
+    pattern: bytes  # of the first bytes
+
+
+# The first that fits; the first key of a JSON object tells what it is.
+_STARTS = (
+    _Start("GGUF", b"GGUF"),
+    _Start("vocab.json", rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*[0-9]'),
+    _Start("tekken.json", rb'\s*\{\s*"(?:config|vocab|special_tokens|multimodal|audio)"'),
+    _Start("tokenizer.json", rb"\s*\{"),
+    _Start("ranks", rb"[A-Za-z0-9+/]+=* [0-9]+\s"),
+    # A field with a piece, whose first field is the text of the piece.
+    _Start("SentencePiece", rb"\n[\x80-\xff]*[\0-\x7f]\n"),
+)
+
+
+def kind_of(path: Path) -> Kind:
+    """Return what a file is; raises InputError for one that cannot be read."""
+    longest_start = 1 << 12  # bytes
+    start = Binary(path).read(0, longest_start)
+    for each in _STARTS:
+        if re.match(each.pattern, start, re.DOTALL):
+            return each.kind
+    return "vocab.txt" if is_text(start) else "SentencePiece"
+
+
+def is_described(path: Path) -> bool:
+    """Return whether a file beside a tokenizer can say more of it."""
+    names = ("config.json", "tokenizer_config.json")
+    return any(path.with_name(name).is_file() for name in names)
+
+
+class NamedSpecial(NamedTuple):
+    """A token that a file beside a tokenizer names."""
+
+    role: str  # "bos"; empty for an added token without a role
+    name: str
+    file: str
+
+
+def named_specials(path: Path) -> Iterator[NamedSpecial]:
+    """Yield the special tokens, and added ones, that the files beside a tokenizer name."""
+    for file in ("tokenizer_config.json", "special_tokens_map.json"):
+        for key, value in sibling_json(path, file).items():
+            role = key.removesuffix("_token") if key.endswith("_token") else ""
+            if role or key.endswith("_special_tokens"):
+                for name in _contents(value):
+                    yield NamedSpecial(role, name, file)
+            elif key == "added_tokens_decoder" and isinstance(value, dict):
+                for name in _contents([*value.values()]):
+                    yield NamedSpecial("", name, file)
+    for name in sibling_json(path, "added_tokens.json"):
+        yield NamedSpecial("", name, "added_tokens.json")
+
+
+def _contents(value: Any) -> Iterator[str]:
+    """Yield the names of a token, or of several, which can be described by objects."""
+    for described in value if isinstance(value, list) else [value]:
+        name = described.get("content") if isinstance(described, dict) else described
+        if isinstance(name, str) and name:
+            yield name
+
+
+def is_plain_class(path: Path) -> bool:
+    """Return whether the class that a file beside a tokenizer.json names leaves it as it is."""
+    return sibling_json(path, "tokenizer_config.json").get("tokenizer_class") in _PLAIN_CLASSES

@@ -1,0 +1,239 @@
+"""What transformers makes of a model's weights: which it draws at random, and which it ties.
+
+`question_about` asks beside the passes over the matrices, and `Loading` has the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from embcli.asked.process import NotAskedError
+from embcli.asked.weights import ModelFacts, Question
+from embcli.errors import InputError
+from embcli.files import open_tensors
+from embcli.files.checkpoint import Checkpoint
+from embcli.files.families import NAMES
+from embcli.files.roles import equal_rows
+from embcli.files.text_model import name_parts
+from embcli.layer import Source
+from embcli.verbs.audit.fit import Finding, Level
+from embcli.wording import counted
+
+_NAMED = 3  # names of tensors in a sentence
+_LOADED = ("model.safetensors", "model.safetensors.index.json")
+# The keys by which config.json states how many layers a model has.
+_LAYER_COUNTS = (
+    *("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    *("encoder_layers", "decoder_layers"),
+)
+
+
+def question_about(source: Source) -> Question | str:
+    """Return the question about a model's weights, or why nobody is asked."""
+    if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
+        return ""
+    return why_not(source) or Question(source.tensors.path.parent)
+
+
+def why_not(source: Checkpoint) -> str:
+    """Return why transformers has no answer about a model's weights; empty if it may have one."""
+    tensors = source.tensors
+    if source.roles.token.binary.is_remote:
+        return "the weights are not on this machine"
+    if tensors.path.name not in _LOADED:
+        return f"transformers loads {' or '.join(_LOADED)}"
+    if not source.config:
+        return "there is no config.json"
+    if tensors.path.with_name("adapter_config.json").is_file():
+        return "adapter_config.json names another model"
+    if "transformers_weights" in source.config:
+        return "config.json names another file of weights"
+    layers = _stated_layers(source.config)
+    if layers > len(tensors):
+        found = counted(len(tensors), "tensor")
+        return f"config.json states {layers:,} layers, the file has {found}"
+    if not _has_layers(source):
+        return "the file has no layer beside its matrices of tokens and positions"
+    return ""
+
+
+def _stated_layers(config: Mapping[str, Any]) -> int:
+    """Return the most layers that config.json states, for the whole model or a part."""
+    most = 0
+    settings = [config]
+    for part in settings:  # Those of parts are added while they are read.
+        for key, value in part.items():
+            if isinstance(value, dict):
+                settings.append(value)
+            elif key in _LAYER_COUNTS and type(value) is int:
+                most = max(most, value)
+    return most
+
+
+def _has_layers(source: Checkpoint) -> bool:
+    """Return whether there is a matrix beside those of tokens, positions, types and the head."""
+    known = set()
+    for role in NAMES:
+        try:
+            tensor = source.roles.find(role)
+        except InputError:  # Several tensors could have the role.
+            return True
+        if tensor is not None:
+            known.add(tensor.name)
+    for name in source.tensors:
+        try:
+            shape = source.tensors[name].shape
+        except InputError:  # An index names what its file lacks.
+            return True
+        if name not in known and len(shape) > 1 and min(shape) > 1:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What a class makes of a model's weights, or why this is not known."""
+
+    facts: ModelFacts | None = None
+    not_asked: str = ""  # the reason; empty for a matrix that has no other files
+
+    @classmethod
+    def answered(cls, question: Question | str) -> Loading:
+        """Wait for the answer to a question."""
+        if isinstance(question, str):
+            return cls(not_asked=question)
+        try:
+            return cls(question.answer())
+        except NotAskedError as error:
+            return cls(not_asked=str(error))
+
+    @property
+    def in_words(self) -> str:
+        """The end of the sentence that says what was asked."""
+        if self.facts is not None:
+            return f", as transformers {self.facts.transformers} loads it"
+        return f"; not asked: {self.not_asked}" if self.not_asked else ""
+
+    def findings(self, source: Source, head_is_copy: bool) -> Iterator[Finding]:
+        """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
+        if not isinstance(source, Checkpoint):
+            return
+        yield from _of_index(source)
+        if self.facts is None:
+            return
+        if self.facts.unbuilt:
+            text = f"{self.facts.name} cannot be made of config.json: {self.facts.unbuilt}"
+            yield Finding("alarm", "load", 1, text)
+            return
+        yield from _Drawn(self.facts, source).findings()
+        yield from _of_ties(self.facts, source, head_is_copy)
+
+
+def _of_index(source: Checkpoint) -> Iterator[Finding]:
+    """Yield that files have tensors which their index does not name."""
+    tensors = source.tensors
+    files = tensors.files
+    if not tensors.path.name.endswith(".index.json") or source.roles.token.binary.is_remote:
+        return
+    unnamed: list[str] = []
+    for file in files:
+        unnamed += [name for name in open_tensors(Path(file)) if name not in tensors]
+    if unnamed:
+        text = f"the index does not name {_listed(unnamed)}, which transformers reads all the same"
+        yield Finding("remark", "load", len(unnamed), text)
+
+
+class _Drawn:
+    """The parameters of a class that the files do not have; they are drawn at random."""
+
+    def __init__(self, facts: ModelFacts, source: Checkpoint) -> None:
+        self.facts = facts
+        self.source = source
+
+    def findings(self) -> Iterator[Finding]:
+        matrices: list[str] = []
+        layers: list[str] = []
+        others: list[str] = []
+        is_quantised = "quantization_config" in self.source.config
+        for name in self.facts.drawn:
+            if name in (self.facts.token, self.facts.head):
+                matrices.append(name)
+            elif is_quantised:
+                continue  # It can be stored in parts.
+            elif _is_position(name):
+                matrices.append(name)
+            elif self._is_own_head(name):
+                others.append(name)
+            else:
+                layers.append(name)
+
+        level: Level = "alarm" if matrices else "finding"
+        names = [*matrices, *layers]
+        if names:
+            text = f"{self.facts.name} draws {_listed(names)} at random{self._cause(names)}"
+            yield Finding(level, "load", len(names), text)
+        if others:
+            text = f"{self.facts.name} draws {_listed(others)} at random, a pooler or a task's head"
+            yield Finding("remark", "load", len(others), text)
+
+    def _is_own_head(self, name: str) -> bool:
+        """Return whether a parameter is of a pooler, or of a head that is trained for a task."""
+        parts = name_parts(name)
+        is_outside = self.facts.body not in ("", parts[0])
+        return "pooler" in parts or (self.facts.head is None and is_outside)
+
+    def _cause(self, names: list[str]) -> str:
+        """Return in words why the files lack these names, where it is plain."""
+        facts = self.facts
+        for name, given, own in facts.mismatched:
+            if name in names:
+                return f": {name} is {tuple(given)} in the file, {tuple(own)} by config.json"
+        start = _added_start(facts.unexpected, names)
+        if start:
+            return f": all names in the file begin with {start!r}"
+        if any(name in self.source.tensors for name in names):
+            return ": the index names what its files lack"
+        return ""
+
+
+def _added_start(found: Sequence[str], names: Iterable[str]) -> str:
+    """Return what all found names begin with before the names that are looked for, or nothing."""
+    for name in names:
+        for each in found:
+            start = each.removesuffix(name)
+            if start != each and all(other.startswith(start) for other in found):
+                return start
+    return ""
+
+
+def _is_position(name: str) -> bool:
+    """Return whether a parameter is a position matrix of a text, by its name."""
+    *modules, parameter = name_parts(name)
+    is_visual = any(module.startswith(("vision", "visual")) for module in modules)
+    is_named = len(modules) > 0 and modules[-1] in NAMES["position"]
+    return is_named and parameter == "weight" and not is_visual
+
+
+def _listed(names: Sequence[str]) -> str:
+    first = ", ".join(names[:_NAMED])
+    others = ", ..." if len(names) > _NAMED else ""
+    return f"{counted(len(names), 'tensor')} ({first}{others})"
+
+
+def _of_ties(facts: ModelFacts, source: Checkpoint, head_is_copy: bool) -> Iterator[Finding]:
+    """Yield the matrices that the class ties, and that differ in the file."""
+    untied = "which the class ties, differ in the file: both are loaded, untied"
+    head = source.roles.find("head") if facts.ties_head else None
+    token = source.roles.token
+    if head is not None and head.place != token.place and not head_is_copy:
+        yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
+    for name, other in facts.ties.items():
+        if name == facts.head or not {name, other} <= source.tensors.keys():
+            continue
+        first = source.tensors[name]
+        second = source.tensors[other]
+        if first.is_matrix and not equal_rows(first, second, all_rows=True):
+            yield Finding("finding", "tied", 1, f"{name} and {other}, {untied}")
