@@ -148,7 +148,7 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str]) -> None
     unknown = Sentence(
         "{parameter} {given!r} is not known; choose from {names}",
         parameter=Parameter(parameter),
-        given=str(name)[:40],
+        given=str(name)[:30],
         names=", ".join(names),
     )
     raise InputError(unknown)

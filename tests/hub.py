@@ -87,6 +87,7 @@ class Child:
         mine = {
             "HF_ENDPOINT": url,
             "HF_HOME": str(home / "hf"),
+            "EMBCLI_ASK": "0",
             "EMBCLI_CACHE_DIR": str(home / "embcli"),
             "PYTHONPATH": str(Path(__file__).parents[1]),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
 from embcli import seeded
 from embcli.encodings import cutting, huggingface
-from embcli.encodings.huggingface import HuggingFaceEncoding
+from embcli.encodings.huggingface import HuggingFaceEncoding, read_tokenizer
 from tests.test_huggingface import MADE, byte_level, loaded, opened, saved
 
 __all__ = ["saved"]  # a fixture
@@ -27,7 +28,7 @@ def long_text(seed: int) -> str:
 
 def checked(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Hold a text in parts against the whole text; return how many parts there were."""
-    ours = HuggingFaceEncoding(path, "cut")
+    ours = HuggingFaceEncoding(path, "cut", partial(read_tokenizer, path))
     counts = []
     for special in (False, True):
         text = long_text(seed=len(counts))

@@ -175,7 +175,8 @@ class Checkpoint:
             return self.roles.token
         if head.tensor is None:
             reason = f": {head.reason}" if head.reason else ""
-            raise self.tensors.file_error(f"it has no output head{reason}")
+            hint = "audit asks transformers whether the head is tied" if self.config else ""
+            raise self.tensors.file_error(f"it has no output head{reason}", hint)
         return head.tensor
 
     @property
@@ -315,14 +316,11 @@ class Checkpoint:
         """Return what config.json states, or what llama.cpp does without an output.weight."""
         if self.tensors.format == "GGUF":
             return self._head_of_gguf()
-        config = self.roles.config
-        if not config:
+        is_tied = self.roles.config.get("tie_word_embeddings")
+        if not isinstance(is_tied, bool):
             return Head(None, "none")
-        is_tied = config.get("tie_word_embeddings")
-        reason = "tied or not: audit asks"
-        if isinstance(is_tied, bool):
-            reason = f"config.json states tie_word_embeddings {str(is_tied).lower()}; {reason}"
-        return Head(None, "stated" if is_tied is True else "none", reason=reason)
+        reason = f"config.json states tie_word_embeddings {str(is_tied).lower()}"
+        return Head(None, "stated" if is_tied else "none", reason=reason)
 
     def _head_of_gguf(self) -> Head:
         metadata = self.tensors.metadata

@@ -31,13 +31,20 @@ def matrix(rows: int = 50, dim: int = 7, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
 
 
+PLAIN = {"tokenizer_class": "PreTrainedTokenizerFast"}
+
+
 def save_words(path: str | Path, words: Sequence[str], special: Sequence[str] = ()) -> None:
-    """Write a tokenizer whose tokens are these words, in the order of their IDs."""
+    """Write a tokenizer whose tokens are these words, in the order of their IDs.
+
+    Its class leaves it as it is, so that transformers need not be asked.
+    """
     ids = {word: token_id for token_id, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(ids, words[0]))
     tokenizer.add_special_tokens(list(special))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(path))
+    Path(path).with_name("tokenizer_config.json").write_text(json.dumps(PLAIN))
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -35,29 +35,30 @@ def question_about(source: Source) -> Question | str:
     """Return the question about a model's weights, or why nobody is asked."""
     if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
         return ""
-    return why_not(source) or Question(source.tensors.path.parent)
+    return _why_not(source) or Question(source.tensors.path.parent)
 
 
-def why_not(source: Checkpoint) -> str:
+def _why_not(source: Checkpoint) -> str:
     """Return why transformers has no answer about a model's weights; empty if it may have one."""
     tensors = source.tensors
-    if source.roles.token.binary.is_remote:
-        return "the weights are not on this machine"
-    if tensors.path.name not in _LOADED:
-        return f"transformers loads {' or '.join(_LOADED)}"
-    if not source.config:
-        return "there is no config.json"
-    if tensors.path.with_name("adapter_config.json").is_file():
-        return "adapter_config.json names another model"
-    if "transformers_weights" in source.config:
-        return "config.json names another file of weights"
     layers = _stated_layers(source.config)
-    if layers > len(tensors):
+    reason = ""
+    if source.roles.token.binary.is_remote:
+        reason = "the weights are remote"
+    elif tensors.path.name not in _LOADED:
+        reason = f"the file is not named {_LOADED[0]}"
+    elif not source.config:
+        reason = "there is no config.json"
+    elif tensors.path.with_name("adapter_config.json").is_file():
+        reason = "adapter_config.json names another model"
+    elif "transformers_weights" in source.config:
+        reason = "config.json names another file of weights"
+    elif layers > len(tensors):
         found = counted(len(tensors), "tensor")
-        return f"config.json states {layers:,} layers, the file has {found}"
-    if not _has_layers(source):
-        return "the file has no layer beside its matrices of tokens and positions"
-    return ""
+        reason = f"config.json states {layers:,} layers, the file has {found}"
+    elif not _has_layers(source):
+        reason = "the file has no layers"
+    return reason
 
 
 def _stated_layers(config: Mapping[str, Any]) -> int:
@@ -74,7 +75,7 @@ def _stated_layers(config: Mapping[str, Any]) -> int:
 
 
 def _has_layers(source: Checkpoint) -> bool:
-    """Return whether there is a matrix beside those of tokens, positions, types and the head."""
+    """Return whether there are matrices beside those of tokens, positions, types and the head."""
     known = set()
     for role in NAMES:
         try:

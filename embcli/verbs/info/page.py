@@ -127,7 +127,10 @@ def _facts(info: ModelInfo) -> Iterator[str]:
     """Yield what is known of the checkpoint beside its tensors, a line each."""
     head = info.head
     roles = info.checkpoint.roles
-    yield f"output head: {head_in_words(head.relation, head.compared, head.reason)}"
+    text = f"output head: {head_in_words(head.relation, head.compared, head.reason)}"
+    if head.tensor is None and info.checkpoint.config:
+        text += "; tied or not: audit asks"
+    yield text
     if info.recipe is not None:
         part = f" of the {roles.part}" if roles.part else ""
         yield f"hidden{part} = {info.recipe}"
