@@ -52,6 +52,7 @@ TOKENIZERS = (
     "vocab-src.json",
     "encoder.json",
     "prophetnet.tokenizer",
+    "tokenizer_config.json",  # a few classes need no vocabulary
 )
 OLLAMA = "ollama:"  # stands before the name of a model of Ollama
 _NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters

@@ -12,7 +12,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, BinaryIO
 
@@ -101,6 +103,7 @@ def _cause(error: BaseException) -> str:
 # --- tokenizers -----------------------------------------------------------------------------------
 
 
+_ANY_CLASS = {"tokenizer.json", "tokenizer.model", "tiktoken.model", "tekken.json"}
 # Settings by which a tokenizer_config.json can name files outside of its folder.
 _OUTSIDE = ("vocab", "merges", "init_inputs", "gguf_file", "fast_tokenizer_files")
 
@@ -109,24 +112,24 @@ _OUTSIDE = ("vocab", "merges", "init_inputs", "gguf_file", "fast_tokenizer_files
 def _tokenizer(folder: str) -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-    _refuse_outside(os.path.join(folder, "tokenizer_config.json"))
+    _refuse_outside(Path(folder, "tokenizer_config.json"))
     made = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not isinstance(made, PreTrainedTokenizerBase):
         raise ValueError(f"{type(made).__name__} is not a tokenizer")
-    # Without its files, a class invents a few tokens.
-    names = {*made.vocab_files_names} - {"tokenizer_config_file"}
-    is_described = os.path.isfile(os.path.join(folder, "tokenizer.json"))
-    if names and not is_described and not any(map(made.init_kwargs.get, names)):
-        wanted = ", ".join(sorted({*made.vocab_files_names.values()}))
-        raise ValueError(f"{type(made).__name__} reads {wanted}, and finds none of them")
+    # Without its files, a class invents a few tokens; any class reads a file of _ANY_CLASS.
+    own = {*made.vocab_files_names.values()} - {"tokenizer_config.json"}
+    names = sorted(own | _ANY_CLASS)
+    if own and not any(_has_content(Path(folder, name)) for name in names):
+        raise ValueError(f"{type(made).__name__} finds no file: {', '.join(names)}")
     return made
 
 
-def _refuse_outside(path: str) -> None:
-    if not os.path.isfile(path):
-        return
-    with open(path, encoding="utf-8") as file:
-        settings = json.load(file)
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _refuse_outside(path: Path) -> None:
+    settings = json.loads(path.read_bytes()) if path.is_file() else {}
     for key in _OUTSIDE:
         if isinstance(settings, dict) and os.sep in json.dumps(settings.get(key)):
             raise ValueError(f"tokenizer_config.json names a file of another folder as {key}")
@@ -139,6 +142,8 @@ def tokenizer(folder: str) -> Facts:
     has the name of each ID, and `around` the IDs that the class puts before and after a text.
     """
     made = _tokenizer(folder)
+    with suppress(Exception):  # A class that reads pages takes no text.
+        made("a")  # Some classes complete their tokenizer at the first text.
     described = _described(made)
     names = []
     around: list[list[int]] = [[], []]
@@ -148,6 +153,7 @@ def tokenizer(folder: str) -> Facts:
     return {
         "kind": type(made).__name__,
         "special_ids": _special_ids(made, folder),
+        "splits_special": made.split_special_tokens,
         "described": described,
         "names": names,
         "around": around,
@@ -168,11 +174,9 @@ def _described(made: Any) -> str | None:
 def _special_ids(made: Any, folder: str) -> dict[str, int]:
     """Return the IDs of special tokens by role, of those that a file of the folder names."""
     content = b""
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        if name.endswith((".json", ".txt", ".model", ".spm")) and os.path.isfile(path):
-            with open(path, "rb") as file:
-                content += file.read()
+    for path in Path(folder).iterdir():
+        if path.suffix in (".json", ".txt", ".model", ".spm") and path.is_file():
+            content += path.read_bytes()
     found = {}
     for role in made.SPECIAL_TOKENS_ATTRIBUTES:
         token = getattr(made, role, None)
@@ -196,11 +200,16 @@ def _around(made: Any) -> list[list[int]]:
 
 
 def ids(folder: str, text: str, special: bool) -> Facts:
-    encoded = _tokenizer(folder)(text, add_special_tokens=False, split_special_tokens=not special)
+    """Return the IDs of a text; if special, with those that the class puts around it."""
+    made = _tokenizer(folder)
+    if special:
+        return {"ids": made(text).input_ids}
+    encoded = made(text, add_special_tokens=False, split_special_tokens=True)
     return {"ids": encoded.input_ids}
 
 
 def text(folder: str, ids: list[int]) -> Facts:
+    """Return the text of IDs."""
     return {"text": _tokenizer(folder).decode(ids, clean_up_tokenization_spaces=False)}
 
 

@@ -32,6 +32,7 @@ class AskedTokenizer:
 
     kind: str  # the name of its class
     special_ids: dict[str, int]  # by role: "bos"
+    splits_special: bool  # whether the names of special tokens are plain text for it
     described: str | None  # its tokenizer.json; None for a class that is Python's only
     names: list[str | None]  # by ID, for such a class
     around: list[list[int]]  # the IDs before and after a text, for such a class

@@ -1,4 +1,4 @@
-"""Which tensors of a folder the class of config.json finds, and which it ties, as transformers says.
+"""Which tensors of a folder the class of config.json finds, and which it ties.
 
 The question is asked beside other work, and no weight is read for the answer.
 """

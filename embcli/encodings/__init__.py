@@ -16,7 +16,7 @@ from embcli.asked.process import NotAskedError, RefusedError
 from embcli.binary import Binary, file_error
 from embcli.encodings.encoding import Encoding, UnknownTokenizerError
 from embcli.encodings.kinds import (
-    ASKED,
+    DESCRIBED,
     Kind,
     is_described,
     is_plain_class,
@@ -129,32 +129,40 @@ _ALONE: dict[Kind, str] = {
 def _of_path(path: Path, name: str, notes: Notes) -> Encoding:
     """Return the encoding of a file: as transformers reads its folder, if that says more of it."""
     kind = kind_of(path)
-    by_itself = _of_version(path, name, kind, _version(path))
-    if kind not in ASKED:
-        return by_itself
-    if not is_described(path):
-        if kind in _ALONE:
-            notes.add(f"no config.json beside {path.name} says more of it: {_ALONE[kind]}")
-        return by_itself
-    if kind == "tokenizer.json" and is_plain_class(path) and _adds_all(by_itself, path):
-        return by_itself
+    if kind in DESCRIBED and is_described(path):
+        return _of_folder(path, name, kind, notes)
+    if kind in _ALONE:
+        notes.add(f"no config.json beside {path.name} says more of it: {_ALONE[kind]}")
+    return _by_itself(path, name, kind)
+
+
+def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
+    """Return the encoding of a folder's tokenizer as transformers reads it.
+
+    A file is read by itself if its class leaves it as it is, or if transformers reads another file
+    of the folder; a tokenizer.json is read by itself, too, if transformers has no answer.
+    """
+    if kind == "tokenizer.json" and is_plain_class(path):
+        encoding = _by_itself(path, name, kind)
+        if _adds_all(encoding, path):
+            return encoding
     preferred = _preferred_name(path.parent)
     if preferred != path.name:
         notes.add(f"{path.name} is read by itself; transformers reads {preferred} of its folder")
-        return by_itself
+        return _by_itself(path, name, kind)
 
+    failure: type[InputError] = InputError
     try:
         return _of_asked(path, name, tokenizer_of(path.parent, notes))
     except NotAskedError as error:
-        if kind != "tokenizer.json":
-            reason = f"transformers defines how it is read, and is not asked: {error}"
-            raise UnknownTokenizerError(file_error(path, reason).message) from None
-        notes.add(f"{path.name} is read as it is; what its class changes is not asked: {error}")
+        failure = UnknownTokenizerError
+        reason = f"transformers, which knows what its class makes of it, is not asked: {error}"
     except RefusedError as error:
-        if kind != "tokenizer.json":
-            raise file_error(path, f"transformers cannot read it: {error}") from None
-        notes.add(f"{path.name} is read as it is; transformers cannot read it: {error}")
-    return by_itself
+        reason = f"transformers cannot read it: {error}"
+    if kind != "tokenizer.json":
+        raise failure(file_error(path, reason).message)
+    notes.add(f"{path.name} is read as it is: {reason}")
+    return _by_itself(path, name, kind)
 
 
 def _adds_all(encoding: Encoding, path: Path) -> bool:
@@ -172,15 +180,15 @@ def _preferred_name(folder: Path) -> str:
     return ""
 
 
-def _version(path: Path) -> tuple[Path, int, int]:
-    """Return what changes with a file, so that it is opened anew."""
+def _by_itself(path: Path, name: str, kind: Kind) -> Encoding:
+    """Return the encoding of a file, which is opened anew if the file has changed."""
     status = path.stat()
-    return path.absolute(), status.st_mtime_ns, status.st_size
+    version = (path.absolute(), status.st_mtime_ns, status.st_size)
+    return _of_version(path, name, kind, version)
 
 
 @lru_cache  # Freeing a large tokenizer takes a tenth of the time of loading it.
 def _of_version(path: Path, name: str, kind: Kind, version: tuple[Path, int, int]) -> Encoding:
-    """Return the encoding of a file by itself."""
     match kind:
         case "GGUF":
             from embcli.encodings.gguf import gguf_encoding
@@ -196,6 +204,8 @@ def _of_version(path: Path, name: str, kind: Kind, version: tuple[Path, int, int
             from embcli.encodings.huggingface import READERS, HuggingFaceEncoding
 
             return HuggingFaceEncoding(path, name, partial(READERS[kind], path))
+        case "tokenizer_config.json":
+            raise file_error(path, "it has no vocabulary")
 
 
 @lru_cache

@@ -42,7 +42,12 @@ class AskedEncoding(Encoding):
         return answer[about]
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        return np.array(self._ask("ids", text=text, special=special), np.uint32)
+        ids = self._ask("ids", text=text, special=special)
+        if special:
+            # A few classes put nothing after a text that ends like this.
+            before, after = self.bos_eos
+            ids = ids[len(before) : len(ids) - len(after)]
+        return np.array(ids, np.uint32)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         if not 0 <= token_id < self.vocabulary_size:

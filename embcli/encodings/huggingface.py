@@ -96,7 +96,7 @@ class HuggingFaceEncoding(Encoding):
     def added_names(self) -> set[str]:  # type: ignore[override]
         return {token.content for token in self._added.values()}
 
-    @cached_property
+    @property
     def special_ids(self) -> dict[str, int]:  # type: ignore[override]
         if self._asked is not None:
             return self._asked.special_ids
@@ -174,7 +174,8 @@ class HuggingFaceEncoding(Encoding):
 
         def call() -> _Value:
             # All threads share this setting, and call_package lets in one of them at a time.
-            tokenizer.encode_special_tokens = not special
+            splits = self._asked is not None and self._asked.splits_special
+            tokenizer.encode_special_tokens = splits or not special
             return function()
 
         failure = f"it cannot split this text of {len(text):,} characters"

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from embcli.binary import Binary
 from embcli.encodings.encoding import sibling_json
 from embcli.text import is_text
 
-Kind = Literal[
-    "GGUF", "tekken.json", "ranks", "tokenizer.json", "vocab.json", "vocab.txt", "SentencePiece"
+Described = Literal[  # transformers reads them by a class, which other files name
+    "tokenizer.json",
+    "vocab.json",
+    "vocab.txt",
+    "SentencePiece",
+    "tokenizer_config.json",  # of a class that needs no other file
 ]
-# The kinds that transformers reads by a class, which other files name.
-ASKED: tuple[Kind, ...] = ("tokenizer.json", "vocab.json", "vocab.txt", "SentencePiece")
+Kind = Literal["GGUF", "tekken.json", "ranks"] | Described
+DESCRIBED: tuple[Described, ...] = get_args(Described)
 # The classes that leave a tokenizer.json as it is.
 _PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
@@ -39,6 +43,8 @@ _STARTS = (
 
 def kind_of(path: Path) -> Kind:
     """Return what a file is; raises InputError for one that cannot be read."""
+    if path.name == "tokenizer_config.json":
+        return "tokenizer_config.json"
     longest_start = 1 << 12  # bytes
     start = Binary(path).read(0, longest_start)
     for each in _STARTS:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import pytest
+
 collect_ignore = []
 if find_spec("transformers") is None:
     collect_ignore = [
@@ -13,3 +15,9 @@ if find_spec("transformers") is None:
         "test_folders.py",
         "test_under_trained.py",
     ]
+
+
+@pytest.fixture(autouse=True)
+def _asks(monkeypatch: pytest.MonkeyPatch, _environment: None) -> None:
+    """Let embcli ask transformers, which is installed here."""
+    monkeypatch.delenv("EMBCLI_ASK")
