@@ -216,8 +216,7 @@ def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
         expected = oracle.encode(text, add_special_tokens=False)
         assert encoding.encode(text).tolist() == expected.ids, text
     assert encoding.vocabulary_size == len(words)
-    assert encoding.token_bytes(5) == b"b"
-    assert encoding.entry(5) == b"##b"
+    assert encoding.token_bytes(5) == b"##b"
     assert encoding.bos_eos == ((2,), (3,))
 
 

@@ -81,14 +81,10 @@ class Encoding(ABC):
 
     @abstractmethod
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None if the encoding has no such token."""
+        """Return the bytes of one token, or None if the encoding has no such token.
 
-    def entry(self, token_id: int) -> bytes | None:
-        """Return a token as the vocabulary spells it.
-
-        That is mostly the bytes of the token, but with WordPiece `##s`, not `s`.
+        A part of a word is spelled as in the vocabulary: WordPiece has `##s`.
         """
-        return self.token_bytes(token_id)
 
     @abstractmethod
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:

@@ -112,7 +112,7 @@ def _token_of(special: SpecialId, encoding: Encoding) -> bytes | None:
     """Return the name that a file gives, or the token of the first ID."""
     if special.name or not special.ids:
         return special.name.encode()
-    return encoding.entry(special.ids[0])
+    return encoding.token_bytes(special.ids[0])
 
 
 def _tensor_labels(roles: dict[str, str], all_tensors: Tensors, width: int) -> list[Label]:
