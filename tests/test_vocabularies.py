@@ -648,6 +648,18 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
     assert case.encoding.bos_eos == ((), (1,))
 
 
+@pytest.mark.parametrize("kind", [UNKNOWN, CONTROL])
+def test_the_space_after_an_unknown_token_is_kept(tmp_path: Path, kind: int) -> None:
+    """A converter makes control tokens of those that are special, also of the unknown one."""
+    kinds = [CONTROL, CONTROL, kind] + [NORMAL] * (len(UNIGRAMS) - 3)
+    encoding = UnigramCase(tmp_path, UNIGRAMS, 2, kinds=kinds).encoding
+
+    for text in ("a 日 b", "日 ab", "日", "a日日b 日a"):
+        decoded = encoding.decode(encoding.encode(text)).decode()
+        assert decoded == re.sub("日+", "<unk>", text)
+    assert encoding.decode(encoding.encode("a</s>b", special=True)) == b"a</s>b"
+
+
 def test_unigrams_may_keep_all_spaces(tmp_path: Path) -> None:
     case = UnigramCase(tmp_path, UNIGRAMS, 2, remove_extra_whitespaces=False)
 
