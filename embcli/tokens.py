@@ -257,7 +257,7 @@ def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]
     """Return the token of each row of a layer, (n,) int64; None for a row without a token."""
     if encoding is None:
         return [None] * len(rows)
-    return [encoding.entry(row) for row in rows.tolist()]
+    return [encoding.token_bytes(row) for row in rows.tolist()]
 
 
 def chosen_rows(

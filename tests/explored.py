@@ -268,7 +268,7 @@ def _find(app: Explorer, screen: Any, matrix: np.ndarray) -> int:
         kind, row, token = map(str, table.get_row_at(place))
         if kind != "word":
             assert int(row) == ids[int(kind.split()[1])]
-        whole = shown(encoding.entry(int(row)))
+        whole = shown(encoding.token_bytes(int(row)))
         assert token == whole or (token.endswith("…") and whole.startswith(token[:-1]))
     return table.row_count
 

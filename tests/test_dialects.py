@@ -10,9 +10,12 @@ import re
 import struct
 from base64 import b64encode
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 import tiktoken
+from sentencepiece import SentencePieceProcessor
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 
 from embcli import encodings
@@ -24,6 +27,7 @@ from tests.snapshots import Snapshot
 from tests.test_vocabularies import (
     BYTE,
     BYTE_TOKENS,
+    CONTROL,
     CUTS,
     MERGES,
     NORMAL,
@@ -216,8 +220,7 @@ def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
         expected = oracle.encode(text, add_special_tokens=False)
         assert encoding.encode(text).tolist() == expected.ids, text
     assert encoding.vocabulary_size == len(words)
-    assert encoding.token_bytes(5) == b"b"
-    assert encoding.entry(5) == b"##b"
+    assert encoding.token_bytes(5) == b"##b"
     assert encoding.bos_eos == ((2,), (3,))
 
 
@@ -369,6 +372,42 @@ def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: P
         assert encoding.decode(ids).decode() == joined[1:].replace("▁", " ")
         assert len(encoding.spans(text)) == len(ids)
     assert encoding.spans("a日").tolist()[-3:] == [[1, 2]] * 3
+
+
+# Without tokens of bytes, unknown characters are one unknown token.
+WITHOUT_BYTES = [
+    *UNIGRAMS[:6],
+    ("▁▁", -2.5, NORMAL),
+    ("▁▁a", -2.6, NORMAL),
+    ("</s>", 0.0, CONTROL),
+]
+WITH_BYTES = [*UNIGRAMS, *WITHOUT_BYTES[6:]]
+
+
+@pytest.mark.parametrize("joins", [False, True])
+@pytest.mark.parametrize("leads", [False, True])
+@pytest.mark.parametrize("scored", [WITH_BYTES, WITHOUT_BYTES])
+@pytest.mark.parametrize("kind", [PAIR_MODEL, UNIGRAM_MODEL])
+def test_ids_decode_as_sentencepiece_decodes_them(
+    tmp_path: Path, kind: int, scored: list[tuple[str, float, int]], leads: bool, joins: bool
+) -> None:
+    normalizer = ((3, int(leads)), (4, int(joins)))
+    path = sentencepiece(tmp_path, kind, scored, *normalizer, by_bytes=scored is WITH_BYTES)
+    encoding = encodings.get(path)
+    oracle = SentencePieceProcessor(model_file=path)
+    words = [word for word, *_ in scored]
+    # A byte is not one of these, and </s>, of which the package shows nothing, can come first.
+    whole = [words.index(word) for word in words if not word.startswith(("<0x", "</s>"))]
+    random = Random(0)
+
+    all_ids = [oracle.encode(text) for text in texts(200, "aab   é日!")]
+    for _ in range(200):
+        all_ids.append(random.choices(whole, k=random.randrange(1, 7)))
+    for ids in all_ids:
+        expected = oracle.decode(ids).replace(" ⁇ ", "<unk>")
+        end = [words.index("</s>")]
+        assert encoding.decode(np.array(ids, np.uint32)).decode() == expected, ids
+        assert encoding.decode(np.array(end + ids, np.uint32)).decode() == f"</s>{expected}", ids
 
 
 def test_a_unigram_model_that_spells_by_bytes_has_all_of_them(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tests.runners import InProcess
 from tests.snapshots import Snapshot
 from tests.test_dialects import sentencepiece
 from tests.test_huggingface import MADE, Saved, saved
+from tests.test_vocabularies import CONTROL, NORMAL, UNUSED, stored_now, written
 from tests.transcripts import document_of
 
 __all__ = ["saved"]  # a fixture
@@ -90,6 +91,46 @@ def test_tokens_of_gpt2_and_of_another_encoding_are_told_apart(in_process: InPro
     counts = json.loads(ran.out)["diff"]["counts"]
     spaces = 24  # p50k_base has the tokens of gpt2, and runs of 2 to 25 spaces
     assert counts == {"same": 50_257, "moved": 0, "removed": 0, "added": spaces}
+
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORD_PIECES = [*SPECIAL, "th", "##th", "e", "##e", "in", "##in", "an", "##an", "the"]
+
+
+def word_piece_model(folder: str, words: list[str]) -> str:
+    Path(folder).mkdir()
+    Path(folder, "vocab.txt").write_text("\n".join(words))
+    rows = {"embeddings.word_embeddings.weight": matrix(len(words), 2)}
+    save_file(rows, f"{folder}/model.safetensors")
+    return folder
+
+
+def test_a_word_and_a_part_of_a_word_are_two_tokens(in_process: InProcess) -> None:
+    swapped = [*WORD_PIECES]
+    swapped[5:7] = reversed(swapped[5:7])
+    base = word_piece_model("base", WORD_PIECES)
+    tuned = word_piece_model("tuned", swapped)
+
+    document = document_of(in_process, "diff", base, tuned, "--tokens")
+    assert document["diff"]["counts"] == {"same": 12, "moved": 2, "removed": 0, "added": 0}
+    changes = [(row["token"], row["base_id"], row["tuned_id"]) for row in document["tokens"]]
+    assert changes == [("th", 5, 6), ("##th", 6, 5)]
+    rows = document_of(in_process, "diff", base, tuned)
+    assert rows["diff"]["counts"] == {"equal": 12, "changed": 2, "removed": 0, "added": 0}
+
+
+def test_the_tokens_of_a_model_are_those_of_its_gguf(in_process: InProcess) -> None:
+    count = len(WORD_PIECES)
+    kinds = [CONTROL] * 5 + [NORMAL] * 9 + [UNUSED]
+    names = [*map(stored_now, WORD_PIECES, kinds), f"▁[PAD{count}]"]
+    gguf = written(Path("padded.gguf"), "bert", names, kinds=kinds)
+    model = word_piece_model("model", WORD_PIECES)
+
+    tokens = document_of(in_process, "diff", model, gguf, "--tokens")["diff"]["counts"]
+    assert tokens == {"same": count, "moved": 0, "removed": 0, "added": 0}
+    rows = document_of(in_process, "diff", model, gguf)["diff"]
+    assert rows["matched_by"] == "id"
+    assert (rows["counts"]["removed"], rows["counts"]["added"]) == (0, 1)
 
 
 def test_rows_of_different_lengths_have_their_tokens_compared(in_process: InProcess) -> None:

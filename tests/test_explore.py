@@ -464,9 +464,9 @@ def has_in_order(word: str, query: str) -> bool:
 
 def test_a_vocabulary_is_searched_as_pages_spell_it() -> None:
     gpt2 = encodings.get("gpt2")
-    words = WordIndex([shown(gpt2.entry(token_id)) for token_id in range(50_257)])
+    words = WordIndex([shown(gpt2.token_bytes(token_id)) for token_id in range(50_257)])
     first, second = words.find("Paris")[:2].tolist()
-    assert {gpt2.entry(first), gpt2.entry(second)} == {b" Paris", b"Paris"}
+    assert {gpt2.token_bytes(first), gpt2.token_bytes(second)} == {b" Paris", b"Paris"}
     assert gpt2.encode(" neighbor")[0] in words.find("nghbr")
     assert len(words.find("e")) == 50
 

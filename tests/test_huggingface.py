@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -122,6 +123,19 @@ def word_pieces() -> Tokenizer:
     return made
 
 
+def suffixed() -> Tokenizer:
+    """Return a tokenizer like the first GPT's: the last part of a word has a suffix."""
+    made = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    made.normalizer = normalizers.BertNormalizer()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.BPEDecoder("</w>")
+    trainer = trainers.BpeTrainer(
+        vocab_size=120, special_tokens=["<unk>"], end_of_word_suffix="</w>"
+    )
+    made.train_from_iterator(SENTENCES, trainer)
+    return made
+
+
 def ids_of(words: list[str]) -> dict[str, int]:
     return {word: token_id for token_id, word in enumerate(words)}
 
@@ -168,6 +182,7 @@ MADE: dict[str, Callable[[], Tokenizer]] = {
     "metaspace": metaspace,
     "byte_fallback": byte_fallback,
     "word_pieces": word_pieces,
+    "suffixed": suffixed,
     "gpt2": gpt2,
 }
 Saved = Callable[[str], Path]
@@ -290,12 +305,36 @@ def test_spans_of_words_are_those_of_the_text_and_not_of_its_plain_letters(
     ]
 
 
-def test_parts_of_a_word_are_spelled_without_the_marks_that_join_them(
-    saved: Saved,
+@pytest.mark.parametrize("name", ["word_pieces", "suffixed"])
+@given(text=st.text("aeffortEveryoné日 \u0301!", max_size=30))
+@example(text="everyone effort")
+def test_parts_of_words_keep_their_marks_and_decode_without_them(
+    name: str, text: str, saved: Saved
 ) -> None:
-    ours = opened(saved("word_pieces"))
-    assert b"".join(token for token, *_ in spans("everyone", ours)) == b"everyone"
-    assert ours.decode(ours.encode("Every éffort moves YOU")) == b"every effort moves you"
+    ours = opened(saved(name))
+    theirs = loaded(saved(name))
+    encoded = theirs.encode(text)
+    tokens = [token.decode() for token, *_ in spans(text, ours)]
+    assert tokens == encoded.tokens
+    assert [(start, end) for _, start, end, _ in spans(text, ours)] == encoded.offsets
+    assert ours.decode(ours.encode(text)).decode() == theirs.decode(encoded.ids, False)
+
+
+@pytest.mark.parametrize("format", ["table", "markdown", "csv", "json"])
+def test_a_part_of_a_word_is_shown_as_one_on_every_page_and_in_every_format(
+    in_process: InProcess, tmp_path: Path, format: str
+) -> None:
+    rows = np.random.default_rng(0).standard_normal((3, 3), np.float32)
+    model = word_model(tmp_path / "model", ["[UNK]", "gas", "##es"], rows)
+    lists = [
+        ("tokenize", "gases", "--encoding", model),
+        ("tokenize", "gases", "--merges", "--no-draw", "--encoding", model),
+        ("lookup", "gases", "--from", model, "--show", "token"),
+        ("neighbors", "gas", "--from", model),
+    ]
+    for words in lists:
+        shown = in_process.ok(*words, "-f", format).text
+        assert {*re.findall(r"(?:##)?\bes\b", shown)} == {"##es"}, words
 
 
 # --- special tokens -------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from embcli.encodings import Encoding
 from embcli.encodings.pieces import Unigrams
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
+from embcli.verbs.audit.measure import unused
 from tests.files.made import closed
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -36,6 +37,7 @@ NORMAL = 1
 UNKNOWN = 2
 CONTROL = 3
 ADDED = 4
+UNUSED = 5
 BYTE = 6
 
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -490,7 +492,57 @@ def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -
                 assert tuple(span) == offsets, text
 
     assert encoding.bos_eos == ((1,), (2,))
-    assert encoding.decode(encoding.encode("ab 日")) == "ab 日".encode()
+    tokens = [encoding.token_bytes(token_id) for token_id in range(len(words))]
+    assert tokens == [word.encode() for word in words]
+    oracle.decoder = decoders.WordPiece(cleanup=False)
+    random = Random(0)
+    for _ in range(100):
+        some_ids = random.choices(range(len(words)), k=random.randrange(6))
+        decoded = oracle.decode(some_ids, skip_special_tokens=False)
+        assert encoding.decode(np.array(some_ids, np.uint32)).decode() == decoded
+
+
+def stored_now(word: str, kind: int) -> str:
+    """Return how llama.cpp's converter stores a token of WordPiece."""
+    if kind == CONTROL:
+        return word
+    return word[2:] if word.startswith("##") else f"▁{word}"
+
+
+def stored_once(word: str, kind: int) -> str:
+    """Return how its older versions did."""
+    return word if word.startswith("[") and word.endswith("]") else stored_now(word, kind)
+
+
+@pytest.mark.parametrize("stored", [stored_now, stored_once])
+def test_word_pieces_are_those_of_the_vocabulary_that_was_converted(
+    tmp_path: Path, stored: Callable[[str, int], str]
+) -> None:
+    words = ["[UNK]", "[unused0]", "th", "##th", "[PAD4]", "[", "##]", "<tool>", "[PAD8]", "[PAD9]"]
+    kinds = [CONTROL, *[NORMAL] * 3, UNUSED, NORMAL, NORMAL, ADDED, UNUSED, UNUSED]
+    spelled = [*map(stored, words, kinds)]
+    encoding = encoding_of(tmp_path, "bert", spelled, kinds=kinds, unknown_token_id=0)
+
+    tokens: list[bytes | None] = [word.encode() for word in words]
+    tokens[4] = tokens[8] = tokens[9] = None
+    assert [encoding.token_bytes(token_id) for token_id in range(len(words))] == tokens
+    assert encoding.vocabulary_size == 8
+
+
+@pytest.mark.parametrize("model", ["gpt2", "llama", "t5", "rwkv"])
+def test_a_row_without_a_token_has_only_an_invented_name(tmp_path: Path, model: str) -> None:
+    words = ["<unk>", "[PAD1]", "[PAD2]", "a", "[PAD4]", "[PAD]"]
+    kinds = [UNKNOWN, UNUSED, NORMAL, NORMAL, UNUSED, UNUSED]
+    names = [b"<unk>", None, b"[PAD2]", b"a", None, b"[PAD]"]
+    encoding = encoding_of(tmp_path, model, words, kinds=kinds)
+    assert [encoding.token_bytes(token_id) for token_id in range(6)] == names
+    assert encoding.vocabulary_size == 6
+    assert [*encoding.faults] == []
+
+    padded = encoding_of(tmp_path, model, words[:5], kinds=kinds[:5])
+    assert padded.vocabulary_size == 4
+    assert unused(padded, 6) == {1: "gap", 4: "padding", 5: "padding"}
+    assert [*padded.faults] == []
 
 
 # --- unigrams -------------------------------------------------------------------------------------
@@ -596,6 +648,18 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
     assert case.encoding.bos_eos == ((), (1,))
 
 
+@pytest.mark.parametrize("kind", [UNKNOWN, CONTROL])
+def test_the_space_after_an_unknown_token_is_kept(tmp_path: Path, kind: int) -> None:
+    """A converter makes control tokens of those that are special, also of the unknown one."""
+    kinds = [CONTROL, CONTROL, kind] + [NORMAL] * (len(UNIGRAMS) - 3)
+    encoding = UnigramCase(tmp_path, UNIGRAMS, 2, kinds=kinds).encoding
+
+    for text in ("a 日 b", "日 ab", "日", "a日日b 日a"):
+        decoded = encoding.decode(encoding.encode(text)).decode()
+        assert decoded == re.sub("日+", "<unk>", text)
+    assert encoding.decode(encoding.encode("a</s>b", special=True)) == b"a</s>b"
+
+
 def test_unigrams_may_keep_all_spaces(tmp_path: Path) -> None:
     case = UnigramCase(tmp_path, UNIGRAMS, 2, remove_extra_whitespaces=False)
 
@@ -668,7 +732,8 @@ def test_what_cannot_split_a_text_is_refused_by_its_name_and_has_rows(
         errors += f"{model} {rest}\n{error}"
         assert in_process.refused("lookup", "a", "--from", path) == error
         rows = json.loads(in_process.ok("weights", "--from", path, "-f", "json").out)["rows"]
-        assert [row["token"] for row in rows] == [*"abc"]
+        tokens = ["##a", "##b", "##c"] if model == "bert" else [*"abc"]
+        assert [row["token"] for row in rows] == tokens
 
     snapshot("tokenize/errors-of-a-gguf.txt", errors)
 

@@ -57,40 +57,45 @@ def get(named: str | Path, notes: Notes | None = None) -> Encoding:
     remarks = notes or Notes()
     if name in DEFINITIONS:
         return _of_tiktoken(name)
-    from embcli import remote
     from embcli.hub import OLLAMA, located, tokenizer_file
+    from embcli.remote import PREFIX
 
-    if name.startswith(remote.PREFIX):
-        from embcli.encodings.gguf import gguf_encoding
-
-        binary = remote.tokenizer(name, remarks)
-        if binary.is_remote:
-            return gguf_encoding(binary, name)
-        return _of_path(binary.path, name, remarks)
+    if name.startswith(PREFIX):
+        return _of_remote(name, remarks)
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
     if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
         return _of_path(located(name, tokenizer_file), name, remarks)
     models = import_tiktoken("tiktoken.model")
-    try:
+    with suppress(KeyError):
         return _of_tiktoken(models.encoding_name_for_model(name))
-    except KeyError:
-        path = None
-        with suppress(InputError):
-            path = located(name, tokenizer_file)
-        if path is not None:
-            return _of_path(path, name, remarks)
-        if name.lower() in DEFINITIONS:
-            return _of_tiktoken(name.lower())
-        raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING]) from None
+    path = None
+    with suppress(InputError):
+        path = located(name, tokenizer_file)
+    if path is not None:
+        return _of_path(path, name, remarks)
+    if name.lower() not in DEFINITIONS:
+        raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING])
+    return _of_tiktoken(name.lower())
 
 
-def get_several(names: str | Path | Iterable[str | Path]) -> tuple[Encoding, ...]:
-    """Return the encodings with these names.
+def _of_remote(name: str, notes: Notes) -> Encoding:
+    """Return the encoding of a model that is not on this machine."""
+    from embcli.encodings.gguf import gguf_encoding
+    from embcli.remote import tokenizer
+
+    binary = tokenizer(name, notes)
+    return gguf_encoding(binary, name) if binary.is_remote else _of_path(binary.path, name, notes)
+
+
+def get_several(
+    names: str | Path | Iterable[str | Path], notes: Notes | None = None
+) -> tuple[Encoding, ...]:
+    """Return the encodings with these names; remarks go to the notes.
 
     Raises InputError for none, for too many, and for one that is named twice.
     """
     given = [names] if isinstance(names, str | Path) else names
-    encodings = tuple(map(get, given))
+    encodings = tuple(get(name, notes) for name in given)
     if not 1 <= len(encodings) <= _MOST_NAMED:
         wrong = "{encoding} must name from 1 to {most} tokenizers, not {count:,}"
         raise InputError(Sentence(wrong, most=_MOST_NAMED, count=len(encodings)))

@@ -87,14 +87,10 @@ class Encoding(ABC):
 
     @abstractmethod
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None if the encoding has no such token."""
+        """Return the bytes of one token, or None if the encoding has no such token.
 
-    def entry(self, token_id: int) -> bytes | None:
-        """Return a token as the vocabulary spells it.
-
-        That is mostly the bytes of the token, but with WordPiece `##s`, not `s`.
+        A part of a word is spelled as in the vocabulary: WordPiece has `##s`.
         """
-        return self.token_bytes(token_id)
 
     @abstractmethod
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
@@ -146,7 +142,9 @@ class VocabularyEncoding(Encoding):
     """
 
     named: list[NamedToken]  # in the order in which a text is searched for them
+    unknown_id: int | None = None  # of the token for what the vocabulary cannot spell
     adds_space: bool = False  # whether a text gets a space before it
+    joins_spaces: bool = False  # whether a text loses the spaces that it begins with
 
     @abstractmethod
     def ids_between(self, text: str) -> np.ndarray:
@@ -191,16 +189,21 @@ class VocabularyEncoding(Encoding):
                 yield Derivation((part.encode(),), (), (token_id,))
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the joined bytes of IDs, (T,), without the spaces that texts get before them."""
-        if not self.adds_space:
+        """Return the joined bytes of IDs, (T,), without the spaces that texts get before them.
+
+        A text begins after each named token, except the unknown one, which is a part of a text.
+        """
+        if not self.adds_space and not self.joins_spaces:
             return super().decode(ids)
-        named_ids = {token.token_id for token in self.named}
+        ids_before_text = {token.token_id for token in self.named} - {self.unknown_id}
         joined = bytearray()
         begins_text = True
         for token_id in ids.data:
             token = self.token_bytes(token_id) or b""
-            joined += token.removeprefix(b" ") if begins_text else token
-            begins_text = token_id in named_ids
+            if begins_text:
+                token = token.removeprefix(b" ")
+            joined += token
+            begins_text = token_id in ids_before_text or (self.joins_spaces and not token)
         return bytes(joined)
 
     def _fragments(self, text: str, special: bool) -> list[_Fragment]:

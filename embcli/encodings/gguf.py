@@ -28,6 +28,7 @@ from embcli.encodings.merging import (
     byte_level_to_bytes,
     bytes_of,
     piece_to_bytes,
+    piece_to_word_piece,
 )
 from embcli.encodings.pieces import BytePairs, PieceTokenizer, ScoredPairs, Unigrams, WordPieces
 from embcli.encodings.splitting import splittings
@@ -45,6 +46,10 @@ _UNUSED = 5
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # the tokenizers whose rules are known
 _DEFAULT_BOS = {"llama": 1, "gpt2": 11}  # the IDs that a file need not name
 _DEFAULT_EOS = {"llama": 2, "gpt2": 11, "t5": 1}
+_DEFAULT_UNKNOWN = {"llama": 0, "bert": 100, "t5": 2}
+
+# llama.cpp's converters give such a name to a row without a token.
+_PADDING_NAME = re.compile("(?:▁)?\\[PAD[0-9]+\\]".encode())
 
 
 def vocabulary_of(binary: Binary, header: GgufHeader, name: str) -> GgufEncoding | None:
@@ -78,28 +83,36 @@ class GgufEncoding(VocabularyEncoding):
         self._splitting = splittings().get(splitting)
         self.splits = self._split_error is None
         leads = self._flag("add_space_prefix", self.model == "llama")
-        self.adds_space = self.model == "bert" or (leads and self.model in ("llama", "t5"))
+        self.adds_space = leads and self.model in ("llama", "t5")
 
-    @property
+    @cached_property
     def vocabulary_size(self) -> int:
-        return len(self._words)
+        size = len(self._words)
+        while size and self._is_padding(size - 1):
+            size -= 1
+        return size
+
+    def _is_padding(self, token_id: int) -> bool:
+        """Return whether a row has no token, but a name that a converter invented."""
+        is_unused = self._stored_kinds[token_id] == _UNUSED
+        return bool(is_unused and _PADDING_NAME.fullmatch(self._words[token_id]))
 
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
         for key in ("tokenizer.ggml.token_type", "tokenizer.ggml.scores"):
             values = self._header.arrays.get(key, self._words)
-            if len(values) != self.vocabulary_size:
+            if len(values) != len(self._words):
                 yield f"{key} has {len(values)} values, not one for each token"
             if isinstance(values, np.ndarray) and np.isnan(values).any():
                 yield f"{key} has NaN"
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        if not 0 <= token_id < self.vocabulary_size:
+        if not 0 <= token_id < self.vocabulary_size or self._is_padding(token_id):
             return None
         word = self._words[token_id]
         kind = self._stored_kinds[token_id]
         is_plain = kind == _CONTROL
-        if kind == _USER_DEFINED and self._to_bytes is not piece_to_bytes:
+        if kind == _USER_DEFINED and self._to_bytes is byte_level_to_bytes:
             is_plain = True
         return word if is_plain else self._to_bytes(word)
 
@@ -109,7 +122,20 @@ class GgufEncoding(VocabularyEncoding):
         has_characters = splitting is not None and "of_characters" in splitting.flags
         if self.model == "gpt2" and not has_characters:
             return byte_level_to_bytes
+        if self.model == "bert":
+            return piece_to_word_piece
         return piece_to_bytes if self.model in _MODELS else bytes
+
+    @property
+    def unknown_id(self) -> int:  # type: ignore[override]
+        return self._special("unknown", _DEFAULT_UNKNOWN.get(str(self.model)))
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        """Return the bytes that IDs, (T,), stand for; words of BERT have spaces between them."""
+        if self.model != "bert":
+            return super().decode(ids)
+        tokens = [self.token_bytes(token_id) or b"" for token_id in ids.data]
+        return b" ".join(tokens).replace(b" ##", b"")
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
@@ -244,12 +270,12 @@ class GgufEncoding(VocabularyEncoding):
 
     def _scored_pairs(self) -> PieceTokenizer:
         scores = dict(zip(self._words, self._scores.tolist(), strict=True))
-        return ScoredPairs(self._ids, scores, self._special("unknown", 0), self.adds_space)
+        return ScoredPairs(self._ids, scores, self.unknown_id, self.adds_space)
 
     def _word_pieces(self) -> PieceTokenizer:
         lowers = self._flag("normalizer.lowercase", True)
         strips_accents = self._flag("normalizer.strip_accents", lowers)
-        return WordPieces(self._ids, self._special("unknown", 100), lowers, strips_accents)
+        return WordPieces(self._ids, self.unknown_id, lowers, strips_accents)
 
     def _unigrams(self) -> PieceTokenizer:
         for package in ("tokenizers", "sentencepiece"):
@@ -261,7 +287,6 @@ class GgufEncoding(VocabularyEncoding):
             word = self._words[token_id].decode(errors="replace")
             tokens[word] = (token_id, scores[token_id])
         worst = float(self._scores[kinds == _NORMAL].min(initial=0))
-        unknown = self._special("unknown", 2)
 
         stored = self._array("precompiled_charsmap")
         charsmap = b"" if stored is None else np.asarray(stored).tobytes()
@@ -269,7 +294,7 @@ class GgufEncoding(VocabularyEncoding):
         return call_package(
             self.path,
             "its map of characters is damaged",
-            lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space),
+            lambda: Unigrams(tokens, self.unknown_id, worst, charsmap, joins, self.adds_space),
         )
 
     def _byte_pairs(self) -> PieceTokenizer:

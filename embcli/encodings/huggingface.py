@@ -229,12 +229,6 @@ class HuggingFaceEncoding(Encoding):
             part_start += len(part)
         return np.concatenate(all_spans)
 
-    def entry(self, token_id: int) -> bytes | None:
-        if self._to_bytes is not None or token_id in self._added:
-            return self.token_bytes(token_id)
-        token = self._token(token_id)
-        return None if token is None else token.encode()
-
     @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
     def token_bytes(self, token_id: int) -> bytes | None:
         token = self._token(token_id)
@@ -243,15 +237,10 @@ class HuggingFaceEncoding(Encoding):
         added = self._added.get(token_id)
         # Gemma adds tokens of several spaces, which are spelled as the others.
         has_pieces = self._to_bytes in (piece_to_bytes, piece_to_text)
-        if added is not None and (added.special or not has_pieces):
+        is_plain = added is not None and (added.special or not has_pieces)
+        if is_plain or self._to_bytes is None:
             return token.encode()
-        if self._to_bytes is not None:
-            return self._to_bytes(token.encode())
-        model = self.tokenizer.model
-        prefix = getattr(model, "continuing_subword_prefix", None) or ""
-        suffix = getattr(model, "end_of_word_suffix", None) or ""
-        part = token.removeprefix(prefix).removesuffix(suffix)
-        return part.encode() or token.encode()
+        return self._to_bytes(token.encode())
 
     def _token(self, token_id: int) -> str | None:
         last_id = (1 << 32) - 1
@@ -311,6 +300,7 @@ class HuggingFaceEncoding(Encoding):
 
     def _in_order(self, ids: list[int]) -> Derivation:
         """Return the derivation of a piece that tokens spell from left to right."""
+        prefix = self.rules.get("continuing_subword_prefix", "").encode()
         # Unigram's vocabulary is a list of tokens with their scores.
         vocabulary = self.rules["vocab"] if self.rules["type"] == "Unigram" else []
         steps = []
@@ -318,7 +308,8 @@ class HuggingFaceEncoding(Encoding):
             score = None
             if token_id < len(vocabulary):
                 score = float(vocabulary[token_id][1])
-            steps.append(DerivationStep(self.token_bytes(token_id) or b"", token_id, score=score))
+            part = (self.token_bytes(token_id) or b"").removeprefix(prefix)
+            steps.append(DerivationStep(part, token_id, score=score))
         return Derivation.in_order(steps)
 
     def _by_merges(self, ids: list[int], tokens: list[str]) -> Derivation:

@@ -176,6 +176,17 @@ def piece_to_text(word: bytes) -> bytes:
     return word.replace(SPACE.encode(), b" ")
 
 
+def piece_to_word_piece(word: bytes) -> bytes:
+    """Return a token of WordPiece, from llama.cpp's spelling: `▁x` is `x`, and `x` is `##x`.
+
+    Its older converters left names in brackets as they are, such as `[unused0]`.
+    """
+    space = SPACE.encode()
+    if word.startswith(space) or re.fullmatch(rb"\[.*\]", word):
+        return word.removeprefix(space)
+    return b"##" + word
+
+
 def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
     """Return a pattern that cuts a text into words, each with its leading spaces.
 

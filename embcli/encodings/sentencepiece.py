@@ -86,6 +86,14 @@ class SentencePieceEncoding(VocabularyEncoding):
         return self._model.adds_space
 
     @property
+    def joins_spaces(self) -> bool:  # type: ignore[override]
+        return self._model.joins_spaces
+
+    @cached_property
+    def unknown_id(self) -> int:  # type: ignore[override]
+        return [piece.kind for piece in self._model.pieces].index(_UNKNOWN)
+
+    @property
     def vocabulary_size(self) -> int:
         return len(self._model.pieces)
 
@@ -156,8 +164,7 @@ class SentencePieceEncoding(VocabularyEncoding):
         ids = {piece.word: token_id for token_id, piece in enumerate(pieces)}
         scores = {piece.word: piece.score for piece in self._model.of_kind(_NORMAL)}
         whole = [piece.word for piece in self._model.of_kind(_USER_DEFINED)]
-        unknown = [piece.kind for piece in pieces].index(_UNKNOWN)
-        return ScoredPairs(ids, scores, unknown, adds_space=False, whole=whole)
+        return ScoredPairs(ids, scores, self.unknown_id, adds_space=False, whole=whole)
 
     def _unigram_derivations(self, text: str) -> Iterator[Derivation]:
         """Yield the tokens of each word of a text; a word begins with a space."""

@@ -100,7 +100,7 @@ def _special_table(info: ModelInfo) -> Iterator[RenderableType]:
     ]
     encoding = info.checkpoint.encoding
     if encoding is not None:
-        labels.append(token_label([encoding.entry(special.ids[0]) for special in found]))
+        labels.append(token_label([encoding.token_bytes(special.ids[0]) for special in found]))
     labels.append(Label("file", [special.file for special in found], "left"))
     yield ""
     yield ruled(labels)
