@@ -799,7 +799,7 @@ def _diff_of_vocabularies(
     found = []
     for path in paths:
         if _is_vocabulary(path, compares_tokens=True):
-            found.append(Vocabulary(path, encodings.get(path)))
+            found.append(Vocabulary(path, encodings.get(path, notes)))
         else:
             found.append(vocabulary(opened(options, path, notes)))
     base, tuned = found
@@ -975,14 +975,9 @@ def count(
     from embcli.encodings import get_several
     from embcli.verbs.count import Counting, Counts
 
-    counting = Counting(
-        get_several(_several(encoding)),
-        lines,
-        special,
-        fail_above,
-        recursive,
-        notes=PrintedNotes(),
-    )
+    notes = PrintedNotes()
+    found = get_several(_several(encoding), notes)
+    counting = Counting(found, lines, special, fail_above, recursive, notes)
     rows = counting.rows(sources(files, text))
     first_row = [*islice(rows, 1)]
     if counting.failures and not first_row:

@@ -18,6 +18,7 @@ from embcli.encodings.encoding import Encoding, UnknownTokenizerError
 from embcli.encodings.kinds import (
     DESCRIBED,
     Kind,
+    added_ids,
     is_described,
     is_plain_class,
     kind_of,
@@ -136,6 +137,8 @@ def _of_path(path: Path, name: str, notes: Notes) -> Encoding:
     kind = kind_of(path)
     if kind in DESCRIBED and is_described(path):
         return _of_folder(path, name, kind, notes)
+    if kind == "ranks" and path.stem not in DEFINITIONS and not added_ids(path):
+        notes.add(f"{path.name} has the ranks of tokens; its special tokens are unknown")
     if kind in _ALONE:
         notes.add(f"no config.json beside {path.name} says more of it: {_ALONE[kind]}")
     return _by_itself(path, name, kind)

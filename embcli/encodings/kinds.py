@@ -82,6 +82,17 @@ def named_specials(path: Path) -> Iterator[NamedSpecial]:
         yield NamedSpecial("", name, "added_tokens.json")
 
 
+def added_ids(path: Path) -> dict[str, int]:
+    """Return the IDs of the added tokens that a tokenizer_config.json beside a tokenizer lists."""
+    described = sibling_json(path, "tokenizer_config.json").get("added_tokens_decoder")
+    ids = {}
+    for key, value in described.items() if isinstance(described, dict) else ():
+        for name in _contents(value):
+            if key.isdecimal():
+                ids[name] = int(key)
+    return ids
+
+
 def _contents(value: Any) -> Iterator[str]:
     """Yield the names of a token, or of several, which can be described by objects."""
     for described in value if isinstance(value, list) else [value]:

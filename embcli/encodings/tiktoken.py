@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, read_object, read_whole
+from embcli.binary import Binary, file_error, read_object, read_whole
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
     MAX_TOKENS,
     NamedToken,
+    UnknownTokenizerError,
     VocabularyEncoding,
     call_package,
     load_facts,
 )
+from embcli.encodings.kinds import added_ids
 from embcli.encodings.merging import NEVER, Derivation, derive, spans_of
 from embcli.errors import InputError, does_not_load
 from embcli.wording import in_data
@@ -188,7 +190,10 @@ class TiktokenEncoding(VocabularyEncoding):
 
 
 class RankFileEncoding(TiktokenEncoding):
-    """The encoding of a file of tokens by rank, which is read for the first token or text."""
+    """The encoding of a file of tokens by rank, which is read for the first token or text.
+
+    Without a pattern it has tokens, but cannot split a text.
+    """
 
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(in_data(name))
@@ -197,7 +202,12 @@ class RankFileEncoding(TiktokenEncoding):
     @cached_property
     def _content(self) -> tuple[Definition, dict[bytes, int]]:
         binary = Binary(self.path)
-        return _read_tekken(binary) if self.path.suffix == ".json" else _read_ranks(binary)
+        start = binary.read(0, 64).lstrip()
+        return _read_tekken(binary) if start.startswith(b"{") else _read_ranks(binary)
+
+    @property
+    def splits(self) -> bool:  # type: ignore[override]
+        return self.definition.pattern != ""
 
     @cached_property
     def definition(self) -> Definition:
@@ -210,6 +220,9 @@ class RankFileEncoding(TiktokenEncoding):
         return ids
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
+        if not self.splits:
+            reason = "its name is none of tiktoken's encodings, and nothing else tells its pattern"
+            raise UnknownTokenizerError(file_error(self.path, reason).message)
         encode = super().encode
         failure = f"it cannot split this text of {len(text):,} characters"
         return call_package(self.path, failure, lambda: encode(text, special))
@@ -226,24 +239,22 @@ def _parse_ranks(data: bytes) -> dict[bytes, int]:
 
 
 def _read_ranks(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
-    """Return the definition of a .tiktoken file and the IDs of its tokens.
+    """Return the definition of a file of ranks and the IDs of its tokens.
 
-    The name of the file says which encoding it has.
+    The name of the file says which encoding it has. If it does not, as with Llama 3, the pattern is
+    unknown, and special tokens are those of a tokenizer_config.json beside it.
     """
     known = DEFINITIONS.get(binary.path.stem)
     if known is None:
-        reason = (
-            "its name is none of tiktoken's encodings, and nothing else tells how it splits a text"
-        )
-        raise binary.file_error(reason, f"encodings are {', '.join(DEFINITIONS)}")
+        known = Definition("", "", added_ids(binary.path), 0)
     try:
         ids = _parse_ranks(read_whole(binary, MAX_FILE_SIZE))
     except ValueError:
         raise binary.file_error("it is not a file of tokens and ranks") from None
-    if not all(0 <= token_id < MAX_TOKENS for token_id in ids.values()):
+    all_ids = [*ids.values(), *known.special_tokens.values()]
+    if not all(0 <= token_id < MAX_TOKENS for token_id in all_ids):
         raise binary.file_error("it has a rank that no vocabulary has")
-    last_id = max([*ids.values(), *known.special_tokens.values()], default=-1)
-    return known._replace(vocabulary_size=last_id + 1), ids
+    return known._replace(vocabulary_size=max(all_ids) + 1), ids
 
 
 def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:

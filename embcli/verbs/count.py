@@ -318,7 +318,9 @@ def count(
     >>> [row.tokens["gpt2"] for row in counts.rows], counts.total.tokens
     ([2, 3], {'gpt2': 5, 'o200k_base': 4})
     """
-    counting = Counting(get_several(encodings), lines, special, fail_above, recursive)
+    notes = Notes()
+    found = get_several(encodings, notes)
+    counting = Counting(found, lines, special, fail_above, recursive, notes)
     given_texts = [texts] if isinstance(texts, str) else texts
     given_paths = [paths] if isinstance(paths, str | Path) else paths
     sources = [Source.of_text(text) for text in given_texts]

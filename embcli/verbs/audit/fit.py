@@ -197,15 +197,13 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
     weights = source.tensors.path
     config = source.roles.config
     template_names: tuple[str, ...] = ()
-    not_checked = []
     contradictions = []
-    if isinstance(source.tokenizer_error, UnknownTokenizerError):
-        not_checked.append(f"tokens: {source.tokenizer_error}")
-    elif source.tokenizer_error is not None:
-        contradictions.append(str(source.tokenizer_error))
-    elif encoding is None:
-        not_checked.append("tokens: no tokenizer is known")
-    if encoding is not None:
+    not_checked = []
+    damaged, unknown = _tokenizer_error(source)
+    contradictions.append(damaged)
+    if encoding is None:
+        not_checked.append(f"tokens: {unknown}")
+    else:
         template_names = unknown_template_names(weights, encoding)
     if not config:
         not_checked.append("a config.json (there is none)")
@@ -306,3 +304,11 @@ def _wrong_parts(source: Checkpoint, head: Head) -> Iterator[str]:
         is_finite = np.isfinite(source.values(bias.name))
         if is_finite.size != size or not is_finite.all():
             yield f"{bias} is not a finite number for each of the head's {size:,} rows"
+
+
+def _tokenizer_error(source: Checkpoint) -> tuple[str, str]:
+    """Return in words why the tokenizer beside the weights is damaged, and why it is unknown."""
+    error = source.tokenizer_error
+    if isinstance(error, UnknownTokenizerError):
+        return "", str(error)
+    return str(error or ""), "no tokenizer is known"

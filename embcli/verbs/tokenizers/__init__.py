@@ -174,7 +174,7 @@ def tokenizers(
     check_choice("fail_on", fail_on, CUT_FAULTS)
     sequences = sequences_of(text, lines)
     all_notes = Notes() if notes is None else notes
-    found = get_several(encodings)
+    found = get_several(encodings, all_notes)
     texts = sequences.texts
     if texts is None:
         raise InputError("only a text can be split by several tokenizers, not IDs")
