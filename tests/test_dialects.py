@@ -20,7 +20,7 @@ from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes
 from embcli.hub import TOKENIZERS, tokenizer_file
 from tests.runners import InProcess, Process
 from tests.snapshots import Snapshot
@@ -157,64 +157,58 @@ def test_odd_special_tokens_of_a_tekken_get_names(tmp_path: Path) -> None:
 # --- vocab.json with merges.txt, vocab.txt --------------------------------------------------------
 
 
-def write_gpt2_files(folder: Path, vocabulary: str, config: str) -> str:
-    """Write a vocab.json with its merges.txt and a tokenizer_config.json; return the path."""
-    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))
-    (folder / "tokenizer_config.json").write_text(config)
-    (folder / "vocab.json").write_text(vocabulary)
-    return f"{folder}/./vocab.json"
-
-
-GPT2_CONFIG = '{"tokenizer_class": "GPT2TokenizerFast"}'
-
-
-def test_the_two_files_of_gpt2_are_one_encoding(tmp_path: Path) -> None:
-    ids = {word: place for place, word in enumerate(WORDS)}
-    encoding = encodings.get(write_gpt2_files(tmp_path, json.dumps(ids), GPT2_CONFIG))
-    oracle = bytes_level(False, None)
-
-    for text in TEXTS:
-        assert_ids(encoding, text, oracle.encode(text).ids)
-    assert encoding.token_bytes(len(WORDS)) is None
-
-
-def test_special_tokens_of_the_two_files_are_recognised_only_if_asked(tmp_path: Path) -> None:
-    ids = {word: place for place, word in enumerate([*WORDS, "</s>", "<mask>"])}
-    encoding = encodings.get(write_gpt2_files(tmp_path, json.dumps(ids), GPT2_CONFIG))
-    plain = bytes_level(False, None)
-
-    assert_ids(encoding, "a</s>a", plain.encode("a</s>a").ids)
-    a = ids["a"]
-    assert encoding.encode("a</s>a", special=True).tolist() == [a, ids["</s>"], a]
-    assert encoding.vocabulary_size == len(ids)
+def opened(path: str | Path) -> tuple[encodings.Encoding, list[str]]:
+    """Return the encoding of a file, and what is noted of it."""
+    notes = Notes()
+    return encodings.get(path, notes), [*notes]
 
 
 @pytest.mark.parametrize(
-    ("vocabulary", "config", "word"),
+    ("name", "merges"), [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")]
+)
+def test_the_two_files_of_gpt2_are_one_encoding(tmp_path: Path, name: str, merges: str) -> None:
+    ids = {word: place for place, word in enumerate([*WORDS, "</s>"])}
+    path = tmp_path / name
+    path.write_text(json.dumps(ids))
+    path.with_name(merges).write_text("\n".join(["#version: 0.2", *MERGES, ""]))
+    encoding, notes = opened(path)
+    oracle = bytes_level(False, None)
+
+    for text in [*TEXTS, "a</s>a"]:
+        expected = oracle.encode(text).ids
+        assert_ids(encoding, text, expected)
+        # Nothing says which tokens are special.
+        assert encoding.encode(text, special=True).tolist() == expected
+    assert encoding.vocabulary_size == len(ids)
+    assert encoding.token_bytes(len(ids)) is None
+    assert notes == [f"no config.json beside {name} says more of it: it is read as GPT-2's"]
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "merges", "word"),
     [
-        ('{"a": 0}', "{}", "names a tokenizer"),
-        ('{"a": "b"}', GPT2_CONFIG, "merges.txt"),
-        ('{"a": 9999999999}', GPT2_CONFIG, "merges.txt"),
+        ('{"a": 0}', "other.txt", "its merges are not beside it"),
+        ('{"a": 0, "b": 0}', "merges.txt", "two tokens one ID"),
+        ('{"a": 0', "merges.txt", "its JSON cannot be read"),
     ],
 )
 def test_two_files_that_are_no_encoding_are_refused(
-    tmp_path: Path, vocabulary: str, config: str, word: str
+    tmp_path: Path, vocabulary: str, merges: str, word: str
 ) -> None:
-    path = write_gpt2_files(tmp_path, vocabulary, config)
+    (tmp_path / "vocab.json").write_text(vocabulary)
+    (tmp_path / merges).write_text("#version: 0.2\n")
 
     with pytest.raises(InputError, match=word):
-        encodings.get(path).encode("a")
+        encodings.get(tmp_path).encode("a")
 
 
-@pytest.mark.parametrize("lowers", [True, False])
-def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
+def test_a_lone_list_of_tokens_is_berts_in_lower_case(tmp_path: Path) -> None:
     listed = "[PAD] [UNK] [CLS] [SEP] ab ##b ##a a b ! ' A 日 1 ##1 ##é"
     words = listed.split()
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowers}))
-    encoding = encodings.get(f"{tmp_path}/vocab.txt")
+    encoding, notes = opened(f"{tmp_path}/vocab.txt")
     ids = {word: place for place, word in enumerate(words)}
-    oracle = BertWordPieceTokenizer(ids, lowercase=lowers)
+    oracle = BertWordPieceTokenizer(ids, lowercase=True)
 
     for text in TEXTS:
         expected = oracle.encode(text, add_special_tokens=False)
@@ -222,6 +216,8 @@ def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
     assert encoding.vocabulary_size == len(words)
     assert encoding.token_bytes(5) == b"##b"
     assert encoding.bos_eos == ((2,), (3,))
+    told = "it is read as BERT's, in lower case"
+    assert notes == [f"no config.json beside vocab.txt says more of it: {told}"]
 
 
 def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
@@ -320,33 +316,23 @@ def test_a_sentencepiece_model_finds_named_tokens(tmp_path: Path) -> None:
     assert encoding.token_bytes(-1) is None
 
 
-BOTH = {"add_bos_token": True, "add_eos_token": True}
-
-
 @pytest.mark.parametrize(
-    ("kind", "first", "config", "around"),
+    ("kind", "first", "around"),
     [
-        # As transformers' LlamaTokenizer does, unless it is told otherwise.
-        (PAIR_MODEL, "<unk>", {}, ((1,), ())),
-        (PAIR_MODEL, "<unk>", {"add_bos_token": False, "add_eos_token": True}, ((), (2,))),
-        (PAIR_MODEL, "<s>", BOTH, ((0,), (2,))),
-        (PAIR_MODEL, "</s>", BOTH, ((2,), (0,))),
-        (UNIGRAM_MODEL, "<unk>", {}, ((), ())),
-        (UNIGRAM_MODEL, "<unk>", {"tokenizer_class": "T5TokenizerFast"}, ((), (2,))),
+        (PAIR_MODEL, "<unk>", ((1,), ())),
+        (PAIR_MODEL, "<s>", ((0,), ())),
+        (UNIGRAM_MODEL, "<unk>", ((), ())),
     ],
 )
-def test_a_sentencepiece_model_has_bos_and_eos_as_its_config_says(
-    tmp_path: Path,
-    kind: int,
-    first: str,
-    config: dict[str, object],
-    around: tuple[tuple[int, ...], tuple[int, ...]],
+def test_a_lone_sentencepiece_model_has_bos_if_it_merges_pairs(
+    tmp_path: Path, kind: int, first: str, around: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     ordered = sorted(SCORED, key=lambda piece: piece[0] != first)
-    path = sentencepiece(tmp_path, kind, ordered)
+    encoding, notes = opened(sentencepiece(tmp_path, kind, ordered))
 
-    assert encodings.get(path).bos_eos == around
+    assert encoding.bos_eos == around
+    told = "a model can shift its IDs"
+    assert notes == [f"no config.json beside tokenizer.model says more of it: {told}"]
 
 
 UNIGRAMS = [

@@ -39,6 +39,15 @@ _STARTS = (
     # A field with a piece, whose first field is the text of the piece.
     _Start("SentencePiece", rb"\n[\x80-\xff]*[\0-\x7f]\n"),
 )
+# What a file without such a start is meant to be: damaged, unless it is a list of words.
+_SUFFIXES: dict[str, Kind] = {
+    ".gguf": "GGUF",
+    ".json": "tokenizer.json",
+    ".model": "SentencePiece",
+    ".spm": "SentencePiece",
+    ".tiktoken": "ranks",
+    ".txt": "vocab.txt",
+}
 
 
 def kind_of(path: Path) -> Kind:
@@ -50,7 +59,8 @@ def kind_of(path: Path) -> Kind:
     for each in _STARTS:
         if re.match(each.pattern, start, re.DOTALL):
             return each.kind
-    return "vocab.txt" if is_text(start) else "SentencePiece"
+    words: Kind = "vocab.txt" if is_text(start) else "SentencePiece"
+    return _SUFFIXES.get(path.suffix, words)
 
 
 def is_described(path: Path) -> bool:
