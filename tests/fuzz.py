@@ -33,7 +33,7 @@ import torch
 from gguf import GGMLQuantizationType, GGUFReader, quants
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from embcli.encodings.huggingface import HuggingFaceEncoding
+from embcli import encodings
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
@@ -121,7 +121,7 @@ def compare_rows(tensors: Any, name: str, values: np.ndarray, what: str) -> None
 
 def read_tokenizer(path: Path) -> None:
     """Turn a text into tokens and back, in all the ways there are."""
-    encoding = HuggingFaceEncoding(path, "m")
+    encoding = encodings.get(path)
     ids = encoding.encode(TEXT)
     encoding.encode(TEXT, special=True)
     encoding.spans(TEXT)

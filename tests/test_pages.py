@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, models
 
+from tests.files.made import save_words
 from tests.runners import InProcess
 from tests.snapshots import PAGES, Snapshot, with_styles
 
@@ -154,9 +154,7 @@ def write_model(folder: Path, token: np.ndarray, position: np.ndarray) -> None:
     folder.mkdir()
     tensors = {"wte.weight": token, "wpe.weight": position}
     save_file(tensors, folder / "model.safetensors")
-    ids = {word: row for row, word in enumerate(WORDS + RESERVED)}
-    tokenizer = Tokenizer(models.WordLevel(ids, "word0"))
-    tokenizer.save(str(folder / "tokenizer.json"))
+    save_words(folder / "tokenizer.json", WORDS + RESERVED)
     (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
 
 

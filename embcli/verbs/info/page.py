@@ -128,7 +128,7 @@ def _facts(info: ModelInfo) -> Iterator[str]:
     head = info.head
     roles = info.checkpoint.roles
     text = f"output head: {head_in_words(head.relation, head.compared, head.reason)}"
-    if head.tensor is None and info.checkpoint.config:
+    if head.tensor is None and head.relation != "same" and info.checkpoint.config:
         text += "; tied or not: audit asks"
     yield text
     if info.recipe is not None:
