@@ -17,6 +17,7 @@ from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.families import NAMES
 from embcli.files.roles import equal_rows
+from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.layer import Source
 from embcli.verbs.audit.fit import Finding, Level
@@ -136,15 +137,19 @@ class Loading:
 def _of_index(source: Checkpoint) -> Iterator[Finding]:
     """Yield that files have tensors which their index does not name."""
     tensors = source.tensors
-    files = tensors.files
-    if not tensors.path.name.endswith(".index.json") or source.roles.token.binary.is_remote:
+    if not _has_index(tensors) or source.roles.token.binary.is_remote:
         return
+    named = {*tensors}
     unnamed: list[str] = []
-    for file in files:
-        unnamed += [name for name in open_tensors(Path(file)) if name not in tensors]
+    for file in tensors.files:
+        unnamed += [name for name in open_tensors(Path(file)) if name not in named]
     if unnamed:
         text = f"the index does not name {_listed(unnamed)}, which transformers reads all the same"
         yield Finding("remark", "load", len(unnamed), text)
+
+
+def _has_index(tensors: Tensors) -> bool:
+    return tensors.path.name.endswith(".index.json")
 
 
 class _Drawn:
@@ -195,7 +200,8 @@ class _Drawn:
         start = _added_start(facts.unexpected, names)
         if start:
             return f": all names in the file begin with {start!r}"
-        if any(name in self.source.tensors for name in names):
+        tensors = self.source.tensors
+        if _has_index(tensors) and not {*tensors}.isdisjoint(names):
             return ": the index names what its files lack"
         return ""
 
@@ -227,12 +233,13 @@ def _listed(names: Sequence[str]) -> str:
 def _of_ties(facts: ModelFacts, source: Checkpoint, head_is_copy: bool) -> Iterator[Finding]:
     """Yield the matrices that the class ties, and that differ in the file."""
     untied = "which the class ties, differ in the file: both are loaded, untied"
-    head = source.roles.find("head") if facts.ties_head else None
+    stored = {*source.tensors}
     token = source.roles.token
+    head = source.roles.find("head") if facts.ties_head else None
     if head is not None and head.place != token.place and not head_is_copy:
         yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
     for name, other in facts.ties.items():
-        if name == facts.head or not {name, other} <= source.tensors.keys():
+        if name == facts.head or not {name, other} <= stored:
             continue
         first = source.tensors[name]
         second = source.tensors[other]
