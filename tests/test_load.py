@@ -289,6 +289,22 @@ def test_a_head_that_the_class_ties_is_the_token_matrix(
     assert audit.status == 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_finding"),
+    [
+        ({"tie_word_embeddings": False}, False),
+        ({"text_config": {"tie_word_embeddings": False}}, False),
+        ({"tie_word_embeddings": True, "text_config": {"tie_word_embeddings": False}}, True),
+        ({"tie_word_embeddings": True}, True),
+    ],
+)
+def test_a_head_of_its_own_is_right_where_config_json_states_one(
+    asked: Asked, settings: dict[str, Any], is_finding: bool
+) -> None:
+    write_config(**settings)
+    assert bool(found(audited(asked, **TIED), "tied")) == is_finding
+
+
 @pytest.mark.parametrize("place", [None, 0, 7, ROWS - 1])
 def test_matrices_of_two_parts_that_the_class_ties_are_equal_in_all_rows(
     asked: Asked, place: int | None

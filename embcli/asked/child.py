@@ -182,8 +182,7 @@ def _special_ids(made: Any, folder: str) -> dict[str, int]:
         token = getattr(made, role, None)
         if not isinstance(token, str):
             continue
-        spellings = (token.encode(errors="replace"), json.dumps(token)[1:-1].encode())
-        if any(spelling in content for spelling in spellings):
+        if token.encode(errors="replace") in content:
             found[role.removesuffix("_token")] = made.convert_tokens_to_ids(token)
     return found
 
@@ -253,7 +252,7 @@ def weights(folder: str) -> Facts:
         raise NotAskedError(_cause(error)) from None
     return {
         **facts,
-        "missing": sorted(found["missing_keys"]),
+        "missing": sorted(name for name in found["missing_keys"] if _is_drawn(model, name)),
         "unexpected": sorted(found["unexpected_keys"]),
         "mismatched": sorted(found["mismatched_keys"]),
         "ties": dict(model.all_tied_weights_keys),
@@ -282,6 +281,12 @@ def _described_class(folder: str) -> Any:
     if not isinstance(kind, type) or not issubclass(kind, base) or kind is base:
         raise NotAskedError(f"transformers has no model {name!r}")
     return kind
+
+
+def _is_drawn(model: Any, name: str) -> bool:
+    """Return whether a parameter has numbers that are drawn; a counter is set."""
+    is_floating: bool = model.get_parameter_or_buffer(name).is_floating_point()
+    return is_floating
 
 
 def _name_of(model: Any, find: Callable[[], Any]) -> str | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,17 +62,27 @@ def _why_not(source: Checkpoint) -> str:
     return reason
 
 
-def _stated_layers(config: Mapping[str, Any]) -> int:
-    """Return the most layers that config.json states, for the whole model or a part."""
-    most = 0
-    settings = [config]
-    for part in settings:  # Those of parts are added while they are read.
+def _stated(config: Mapping[str, Any], names: Collection[str]) -> Iterator[Any]:
+    """Yield what config.json states under these names, for the whole model and for its parts."""
+    parts = [config]
+    for part in parts:  # Those of parts are added while they are read.
         for key, value in part.items():
             if isinstance(value, dict):
-                settings.append(value)
-            elif key in _LAYER_COUNTS and type(value) is int:
-                most = max(most, value)
-    return most
+                parts.append(value)
+            elif key in names:
+                yield value
+
+
+def _stated_layers(config: Mapping[str, Any]) -> int:
+    """Return the most layers that config.json states."""
+    counts = [value for value in _stated(config, _LAYER_COUNTS) if type(value) is int]
+    return max(counts, default=0)
+
+
+def _states_untied(config: Mapping[str, Any]) -> bool:
+    """Return whether config.json states that the head is a matrix of its own."""
+    flags = [*_stated(config, ("tie_word_embeddings",))]
+    return False in flags and True not in flags
 
 
 def _has_layers(source: Checkpoint) -> bool:
@@ -231,11 +241,16 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_ties(facts: ModelFacts, source: Checkpoint, head_is_copy: bool) -> Iterator[Finding]:
-    """Yield the matrices that the class ties, and that differ in the file."""
+    """Yield the matrices that the class ties, and that differ in the file.
+
+    A head of its own is right where config.json states one: T5's class ties it all the same.
+    """
     untied = "which the class ties, differ in the file: both are loaded, untied"
     stored = {*source.tensors}
     token = source.roles.token
-    head = source.roles.find("head") if facts.ties_head else None
+    head = None
+    if facts.ties_head and not _states_untied(source.config):
+        head = source.roles.find("head")
     if head is not None and head.place != token.place and not head_is_copy:
         yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
     for name, other in facts.ties.items():
