@@ -265,7 +265,8 @@ def audit(
     for matrix in matrices:
         findings += _row_findings(matrix)
     findings += fit.findings()
-    loading = Loading.answered(question)
+    with notes.slow("asking transformers how it loads the model"):
+        loading = Loading.answered(question)
     findings += loading.findings(source, is_copy)
     longest = max(size for size, _ in shapes.values())
     return Audit(
