@@ -205,8 +205,8 @@ def test_of_a_quantised_model_only_token_matrix_and_head_are_judged(asked: Asked
 
 
 def test_a_class_that_config_json_does_not_make_is_an_alarm(asked: Asked) -> None:
-    audit = audited(asked, unbuilt="Padding_idx must be within num_embeddings")
     reason = "cannot be made of config.json: Padding_idx must be within num_embeddings"
+    audit = audited(asked, failure=reason)
     assert found(audit, "load") == [("alarm", 1, f"LlamaForCausalLM {reason}")]
     assert found(audit, "tied") == []
 
@@ -233,18 +233,20 @@ def test_the_status_follows_the_level(
 
 # --- an index -------------------------------------------------------------------------------------
 
+INDEX = "model.safetensors.index.json"
+
 
 def write_index(names: list[str], shard: dict[str, np.ndarray]) -> None:
     Path("m/model.safetensors").unlink(missing_ok=True)
     write(shard, "1.safetensors")
     index = {"weight_map": dict.fromkeys(names, "1.safetensors")}
-    Path("m/model.safetensors.index.json").write_text(json.dumps(index))
+    Path("m", INDEX).write_text(json.dumps(index))
 
 
 def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked: Asked) -> None:
     write_index([TOKEN, LAYER], tensors())
     audit = audited(asked)
-    text = f"the index does not name 1 tensor ({HEAD}), which transformers reads all the same"
+    text = f"{INDEX} does not name 1 tensor ({HEAD}); transformers reads it as well"
     assert found(audit, "load") == [("remark", 1, text)]
     assert audit.is_sound
 
@@ -254,7 +256,7 @@ def test_an_index_that_names_what_its_file_lacks_is_the_cause(asked: Asked) -> N
     del shard[LAYER]
     write_index([TOKEN, HEAD, LAYER], shard)
     audit = audited(asked, missing=[LAYER])
-    text = f"draws 1 tensor ({LAYER}) at random: the index names what its files lack"
+    text = f"draws 1 tensor ({LAYER}) at random: {INDEX} names what its files lack"
     assert found(audit, "load") == [("finding", 1, f"LlamaForCausalLM {text}")]
 
 

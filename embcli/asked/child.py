@@ -219,8 +219,7 @@ def weights(folder: str) -> Facts:
     """Return which tensors a class finds in a folder, and which it ties; no weight is read.
 
     Names are those of the class. `token` and `head` are the matrices of tokens, `body` is the first
-    part of all names except those of a head. `unbuilt` is why config.json makes no model of the
-    class.
+    part of all names except those of a head. `failure` says why there is no such model.
     """
     import transformers
     from accelerate import init_empty_weights
@@ -236,7 +235,7 @@ def weights(folder: str) -> Facts:
     except ImportError:
         raise
     except Exception as error:
-        return {**facts, "unbuilt": _cause(error)}
+        return {**facts, "failure": f"cannot be made of config.json: {_cause(error)}"}
     try:
         model, found = kind.from_pretrained(
             folder,
@@ -248,8 +247,12 @@ def weights(folder: str) -> Facts:
             local_files_only=True,
             trust_remote_code=False,
         )
+    except ImportError:
+        raise
     except Exception as error:
-        raise NotAskedError(_cause(error)) from None
+        if getattr(config, "quantization_config", None):  # It can need a GPU.
+            raise NotAskedError(_cause(error)) from None
+        return {**facts, "failure": f"cannot load the files: {_cause(error)}"}
     return {
         **facts,
         "missing": sorted(name for name in found["missing_keys"] if _is_drawn(model, name)),

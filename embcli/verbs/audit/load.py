@@ -136,9 +136,8 @@ class Loading:
         yield from _of_index(source)
         if self.facts is None:
             return
-        if self.facts.unbuilt:
-            text = f"{self.facts.name} cannot be made of config.json: {self.facts.unbuilt}"
-            yield Finding("alarm", "load", 1, text)
+        if self.facts.failure:
+            yield Finding("alarm", "load", 1, f"{self.facts.name} {self.facts.failure}")
             return
         yield from _Drawn(self.facts, source).findings()
         yield from _of_ties(self.facts, source, head_is_copy)
@@ -154,7 +153,9 @@ def _of_index(source: Checkpoint) -> Iterator[Finding]:
     for file in tensors.files:
         unnamed += [name for name in open_tensors(Path(file)) if name not in named]
     if unnamed:
-        text = f"the index does not name {_listed(unnamed)}, which transformers reads all the same"
+        text = (
+            f"{tensors.path.name} does not name {_listed(unnamed)}; transformers reads it as well"
+        )
         yield Finding("remark", "load", len(unnamed), text)
 
 
@@ -212,7 +213,7 @@ class _Drawn:
             return f": all names in the file begin with {start!r}"
         tensors = self.source.tensors
         if _has_index(tensors) and not {*tensors}.isdisjoint(names):
-            return ": the index names what its files lack"
+            return f": {tensors.path.name} names what its files lack"
         return ""
 
 

@@ -204,7 +204,7 @@ def _head_in_words(audit: Audit) -> str:
     facts = audit.loading.facts
     if head.tensor is not None or (facts is not None and facts.ties_head):
         return "the token matrix itself (tied)"
-    if facts is not None and facts.head is None and not facts.unbuilt:
+    if facts is not None and facts.head is None and not facts.failure:
         return f"none: {facts.name} has none"
     return head_in_words(head.relation, head.compared, head.reason)
 
