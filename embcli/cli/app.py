@@ -693,7 +693,7 @@ def audit(
             "View",
             f"Exit with 1 for these: {', '.join((*names.FAULTS, *names.FAULT_GROUPS))}.",
             "NAMES",
-            default=f"the first {len(names.ALARMS)}",
+            default=f"the first {len(names.ALARMS)}, and the worst of load",
             autocompletion=some_of((*names.FAULTS, *names.FAULT_GROUPS)),
         ),
     ] = None,

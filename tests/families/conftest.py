@@ -12,6 +12,7 @@ if find_spec("transformers") is None:
         "checkpoints.py",
         "folders.py",
         "models.py",
+        "test_classes.py",
         "test_families.py",
         "test_folders.py",
         "test_loads.py",

@@ -211,12 +211,12 @@ def audit(
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
 
     `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
-    (`"default"`) these are non-finite, zero and missing rows, the same in the output head, and
-    special tokens without a row. A kind that is named includes its remarks. `"findings"` stands for
-    whatever is not a remark, `"all"` and `"none"` for all kinds and none. `layer` names the only
-    matrix whose rows are audited, the token matrix or the output head. The page shows `top` rows of
-    each kind. The data are the findings or, if `rows` chooses some (`"all"`, `"0:5,100"`), the
-    values of these rows.
+    (`"default"`) these are non-finite, zero and missing rows, the same in the output head, special
+    tokens without a row, and matrices that transformers draws at random. A kind that is named
+    includes its remarks. `"findings"` stands for whatever is not a remark, `"all"` and `"none"` for
+    all kinds and none. `layer` names the only matrix whose rows are audited, the token matrix or
+    the output head. The page shows `top` rows of each kind. The data are the findings or, if `rows`
+    chooses some (`"all"`, `"0:5,100"`), the values of these rows.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
