@@ -34,12 +34,12 @@ def main() -> None:
     questions: Queue[bytes] = Queue()
     threading.Thread(target=_read, args=(questions,), daemon=True).start()
     sys.path[:] = json.loads(questions.get())
-    _limit("RLIMIT_DATA", MEMORY)
     while True:
         try:
             question = json.loads(questions.get(timeout=SECONDS))
         except Empty:
             return
+        _limit("RLIMIT_DATA", MEMORY)
         _limit("RLIMIT_CPU", round(sum(os.times()[:2])) + SECONDS)
         # A lone surrogate is no character; orjson reads none.
         line = json.dumps(_answer(question), ensure_ascii=False).encode(errors="replace")
@@ -234,6 +234,10 @@ def weights(folder: str) -> Facts:
             kind(config)
     except Exception as error:
         return {**facts, "failure": _failure("cannot be made of config.json", error)}
+
+    # The files are mapped, which counts as memory.
+    sizes = [path.stat().st_size for path in Path(folder).glob("*.safetensors")]
+    _limit("RLIMIT_DATA", MEMORY + sum(sizes))
     try:
         model, found = kind.from_pretrained(
             folder,
