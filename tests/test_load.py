@@ -352,7 +352,7 @@ def rename(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda: rename("weights.safetensors"), "the file is not named model.safetensors"),
+        (lambda: rename("weights.safetensors"), "the file is not a model.safetensors"),
         (lambda: Path("m/config.json").unlink(), "there is no config.json"),
         (
             lambda: Path("m/adapter_config.json").write_text("{}"),

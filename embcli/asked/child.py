@@ -34,12 +34,12 @@ def main() -> None:
     questions: Queue[bytes] = Queue()
     threading.Thread(target=_read, args=(questions,), daemon=True).start()
     sys.path[:] = json.loads(questions.get())
-    _limit("RLIMIT_DATA", MEMORY)
     while True:
         try:
             question = json.loads(questions.get(timeout=SECONDS))
         except Empty:
             return
+        _limit("RLIMIT_DATA", MEMORY)
         _limit("RLIMIT_CPU", round(sum(os.times()[:2])) + SECONDS)
         # A lone surrogate is no character; orjson reads none.
         line = json.dumps(_answer(question), ensure_ascii=False).encode(errors="replace")
@@ -230,12 +230,14 @@ def weights(folder: str) -> Facts:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-        with init_empty_weights():
+        with init_empty_weights(include_buffers=True):
             kind(config)
-    except ImportError:
-        raise
     except Exception as error:
-        return {**facts, "failure": f"cannot be made of config.json: {_cause(error)}"}
+        return {**facts, "failure": _failure("cannot be made of config.json", error)}
+
+    # The files are mapped, which counts as memory.
+    sizes = [path.stat().st_size for path in Path(folder).glob("*.safetensors")]
+    _limit("RLIMIT_DATA", MEMORY + sum(sizes))
     try:
         model, found = kind.from_pretrained(
             folder,
@@ -247,12 +249,10 @@ def weights(folder: str) -> Facts:
             local_files_only=True,
             trust_remote_code=False,
         )
-    except ImportError:
-        raise
     except Exception as error:
         if getattr(config, "quantization_config", None):  # It can need a GPU.
             raise NotAskedError(_cause(error)) from None
-        return {**facts, "failure": f"cannot load the files: {_cause(error)}"}
+        return {**facts, "failure": _failure("cannot load the files", error)}
     return {
         **facts,
         "missing": sorted(name for name in found["missing_keys"] if _is_drawn(model, name)),
@@ -263,6 +263,15 @@ def weights(folder: str) -> Facts:
         "head": _name_of(model, model.get_output_embeddings),
         "body": "" if model.base_model is model else model.base_model_prefix,
     }
+
+
+def _failure(what: str, error: Exception) -> str:
+    """Return what failed, and why; raises an error whose reason is not in the files."""
+    if isinstance(error, ImportError):
+        raise error
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        raise MemoryError
+    return f"{what}: {_cause(error)}"
 
 
 def _described_class(folder: str) -> Any:

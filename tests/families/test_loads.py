@@ -398,3 +398,25 @@ def test_the_folders_are_small(tmp_path: Path) -> None:
         size = sum(file.stat().st_size for file in folder.iterdir())
         assert size < 1_000_000, name
         json.loads((folder / "config.json").read_text())
+
+
+def test_a_file_larger_than_the_limit_on_memory_is_asked_about(tmp_path: Path) -> None:
+    """The file has 5 GB, nearly all of it a hole."""
+    make("LlamaForCausalLM", tmp_path)
+    file = tmp_path / "model.safetensors"
+    data = file.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    place = len(data) - 8 - length
+    header["other.weight"] = {
+        "dtype": "F32",
+        "shape": [20_000, 65_536],
+        "data_offsets": [place, place + 4 * 20_000 * 65_536],
+    }
+    text = json.dumps(header).encode()
+    with file.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text + data[8 + length :])
+        stream.truncate(8 + len(text) + place + 4 * 20_000 * 65_536)
+    found = embcli.open(tmp_path).audit()
+    assert reasons(found) == []
+    assert found.is_sound

@@ -129,7 +129,7 @@ class Audit(Result, verb="audit", content="ranking"):
         """
         run = run_of(self.encoding, **self.origin.document())
         totals = {"audit": self._totals()}
-        findings = [finding._asdict() for finding in self.findings]
+        findings = [finding.document() for finding in self.findings]
         if self.rows is not None:
             rows = listed(run, "rows", **self._row_columns(self.rows))
             return replace(rows, more={**totals, "findings": findings})
@@ -307,7 +307,7 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
             kind = "head"
         if len(rows):
             text = f"{counted(len(rows), f'{name} row')} {where}"
-            yield Finding("finding", kind, len(rows), text)
+            yield Finding("finding", kind, len(rows), text, is_in_matrix=True)
     count = len(matrix.constant)
     if count and len(matrix.measured) > 1:
         columns = reprlib.repr(matrix.constant.tolist())
@@ -322,10 +322,11 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "fit", 1, text)
     if matrix.equal_tokens:
         text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, {where}"
-        yield Finding("remark", "equal", matrix.equal_tokens, text)
+        yield Finding("remark", "equal", matrix.equal_tokens, text, is_in_matrix=True)
     if len(matrix.candidates):
         text = f"{counted(len(matrix.candidates), 'token')} like unused rows, {where}"
-        yield Finding("remark", "candidates", len(matrix.candidates), text)
+        count = len(matrix.candidates)
+        yield Finding("remark", "candidates", count, text, is_in_matrix=True)
 
 
 def _judged(finding: Finding, kinds: tuple[str, ...]) -> Finding:

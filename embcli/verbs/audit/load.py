@@ -46,8 +46,8 @@ def _why_not(source: Checkpoint) -> str:
     reason = ""
     if source.roles.token.binary.is_remote:
         reason = "the weights are remote"
-    elif tensors.path.name not in _LOADED:
-        reason = f"the file is not named {_LOADED[0]}"
+    elif tensors.path.name not in _LOADED or tensors.format != "safetensors":
+        reason = f"the file is not a {_LOADED[0]}"
     elif not source.config:
         reason = "there is no config.json"
     elif tensors.path.with_name("adapter_config.json").is_file():

@@ -258,8 +258,7 @@ def _indicator_format(audit: Audit) -> NumberFormat:
 def _fit_facts(audit: Audit) -> Iterator[Fact]:
     """Yield what does not fit together between the files of the model."""
     for finding in audit.findings:
-        is_about_rows = finding.text.endswith(("in the token matrix", "in the output head"))
-        if not is_about_rows and finding.kind != "padding":
+        if not finding.is_in_matrix:
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
