@@ -246,7 +246,7 @@ def write_index(names: list[str], shard: dict[str, np.ndarray]) -> None:
 def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked: Asked) -> None:
     write_index([TOKEN, LAYER], tensors())
     audit = audited(asked)
-    text = f"{INDEX} does not name 1 tensor ({HEAD}); transformers reads it as well"
+    text = f"{INDEX} does not name 1 tensor ({HEAD}); transformers reads whole files"
     assert found(audit, "load") == [("remark", 1, text)]
     assert audit.is_sound
 

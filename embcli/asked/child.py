@@ -112,6 +112,7 @@ _OUTSIDE = ("vocab", "merges", "init_inputs", "gguf_file", "fast_tokenizer_files
 def _tokenizer(folder: str) -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+    _need_protobuf(folder)
     _refuse_outside(Path(folder, "tokenizer_config.json"))
     made = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not isinstance(made, PreTrainedTokenizerBase):
@@ -122,6 +123,16 @@ def _tokenizer(folder: str) -> Any:
     if own and not any(_has_content(Path(folder, name)) for name in names):
         raise ValueError(f"{type(made).__name__} finds no file: {', '.join(names)}")
     return made
+
+
+def _need_protobuf(folder: str) -> None:
+    """Raise NotAskedError if files of SentencePiece cannot be read here, whatever they contain."""
+    if not any(path.suffix in (".model", ".spm") for path in Path(folder).iterdir()):
+        return
+    try:
+        import sentencepiece.sentencepiece_model_pb2  # noqa: F401 - Its class is made here.
+    except Exception as error:
+        raise NotAskedError(f"protobuf: {_cause(error)}") from None
 
 
 def _has_content(path: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from embcli.store import Store
 
 # The ends of the names of files that a tokenizer can be read from.
 _READ = (".json", ".txt", ".model", ".spm", ".bpe", ".jinja")
+_PACKAGES = ("transformers", "tokenizers", "sentencepiece", "protobuf")  # what reads them
 _LONGEST = 1 << 27  # bytes of such a file
 
 
@@ -48,7 +49,7 @@ def tokenizer_of(folder: Path, notes: Notes) -> AskedTokenizer:
     if reason:
         raise NotAskedError(reason)
     digest = sha256(Path(__file__).with_name("child.py").read_bytes())
-    digest.update(f"{version('transformers')} {version('tokenizers')}".encode())
+    digest.update(" ".join(map(_version, _PACKAGES)).encode())
     for path in _read_files(folder):
         data = read_whole(Binary(path), _LONGEST)
         digest.update(f"\0{path.name} {len(data)} ".encode())
@@ -79,6 +80,13 @@ def _answer(folder: Path) -> Facts:
         return {"facts": ask("tokenizer", folder=str(folder.absolute()))}
     except RefusedError as error:
         return {"refused": str(error)}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
 
 
 def _read_files(folder: Path) -> Iterator[Path]:

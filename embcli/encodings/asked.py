@@ -18,8 +18,8 @@ from embcli.wording import in_data
 class AskedEncoding(Encoding):
     """The names of tokens, and texts that are split elsewhere.
 
-    Where a token stands in a text is not known unless the names of its tokens spell it: then its
-    span is the whole text.
+    Where a token stands in a text is known if the names of its tokens spell it; otherwise its span
+    is the whole text.
     """
 
     def __init__(self, path: Path, name: str, asked: AskedTokenizer) -> None:

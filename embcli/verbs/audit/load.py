@@ -154,7 +154,7 @@ def _of_index(source: Checkpoint) -> Iterator[Finding]:
         unnamed += [name for name in open_tensors(Path(file)) if name not in named]
     if unnamed:
         text = (
-            f"{tensors.path.name} does not name {_listed(unnamed)}; transformers reads it as well"
+            f"{tensors.path.name} does not name {_listed(unnamed)}; transformers reads whole files"
         )
         yield Finding("remark", "load", len(unnamed), text)
 
