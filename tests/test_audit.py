@@ -149,6 +149,7 @@ def test_the_data_has_the_planted_faults_and_no_others(in_process: InProcess, ti
         "missing": 0,
         "head": 0,
         "special-ids": 0,
+        "load": 0,
         "tied": 0,
         "fit": 0,
         "template": 0,

@@ -40,7 +40,9 @@ def test_a_table_has_a_row_for_each_finding(in_process: InProcess) -> None:
     table = list(csv.DictReader(io.StringIO(data_of(in_process, "-f", "csv"))))
 
     findings = embcli.open("model.safetensors").audit().findings
-    assert [[*row.values()] for row in table] == [[*map(str, each)] for each in findings]
+    assert [[*row.values()] for row in table] == [
+        [*map(str, each.document().values())] for each in findings
+    ]
     assert list(table[0]) == ["level", "kind", "rows", "text"]
     levels = {row["kind"]: row["level"] for row in table}
     assert levels == {"non-finite": "alarm", "zero": "alarm", "equal": "remark"}

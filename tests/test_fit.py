@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 import embcli
 from embcli.verbs.audit import Audit
-from tests.files.made import closed, save_words
+from tests.files.made import PLAIN, closed, save_words
 from tests.oracles import normal
 from tests.runners import InProcess
 from tests.transcripts import document_of
@@ -89,16 +89,22 @@ def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process: InPro
     assert totals["sound"] is True
     assert totals["not_checked"] == ["1 other tensor"]
 
-    write_tensors(vectors(1))
+    write_tensors(vectors(1), vectors(2, ROWS + 8))
     assert document_of(in_process, "audit", "m")["audit"]["sound"] is False
 
 
 @pytest.mark.parametrize(
     ("missing", "checked"),
     [
-        ((), "output head, sizes, special IDs and ties"),
-        (["config.json"], "output head, sizes and special IDs; not checked: a config.json"),
-        (["config.json", "tokenizer.json"], "output head; not checked: tokens: no tokenizer"),
+        ((), "output head, sizes and special IDs; not asked: the file has no layers"),
+        (
+            ["config.json"],
+            "sizes and special IDs; not asked: there is no config.json; not checked: a config.json",
+        ),
+        (
+            ["config.json", "tokenizer.json", "tokenizer_config.json"],
+            "head; not asked: there is no config.json; not checked: tokens: no tokenizer is known",
+        ),
     ],
 )
 def test_what_was_not_checked_is_not_said_to_be_sound(
@@ -279,20 +285,16 @@ def test_a_bias_with_two_names_is_one_fault(names: list[str]) -> None:
     assert audited().faults["head"] == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "found"),
-    [
-        ({"tie_word_embeddings": True}, "the token matrix itself (tied): config.json says so"),
-        ({"tie_word_embeddings": False}, "none found: config.json says that it is a separate"),
-        ({"architectures": ["LlamaModel"]}, "none found: config.json names 'LlamaModel'"),
-    ],
-)
-def test_a_page_says_what_is_known_of_a_head_and_who_says_it(
-    settings: dict[str, Any], found: str, in_process: InProcess
+@pytest.mark.parametrize("is_tied", [True, False, None])
+def test_a_page_says_what_config_json_states_of_a_head(
+    is_tied: bool | None, in_process: InProcess
 ) -> None:
     write_tensors(vectors(1))
-    write_json("config.json", **config(**settings))
-    assert found in " ".join(in_process("audit", "m").text.split())
+    write_json("config.json", **config(tie_word_embeddings=is_tied))
+    stated = f"; config.json states tie_word_embeddings {str(is_tied).lower()}"
+    page = " ".join(in_process("audit", "m").text.split())
+    assert f"none in the file{stated if is_tied is not None else ''} candidates" in page
+    assert audited().is_sound
 
 
 def test_the_bias_of_a_head_with_rows_of_its_own_fits_the_head() -> None:
@@ -322,96 +324,6 @@ def test_all_shards_are_whole(in_process: InProcess) -> None:
 def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> None:
     Path("m/config.json").write_text("{")
     assert "config.json" in in_process.refused("audit", "m")
-
-
-# --- ties -----------------------------------------------------------------------------------------
-
-TIED = {"tie_word_embeddings": True}
-UNTIED = {"tie_word_embeddings": False}
-BY_DEFAULT = {"tie_word_embeddings": None}
-LUKE = {"model_type": "luke", "architectures": ["LukeForMaskedLM"]}
-GEMMA = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], **BY_DEFAULT}
-
-
-@pytest.mark.parametrize(
-    ("settings", "head", "is_finding"),
-    [
-        (TIED, "other", True),
-        (TIED, "copy", False),
-        (TIED, None, False),
-        (UNTIED, "other", False),
-        (UNTIED, "copy", False),
-        (UNTIED, None, True),
-        (UNTIED | {"architectures": ["LlamaModel"]}, None, False),
-        (BY_DEFAULT, "other", False),
-        (BY_DEFAULT, None, True),
-        (BY_DEFAULT | {"architectures": ["LlamaModel"]}, None, False),
-        (GEMMA, "other", True),
-        (GEMMA, None, False),
-        (LUKE | TIED, "other", False),
-        (LUKE | TIED, None, True),
-        ({"model_type": "unheard_of", **BY_DEFAULT}, "other", False),
-    ],
-)
-def test_flag_and_file_agree_on_ties(
-    settings: dict[str, Any], head: str | None, is_finding: bool
-) -> None:
-    write_json("config.json", **config(**settings))
-    token = vectors(1)
-    heads = {"other": vectors(2), "copy": token, None: None}
-    write_tensors(token, heads[head])
-
-    audit = audited()
-
-    assert ("tied" in audit.kinds("finding")) == is_finding
-    assert not audit.broken
-    assert audited(fail_on="tied").status == int(is_finding)
-
-
-@pytest.mark.parametrize("model_type", ["bart", "t5"])
-@pytest.mark.parametrize("part", ["encoder", "decoder"])
-@pytest.mark.parametrize("place", [None, 0, 31, ROWS - 1])
-def test_matrices_of_two_parts_that_differ_are_a_finding(
-    model_type: str, part: str, place: int | None
-) -> None:
-    write_json("config.json", **config(model_type=model_type, architectures=None, **TIED))
-    own = vectors(1)
-    if place is not None:
-        own[place, 0] += 1
-    tensors = {"shared.weight": vectors(1), f"{part}.embed_tokens.weight": own}
-    save_file(tensors, "m/model.safetensors")
-    assert ("tied" in audited().kinds("finding")) == (place is not None)
-
-
-@pytest.mark.parametrize("model_type", ["bart", "t5"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_decoders_own_matrix_that_is_not_finite_is_an_alarm(
-    model_type: str, value: float, in_process: InProcess
-) -> None:
-    settings = {"model_type": model_type, "architectures": None, "vocab_size": 40_000}
-    write_json("config.json", **config(**settings, **TIED))
-    own = vectors(1, 40_000)
-    own[39_999, 5] = value
-    tensors = {"shared.weight": vectors(1, 40_000), "decoder.embed_tokens.weight": own}
-    if model_type == "bart":
-        tensors["encoder.embed_positions.weight"] = vectors(3, 16)
-        tensors["encoder.layernorm_embedding.weight"] = np.ones(DIM, np.float32)
-    save_file(tensors, "m/model.safetensors")
-    audit = audited()
-    assert audit.broken == ("non-finite",)
-    assert "tied" in audit.kinds("finding")
-    text = "decoder.embed_tokens.weight has non-finite values"
-    assert text in in_process("audit", "m").text
-
-
-def test_a_decoders_own_matrix_that_cannot_be_read_is_named_as_not_checked() -> None:
-    write_json("config.json", **config(model_type="t5", architectures=None, **TIED))
-    own = np.zeros((ROWS, DIM), np.int8)
-    tensors = {"shared.weight": vectors(1), "decoder.embed_tokens.weight": own}
-    save_file(tensors, "m/model.safetensors")
-    audit = audited()
-    assert not audit.broken
-    assert any("no scale that embcli applies" in reason for reason in audit.not_checked)
 
 
 # --- sizes ----------------------------------------------------------------------------------------
@@ -505,28 +417,20 @@ def test_a_tokenizer_that_cannot_be_read_is_a_finding() -> None:
     assert not audit.broken
 
 
-@pytest.mark.parametrize(
-    ("kind", "not_checked"), [("RobertaTokenizer", ""), ("Qwen2Tokenizer", "cannot split a text")]
-)
-def test_a_vocabulary_with_merges_beside_it_has_its_special_tokens(
-    kind: str, not_checked: str
-) -> None:
+def test_a_tokenizer_that_nobody_was_asked_about_is_not_checked() -> None:
     Path("m/tokenizer.json").unlink()
-    words = [*NAMES, *(chr(0x100 + place) for place in range(len(NAMES), TOKENS))]
-    write_json("vocab.json", **{word: place for place, word in enumerate(words)})
+    write_json("vocab.json", a=0, b=1)
     Path("m/merges.txt").write_text("#version: 0.2\n")
-    write_json("tokenizer_config.json", tokenizer_class=kind, bos_token="<s>", eos_token="</s>")
     audit = audited()
     assert audit.is_sound
-    assert found_kinds(audit, "remark").count("special-ids") == 0
-    assert not_checked in "".join(audit.not_checked)
+    assert any("has no answer about its class: EMBCLI_ASK is 0" in reason for reason in audit.not_checked)
 
 
-def test_a_vocabulary_that_gives_two_tokens_one_id_is_a_finding() -> None:
-    Path("m/tokenizer.json").unlink()
+def test_a_lone_vocabulary_that_gives_two_tokens_one_id_is_a_finding() -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
+        Path("m", name).unlink()
     write_json("vocab.json", a=0, b=1, c=1)
     Path("m/merges.txt").write_text("#version: 0.2\n")
-    write_json("tokenizer_config.json", tokenizer_class="GPT2Tokenizer")
     texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
     assert any("gives two tokens one ID" in text for text in texts)
 
@@ -563,14 +467,6 @@ def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
     page = in_process.ok("audit", "m").text
     assert "tokenizer.json gives 'w30' and 'w31' one ID, 31" in page
     assert "1 ID without a token" in page
-
-
-def test_tokens_that_were_added_beside_the_tokenizer_need_rows() -> None:
-    write_json("added_tokens.json", **{"<tool>": 64, "<think>": 65})
-    audit = audited()
-    assert audit.broken == ("missing", "head")
-    assert audit.faults["missing"] == 2
-    assert any("forgotten resize_token_embeddings" in finding.text for finding in audit.findings)
 
 
 @pytest.mark.parametrize(("tokens", "rows", "is_few"), [(60, 59, False), (602, 600, True)])
@@ -667,44 +563,25 @@ def test_files_that_give_different_ids_get_a_remark(value: Any, remarks: int) ->
 
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
 @pytest.mark.parametrize(
-    ("value", "remarks"), [("</s>", 0), ({"content": "</s>"}, 0), ("<s>", 1), ("<eot>", 1)]
+    ("value", "remarks"), [("</s>", 0), ({"content": "</s>"}, 0), ("<s>", 1), (None, 0)]
 )
 def test_names_of_special_tokens_are_held_against_ids(file: str, value: Any, remarks: int) -> None:
-    write_json(file, eos_token=value)
+    write_json(file, **PLAIN, eos_token=value)
     assert found_kinds(audited(), "remark").count("special-ids") == remarks
 
 
-def test_a_name_that_is_no_token_and_gets_an_id_without_a_row_is_an_alarm() -> None:
-    write_tensors(vectors(1, TOKENS))
-    write_json("config.json", **config(vocab_size=TOKENS, tie_word_embeddings=True))
-    write_json("tokenizer_config.json", pad_token="[PAD]")
-    assert audited().broken == ("special-ids",)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        {"cls_token": "[CLS]"},
-        {"mask_token": {"content": "[MASK]"}},
-        {"additional_special_tokens": ["</s>", "<tool>"]},
-        {"extra_special_tokens": [{"content": "<image>"}]},
-    ],
-)
-def test_a_special_token_that_no_tokenizer_knows_needs_a_row(names: dict[str, Any]) -> None:
-    write_tensors(vectors(1, TOKENS), vectors(2, TOKENS))
-    write_json("config.json", **config(vocab_size=TOKENS))
-    write_json("special_tokens_map.json", **names)
-    finding = next(finding for finding in audited().findings if finding.kind == "special-ids")
-    assert finding.level == "alarm"
-    assert f"adds it as {TOKENS}, which has no row" in finding.text
-
-
-def test_unknown_special_tokens_get_one_id_after_the_other() -> None:
-    write_json("special_tokens_map.json", cls_token="[CLS]", sep_token="[SEP]")
-    write_json("tokenizer_config.json", sep_token="[SEP]", eos_token="</s>")
-    texts = [finding.text for finding in audited().findings if finding.kind == "special-ids"]
-    ids = {text.split("'")[1]: text.split()[-1] for text in texts}
-    assert ids == {"[CLS]": str(TOKENS + 1), "[SEP]": str(TOKENS)}
+def test_special_tokens_of_the_tokenizer_need_rows() -> None:
+    write_tensors(vectors(1, TOKENS - 1))
+    write_json("config.json", **config(vocab_size=TOKENS - 1))
+    write_json("tokenizer_config.json", **PLAIN, mask_token=f"w{TOKENS - 1}")
+    path = Path("m/tokenizer.json")
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer.add_special_tokens([f"w{TOKENS - 1}"])
+    tokenizer.save(str(path))
+    audit = audited()
+    assert audit.broken == ("missing", "special-ids")
+    text = f"mask {TOKENS - 1} of tokenizer.json: {TOKENS - 1} has no row"
+    assert any(text in finding.text for finding in audit.findings)
 
 
 def test_the_ids_of_the_text_part_count_where_the_whole_gives_others() -> None:
@@ -765,7 +642,9 @@ def test_an_id_that_is_no_number_is_refused(in_process: InProcess, value: str) -
 
 
 def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> None:
-    write_json("tokenizer_config.json", chat_template="{{ '<|im_start|>' }}<s>{{ '<|im_end|>' }}")
+    write_json(
+        "tokenizer_config.json", **PLAIN, chat_template="{{ '<|im_start|>' }}<s>{{ '<|im_end|>' }}"
+    )
     finding = next(finding for finding in audited().findings if finding.kind == "template")
     assert finding.rows == 2
     assert finding.level == "remark"
@@ -786,7 +665,7 @@ def test_a_remark_is_an_alarm_if_its_kind_is_named(
     fail_on: str, broken: tuple[str, ...], verdict: str, in_process: InProcess
 ) -> None:
     write_tensors(vectors(1, ROWS + 8), vectors(2))
-    write_json("tokenizer_config.json", chat_template="<|im_end|>", eos_token="<s>")
+    write_json("tokenizer_config.json", **PLAIN, chat_template="<|im_end|>", eos_token="<s>")
     assert audited(fail_on=fail_on).broken == broken
     ran = in_process("audit", "m", "--fail-on", fail_on)
     assert f"\n{verdict}: " in ran.text

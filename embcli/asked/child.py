@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, BinaryIO
@@ -34,12 +33,12 @@ def main() -> None:
     questions: Queue[bytes] = Queue()
     threading.Thread(target=_read, args=(questions,), daemon=True).start()
     sys.path[:] = json.loads(questions.get())
-    _limit("RLIMIT_DATA", MEMORY)
     while True:
         try:
             question = json.loads(questions.get(timeout=SECONDS))
         except Empty:
             return
+        _limit("RLIMIT_DATA", MEMORY)
         _limit("RLIMIT_CPU", round(sum(os.times()[:2])) + SECONDS)
         # A lone surrogate is no character; orjson reads none.
         line = json.dumps(_answer(question), ensure_ascii=False).encode(errors="replace")
@@ -108,10 +107,19 @@ _ANY_CLASS = {"tokenizer.json", "tokenizer.model", "tiktoken.model", "tekken.jso
 _OUTSIDE = ("vocab", "merges", "init_inputs", "gguf_file", "fast_tokenizer_files")
 
 
-@cache
+_MADE: dict[str, Any] = {}  # the tokenizers of folders, as they were when last asked about
+
+
 def _tokenizer(folder: str) -> Any:
+    if folder not in _MADE:
+        _MADE[folder] = _made(folder)
+    return _MADE[folder]
+
+
+def _made(folder: str) -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+    _need_protobuf(folder)
     _refuse_outside(Path(folder, "tokenizer_config.json"))
     made = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not isinstance(made, PreTrainedTokenizerBase):
@@ -122,6 +130,16 @@ def _tokenizer(folder: str) -> Any:
     if own and not any(_has_content(Path(folder, name)) for name in names):
         raise ValueError(f"{type(made).__name__} finds no file: {', '.join(names)}")
     return made
+
+
+def _need_protobuf(folder: str) -> None:
+    """Raise NotAskedError if files of SentencePiece cannot be read here, whatever they contain."""
+    if not any(path.suffix in (".model", ".spm") for path in Path(folder).iterdir()):
+        return
+    try:
+        import sentencepiece.sentencepiece_model_pb2  # noqa: F401 - Its class is made here.
+    except Exception as error:
+        raise NotAskedError(f"protobuf: {_cause(error)}") from None
 
 
 def _has_content(path: Path) -> bool:
@@ -141,6 +159,7 @@ def tokenizer(folder: str) -> Facts:
     `described` is its tokenizer.json. It is None for a class that is Python's only; then `names`
     has the name of each ID, and `around` the IDs that the class puts before and after a text.
     """
+    _MADE.pop(folder, None)  # Its files may have changed.
     made = _tokenizer(folder)
     with suppress(Exception):  # A class that reads pages takes no text.
         made("a")  # Some classes complete their tokenizer at the first text.
@@ -182,8 +201,7 @@ def _special_ids(made: Any, folder: str) -> dict[str, int]:
         token = getattr(made, role, None)
         if not isinstance(token, str):
             continue
-        spellings = (token.encode(errors="replace"), json.dumps(token)[1:-1].encode())
-        if any(spelling in content for spelling in spellings):
+        if token.encode(errors="replace") in content:
             found[role.removesuffix("_token")] = made.convert_tokens_to_ids(token)
     return found
 
@@ -220,8 +238,7 @@ def weights(folder: str) -> Facts:
     """Return which tensors a class finds in a folder, and which it ties; no weight is read.
 
     Names are those of the class. `token` and `head` are the matrices of tokens, `body` is the first
-    part of all names except those of a head. `unbuilt` is why config.json makes no model of the
-    class.
+    part of all names except those of a head. `failure` says why there is no such model.
     """
     import transformers
     from accelerate import init_empty_weights
@@ -232,12 +249,14 @@ def weights(folder: str) -> Facts:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-        with init_empty_weights():
+        with init_empty_weights(include_buffers=True):
             kind(config)
-    except ImportError:
-        raise
     except Exception as error:
-        return {**facts, "unbuilt": _cause(error)}
+        return {**facts, "failure": _failure("cannot be made of config.json", error)}
+
+    # The files are mapped, which counts as memory.
+    sizes = [path.stat().st_size for path in Path(folder).glob("*.safetensors")]
+    _limit("RLIMIT_DATA", MEMORY + sum(sizes))
     try:
         model, found = kind.from_pretrained(
             folder,
@@ -250,10 +269,12 @@ def weights(folder: str) -> Facts:
             trust_remote_code=False,
         )
     except Exception as error:
-        raise NotAskedError(_cause(error)) from None
+        if getattr(config, "quantization_config", None):  # It can need a GPU.
+            raise NotAskedError(_cause(error)) from None
+        return {**facts, "failure": _failure("cannot load the files", error)}
     return {
         **facts,
-        "missing": sorted(found["missing_keys"]),
+        "missing": sorted(name for name in found["missing_keys"] if _is_drawn(model, name)),
         "unexpected": sorted(found["unexpected_keys"]),
         "mismatched": sorted(found["mismatched_keys"]),
         "ties": dict(model.all_tied_weights_keys),
@@ -261,6 +282,15 @@ def weights(folder: str) -> Facts:
         "head": _name_of(model, model.get_output_embeddings),
         "body": "" if model.base_model is model else model.base_model_prefix,
     }
+
+
+def _failure(what: str, error: Exception) -> str:
+    """Return what failed, and why; raises an error whose reason is not in the files."""
+    if isinstance(error, ImportError):
+        raise error
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        raise MemoryError
+    return f"{what}: {_cause(error)}"
 
 
 def _described_class(folder: str) -> Any:
@@ -282,6 +312,12 @@ def _described_class(folder: str) -> Any:
     if not isinstance(kind, type) or not issubclass(kind, base) or kind is base:
         raise NotAskedError(f"transformers has no model {name!r}")
     return kind
+
+
+def _is_drawn(model: Any, name: str) -> bool:
+    """Return whether a parameter has numbers that are drawn; a counter is set."""
+    is_floating: bool = model.get_parameter_or_buffer(name).is_floating_point()
+    return is_floating
 
 
 def _name_of(model: Any, find: Callable[[], Any]) -> str | None:

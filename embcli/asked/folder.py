@@ -7,10 +7,11 @@ packages, so that a second start asks nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from embcli.errors import Notes
 from embcli.store import Store
 
 # The ends of the names of files that a tokenizer can be read from.
-_READ = (".json", ".txt", ".model", ".spm", ".bpe", ".jinja")
+_READ = (".json", ".txt", ".model", ".spm", ".bpe", ".codes", ".tokenizer", ".jinja")
+_PACKAGES = ("transformers", "tokenizers", "sentencepiece", "protobuf")  # what reads them
 _LONGEST = 1 << 27  # bytes of such a file
 
 
@@ -48,7 +50,7 @@ def tokenizer_of(folder: Path, notes: Notes) -> AskedTokenizer:
     if reason:
         raise NotAskedError(reason)
     digest = sha256(Path(__file__).with_name("child.py").read_bytes())
-    digest.update(f"{version('transformers')} {version('tokenizers')}".encode())
+    digest.update(" ".join(map(_version, _PACKAGES)).encode())
     for path in _read_files(folder):
         data = read_whole(Binary(path), _LONGEST)
         digest.update(f"\0{path.name} {len(data)} ".encode())
@@ -57,20 +59,15 @@ def tokenizer_of(folder: Path, notes: Notes) -> AskedTokenizer:
     store = Store.from_environment(notes)
     name = f"tokenizer-{digest.hexdigest()[:32]}.npy"
     kept = store.read(name, None, np.uint8) if store else None
-    if kept is None:
-        notes.add(f"asking transformers for the tokenizer of {str(folder)!r}: some seconds")
-        kept = np.frombuffer(orjson.dumps(_answer(folder)), np.uint8)
-        if store:
-            store.write(name, kept.shape, [kept], notes, np.uint8)
-    return _parsed(kept.tobytes())
-
-
-@lru_cache(8)
-def _parsed(kept: bytes) -> AskedTokenizer:
-    answer = orjson.loads(kept)
-    if "refused" in answer:
-        raise RefusedError(answer["refused"])
-    return AskedTokenizer(**answer["facts"])
+    if kept is not None:
+        with suppress(ValueError, KeyError, TypeError):  # It may be damaged.
+            return _parsed(kept.tobytes())
+    notes.add(f"asking transformers for the tokenizer of {str(folder)!r}: some seconds")
+    answer = orjson.dumps(_answer(folder))
+    if store:
+        array = np.frombuffer(answer, np.uint8)
+        store.write(name, array.shape, [array], notes, np.uint8)
+    return _parsed(answer)
 
 
 def _answer(folder: Path) -> Facts:
@@ -79,6 +76,22 @@ def _answer(folder: Path) -> Facts:
         return {"facts": ask("tokenizer", folder=str(folder.absolute()))}
     except RefusedError as error:
         return {"refused": str(error)}
+
+
+@lru_cache(2)
+def _parsed(answer: bytes) -> AskedTokenizer:
+    """Return the tokenizer of an answer; raises RefusedError if the answer is a refusal."""
+    found = orjson.loads(answer)
+    if "refused" in found:
+        raise RefusedError(found["refused"])
+    return AskedTokenizer(**found["facts"])
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
 
 
 def _read_files(folder: Path) -> Iterator[Path]:

@@ -20,7 +20,7 @@ class ModelFacts:
 
     transformers: str  # the version
     name: str  # of the class
-    unbuilt: str = ""  # why the class cannot be made of config.json
+    failure: str = ""  # why there is no such model, in words that go on after the name of the class
     missing: Sequence[str] = ()
     mismatched: Sequence[tuple[str, Sequence[int], Sequence[int]]] = ()  # name, shape in file, own
     unexpected: Sequence[str] = ()

@@ -693,7 +693,7 @@ def audit(
             "View",
             f"Exit with 1 for these: {', '.join((*names.FAULTS, *names.FAULT_GROUPS))}.",
             "NAMES",
-            default=f"the first {len(names.ALARMS)}",
+            default=f"the first {len(names.ALARMS)}, and the worst of load",
             autocompletion=some_of((*names.FAULTS, *names.FAULT_GROUPS)),
         ),
     ] = None,
@@ -1047,9 +1047,9 @@ def cache(
         names.CacheAction, typer.Argument(help="What to do.", metavar="[list|clear]")
     ] = "list",
 ) -> Any:
-    """Show where layers are kept, and how much space each takes; or remove them.
+    """Show where layers and tokenizers are kept, and how much space each takes; or remove them.
 
-    # where layers are kept, and how much space they take
+    # where layers and tokenizers are kept, and how much space they take
     embcli cache
 
     # remove everything

@@ -164,7 +164,7 @@ def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
         return _of_asked(path, name, tokenizer_of(path.parent, notes))
     except NotAskedError as error:
         failure = UnknownTokenizerError
-        reason = f"transformers, which knows what its class makes of it, is not asked: {error}"
+        reason = f"transformers has no answer about its class: {error}"
     except RefusedError as error:
         reason = f"transformers cannot read it: {error}"
     if kind != "tokenizer.json":

@@ -11,13 +11,15 @@ from embcli.asked.folder import AskedTokenizer
 from embcli.asked.process import NotAskedError, RefusedError, ask
 from embcli.binary import file_error
 from embcli.encodings.encoding import BosEos, Encoding
+from embcli.encodings.merging import spans_of
 from embcli.wording import in_data
 
 
 class AskedEncoding(Encoding):
     """The names of tokens, and texts that are split elsewhere.
 
-    Where a token stands in a text is not known: its span is the whole text.
+    Where a token stands in a text is known if the names of its tokens spell it; otherwise its span
+    is the whole text.
     """
 
     def __init__(self, path: Path, name: str, asked: AskedTokenizer) -> None:
@@ -56,8 +58,11 @@ class AskedEncoding(Encoding):
         return None if name is None else name.encode()
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        length = len(self.encode(text, special))
-        return np.tile(np.array([[0, len(text)]], np.int64), (length, 1))
+        tokens = [self.token_bytes(token_id) or b"" for token_id in self.encode(text, special)]
+        data = text.encode()
+        if b"".join(tokens) == data:
+            return spans_of(data, [*map(len, tokens)])
+        return np.tile(np.array([[0, len(text)]], np.int64), (len(tokens), 1))
 
     def decode(self, ids: np.ndarray) -> bytes:
         text: str = self._ask("text", ids=ids.tolist())

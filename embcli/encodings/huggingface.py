@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of a byte
 MERGES = ("merges.txt", "vocab.bpe")  # the files of merges beside a vocab.json or encoder.json
 MAX_WHOLE = 1 << 21  # characters that are encoded as a whole without a remark: some 300 MB
 
@@ -118,7 +119,8 @@ class HuggingFaceEncoding(Encoding):
         if self.rules["type"] == "BPE":
             merges = self.rules["merges"]
             added = {token["content"] for token in self.rules["added_tokens"]}
-            tokens = {token for token in self.rules["vocab"] if len(token) > 1} - added
+            parts = {token for token in self.rules["vocab"] if len(token) > 1}
+            tokens = {token for token in parts - added if not _BYTE.fullmatch(token)}
             if len(merges) < len(tokens) / 2:
                 merges_in_words = counted(len(merges), "merge")
                 yield f"{self.path.name} has {merges_in_words} for {len(tokens):,} tokens"
@@ -338,7 +340,7 @@ class HuggingFaceEncoding(Encoding):
 
         symbols: list[str] = []
         for token in [*tokens[:-1], tokens[-1].removesuffix(suffix)]:
-            byte_symbols = re.findall("<0x[0-9A-F]{2}>", token)
+            byte_symbols = _BYTE.findall(token)
             is_bytes = model.get("byte_fallback") and "".join(byte_symbols) == token
             if token == model.get("unk_token"):
                 symbols.append(token)

@@ -44,6 +44,8 @@ _DOWNLOADED = (
     "merges.txt",
     "modules.json",
     "special_tokens_map.json",
+    "target.spm",
+    "vocab.bpe",
 )
 
 

@@ -1,4 +1,4 @@
-"""The cache as a result: the layers that are kept, or the files that were removed."""
+"""The cache as a result: the files that are kept, or those that were removed."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Audit(Result, verb="audit", content="ranking"):
         """
         run = run_of(self.encoding, **self.origin.document())
         totals = {"audit": self._totals()}
-        findings = [finding._asdict() for finding in self.findings]
+        findings = [finding.document() for finding in self.findings]
         if self.rows is not None:
             rows = listed(run, "rows", **self._row_columns(self.rows))
             return replace(rows, more={**totals, "findings": findings})
@@ -211,12 +211,12 @@ def audit(
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
 
     `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
-    (`"default"`) these are non-finite, zero and missing rows, the same in the output head, and
-    special tokens without a row. A kind that is named includes its remarks. `"findings"` stands for
-    whatever is not a remark, `"all"` and `"none"` for all kinds and none. `layer` names the only
-    matrix whose rows are audited, the token matrix or the output head. The page shows `top` rows of
-    each kind. The data are the findings or, if `rows` chooses some (`"all"`, `"0:5,100"`), the
-    values of these rows.
+    (`"default"`) these are non-finite, zero and missing rows, the same in the output head, special
+    tokens without a row, and matrices that transformers draws at random. A kind that is named
+    includes its remarks. `"findings"` stands for whatever is not a remark, `"all"` and `"none"` for
+    all kinds and none. `layer` names the only matrix whose rows are audited, the token matrix or
+    the output head. The page shows `top` rows of each kind. The data are the findings or, if `rows`
+    chooses some (`"all"`, `"0:5,100"`), the values of these rows.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
@@ -265,7 +265,8 @@ def audit(
     for matrix in matrices:
         findings += _row_findings(matrix)
     findings += fit.findings()
-    loading = Loading.answered(question)
+    with notes.slow("asking transformers how it loads the model"):
+        loading = Loading.answered(question)
     findings += loading.findings(source, is_copy)
     longest = max(size for size, _ in shapes.values())
     return Audit(
@@ -306,7 +307,7 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
             kind = "head"
         if len(rows):
             text = f"{counted(len(rows), f'{name} row')} {where}"
-            yield Finding("finding", kind, len(rows), text)
+            yield Finding("finding", kind, len(rows), text, is_in_matrix=True)
     count = len(matrix.constant)
     if count and len(matrix.measured) > 1:
         columns = reprlib.repr(matrix.constant.tolist())
@@ -321,10 +322,11 @@ def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "fit", 1, text)
     if matrix.equal_tokens:
         text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, {where}"
-        yield Finding("remark", "equal", matrix.equal_tokens, text)
+        yield Finding("remark", "equal", matrix.equal_tokens, text, is_in_matrix=True)
     if len(matrix.candidates):
         text = f"{counted(len(matrix.candidates), 'token')} like unused rows, {where}"
-        yield Finding("remark", "candidates", len(matrix.candidates), text)
+        count = len(matrix.candidates)
+        yield Finding("remark", "candidates", count, text, is_in_matrix=True)
 
 
 def _judged(finding: Finding, kinds: tuple[str, ...]) -> Finding:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,10 @@ class Finding(NamedTuple):
     kind: Fault
     rows: int  # how many rows, columns or IDs it is about
     text: str
+    is_in_matrix: bool = False  # whether the page says it among the facts about a matrix
+
+    def document(self) -> dict[str, Any]:
+        return {"level": self.level, "kind": self.kind, "rows": self.rows, "text": self.text}
 
     @property
     def is_fault(self) -> bool:
@@ -140,7 +144,7 @@ class Fit:
                 multiple = padded_multiple(self.rows, tokens)
                 if multiple:
                     text += f", up to a multiple of {multiple}"
-                yield Finding("remark", "padding", padding, text)
+                yield Finding("remark", "padding", padding, text, is_in_matrix=True)
         head = self.head.tensor if self.head else None
         head_rows = head.shape[0] if head else self.rows
         if self.vocab_size not in (None, self.rows, head_rows):

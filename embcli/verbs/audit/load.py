@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.families import NAMES
 from embcli.files.roles import equal_rows
+from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.layer import Source
 from embcli.verbs.audit.fit import Finding, Level
@@ -45,8 +46,8 @@ def _why_not(source: Checkpoint) -> str:
     reason = ""
     if source.roles.token.binary.is_remote:
         reason = "the weights are remote"
-    elif tensors.path.name not in _LOADED:
-        reason = f"the file is not named {_LOADED[0]}"
+    elif tensors.path.name not in _LOADED or tensors.format != "safetensors":
+        reason = f"the file is not a {_LOADED[0]}"
     elif not source.config:
         reason = "there is no config.json"
     elif tensors.path.with_name("adapter_config.json").is_file():
@@ -61,17 +62,27 @@ def _why_not(source: Checkpoint) -> str:
     return reason
 
 
-def _stated_layers(config: Mapping[str, Any]) -> int:
-    """Return the most layers that config.json states, for the whole model or a part."""
-    most = 0
-    settings = [config]
-    for part in settings:  # Those of parts are added while they are read.
+def _stated(config: Mapping[str, Any], names: Collection[str]) -> Iterator[Any]:
+    """Yield what config.json states under these names, for the whole model and for its parts."""
+    parts = [config]
+    for part in parts:  # Those of parts are added while they are read.
         for key, value in part.items():
             if isinstance(value, dict):
-                settings.append(value)
-            elif key in _LAYER_COUNTS and type(value) is int:
-                most = max(most, value)
-    return most
+                parts.append(value)
+            elif key in names:
+                yield value
+
+
+def _stated_layers(config: Mapping[str, Any]) -> int:
+    """Return the most layers that config.json states."""
+    counts = [value for value in _stated(config, _LAYER_COUNTS) if type(value) is int]
+    return max(counts, default=0)
+
+
+def _states_untied(config: Mapping[str, Any]) -> bool:
+    """Return whether config.json states that the head is a matrix of its own."""
+    flags = [*_stated(config, ("tie_word_embeddings",))]
+    return False in flags and True not in flags
 
 
 def _has_layers(source: Checkpoint) -> bool:
@@ -125,9 +136,8 @@ class Loading:
         yield from _of_index(source)
         if self.facts is None:
             return
-        if self.facts.unbuilt:
-            text = f"{self.facts.name} cannot be made of config.json: {self.facts.unbuilt}"
-            yield Finding("alarm", "load", 1, text)
+        if self.facts.failure:
+            yield Finding("alarm", "load", 1, f"{self.facts.name} {self.facts.failure}")
             return
         yield from _Drawn(self.facts, source).findings()
         yield from _of_ties(self.facts, source, head_is_copy)
@@ -136,15 +146,21 @@ class Loading:
 def _of_index(source: Checkpoint) -> Iterator[Finding]:
     """Yield that files have tensors which their index does not name."""
     tensors = source.tensors
-    files = tensors.files
-    if not tensors.path.name.endswith(".index.json") or source.roles.token.binary.is_remote:
+    if not _has_index(tensors) or source.roles.token.binary.is_remote:
         return
+    named = {*tensors}
     unnamed: list[str] = []
-    for file in files:
-        unnamed += [name for name in open_tensors(Path(file)) if name not in tensors]
+    for file in tensors.files:
+        unnamed += [name for name in open_tensors(Path(file)) if name not in named]
     if unnamed:
-        text = f"the index does not name {_listed(unnamed)}, which transformers reads all the same"
+        text = (
+            f"{tensors.path.name} does not name {_listed(unnamed)}; transformers reads whole files"
+        )
         yield Finding("remark", "load", len(unnamed), text)
+
+
+def _has_index(tensors: Tensors) -> bool:
+    return tensors.path.name.endswith(".index.json")
 
 
 class _Drawn:
@@ -195,8 +211,9 @@ class _Drawn:
         start = _added_start(facts.unexpected, names)
         if start:
             return f": all names in the file begin with {start!r}"
-        if any(name in self.source.tensors for name in names):
-            return ": the index names what its files lack"
+        tensors = self.source.tensors
+        if _has_index(tensors) and not {*tensors}.isdisjoint(names):
+            return f": {tensors.path.name} names what its files lack"
         return ""
 
 
@@ -225,14 +242,20 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_ties(facts: ModelFacts, source: Checkpoint, head_is_copy: bool) -> Iterator[Finding]:
-    """Yield the matrices that the class ties, and that differ in the file."""
+    """Yield the matrices that the class ties, and that differ in the file.
+
+    A head of its own is right where config.json states one: T5's class ties it all the same.
+    """
     untied = "which the class ties, differ in the file: both are loaded, untied"
-    head = source.roles.find("head") if facts.ties_head else None
+    stored = {*source.tensors}
     token = source.roles.token
+    head = None
+    if facts.ties_head and not _states_untied(source.config):
+        head = source.roles.find("head")
     if head is not None and head.place != token.place and not head_is_copy:
         yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
     for name, other in facts.ties.items():
-        if name == facts.head or not {name, other} <= source.tensors.keys():
+        if name == facts.head or not {name, other} <= stored:
             continue
         first = source.tensors[name]
         second = source.tensors[other]

@@ -204,7 +204,7 @@ def _head_in_words(audit: Audit) -> str:
     facts = audit.loading.facts
     if head.tensor is not None or (facts is not None and facts.ties_head):
         return "the token matrix itself (tied)"
-    if facts is not None and facts.head is None and not facts.unbuilt:
+    if facts is not None and facts.head is None and not facts.failure:
         return f"none: {facts.name} has none"
     return head_in_words(head.relation, head.compared, head.reason)
 
@@ -258,8 +258,7 @@ def _indicator_format(audit: Audit) -> NumberFormat:
 def _fit_facts(audit: Audit) -> Iterator[Fact]:
     """Yield what does not fit together between the files of the model."""
     for finding in audit.findings:
-        is_about_rows = finding.text.endswith(("in the token matrix", "in the output head"))
-        if not is_about_rows and finding.kind != "padding":
+        if not finding.is_in_matrix:
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 

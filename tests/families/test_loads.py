@@ -1,0 +1,422 @@
+"""What an audit says of missing weights and of ties, held against real loads of transformers.
+
+A real load is one on the CPU in this process. What it lost is found by comparing its weights with
+those of the model that was saved, and with the file's: no list of transformers is believed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import embcli
+from embcli.verbs.audit import Audit
+
+pytest.importorskip("transformers")
+
+import transformers
+
+from tests.families.checkpoints import (
+    CASES,
+    FAULTY,
+    HEADS,
+    HEALTHY,
+    INDEX,
+    TIE_KEYS,
+    UNASKED,
+    WHOLE,
+    WRAPPERS,
+    Files,
+    Wrapper,
+    files_in,
+    make,
+    model_of,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+LEVELS = ("", "remark", "finding", "alarm")
+# embcli finds no token matrix where these files say that it is, and refuses them.
+REFUSED = {
+    "the index names the wrong shards",
+    "no token matrix, but a head",
+    "the index does not name a shard",
+    "a shard is missing",
+}
+# What an audit's sentence names as the cause.
+CAUSES = {
+    "_orig_mod. before all names": "_orig_mod.",
+    "_orig_mod. before all names, tied": "_orig_mod.",
+    "module. before all names": "module.",
+    "module. before all names, T5": "module.",
+    "base_model.model. before all names": "base_model.model.",
+    "the index names a head": INDEX,
+    "the index names a layer": INDEX,
+}
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a real load makes of a folder."""
+
+    model: Any = None  # None if it is not loaded
+    refusal: str = ""  # the exception's class
+    named: frozenset[str] = frozenset()  # weights that transformers names as missing or mismatched
+    lost: frozenset[str] = (
+        frozenset()
+    )  # weights whose values are neither the model's nor the file's
+
+    @property
+    def level(self) -> str:
+        """The level of what an audit says; "" for nothing."""
+        if self.refusal:
+            return "finding"
+        if not self.lost:
+            return ""
+        if self.lost & matrices_of(self.model):
+            return "alarm"
+        if all(is_optional(self.model, name) for name in self.lost):
+            return "remark"
+        return "finding"
+
+
+def loaded(folder: Path, made: Any, device: str = "cpu") -> Load:
+    """Return what transformers loads from a folder that was made from a model."""
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder)
+        kind = getattr(transformers, config.architectures[0])
+        model, info = kind.from_pretrained(
+            folder,
+            config=config,
+            device_map=device,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            use_safetensors=True,
+        )
+    except Exception as error:
+        return Load(refusal=type(error).__name__)
+
+    mismatched = {name for name, _, _ in info["mismatched_keys"]}
+    named = frozenset(info["missing_keys"] | mismatched)
+    if device == "meta":
+        return Load(model, named=named)
+    return Load(model, named=named, lost=frozenset(lost_weights(model, made, folder)))
+
+
+def lost_weights(model: Any, made: Any, folder: Path) -> set[str]:
+    """Return the names of weights whose values came neither from the model nor from the file."""
+    before = made.state_dict()
+    prefix = made.base_model_prefix + "."
+    stored = [rows for file in folder.glob("*.safetensors") for rows in tensors_in(file)]
+    lost = set()
+    for name, rows in model.state_dict().items():
+        origins = [before.get(name), before.get(prefix + name), *stored]
+        if not any(has_values(rows, origin) for origin in origins):
+            lost.add(name)
+    return lost
+
+
+def tensors_in(file: Path) -> list[torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return list(load_file(file).values())
+
+
+def has_values(rows: torch.Tensor, origin: torch.Tensor | None) -> bool:
+    if origin is None or origin.shape != rows.shape:
+        return False
+    return torch.equal(origin.to(rows.dtype), rows)
+
+
+def matrices_of(model: Any) -> set[str]:
+    """Return the names of the token matrix, of the output head and of position matrices."""
+    token = model.get_input_embeddings().weight
+    head = getattr(model.get_output_embeddings(), "weight", token)
+    names = set()
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if weight is token or weight is head:
+            names.add(name)
+    return names | position_matrices_of(model)
+
+
+def position_matrices_of(model: Any) -> set[str]:
+    """Return the names of the position matrices beside the token matrix."""
+    token = model.get_input_embeddings()
+    embeddings = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Embedding)
+    }
+    of_token = next(name for name, module in embeddings.items() if module is token)
+    part, _, _ = of_token.rpartition(".")
+    positions = set()
+    for name in embeddings:
+        *_, last = name.split(".")
+        if name.startswith(part) and ("position" in last or last == "wpe"):
+            positions.add(f"{name}.weight")
+    return positions
+
+
+def is_optional(model: Any, name: str) -> bool:
+    """Return whether a weight is a pooler's, or of a task's own head."""
+    if "pooler" in name.split("."):
+        return True
+    has_words = model.get_output_embeddings() is not None
+    return not has_words and not name.startswith(f"{model.base_model_prefix}.")
+
+
+def is_tied(model: Any) -> bool:
+    """Return whether a loaded model's head is the matrix of some embedding, the same object."""
+    head = model.get_output_embeddings().weight
+    embeddings = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    return any(module.weight is head for module in embeddings)
+
+
+def said(found: Audit, kind: str) -> list[Any]:
+    return [finding for finding in found.findings if finding.kind == kind]
+
+
+def highest(findings: list[Any]) -> str:
+    levels = [finding.level for finding in findings]
+    return max(levels, key=LEVELS.index, default="")
+
+
+def reasons(found: Audit) -> list[str]:
+    """Return why transformers was not asked; nothing if it was."""
+    return [found.loading.not_asked] if found.loading.not_asked else []
+
+
+# --- transformers alone ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*HEALTHY, *WRAPPERS, *WHOLE])
+def test_a_real_load_of_whole_files_loses_nothing(name: str, tmp_path: Path) -> None:
+    load = loaded(tmp_path, make(name, tmp_path))
+    assert load.refusal == ""
+    assert load.lost == frozenset()
+    assert load.named == frozenset()
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_real_load_of_faulty_files_loses_what_transformers_names(
+    name: str, tmp_path: Path
+) -> None:
+    made = make(name, tmp_path)
+    load = loaded(tmp_path, made)
+    assert load.refusal or load.lost
+    if load.refusal:
+        return
+
+    tied_to_them = set()
+    for target, source in load.model.all_tied_weights_keys.items():
+        if load.named & {target, source}:
+            tied_to_them |= {target, source}
+    assert load.named <= load.lost
+    assert load.lost <= load.named | tied_to_them
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *FAULTY])
+def test_transformers_says_the_same_without_reading_weights(name: str, tmp_path: Path) -> None:
+    made = make(name, tmp_path)
+    real = loaded(tmp_path, made)
+    unread = loaded(tmp_path, made, device="meta")
+    assert unread.named == real.named
+    assert unread.refusal == real.refusal
+
+
+@pytest.mark.parametrize("name", ["no pooler", "no classifier", "no score"])
+def test_what_is_a_remark_changes_no_hidden_state(name: str, tmp_path: Path) -> None:
+    load = loaded(tmp_path, make(name, tmp_path))
+    assert load.level == "remark"
+    ids = torch.tensor([[5, 9, 17]])
+    with torch.no_grad():
+        before = load.model(ids, output_hidden_states=True).hidden_states[-1]
+        for weight in load.lost:
+            load.model.get_parameter(weight).fill_(torch.nan)
+        after = load.model(ids, output_hidden_states=True).hidden_states[-1]
+    assert torch.equal(before, after)
+
+
+# --- audits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*HEALTHY, *WRAPPERS, *WHOLE])
+def test_an_audit_of_whole_files_finds_nothing(name: str, tmp_path: Path) -> None:
+    make(name, tmp_path)
+    if name in REFUSED:
+        with pytest.raises(embcli.InputError):
+            embcli.open(tmp_path).audit()
+        return
+
+    found = embcli.open(tmp_path).audit()
+    assert reasons(found) == []
+    assert highest(said(found, "load")) in ("", "remark")
+    assert highest(said(found, "tied")) in ("", "remark")
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_an_audit_says_what_a_real_load_lost(name: str, tmp_path: Path) -> None:
+    load = loaded(tmp_path, make(name, tmp_path))
+    if name in REFUSED:
+        with pytest.raises(embcli.InputError):
+            embcli.open(tmp_path).audit()
+        return
+
+    found = embcli.open(tmp_path).audit()
+    findings = said(found, "load")
+    text = "\n".join(finding.text for finding in findings)
+    assert reasons(found) == []
+    if load.refusal:
+        assert highest(findings) in ("finding", "alarm")
+        assert not found.is_sound
+        return
+    assert highest(findings) == load.level
+    assert found.is_sound <= (load.level == "remark")
+    assert sum(finding.rows for finding in findings) == len(load.named)
+    assert any(lost in text for lost in load.named)
+    assert CAUSES.get(name, "") in text
+
+
+@pytest.mark.parametrize("name", UNASKED)
+def test_an_audit_says_nothing_where_nobody_can_be_asked(name: str, tmp_path: Path) -> None:
+    make(name, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    found = embcli.open(tmp_path).audit()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert said(found, "load") == []
+    (reason,) = reasons(found)
+    if name == "more layers than tensors":
+        assert "1,000,000,000 layers" in reason
+
+
+def test_an_index_that_does_not_name_a_tensor_is_a_remark(tmp_path: Path) -> None:
+    make("the index does not name the head", tmp_path)
+    (remark,) = said(embcli.open(tmp_path).audit(), "load")
+    assert remark.level == "remark"
+    assert INDEX in remark.text
+
+
+QUANTIZED = {"quant_method": "fp8", "weight_block_size": [8, 8], "activation_scheme": "dynamic"}
+
+
+@pytest.mark.parametrize(
+    ("dropped", "level"),
+    [
+        ("layers.1.", ""),
+        ("lm_head.weight", "alarm"),
+    ],
+)
+def test_of_quantized_files_only_the_two_matrices_are_judged(
+    dropped: str, level: str, tmp_path: Path
+) -> None:
+    make("LlamaForCausalLM", tmp_path)
+    files = files_in(tmp_path)
+    files.drop(dropped)
+    files.config["quantization_config"] = QUANTIZED
+    files.write(tmp_path)
+    assert highest(said(embcli.open(tmp_path).audit(), "load")) == level
+
+
+def test_settings_of_older_files_stand_at_one_level(tmp_path: Path) -> None:
+    made = make("Qwen2VLForConditionalGeneration", tmp_path)
+    files = flat(files_in(tmp_path))
+    files.write(tmp_path)
+    assert loaded(tmp_path, made).lost == frozenset()
+    assert highest(said(embcli.open(tmp_path).audit(), "load")) in ("", "remark")
+
+
+def flat(files: Files) -> Files:
+    """Return the files with the settings of the language model at the upper level."""
+    text = files.config.pop("text_config")
+    del text["model_type"]
+    files.config = text | files.config
+    return files
+
+
+# --- ties -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_ties_at_two_levels_are_those_of_a_real_load(name: str, tmp_path: Path) -> None:
+    wrapper = Wrapper(name, tmp_path)
+    made = model_of(name)
+    wrong = []
+    for keys in TIE_KEYS:
+        ties_equal_rows = False
+        for head in HEADS:
+            wrapper.write(tmp_path, keys, head)
+            load = loaded(tmp_path, made)
+            if head == "equal":
+                ties_equal_rows = is_tied(load.model)
+            is_drawn = bool(load.named)
+            is_contradicted = head == "other" and ties_equal_rows
+            expected = ("alarm" if is_drawn else "", is_contradicted)
+
+            found = embcli.open(tmp_path).audit()
+            is_said = highest(said(found, "tied")) in ("finding", "alarm")
+            if (highest(said(found, "load")), is_said) != expected:
+                wrong.append((keys, head, expected))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_class_says_of_its_ties_what_a_real_load_does(name: str, tmp_path: Path) -> None:
+    wrapper = Wrapper(name, tmp_path)
+    made = model_of(name)
+    for keys in TIE_KEYS:
+        for head in ("none", "equal"):
+            wrapper.write(tmp_path, keys, head)
+            real = loaded(tmp_path, made)
+            unread = loaded(tmp_path, made, device="meta")
+            assert ties_in_words(unread.model) == is_tied(real.model), (keys, head)
+            assert unread.named == real.named
+
+
+def ties_in_words(model: Any) -> bool:
+    """Return whether a class says that it ties its head to the token matrix."""
+    ties = model.all_tied_weights_keys
+    token = model.get_input_embeddings().weight
+    head = model.get_output_embeddings().weight
+    sources: dict[str, set[str]] = {"token": set(), "head": set()}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if weight is token:
+            sources["token"].add(ties.get(name, name))
+        if weight is head:
+            sources["head"].add(ties.get(name, name))
+    return bool(sources["token"] & sources["head"])
+
+
+def test_the_folders_are_small(tmp_path: Path) -> None:
+    for name in [*HEALTHY, *WRAPPERS, *CASES]:
+        folder = tmp_path / name.replace("/", " ")
+        make(name, folder)
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        assert size < 1_000_000, name
+        json.loads((folder / "config.json").read_text())
+
+
+def test_a_file_larger_than_the_limit_on_memory_is_asked_about(tmp_path: Path) -> None:
+    """The file has 5 GB, nearly all of it a hole."""
+    make("LlamaForCausalLM", tmp_path)
+    file = tmp_path / "model.safetensors"
+    data = file.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    place = len(data) - 8 - length
+    header["other.weight"] = {
+        "dtype": "F32",
+        "shape": [20_000, 65_536],
+        "data_offsets": [place, place + 4 * 20_000 * 65_536],
+    }
+    text = json.dumps(header).encode()
+    with file.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text + data[8 + length :])
+        stream.truncate(8 + len(text) + place + 4 * 20_000 * 65_536)
+    found = embcli.open(tmp_path).audit()
+    assert reasons(found) == []
+    assert found.is_sound

@@ -1,0 +1,388 @@
+"""What audit says of the weights as transformers loads them, from recorded answers.
+
+tests/families holds the same sentences against real loads.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import embcli
+from embcli.asked.process import NotAskedError
+from embcli.verbs.audit import Audit
+from tests.oracles import normal
+from tests.runners import InProcess
+
+ROWS = 16
+DIM = 8
+TOKEN = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+LAYER = "model.layers.0.mlp.up_proj.weight"
+FACTS: dict[str, Any] = {
+    "transformers": "5.23.0",
+    "name": "LlamaForCausalLM",
+    "token": TOKEN,
+    "head": HEAD,
+    "body": "model",
+}
+
+
+class Asked:
+    """What is asked in place of transformers: the facts to answer with, and the folders."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] | NotAskedError = FACTS
+        self.folders: list[str] = []
+
+    def __call__(self, about: str, folder: str) -> dict[str, Any]:
+        assert about == "weights"
+        self.folders.append(folder)
+        if isinstance(self.facts, NotAskedError):
+            raise self.facts
+        return self.facts
+
+
+@pytest.fixture(autouse=True)
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Write a model with a layer as `m`, and answer for transformers."""
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    write_config()
+    write(tensors())
+    answering = Asked()
+    monkeypatch.setattr("embcli.asked.weights.ask", answering)
+    return answering
+
+
+def tensors(**others: np.ndarray) -> dict[str, np.ndarray]:
+    found = {TOKEN: normal(ROWS, DIM, 1), HEAD: normal(ROWS, DIM, 2), LAYER: normal(DIM, DIM, 3)}
+    return found | others
+
+
+def write(found: dict[str, np.ndarray], name: str = "model.safetensors") -> None:
+    save_file(found, Path("m", name))
+
+
+def write_config(**settings: Any) -> None:
+    described = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **settings}
+    Path("m/config.json").write_text(json.dumps(described))
+
+
+def audited(asked: Asked | None = None, **facts: Any) -> Audit:
+    if asked is not None:
+        asked.facts = FACTS | facts
+    return embcli.open("m").audit()
+
+
+def found(audit: Audit, kind: str) -> list[tuple[str, int, str]]:
+    findings = [finding for finding in audit.findings if finding.kind == kind]
+    return [(finding.level, finding.rows, finding.text) for finding in findings]
+
+
+def last_line(in_process: InProcess) -> str:
+    page = in_process("audit", "m", COLUMNS="400").text.splitlines()
+    return next(line for line in page if line.startswith(("Sound", "Not sound", "Broken")))
+
+
+def test_a_sound_model_is_said_to_be_as_transformers_loads_it(
+    asked: Asked, in_process: InProcess
+) -> None:
+    audit = audited(asked)
+    assert audit.is_sound
+    assert asked.folders == [str(Path("m").absolute())]
+    assert ", as transformers 5.23.0 loads it; not checked: " in last_line(in_process)
+    totals = json.loads(in_process.ok("audit", "m", "-f", "json").text)["audit"]
+    assert (totals["transformers"], totals["not_asked"]) == ("5.23.0", None)
+
+
+def test_without_an_answer_the_verdict_names_the_reason(
+    asked: Asked, in_process: InProcess
+) -> None:
+    asked.facts = NotAskedError("no answer within 60 seconds")
+    audit = audited()
+    assert audit.is_sound
+    assert "; not asked: no answer within 60 seconds; not checked: " in last_line(in_process)
+    totals = json.loads(in_process.ok("audit", "m", "-f", "json").text)["audit"]
+    assert (totals["transformers"], totals["not_asked"]) == (None, "no answer within 60 seconds")
+
+
+def test_an_answer_that_is_none_of_ours_is_no_answer(asked: Asked) -> None:
+    asked.facts = {"unheard": 1}
+    assert "unheard" in audited().loading.not_asked
+
+
+# --- tensors that are drawn at random -------------------------------------------------------------
+
+STARTS = "begin with 'module.'"
+OTHERS = ["model.layers.0.a.weight", "model.layers.0.b.weight", "model.norm.weight"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "level", "text"),
+    [
+        ({"missing": [HEAD]}, "alarm", f"draws 1 tensor ({HEAD}) at random"),
+        ({"missing": [TOKEN]}, "alarm", f"draws 1 tensor ({TOKEN}) at random"),
+        (
+            {"missing": ["transformer.wpe.weight"]},
+            "alarm",
+            "draws 1 tensor (transformer.wpe.weight) at random",
+        ),
+        (
+            {"missing": ["model.vision_tower.embeddings.position_embedding.weight"]},
+            "finding",
+            "draws 1 tensor (model.vision_tower.embeddings.position_embedding.weight) at random",
+        ),
+        (
+            {"missing": OTHERS},
+            "finding",
+            f"draws 3 tensors ({', '.join(OTHERS)}) at random",
+        ),
+        (
+            {"missing": [*OTHERS, HEAD]},
+            "alarm",
+            f"draws 4 tensors ({HEAD}, {OTHERS[0]}, {OTHERS[1]}, ...) at random",
+        ),
+        (
+            {"mismatched": [[HEAD, [16, 8], [20, 8]]]},
+            "alarm",
+            f"draws 1 tensor ({HEAD}) at random: {HEAD} is (16, 8) in the file, (20, 8) by config.json",
+        ),
+        (
+            {"missing": [LAYER, TOKEN], "unexpected": [f"module.{TOKEN}", f"module.{LAYER}"]},
+            "alarm",
+            f"draws 2 tensors ({TOKEN}, {LAYER}) at random: all names in the file {STARTS}",
+        ),
+        (
+            {"missing": [LAYER], "unexpected": [f"module.{LAYER}", "other.weight"]},
+            "finding",
+            f"draws 1 tensor ({LAYER}) at random",
+        ),
+    ],
+)
+def test_what_the_class_draws_at_random_is_named(
+    asked: Asked, facts: dict[str, Any], level: str, text: str
+) -> None:
+    audit = audited(asked, **facts)
+    ((found_level, rows, words),) = found(audit, "load")
+    count = len(facts.get("missing", [])) + len(facts.get("mismatched", []))
+    assert (found_level, rows) == (level, count)
+    assert words == f"LlamaForCausalLM {text}"
+    assert not audit.is_sound
+    assert audit.status == int(level == "alarm")
+
+
+@pytest.mark.parametrize(
+    ("facts", "level"),
+    [
+        ({"missing": ["model.pooler.dense.weight"]}, "remark"),
+        ({"missing": ["score.weight"], "head": None}, "remark"),
+        ({"missing": ["score.weight"]}, "finding"),
+        ({"missing": ["layers.0.a.weight"], "head": None, "body": ""}, "finding"),
+        ({"missing": ["model.layers.0.a.weight"], "head": None}, "finding"),
+    ],
+)
+def test_a_pooler_and_a_tasks_own_head_are_a_remark(
+    asked: Asked, facts: dict[str, Any], level: str
+) -> None:
+    audit = audited(asked, **facts)
+    assert [found_level for found_level, _, _ in found(audit, "load")] == [level]
+    assert audit.is_sound == (level == "remark")
+
+
+def test_of_a_quantised_model_only_token_matrix_and_head_are_judged(asked: Asked) -> None:
+    write_config(quantization_config={"quant_method": "fp8"})
+    missing = [LAYER, "model.norm.weight", "transformer.wpe.weight"]
+    assert found(audited(asked, missing=missing), "load") == []
+    assert found(audited(asked, missing=[*missing, HEAD]), "load") == [
+        ("alarm", 1, f"LlamaForCausalLM draws 1 tensor ({HEAD}) at random")
+    ]
+
+
+def test_a_class_that_config_json_does_not_make_is_an_alarm(asked: Asked) -> None:
+    reason = "cannot be made of config.json: Padding_idx must be within num_embeddings"
+    audit = audited(asked, failure=reason)
+    assert found(audit, "load") == [("alarm", 1, f"LlamaForCausalLM {reason}")]
+    assert found(audit, "tied") == []
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "missing", "status"),
+    [
+        (None, [HEAD], 1),
+        (None, [LAYER], 0),
+        ("none", [HEAD], 0),
+        ("zero", [HEAD], 0),
+        ("findings", [LAYER], 1),
+        ("load", [LAYER], 1),
+        ("load", ["model.pooler.dense.weight"], 1),
+        ("findings", ["model.pooler.dense.weight"], 0),
+    ],
+)
+def test_the_status_follows_the_level(
+    asked: Asked, fail_on: str | None, missing: list[str], status: int
+) -> None:
+    asked.facts = FACTS | {"missing": missing}
+    assert embcli.open("m").audit(fail_on=fail_on).status == status
+
+
+# --- an index -------------------------------------------------------------------------------------
+
+INDEX = "model.safetensors.index.json"
+
+
+def write_index(names: list[str], shard: dict[str, np.ndarray]) -> None:
+    Path("m/model.safetensors").unlink(missing_ok=True)
+    write(shard, "1.safetensors")
+    index = {"weight_map": dict.fromkeys(names, "1.safetensors")}
+    Path("m", INDEX).write_text(json.dumps(index))
+
+
+def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked: Asked) -> None:
+    write_index([TOKEN, LAYER], tensors())
+    audit = audited(asked)
+    text = f"{INDEX} does not name 1 tensor ({HEAD}); transformers reads whole files"
+    assert found(audit, "load") == [("remark", 1, text)]
+    assert audit.is_sound
+
+
+def test_an_index_that_names_what_its_file_lacks_is_the_cause(asked: Asked) -> None:
+    shard = tensors()
+    del shard[LAYER]
+    write_index([TOKEN, HEAD, LAYER], shard)
+    audit = audited(asked, missing=[LAYER])
+    text = f"draws 1 tensor ({LAYER}) at random: {INDEX} names what its files lack"
+    assert found(audit, "load") == [("finding", 1, f"LlamaForCausalLM {text}")]
+
+
+# --- ties -----------------------------------------------------------------------------------------
+
+TIED = {"ties": {HEAD: TOKEN}}
+APART = "which the class ties, differ in the file: both are loaded, untied"
+
+
+@pytest.mark.parametrize(
+    ("facts", "head", "words"),
+    [
+        (TIED, "other", [f"{HEAD} and {TOKEN}, {APART}"]),
+        (TIED, "copy", []),
+        (TIED, "none", []),
+        ({}, "other", []),
+        ({}, "copy", []),
+        ({"head": None}, "other", []),
+    ],
+)
+def test_a_head_that_the_class_ties_is_the_token_matrix(
+    asked: Asked, facts: dict[str, Any], head: str, words: list[str]
+) -> None:
+    stored = tensors()
+    if head == "copy":
+        stored[HEAD] = stored[TOKEN]
+    elif head == "none":
+        del stored[HEAD]
+    write(stored)
+    audit = audited(asked, **facts)
+    assert found(audit, "tied") == [("finding", 1, text) for text in words]
+    assert audit.status == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_finding"),
+    [
+        ({"tie_word_embeddings": False}, False),
+        ({"text_config": {"tie_word_embeddings": False}}, False),
+        ({"tie_word_embeddings": True, "text_config": {"tie_word_embeddings": False}}, True),
+        ({"tie_word_embeddings": True}, True),
+    ],
+)
+def test_a_head_of_its_own_is_right_where_config_json_states_one(
+    asked: Asked, settings: dict[str, Any], is_finding: bool
+) -> None:
+    write_config(**settings)
+    assert bool(found(audited(asked, **TIED), "tied")) == is_finding
+
+
+@pytest.mark.parametrize("place", [None, 0, 7, ROWS - 1])
+def test_matrices_of_two_parts_that_the_class_ties_are_equal_in_all_rows(
+    asked: Asked, place: int | None
+) -> None:
+    write_config(model_type="t5", architectures=["T5ForConditionalGeneration"])
+    own = normal(ROWS, DIM, 1)
+    if place is not None:
+        own[place, 0] += 1
+    decoder = "decoder.embed_tokens.weight"
+    write({"shared.weight": normal(ROWS, DIM, 1), decoder: own, "decoder.block.wi.weight": own})
+    ties = {decoder: "shared.weight", HEAD: "shared.weight"}
+    audit = audited(asked, ties=ties, token="shared.weight")
+    text = f"{decoder} and shared.weight, {APART}"
+    assert found(audit, "tied") == ([] if place is None else [("finding", 1, text)])
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (TIED, "the token matrix itself (tied)"),
+        ({"head": None, "name": "LlamaModel"}, "none: LlamaModel has none"),
+        ({"missing": [HEAD]}, "none in the file"),
+    ],
+)
+def test_the_page_says_what_the_class_makes_of_a_missing_head(
+    asked: Asked, facts: dict[str, Any], words: str, in_process: InProcess
+) -> None:
+    stored = tensors()
+    del stored[HEAD]
+    write(stored)
+    asked.facts = FACTS | facts
+    page = in_process("audit", "m").text
+    assert f"output head   {words}\n" in page
+
+
+# --- when nobody is asked -------------------------------------------------------------------------
+
+
+def rename(name: str) -> None:
+    Path("m/model.safetensors").rename(Path("m", name))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda: rename("weights.safetensors"), "the file is not a model.safetensors"),
+        (lambda: Path("m/config.json").unlink(), "there is no config.json"),
+        (
+            lambda: Path("m/adapter_config.json").write_text("{}"),
+            "adapter_config.json names another model",
+        ),
+        (
+            lambda: write_config(transformers_weights="x.safetensors"),
+            "config.json names another file of weights",
+        ),
+        (
+            lambda: write_config(num_hidden_layers=10**9),
+            "config.json states 1,000,000,000 layers, the file has 3 tensors",
+        ),
+        (
+            lambda: write_config(text_config={"decoder_layers": 4}),
+            "config.json states 4 layers, the file has 3 tensors",
+        ),
+        (
+            lambda: write({TOKEN: normal(ROWS, DIM, 1), "norm.weight": np.ones((1, DIM))}),
+            "the file has no layers",
+        ),
+    ],
+)
+def test_nobody_is_asked(asked: Asked, change: Any, reason: str) -> None:
+    change()
+    assert audited().loading.not_asked == reason
+    assert asked.folders == []
+
+
+def test_a_seeded_layer_and_a_chosen_tensor_have_no_class(asked: Asked) -> None:
+    assert embcli.seeded(vocab=6, dim=3).audit().loading.in_words == ""
+    assert embcli.open("m", tensor=LAYER).audit().loading.in_words == ""
+    assert asked.folders == []
