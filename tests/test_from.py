@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, processors
 
 from tests import transcripts
+from tests.files.made import PLAIN
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -309,6 +310,7 @@ def test_positions_count_the_tokens_that_a_tokenizer_adds(
     added = [("<s>", 0), ("</s>", 2)]
     tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=added)
     tokenizer.save("roberta/tokenizer.json")
+    Path("roberta/tokenizer_config.json").write_text(json.dumps(PLAIN))
 
     ran = in_process("lookup", "hi", "--from", "./roberta", *options, "-f", "json")
 
