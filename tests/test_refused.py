@@ -142,6 +142,8 @@ def test_help_is_shown_whatever_words_are_beside_it(in_process: InProcess) -> No
         ("weights cat", "--rows takes IDs and tokens"),
         ("positions rotary Every", "--ids takes its ID"),
         ("positions Learned sinusoidal", "one kind: embcli positions sinusoidal"),
+        ("positions learned rope", "one kind: embcli positions rope"),
+        ("audit cat", "hf download cat"),
         ("positions 4", "--rows 4 picks a position"),
         ("weights org/cat", "nor in Ollama's"),
         ("weights cat.npy", "not found as a file"),

@@ -89,7 +89,7 @@ def _cure_of_option(error: Any, command: str, group: Any) -> str:
     if hasattr(error, "possibilities"):
         longer = [flag for flag in own if flag.startswith(f"--{name}")]
         similar = longer or error.possibilities or ()
-        error.possibilities = own.intersection(similar if meant is None else meant) - {"--help"}
+        error.possibilities = own.intersection(similar if meant is None else meant)
         if not command and not error.possibilities:
             return 'Options stand after the command: embcli lookup "A text" --dim 3.'
 
