@@ -51,6 +51,10 @@ class InputError(EmbcliError):
     """
 
 
+class UnknownWordError(InputError):
+    """A single word is not the name of a model; it may not be meant as one."""
+
+
 class LayerError(EmbcliError):
     """No such layer can be built: its seed, shape or size is out of range.
 
@@ -138,7 +142,7 @@ def check_top(top: int) -> None:
         raise InputError(Sentence("{top} must be at least 1, not {given:,}", given=top))
 
 
-def check_choice(parameter: str, name: str | None, names: Iterable[str]) -> None:
+def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: str = "") -> None:
     """Raise InputError for a name that is not one of those to choose from.
 
     None stands for a default.
@@ -151,7 +155,7 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str]) -> None
         given=str(name)[:30],
         names=", ".join(names),
     )
-    raise InputError(unknown)
+    raise InputError(unknown, hint)
 
 
 _NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment"

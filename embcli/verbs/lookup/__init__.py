@@ -20,7 +20,7 @@ from embcli.names import MATRICES
 from embcli.names import Matrix as MatrixName
 from embcli.numerics.steps import StepValues, Term, sinusoids
 from embcli.opened import Opened, TextOrIds
-from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind, kind_named
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, NO_POSITIONS, JoinedKind, kind_named
 from embcli.positions.kind import Rows
 from embcli.positions.sinusoidal import wave_rows
 from embcli.recipe import AddType, Project, Recipe, RecipeStep, Scale, in_words
@@ -220,7 +220,11 @@ def lookup(
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
     position = kind_named(position)
-    check_choice("position", position, JOINED_KINDS)
+    hint = ""
+    if position in KINDS:
+        hint = "Rotary and relative positions are not added to a token row; "
+        hint += "embcli positions rotary shows them"
+    check_choice("position", position, JOINED_KINDS, hint)
     chosen: Names = (show,) if isinstance(show, str) else show or ()
     if "all" in chosen:
         chosen = ()
