@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import io
-import itertools
 import pickle
 import re
 import shlex
@@ -190,10 +189,8 @@ def test_a_notebook_shows_a_result_as_html_that_needs_nothing_else(
     "format", [name for name in formats.formats_for("matrices") if name != "png"]
 )
 def test_a_comparison_is_that_of_the_command(
-    format: FormatName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: InProcess
+    format: FormatName, tmp_path: Path, in_process: InProcess
 ) -> None:
-    monkeypatch.setattr("embcli.verbs.compare.layers.clock", itertools.count().__next__)
-
     result = embcli.seeded(vocab=4, dim=5).compare([2, 3, 1])
     result.save(tmp_path / "ours", format=format)
     in_process.ok("compare", "-f", format, "-o", str(tmp_path / "theirs"))
