@@ -66,7 +66,7 @@ class Style:
     heat: bool = False  # whether matrices are strips of colours
     bare: bool = False  # whether a page has only titles, tables, pictures and drawings
     width: int | None = None  # columns of a page; None for the default of the medium
-    theme: Theme = "auto"  # the background; auto: of the terminal or notebook; a file's is light
+    theme: Theme = "auto"  # the background; auto: the terminal's, and light in a file or notebook
     # This function makes a line from what notes say of parameters.
     suggest: Callable[[Sequence[Note | Hint]], str] | None = None
 

@@ -88,7 +88,6 @@ section + section {{ margin-top: 28px; }}
 </body>
 </html>
 """.replace("FONTS", _FONTS)
-_COLOR = re.compile("([a-z-]*color: #[0-9a-f]{6})")  # in a style of HTML
 _UNWRAPPED = 100_000  # columns of prose, which a browser wraps
 # Another font may draw the dots, in another width.
 _DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
@@ -234,39 +233,16 @@ def _html(page: RenderableType, width: int, color: bool, background: Background)
 
 
 def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
-    """Return a page as an element for a notebook.
-
-    Its colours are for a light or a dark background; of the theme auto, for the one that the reader
-    prefers (`prefers-color-scheme`).
-    """
-    if theme == "auto":
-        return _for_both(_fragment(page, width, "light"), _fragment(page, width, "dark"))
-    return _fragment(page, width, theme)
-
-
-def _fragment(page: RenderableType, width: int, background: Background) -> str:
-    style = f"font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
+    """Return a page as an element for a notebook, which is light unless the theme is dark."""
+    background: Background = "dark" if theme == "dark" else "light"
+    terminal = _THEMES[background]
+    colors = f"background: {terminal.background_color.hex}; color: {terminal.foreground_color.hex}"
+    style = f"{colors}; font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
     console = _recorded(_lines(page, width, color=True, background=background))
     code = console.export_html(
-        code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
+        theme=terminal, code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
     )
     return code.replace("⋮", _DOTS)
-
-
-def _for_both(light: str, dark: str) -> str:
-    """Return two fragments that differ only in their colours as one; the browser chooses a colour.
-
-    A browser that does not know `light-dark` takes the light one, which stands before it.
-    """
-    parts = []
-    for part, dark_part in zip(_COLOR.split(light), _COLOR.split(dark), strict=True):
-        parts.append(part)
-        if part != dark_part:
-            name, color = part.split(": ")
-            _, dark_color = dark_part.split(": ")
-            parts.append(f"; {name}: light-dark({color}, {dark_color})")
-    html = "".join(parts)
-    return html.replace('<pre style="', '<pre style="color-scheme: light dark; ', 1)
 
 
 def png(svg: str, background: Background = "light") -> bytes:
