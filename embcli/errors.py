@@ -206,9 +206,6 @@ class Notes:
     def __repr__(self) -> str:
         return f"Notes{tuple(self)}"
 
-    def __reduce__(self) -> tuple[type[Notes], tuple[str, ...]]:
-        return Notes, tuple(self)
-
     def begun(self, *others: Notes) -> Notes:
         """Return notes for one call, which begin with these remarks and those of others.
 

@@ -147,10 +147,10 @@ class ComparedModel(FileOptions):
         """Return the model that --from names, or a small one for these IDs."""
         if self.path is not None or self.tensor is not None:
             return opened({**vars(self), "seed": None}, self.path)
-        from embcli.opened import Opened
+        from embcli.opened import seeded_for
 
         options = _given(vars(self), ("vocab", "dim", "encoding", "seed"))
-        model = Opened.seeded_for(sequences, **options, notes=PrintedNotes())
+        model = seeded_for(sequences, **options, notes=PrintedNotes())
         model.watch = watched
         return model
 

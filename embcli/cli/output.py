@@ -61,18 +61,18 @@ class ResultWriter:
         if self.is_suggesting:
             from embcli.cli.suggestions import suggestions
 
-            style = replace(style, suggest=partial(suggestions, result.verb, self.options))
+            style = replace(style, suggest=partial(suggestions, result._verb, self.options))
         result = replace(result, style=style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
             if self.format in VIEWS:
-                self.show(result.view())
+                self.show(result._view())
             elif self.path is not None and FORMATS[self.format].folder:
                 result.save(self.path, self.format, watch=watched)
             else:
                 self._write_data(result)
         result.notes.finish()
-        if result.why_no and self.path is not None:
-            say(f"status 1: {result.why_no}")
+        if result._why_no and self.path is not None:
+            say(f"status 1: {result._why_no}")
         return result.status
 
     @property

@@ -89,7 +89,7 @@ class SeededSource:
             layers[name] = layer
             build = build or layer.build
         shapes = {name: layer.shape for name, layer in layers.items()}
-        return Layers(layers, Origin(shapes, self.seeded.seed, build), self)
+        return Layers(layers, Origin(shapes, self.seeded.seed, build))
 
     def _kept(self, name: str) -> KeptLayer | None:
         if self.store is None:

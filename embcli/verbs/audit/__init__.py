@@ -112,7 +112,7 @@ class Audit(Result, verb="audit", content="ranking"):
         return tuple(parts)
 
     @property
-    def why_no(self) -> str:
+    def _why_no(self) -> str:
         return self.in_words("alarm")
 
     def in_words(self, level: str) -> str:
