@@ -191,7 +191,8 @@ class Notes:
     """Remarks in order, each once.
 
     A model has the notes of its opening; a call begins with these and adds its own to its result.
-    The command has a subclass whose `added`, `slow` and `finish` print remarks as they come.
+    The command has a subclass whose `added`, `slow` and `finish` print remarks as they come. What
+    takes long shows its progress by `watch`.
 
     >>> notes = Notes()
     >>> notes.add("3 values were rounded to float32")
@@ -199,8 +200,9 @@ class Notes:
     ['3 values were rounded to float32']
     """
 
-    def __init__(self, *remarks: str) -> None:
+    def __init__(self, *remarks: str, watch: Watch = unwatched) -> None:
         self.remarks = dict.fromkeys(remarks)
+        self.watch = watch
         self._changing: list[Callable[[], str]] = []
 
     def __repr__(self) -> str:
@@ -211,7 +213,7 @@ class Notes:
 
         What the call adds is not added to these.
         """
-        notes = type(self)(*self.remarks)
+        notes = type(self)(*self.remarks, watch=self.watch)
         notes._changing = [*self._changing]
         for other in others:
             notes.remarks |= other.remarks
@@ -241,12 +243,6 @@ class Notes:
 
     def added(self, remark: str | Sentence) -> None:
         """Do nothing with a new remark; the command prints it."""
-
-    def watch(
-        self, items: Iterable[Item], total: int, size: Callable[[Item], int], what: str
-    ) -> Iterator[Item]:
-        """Return the items; the command shows a progress bar that says what is done."""
-        return iter(items)
 
     @contextmanager
     def slow(self, what: str) -> Iterator[None]:

@@ -53,8 +53,8 @@ class Opened:
     ) -> None:
         self.source = source
         self.encoding = encoding  # reads texts; None if it is unknown
-        self.notes = Notes() if notes is None else notes  # remarks on how it was opened
-        self.watch = watch
+        # Remarks on how it was opened; `watch` is for notes that are not given.
+        self.notes = Notes(watch=watch) if notes is None else notes
 
     @classmethod
     def open(

@@ -19,10 +19,8 @@ from embcli.errors import (
     InputError,
     Notes,
     OutputError,
-    Watch,
     check_choice,
     missing_extra,
-    unwatched,
     whole_number,
 )
 from embcli.formats import (
@@ -180,13 +178,11 @@ class Result(ABC):
         width = width_of(self.style.width, "html")
         return fragment(self._view(), width, self.style.theme)
 
-    def save(
-        self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched
-    ) -> None:
+    def save(self, path: str | Path, format: FormatName | None = None) -> None:
         """Write the result to a file atomically, in the format of its suffix or in a named one.
 
-        `watch` counts the rows of data. Raises OutputError for a format that cannot hold this
-        result, and for a place that cannot be written.
+        Raises OutputError for a format that cannot hold this result, and for a place that cannot be
+        written.
         """
         from embcli import writers
 
@@ -204,7 +200,7 @@ class Result(ABC):
         opened: AbstractContextManager[BinaryIO | Path]
         opened = replacing_folder(file) if FORMATS[chosen].folder else destination(file)
         with explaining_failure(file), opened as data_place:
-            writers.write(records, data_format, data_place, self.notes, watch)
+            writers.write(records, data_format, data_place, self.notes)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.

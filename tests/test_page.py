@@ -867,23 +867,9 @@ def test_a_png_shows_text() -> None:
 
 def test_a_png_shows_colours_and_the_theme() -> None:
     light = export.exported(MATRIX, "png", 60, "light")
-    grey = export.exported(MATRIX, "png", 60, "light", color=False)
     dark = export.exported(MATRIX, "png", 60, "dark")
 
-    assert len({light, grey, dark}) == 3
-
-
-@pytest.mark.parametrize("is_colored", [False, True])
-@pytest.mark.parametrize("heat", [False, True])
-def test_a_picture_without_colour_has_shades_of_grey_only(heat: bool, is_colored: bool) -> None:
-    page = Matrix(MATRIX.labels, MATRIX.blocks, MATRIX.numbers, heat=heat)
-
-    svg = export.exported(page, "svg", 60, "light", is_colored).decode()
-
-    blueness = []
-    for red, blue in re.findall("#([0-9a-f]{2})[0-9a-f]{2}([0-9a-f]{2})", svg):
-        blueness.append(int(blue, 16) - int(red, 16))
-    assert (max(blueness) > 20) == is_colored
+    assert light != dark
 
 
 def test_a_notebook_gets_a_fragment_and_nothing_else(
@@ -996,10 +982,10 @@ def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark:
     labels = [Label("position", np.arange(40))]
     page = Strips(labels, [Values(values)], np.arange(columns), lines=45)
 
-    document = export.exported(page, "html", 0, "light", color=False)
+    document = export.exported(page, "html", 0, "light")
 
     printed = "".join(ET.fromstring(document).find(".//{*}pre").itertext())  # type: ignore[union-attr]
-    strips = re.findall(r"^ *(\d*)  │  (\S+)$", printed, re.MULTILINE)
+    strips = re.findall(r"^ *(\d*)  │  ( +)$", printed, re.MULTILINE)
     assert len(strips) == 40
     numbers = [number for number, _ in strips if number]
     assert numbers == [str(row) for row in range(0, 40, 2)], "a label for each second row"

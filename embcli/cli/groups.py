@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from embcli import names
 from embcli.cli import options as o
-from embcli.cli.console import PrintedNotes, watched
+from embcli.cli.console import PrintedNotes
 from embcli.cli.input import read
 from embcli.cli.options import argument, option, some_of
 from embcli.errors import InputError, Notes, UnknownWordError
@@ -150,9 +150,7 @@ class ComparedModel(FileOptions):
         from embcli.opened import seeded_for
 
         options = _given(vars(self), ("vocab", "dim", "encoding", "seed"))
-        model = seeded_for(sequences, **options, notes=PrintedNotes())
-        model.watch = watched
-        return model
+        return seeded_for(sequences, **options, notes=PrintedNotes())
 
 
 @dataclass(frozen=True)
@@ -282,14 +280,11 @@ def opened(
     if path is None:
         if "tensor" in of_file:
             raise InputError(Sentence("{tensor} goes with {path}, which names the file"))
-        model = Opened.seeded(**of_file, **of_layers, notes=remarks)
-    else:
-        for name in of_layers:
-            flag = o.flag_of(name)
-            raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
-        model = Opened.open(path, **of_file, notes=remarks)
-    model.watch = watched
-    return model
+        return Opened.seeded(**of_file, **of_layers, notes=remarks)
+    for name in of_layers:
+        flag = o.flag_of(name)
+        raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
+    return Opened.open(path, **of_file, notes=remarks)
 
 
 def _given(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

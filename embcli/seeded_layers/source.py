@@ -104,9 +104,7 @@ class SeededSource:
             from embcli.seeded_layers.drawing import DrawnLayer
         layer = DrawnLayer(self.seeded, name)
         if self.store is not None:
-            rows, columns = layer.shape
-            what = f"drawing a {name} layer of {rows:,} x {columns:,}, to be kept"
-            blocks = notes.watch(layer.blocks(), rows, len, what)
+            blocks = notes.watch(layer.blocks(), layer.shape[0], len)
             file = file_name(name, self.seeded, this_build())
             self.store.write(file, layer.shape, blocks, notes)
             kept = self._kept(name)

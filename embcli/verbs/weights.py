@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.binary import LONGEST_LOAD
 from embcli.encodings import Encoding
-from embcli.errors import Watch, check_choice
+from embcli.errors import check_choice
 from embcli.layer import Layer, Origin, Summary, shape_of
 from embcli.names import LayerName, Sort
 from embcli.numerics.statistics import NormOrder, norm_order
@@ -53,7 +53,6 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     run: Document
     _rows_chosen: bool  # whether the user chose them
     _columns_chosen: bool
-    watch: Watch  # counts the rows of a pass over the whole layer
     order: NormOrder | None = None  # orders all rows of the layer, if the user asked for it
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
@@ -62,7 +61,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     @cached_property
     def summary(self) -> Summary:
         """The mean, standard deviation, minimum and maximum of the whole layer."""
-        return self.order.summary if self.order else self.layer.summary(self.watch)
+        return self.order.summary if self.order else self.layer.summary(self.notes.watch)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows of the layer, (n, chosen columns) float32."""
@@ -240,7 +239,7 @@ def weights(
 
     order = None
     if sort == "norm":
-        order = norm_order(layers[layer], model.watch)
+        order = norm_order(layers[layer], notes.watch)
         ids = ids[np.argsort(order.ranks[ids], kind="stable")]
     return WeightMatrix(
         name=layer,
@@ -252,7 +251,6 @@ def weights(
         run=run_of(encoding, **layers.origin.document()),
         _rows_chosen=rows is not None,
         _columns_chosen=columns is not None,
-        watch=model.watch,
         order=order,
         notes=notes,
     )

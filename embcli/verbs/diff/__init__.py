@@ -371,7 +371,7 @@ def _diff_of_layer(
     matching = chosen_among(matching, encodings, options.ids, options.match)
     if not sum(map(len, (*matching.pairs, *matching.alone))):
         raise InputError(Sentence("{rows} and {match} choose no row to compare"))
-    compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
+    compared = compare_rows(base[layer], tuned[layer], matching, options.atol, notes.watch)
 
     rules: tuple[str, ...] | None = ()
     base_encoding, tuned_encoding = encodings

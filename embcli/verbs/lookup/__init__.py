@@ -34,6 +34,11 @@ from embcli.wording import Sentence, counted
 __all__ = ["Lookup", "context_rows", "lookup"]
 
 
+_NOT_HIDDEN = Sentence(
+    "the matrix is input, not hidden, which the first block reads; {show} hidden chooses it"
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Lookup(Result, verb="lookup", content="embeddings"):
     """The result of a lookup.
@@ -162,6 +167,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             matrices=matrices,
             columns=matrices["input"].columns,
             default="input",
+            default_remark=_NOT_HIDDEN if "hidden" in self.matrices else "",
             shown=self.show and self.shown,
             sequences=self.tokens.sequences,
             batch=self.tokens.shape if self.only is None else (),

@@ -145,7 +145,7 @@ def neighbors(
     matrix = layers[layer]
     vectors = [vector_of(query, number, matrix, metric) for number, query in enumerate(queries, 1)]
     excluded = [query.all_ids for query in queries]
-    search = nearest(matrix, vectors, top, metric, among, excluded, model.watch)
+    search = nearest(matrix, vectors, top, metric, among, excluded, notes.watch)
     return Neighbors(
         metric, queries, vectors, search, matrix, source.encoding, layers.origin, notes=notes
     )
