@@ -17,10 +17,10 @@ from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fix
 @pytest.mark.parametrize(
     "command",
     [
-        "lookup hi -o a -f table",
-        "lookup hi -o a -f csv",
+        "tokenize hi -o a -f table",
+        "tokenize hi -o a -f csv",
         "tokenize hello_world -o a -f json",
-        "lookup hi --dim 3 -o a -f npy",
+        "tokenize hi -o a -f npy",
         "decode 1 -o a",
     ],
 )

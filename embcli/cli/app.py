@@ -254,6 +254,7 @@ def tokenize(
         option(
             "View", "Draw the merges as trees, or list them with their ranks.", "--draw/--no-draw"
         ),
+        o.ON_PAGES,
     ] = None,
     fail_on: Annotated[
         names.CutFault | None,
@@ -408,6 +409,7 @@ def lookup(
     trace: Annotated[
         int | None,
         option("View", "Spell out the sum for token N, counted from 0.", "N"),
+        o.ON_PAGES,
     ] = None,
     draw: o.Draw = False,
 ) -> Any:

@@ -18,7 +18,7 @@ from embcli.cli.console import PrintedNotes
 from embcli.cli.input import read
 from embcli.cli.options import argument, option, some_of
 from embcli.errors import InputError, Notes, UnknownWordError
-from embcli.formats import FORMATS, or_list
+from embcli.formats import FORMATS, PICTURES, or_list
 from embcli.positions import KINDS, kind_named
 from embcli.wording import Sentence
 
@@ -207,7 +207,9 @@ class Numbers:
         int | None,
         option("View", "Decimals in a table.", "N", default=str(names.DEFAULT_PRECISION)),
     ] = None
-    heat: Annotated[bool, option("View", "Show all columns as a heat map.", "--heat")] = False
+    heat: Annotated[
+        bool, option("View", "Show all columns as a heat map.", "--heat"), o.ON_PAGES
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,7 @@ class Bare:
         option(
             "View", "Only titles, and tables or pictures: no explanations, notes, costs.", "--bare"
         ),
+        o.ON_PAGES,
     ] = False
 
 
@@ -235,6 +238,7 @@ class Page:
             "N",
             default="the terminal's; in a pipe 120, a picture 100",
         ),
+        o.ON_PAGES,
     ] = None
     theme: Annotated[
         names.Theme | None,
@@ -244,6 +248,7 @@ class Page:
             "",
             default="auto: COLORFGBG, or dark; a picture's light",
         ),
+        o.ShownIn(("table", *PICTURES)),
     ] = None
     format: Annotated[
         str | None,
