@@ -236,15 +236,17 @@ def _pair(app: Explorer, screen: Any, matrix: np.ndarray) -> int:
         difference = one - other
     _hold_score(title, "cosine", cosine)
     _hold_score(title, "L2 distance", distance)
-    assert "A - B" in header or app.size.width < 60
-
+    assert "│" in header
+    columns: list[int] = []
     count = 0
-    columns = np.stack([one, other, difference], axis=1)
-    for line in body:
-        cells = line.rstrip(SCROLL_BAR).split()
-        if cells:
-            written = cells[1:]
-            count += _hold_values(written, columns[int(cells[0])][: len(written)])
+    expected = {"A": one, "B": other, "A -": difference}
+    for line in [header, *body]:
+        label, bar, cells = line.rstrip(SCROLL_BAR).partition("│")
+        name = re.match(" *(A -|A|B|) ", label)[1]
+        if name:
+            count += _hold_values(cells.split(), expected[name][columns])
+        elif bar and cells.strip():
+            columns = [*map(int, cells.split())]
     return count
 
 

@@ -7,7 +7,8 @@ matrix that it starts are run in a thread by `view`.
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 from rich.text import Text
@@ -23,10 +24,8 @@ from embcli.tokens import shown, tokens_of
 TOP = 50  # the most neighbours, or words, in a list
 
 
-class Spell(Protocol):
-    """A function that writes the command line of a verb, with more words and perhaps a text."""
-
-    def __call__(self, verb: str, *words: str, text: str | None = None) -> str: ...
+# Writes the command line of a verb: `spell(verb, *words, text=None)`.
+Spell: TypeAlias = Callable[..., str]
 
 
 class ExploredMatrix:
@@ -57,6 +56,12 @@ class ExploredMatrix:
         if by_norm and self.order:
             return self.order.ids[start:stop]
         return np.arange(start, min(stop, self.size))
+
+    def place(self, row: int, by_norm: bool) -> int:
+        """Return the place of a row by its ID."""
+        if by_norm and self.order:
+            return int(self.order.ranks[row]) - 1
+        return row
 
     def row(self, row: int) -> np.ndarray:
         """Return the values of a row, (D,) float32."""

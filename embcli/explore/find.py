@@ -1,9 +1,7 @@
-"""Finding rows: the tokens of a text while it is typed, and words of the vocabulary like it."""
+"""Finding rows: the tokens of a text while it is typed, and words that contain it."""
 
 from __future__ import annotations
 
-import math
-import re
 from itertools import islice
 from typing import ClassVar
 
@@ -12,12 +10,11 @@ from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.fuzzy import FuzzySearch
 from textual.widgets import Input
 
 from embcli.errors import EmbcliError, Watch
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
-from embcli.explore.view import ExplorerScreen, ListTable, Pass, sentence
+from embcli.explore.view import ExplorerScreen, ListTable, sentence
 from embcli.tokens import shown, tokens_of
 
 _TOKEN_CELLS = 40
@@ -25,57 +22,26 @@ _SPACE = shown(b" ")
 
 
 class WordIndex:
-    """The tokens of a vocabulary as words, without spaces in front, and a fuzzy search in them.
+    """The tokens of a vocabulary as words, without spaces in front; capitals do not count.
 
     It is made once, when the first find screen opens, and kept by the app.
     """
 
     def __init__(self, words: list[str]) -> None:
-        bare_words = [word.lstrip(_SPACE) or word for word in words]
-        ids = [word_id for word_id, word in enumerate(bare_words) if word]
-        ids.sort(key=lambda word_id: len(bare_words[word_id]))  # short words are found first
-        self._ids = ids
-        self._exact = [bare_words[word_id] for word_id in ids]
-        self._lower = [word.lower() for word in self._exact]
-        self._search = FuzzySearch(case_sensitive=True)
+        self._words = [(word.lstrip(_SPACE) or word).lower() for word in words]
+        lengths = np.array([len(word) for word in self._words])
+        self._ids = np.argsort(lengths, kind="stable").tolist()  # short words are found first
 
     def find(self, typed: str) -> np.ndarray:
-        """Return the IDs of the words that match best, (n,) int64.
+        """Return the IDs of the words that contain what is typed, the shortest first, (n,) int64.
 
-        A word matches if it has the letters in their order. Case counts only if a capital is typed.
+        The query is spelled as tokens are shown, without spaces around it.
         """
-        most_scored = 1000  # words
-        query = _query(typed)
+        query = typed.lower().strip(f" {_SPACE}").replace(" ", _SPACE)
         if not query:
             return np.empty(0, np.int64)
-        words = self._lower if query == query.lower() else self._exact
-        letters = [re.escape(letter) for letter in query]
-        has_letters = re.compile("".join(f"[^{letter}]*{letter}" for letter in letters)).match
-
-        # The test for the first letter is fast, and leaves out most words.
-        matches = (
-            place for place, word in enumerate(words) if query[0] in word and has_letters(word)
-        )
-        scores = {}
-        for place in islice(matches, most_scored):
-            scores[place] = self._score(query, words[place])
-        best = sorted(scores, key=lambda place: -scores[place])[:TOP]
-        return np.array([self._ids[place] for place in best], np.int64)
-
-    def _score(self, query: str, word: str) -> float:
-        """Return textual's score, or 0 if there are too many ways to match for textual to try."""
-        most_ways = 5000
-        ways = math.prod(map(word.count, query))
-        if ways > most_ways and query not in word:
-            return 0.0
-        score, _ = self._search.match(query, word)
-        return score
-
-
-def _query(typed: str) -> str:
-    """Return a typed text as it is searched for: spelled as tokens are shown, without a margin."""
-    query = typed.encode(errors="replace").decode().replace("\n", " ")
-    return query.strip(f" {_SPACE}").replace(" ", _SPACE)
+        found = (word_id for word_id in self._ids if query in self._words[word_id])
+        return np.array(list(islice(found, TOP)), np.int64)
 
 
 class SearchField(Input):
@@ -91,7 +57,7 @@ class SearchField(Input):
 
 
 class FindScreen(ExplorerScreen):
-    """A field for a text, and below it the rows of its tokens and of words like it.
+    """A field for a text, and below it the rows of its tokens and of words that contain it.
 
     Its result is the row that was chosen.
     """
@@ -134,7 +100,7 @@ class FindScreen(ExplorerScreen):
         table.add_column("token", width=_TOKEN_CELLS)
         self.list_rows()
         if self.app.words is None:
-            self.run_passes("", [Pass(self._read_words, self._show_words)])
+            self.start("vocabulary", self._read_words)
             self.show_title("reading the vocabulary …")
 
     def _read_words(self, _: Watch) -> WordIndex:
@@ -144,13 +110,13 @@ class FindScreen(ExplorerScreen):
             size = min(self.matrix.size, encoding.vocabulary_size)
         return WordIndex([shown(token) for token in tokens_of(np.arange(size), encoding)])
 
-    def _show_words(self, words: WordIndex) -> None:
-        self.app.words = words
+    def finished(self, name: str, result: WordIndex) -> None:
+        self.app.words = result
         self.list_rows()
 
     @on(Input.Changed, "#text")
     def list_rows(self) -> None:
-        """List the tokens of the text and the words like it."""
+        """List the tokens of the text and the words that contain it."""
         self.text = self.query_one("#text", Input).value
         tokens = self._token_ids()
         words = self._ids_of_words()
@@ -180,7 +146,7 @@ class FindScreen(ExplorerScreen):
         return np.empty(0, np.int64)
 
     def _ids_of_words(self) -> np.ndarray:
-        """Return the IDs of words like the text or, if there are none, like its last word."""
+        """Return the IDs of words with the text or, if there are none, with its last word."""
         found = np.empty(0, np.int64)
         if self.app.words is not None:
             for query in (self.text, *self.text.split()[-1:]):
@@ -197,11 +163,6 @@ class FindScreen(ExplorerScreen):
     def go_to_row(self) -> None:
         if not len(self.ids) or not self.is_active:  # a second Enter comes too late
             return
-        row = int(self.ids[self.query_one(ListTable).cursor_row])
-        if row < self.matrix.size:
-            self.dismiss(row)
-            return
-        self.notify(
-            f"ID {row} has no row: there are {self.matrix.size:,}, from ID 0 on",
-            severity="error",
-        )
+        row = self.ids[self.query_one(ListTable).cursor_row]
+        with self.app.errors_as_notes():
+            self.dismiss(self.matrix.row_of(str(row)))
