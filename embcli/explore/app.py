@@ -23,7 +23,7 @@ from textual.widgets import Input, Static
 
 from embcli.errors import EmbcliError
 from embcli.explore.explored import ExploredMatrix
-from embcli.explore.find import FindScreen, WordIndex
+from embcli.explore.find import FindScreen
 from embcli.explore.matrix import MatrixScreen
 from embcli.explore.row import PairScreen, RowScreen
 from embcli.explore.view import ExplorerScreen, sentence
@@ -78,7 +78,7 @@ class Explorer(App[list[str]]):
     BINDINGS: ClassVar[list[BindingType]] = [
         # With priority, a field has the focus before the app looks at the next key, which may be
         # typed at once.
-        Binding("colon,g", "prompt", "Go", key_display=":", priority=True),
+        Binding("colon,g", "screen.open_prompt", "Go", key_display=":", priority=True),
         Binding("slash", "find", "Find", priority=True),
         Binding("space", "mark", "Mark"),
         Binding("c", "compare", "Compare"),
@@ -101,7 +101,7 @@ class Explorer(App[list[str]]):
         self.first_row = row
         self.first_text = text
         self.first_sort = sort
-        self.words: WordIndex | None = None  # None until the vocabulary has been read
+        self.words: list[str] = []  # empty until the vocabulary has been read
 
     def get_driver_class(self) -> type[Driver]:
         if sys.platform == "win32":
@@ -160,10 +160,6 @@ class Explorer(App[list[str]]):
             return hasattr(self.screen, "row")
         return True
 
-    def action_prompt(self) -> None:
-        screen: Any = self.screen
-        screen.open_prompt()
-
     async def action_find(self) -> None:
         if self.matrix.model.encoding is None:
             self.notify(
@@ -206,11 +202,8 @@ class Explorer(App[list[str]]):
         self.notify("Copied, if the terminal allows it (OSC 52).")
 
     async def action_quit(self, status: int = 0) -> None:
-        commands: list[str] = []
-        for screen in self.screen_stack:
-            if isinstance(screen, ExplorerScreen):
-                commands = screen.commands() or commands  # an empty search has none
-        self.exit(commands, return_code=status)
+        screen: Any = self.screen
+        self.exit(screen.commands(), return_code=status)
 
 
 def run(app: Explorer) -> int:

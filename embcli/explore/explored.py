@@ -6,7 +6,6 @@ matrix that it starts are run in a thread by `view`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -49,17 +48,18 @@ class ExploredMatrix:
         if layer == "head":
             self.name = f"output head of {self.name}"
         self.order: NormOrder | None = None
+        self.by_norm = False
         self.marked: int | None = None
 
-    def ids(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
+    def ids(self, start: int, stop: int) -> np.ndarray:
         """Return the IDs of the rows at these places, (n,) int64."""
-        if by_norm and self.order:
+        if self.by_norm and self.order:
             return self.order.ids[start:stop]
         return np.arange(start, min(stop, self.size))
 
-    def place(self, row: int, by_norm: bool) -> int:
+    def place(self, row: int) -> int:
         """Return the place of a row by its ID."""
-        if by_norm and self.order:
+        if self.by_norm and self.order:
             return int(self.order.ranks[row]) - 1
         return row
 
@@ -75,6 +75,12 @@ class ExploredMatrix:
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
 
+    def neighbor_commands(self, row: int, *words: str) -> list[str]:
+        """Return the commands that print the neighbours of a row by both metrics."""
+        by_cosine = self.spell("neighbors", "--ids", str(row), *words)
+        by_distance = self.spell("neighbors", "--ids", str(row), *words, "--metric", "l2")
+        return [by_cosine, by_distance]
+
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
         """Return the IDs and the scores of the rows nearest to a row, (n,) each."""
         model = Model(self.model.source, self.model.encoding, watch=watch)
@@ -86,8 +92,9 @@ class ExploredMatrix:
 
         Raises InputError if no row has it.
         """
-        if re.fullmatch("[0-9]+", text.strip()):
-            return int(select(text.strip(), self.size, "row")[0])
+        number = text.strip()
+        if number.isdecimal():
+            return int(select(number, self.size, "row")[0])
         if self.model.encoding is None:
             raise InputError(f"{text[:40]!r} is not a row; give its ID")
         for token in (text, f" {text}"):

@@ -44,15 +44,14 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         Binding("left,less_than_sign", "columns(-1)", show=False),
         Binding("shift+right,ctrl+right", "screens(1)", show=False),
         Binding("shift+left,ctrl+left", "screens(-1)", show=False),
-        Binding("0,circumflex_accent", "first_column", show=False),
-        Binding("dollar_sign", "last_column", show=False),
+        Binding("0,circumflex_accent", "go_to(None, 0)", show=False),
+        Binding("dollar_sign", "go_to(None, -1)", show=False),
     ]
 
     def __init__(self, matrix: ExploredMatrix, row: int) -> None:
         super().__init__()
         self.matrix = matrix
         self.cursor = row  # a place in the order
-        self.by_norm = False
         self.first_column = 0
         self.heat_limit: float | None = None  # the end of the scale of colours; None for numbers
 
@@ -60,7 +59,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         self.ids = np.empty(0, np.int64)
         self.values = np.empty((0, matrix.dim), np.float32)
         self.error = ""  # why no row can be read
-        self._places: tuple[int, int, bool] | None = None  # of the rows, in the order
+        self._read: tuple[int, int, bool] | None = None  # the places of the rows, and the order
 
         # What fits on the screen.
         self.columns_shown = 1
@@ -72,7 +71,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
     @property
     def row(self) -> int:
         """The ID of the row with the cursor."""
-        return int(self.matrix.ids(self.cursor, self.cursor + 1, self.by_norm)[0])
+        return int(self.matrix.ids(self.cursor, self.cursor + 1)[0])
 
     @property
     def rows_shown(self) -> int:
@@ -95,15 +94,15 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         self.refresh_line(self.cursor + 1)
         self.screen.show_title()
 
-    def go_to(self, row: int | None, column: int | None) -> None:
+    def action_go_to(self, row: int | None, column: int | None) -> None:
         """Move the cursor to a row by its ID, and begin with a column, as numbers."""
         if column is not None:
-            self.first_column = column
+            self.first_column = column % self.matrix.dim
             self.heat_limit = None
         place = self.cursor
         top = None
         if row is not None:
-            place = self.matrix.place(row, self.by_norm)
+            place = self.matrix.place(row)
             top = place - self.rows_shown // 3
         self.refresh()
         self.move_to(place, top)
@@ -111,14 +110,14 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
     def sort(self, by_norm: bool) -> None:
         """Sort the rows: by norm from the first on, or by ID with the cursor on the same row."""
         row = self.row
-        self.by_norm = by_norm
+        self.matrix.by_norm = by_norm
         if by_norm:
-            row = int(self.matrix.ids(0, 1, by_norm)[0])
-        self.go_to(row, None)
+            row = int(self.matrix.ids(0, 1)[0])
+        self.action_go_to(row, None)
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.size.width, self.matrix.size + 1)
-        self.call_after_refresh(self.go_to, None, None)
+        self.call_after_refresh(self.action_go_to, None, None)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -128,10 +127,11 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
 
     def read(self) -> None:
         """Read the rows on the screen, unless that has been done, and fit their columns."""
-        places = (self.first_line, self.first_line + self.rows_shown, self.by_norm)
-        if places != self._places:
-            self._places = places
-            self.ids = self.matrix.ids(*places)
+        start = self.first_line
+        stop = start + self.rows_shown
+        if self._read != (start, stop, self.matrix.by_norm):
+            self._read = (start, stop, self.matrix.by_norm)
+            self.ids = self.matrix.ids(start, stop)
             self.error = ""
             try:
                 self.values = np.array(self.matrix.layer.rows(self.ids))
@@ -169,9 +169,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
             numbers = range(self.first_column, self.first_column + self.columns_shown)
             columns = "".join(f"  {number:>{self._number_cells}}" for number in numbers)
         else:
-            limit = f"{self.heat_limit:.4g}"
-            low = f"{-self.heat_limit:.4g}"
-            columns = f" {self.matrix.dim:,} columns, {low} blue to {limit} orange"
+            columns = f" {self.matrix.dim:,} columns, blue to orange: ±{self.heat_limit:.4g}"
         labels = self._labels(" ", "ID", "token", "norm")
         return self.line(Segment(labels, STRONG), Segment(" │", DIM), Segment(columns, STRONG))
 
@@ -212,7 +210,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         parts = [f"{mark:1} {row:>{self._id_cells}}"]
         if self._token_cells:
             parts.append(fitted(token, self._token_cells))
-        if self.by_norm:
+        if self.matrix.by_norm:
             parts.append(f"{norm:>{_NORM_CELLS}}")
         return "  ".join(parts)
 
@@ -245,12 +243,6 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
     def action_screens(self, screens: int) -> None:
         self.action_columns(screens * self.columns_shown)
 
-    def action_first_column(self) -> None:
-        self.action_columns(-self.matrix.dim)
-
-    def action_last_column(self) -> None:
-        self.action_columns(self.matrix.dim)
-
     async def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, or open it if the cursor is there."""
         place = self.first_line + event.y - 1
@@ -282,16 +274,14 @@ class MatrixScreen(ExplorerScreen):
         yield self.lines
 
     def heading(self) -> list[str]:
-        lines = self.lines
-        lines.read()
-        size = f"{self.matrix.size:,}"
-        place = f"row {lines.cursor:,} of {size}"
-        if lines.error:
-            place = lines.error
-        elif lines.by_norm:
-            place = f"by norm: {lines.cursor + 1:,} of {size}"
-        shape = f"{size} x {self.matrix.dim:,}"
-        return [place, f"{self.matrix.name}: {shape}, {self.matrix.layer.dtype}"]
+        matrix = self.matrix
+        self.lines.read()
+        cursor = self.lines.cursor
+        place = f"row {cursor:,} of {matrix.size:,}"
+        if matrix.by_norm:
+            place = f"by norm: {cursor + 1:,} of {matrix.size:,}"
+        shape = f"{matrix.size:,} x {matrix.dim:,}"
+        return [self.lines.error or place, f"{matrix.name}: {shape}, {matrix.layer.dtype}"]
 
     def commands(self) -> list[str]:
         lines = self.lines
@@ -301,25 +291,25 @@ class MatrixScreen(ExplorerScreen):
         if lines.heat_limit is None:
             stop = lines.first_column + lines.columns_shown
             words = ["--columns", f"{lines.first_column}:{stop}"]
-        if lines.by_norm:
+        if self.matrix.by_norm:
             words += ["--sort", "norm"]
         rows = ",".join(map(str, ids))
-        if len(ids) > 1 and not lines.by_norm:
+        if len(ids) > 1 and not self.matrix.by_norm:
             rows = f"{ids[0]}:{ids[-1] + 1}"
         if rows:
             words = ["--rows", rows, *words]
         return [self.matrix.spell("weights", *words)]
 
     async def go_to(self, row: int | None, column: int | None = None) -> None:
-        self.lines.go_to(row, column)
+        self.lines.action_go_to(row, column)
 
     async def action_open(self) -> None:
         await self.app.open_row(self.row)
 
     def action_sort(self) -> None:
         """Sort by norm, which takes a pass over the matrix the first time, or by ID again."""
-        if self.lines.by_norm or self.matrix.order is not None:
-            self.lines.sort(not self.lines.by_norm)
+        if self.matrix.order is not None:
+            self.lines.sort(not self.matrix.by_norm)
             return
         self.show_title("sorting …")
         self.start("sorting", partial(norm_order, self.matrix.layer))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from rich.segment import Segment
@@ -17,14 +17,15 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
-from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable
+from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, right
+from embcli.names import Metric
 from embcli.numerics.statistics import norms_of
 from embcli.page.matrix import Matrix, NumberFormat, written
 from embcli.page.strips import Values
 from embcli.page.table import Label
 
 # The metrics of the two lists beside the values of a row.
-_SHOWN_METRICS: dict[str, str] = {"cosine": "cosine", "l2": "L2 distance"}
+_SHOWN_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 _LIST_CELLS = 36  # in the lists
 
 
@@ -122,16 +123,10 @@ class RowScreen(ExplorerScreen):
         return [f"{mark}Row {self.row}  {self.token}", norm, self.matrix.name]
 
     def commands(self) -> list[str]:
-        spell = self.matrix.spell
-        row = str(self.row)
         shown = self.lines.shown_columns
-        columns = f"{shown.start}:{shown.stop}"
-        query = ("neighbors", "--ids", row, "--top", str(TOP))
-        return [
-            spell("weights", "--rows", row, "--columns", columns, "--sort", "norm"),
-            spell(*query),
-            spell(*query, "--metric", "l2"),
-        ]
+        words = ["--columns", f"{shown.start}:{shown.stop}", "--sort", "norm"]
+        values = self.matrix.spell("weights", "--rows", str(self.row), *words)
+        return [values, *self.matrix.neighbor_commands(self.row, "--top", str(TOP))]
 
     async def go_to(self, row: int | None, column: int | None = None) -> None:
         if row is None and column is not None:
@@ -158,24 +153,17 @@ class RowScreen(ExplorerScreen):
         table.clear(columns=True)
         return table
 
-    def finished(self, name: str, result: tuple[np.ndarray, np.ndarray]) -> None:
+    def finished(self, name: Any, result: tuple[np.ndarray, np.ndarray]) -> None:
         self.nearest[name] = result
         ids, scores = result
-        score_name = _SHOWN_METRICS[name]
         number_format = NumberFormat([scores], 4)
 
-        # Widths that textual chooses come late: they cut the numbers of a first draw.
-        id_cells = max(len(str(self.matrix.size)), 6)
-        token_cells = 20 - id_cells
-        score_cells = max(number_format.width, len(score_name))
         table = self._emptied(name)
-        table.add_column("nearest", width=token_cells)
-        table.add_column(_right("ID"), width=id_cells)
-        table.add_column(_right(score_name), width=score_cells)
+        table.add_columns("nearest", right("ID"), right(_SHOWN_METRICS[name]))
         tokens = self.matrix.tokens(ids)
         for row, token, score in zip(ids, tokens, scores, strict=True):
             number = number_format.write(score)
-            table.add_row(fitted(token, token_cells), _right(str(row)), _right(number))
+            table.add_row(Text(fitted(token, 12)), right(str(row)), right(number))
         self._search()
 
     def failed(self, name: str, reason: str) -> None:
@@ -209,15 +197,14 @@ class PairScreen(ExplorerScreen):
     def __init__(self, matrix: ExploredMatrix, one: int, other: int) -> None:
         super().__init__(matrix)
         self.rows = (one, other)
-        rows = np.stack([matrix.row(one), matrix.row(other)])
-        exact = rows.astype(np.float64)
+        rows = np.stack([matrix.row(one), matrix.row(other)]).astype(np.float64)
         with np.errstate(all="ignore"):
             difference = rows[0] - rows[1]
-            distance = np.linalg.norm(exact[0] - exact[1])
-            cosine = exact[0] @ exact[1] / np.linalg.norm(exact, axis=1).prod()
+            distance = np.linalg.norm(difference)
+            cosine = rows[0] @ rows[1] / np.linalg.norm(rows, axis=1).prod()
         self.scores = written(np.array([cosine, distance]), 4)
         self.columns = np.argsort(-np.abs(difference), kind="stable")[:100]  # NaN last
-        self.values = np.vstack([rows, difference])[:, self.columns]  # (3, n) float32
+        self.values = np.vstack([rows, difference])[:, self.columns]  # (3, n) float64
 
     def body(self) -> ComposeResult:
         one, other = self.rows
@@ -232,16 +219,8 @@ class PairScreen(ExplorerScreen):
         return [f"cosine {cosine}", f"L2 distance {distance}", "columns that differ most"]
 
     def commands(self) -> list[str]:
-        spell = self.matrix.spell
-        one, other = map(str, self.rows)
-        columns = ",".join(map(str, self.columns.tolist()))
-        query = ("neighbors", "--ids", one, "--rows", other)
-        return [
-            spell(*query),
-            spell(*query, "--metric", "l2"),
-            spell("weights", "--rows", f"{one},{other}", "--columns", columns),
-        ]
-
-
-def _right(text: str) -> Text:
-    return Text(text, justify="right")
+        one, other = self.rows
+        columns = ",".join(map(str, self.columns))
+        words = ["--rows", f"{one},{other}", "--columns", columns]
+        scores = self.matrix.neighbor_commands(one, "--rows", str(other))
+        return [*scores, self.matrix.spell("weights", *words)]

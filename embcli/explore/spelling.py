@@ -33,8 +33,6 @@ def speller(path: str | None, options: dict[str, Any]) -> Spell:
 
 
 def _takes(verb: str, option: str) -> bool:
-    if verb == "tokenize":
-        return option == "encoding"
     return verb != "lookup" or option != "layer"
 
 
