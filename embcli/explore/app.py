@@ -6,12 +6,10 @@ several screens have are bound here, others in the screens.
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult
@@ -116,22 +114,12 @@ class Explorer(App[list[str]]):
     async def on_mount(self) -> None:
         """Prepare for signals, show the model's notes, and begin as the options say."""
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        loop = asyncio.get_running_loop()
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            # Not every system has each signal, and not every loop can handle signals.
-            with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
-                number = getattr(signal, name)
-                loop.add_signal_handler(number, self._end, 128 + number)
         for note in self.matrix.model.notes:
             self.notify(note, severity="warning", markup=False)
         if self.first_sort == "norm" and isinstance(self.screen, MatrixScreen):
             self.screen.action_sort()
         if self.first_text is not None:
             await self._open(FindScreen(self.matrix, self.first_text))
-
-    def _end(self, status: int) -> None:
-        signal.alarm(3)  # a terminal that is gone may accept no more output
-        self.call_later(self.action_quit, status)
 
     @contextmanager
     def errors_as_notes(self) -> Iterator[None]:
