@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -95,8 +96,10 @@ class Explorer(App[list[str]]):
         # Textual's scrolling would otherwise go on in a screen that has been closed.
         self.animation_level = "none"
         self.console.no_color = self.no_color
+        # Textual's own has shades that a terminal of 16 colours shows as others.
+        self.ansi_theme_dark = DEFAULT_TERMINAL_THEME
         self.matrix = matrix
-        self.first_row = row
+        self.first_screen = MatrixScreen(matrix, row)
         self.first_text = text
         self.first_sort = sort
         self.words: list[str] = []  # empty until the vocabulary has been read
@@ -109,15 +112,15 @@ class Explorer(App[list[str]]):
         return TerminalDriver
 
     def get_default_screen(self) -> Screen[Any]:
-        return MatrixScreen(self.matrix, self.first_row)
+        return self.first_screen
 
     async def on_mount(self) -> None:
         """Prepare for signals, show the model's notes, and begin as the options say."""
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         for note in self.matrix.model.notes:
             self.notify(note, severity="warning", markup=False)
-        if self.first_sort == "norm" and isinstance(self.screen, MatrixScreen):
-            self.screen.action_sort()
+        if self.first_sort == "norm":
+            self.first_screen.action_sort()
         if self.first_text is not None:
             await self._open(FindScreen(self.matrix, self.first_text))
 

@@ -67,11 +67,6 @@ class ExploredMatrix:
         """Return the values of a row, (D,) float32."""
         return np.asarray(self.layer.rows(np.array([row]))[0])
 
-    def token(self, row: int, cells: int) -> str:
-        """Return the token of a row in at most as many cells."""
-        token = self.tokens(np.array([row]))[0]
-        return fitted(token, cells).rstrip()
-
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
 

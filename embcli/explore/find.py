@@ -67,9 +67,7 @@ class FindScreen(ExplorerScreen):
 
     def on_mount(self) -> None:
         table = self.query_one(ListTable)
-        table.add_column("found", width=9)
-        table.add_column(right("ID"), width=len(str(self.matrix.size)))
-        table.add_column("token", width=_TOKEN_CELLS)
+        table.add_columns("found", right("ID"), "token")
         self.list_rows()
         if not self.app.words:
             self.start("vocabulary", self._read_words)

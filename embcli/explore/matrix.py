@@ -57,6 +57,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
 
         # What has been read.
         self.ids = np.empty(0, np.int64)
+        self.tokens: list[str] = []
         self.values = np.empty((0, matrix.dim), np.float32)
         self.error = ""  # why no row can be read
         self._read: tuple[int, int, bool] | None = None  # the places of the rows, and the order
@@ -132,6 +133,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         if self._read != (start, stop, self.matrix.by_norm):
             self._read = (start, stop, self.matrix.by_norm)
             self.ids = self.matrix.ids(start, stop)
+            self.tokens = self.matrix.tokens(self.ids)
             self.error = ""
             try:
                 self.values = np.array(self.matrix.layer.rows(self.ids))
@@ -177,11 +179,10 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         """Return the line of a row on the screen, which is made anew for each draw."""
         row = int(self.ids[index])
         mark = "•" if row == self.matrix.marked else " "
-        token = self.matrix.token(row, _TOKEN_CELLS)
         norm = ""
         if self.matrix.order:
             norm = written(self.matrix.order.norms[row : row + 1], 4)[0]
-        labels = self._labels(mark, str(row), token, norm)
+        labels = self._labels(mark, str(row), self.tokens[index], norm)
         look = None
         if self.first_line + index == self.cursor:
             look = CURSOR

@@ -93,7 +93,6 @@ class RowScreen(ExplorerScreen):
 
     AUTO_FOCUS = "#cosine"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,n", "open", "Row"),
         Binding("tab", "app.focus_next", "List"),
         Binding("right", "page(1)", "Values", key_display="←→"),
         Binding("left", "page(-1)", show=False),
@@ -102,7 +101,7 @@ class RowScreen(ExplorerScreen):
     def __init__(self, matrix: ExploredMatrix, row: int, column: int = 0) -> None:
         super().__init__(matrix)
         self.row = row
-        self.token = matrix.token(row, 24)
+        self.token = matrix.tokens(np.array([row]))[0]
         self.lines = RowValues(matrix.row(row), column)
         self.nearest: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # IDs and scores, (n,) each
 
@@ -173,16 +172,11 @@ class RowScreen(ExplorerScreen):
         table.add_row(Text(reason), height=None)
         self._search()
 
-    async def on_data_table_row_selected(self) -> None:
-        await self.action_open()
-
-    async def action_open(self) -> None:
-        """Open the row at the cursor of the list that has the focus, at the same columns."""
-        table = self.focused
-        if isinstance(table, ListTable):
-            ids, _ = self.nearest.get(str(table.id), ((), ()))
-            if len(ids):
-                await self.app.open_row(int(ids[table.cursor_row]), self.lines.column)
+    async def on_data_table_row_selected(self, event: ListTable.RowSelected) -> None:
+        """Open the row that was chosen in a list, at the same columns."""
+        ids, _ = self.nearest[str(event.data_table.id)]
+        if len(ids):
+            await self.app.open_row(int(ids[event.cursor_row]), self.lines.column)
 
     def action_page(self, pages: int) -> None:
         lines = max(self.lines.size.height - 2, 1)

@@ -20,7 +20,7 @@ def speller(path: str | None, options: dict[str, Any]) -> Spell:
                 line.append("--from")
             line.append(path)
         for name, value in options.items():
-            if _takes(verb, name):
+            if verb != "lookup" or name != "layer":
                 line += _option(name, value)
         line += words
         if text is not None:
@@ -30,10 +30,6 @@ def speller(path: str | None, options: dict[str, Any]) -> Spell:
         return shlex.join(line)
 
     return spell
-
-
-def _takes(verb: str, option: str) -> bool:
-    return verb != "lookup" or option != "layer"
 
 
 def _option(name: str, value: Any) -> list[str]:

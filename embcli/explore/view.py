@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from rich.segment import Segment
@@ -50,8 +49,6 @@ MOVES: list[BindingType] = [
     Binding("end,G", "scroll_bottom", show=False),
 ]
 
-Item = TypeVar("Item")
-
 
 class Field(Input):
     """Textual's field, except that a key lays out the screen only if the text is longer than it."""
@@ -83,9 +80,9 @@ class KeyLine(Footer):
 
 
 class ListTable(DataTable[Text | str], inherit_bindings=False):
-    """A list of rows. The screen has the key Enter."""
+    """A list of rows, one of which can be chosen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = MOVES
+    BINDINGS: ClassVar[list[BindingType]] = [*MOVES, Binding("enter,n", "select_cursor", "Row")]
 
 
 class ExplorerScreen(Screen[int]):
@@ -187,8 +184,8 @@ class ExplorerScreen(Screen[int]):
         )
 
     def _watched(
-        self, items: Iterable[Item], total: int, size: Callable[[Item], int], /
-    ) -> Iterator[Item]:
+        self, items: Iterable[Any], total: int, size: Callable[[Any], int], /
+    ) -> Iterator[Any]:
         worker = get_current_worker()
         last_progress = time.monotonic()
         passed = 0
@@ -230,8 +227,7 @@ def _in_words(error: BaseException | None) -> str:
 
 def sentence(error: EmbcliError) -> str:
     """Return an error and its hint in one line."""
-    parts = [str(error), error.hint]
-    return "; ".join(in_line(part) for part in parts if part)
+    return in_line(f"{error}; {error.hint}").removesuffix("; ")
 
 
 class Lines(ScrollView):
@@ -247,14 +243,15 @@ class Lines(ScrollView):
     def line(self, *segments: Segment) -> Strip:
         """Return a line as wide as the list, in its colours where a segment has no others."""
         style = self.rich_style
-        return Strip(segments).apply_style(style).adjust_cell_length(self.size.width, style)
+        strip = Strip(segments).simplify().apply_style(style)
+        return strip.adjust_cell_length(self.size.width, style)
 
     def numbers(self, values: np.ndarray, number_format: NumberFormat, cell: int) -> list[Segment]:
         """Return some values of a row, (n,), as numbers in cells of one width."""
         segments = []
-        for style, run in groupby(values.tolist(), sign_style):
-            cells = [f"  {number_format.write(value):>{cell}}" for value in run]
-            segments.append(Segment("".join(cells), style))
+        for value in values.tolist():
+            number = f"  {number_format.write(value):>{cell}}"
+            segments.append(Segment(number, sign_style(value)))
         return segments
 
 
