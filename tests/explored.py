@@ -199,7 +199,6 @@ def _row(app: Explorer, screen: Any, matrix: np.ndarray) -> int:
             _hold_values(values.split(), part)
             columns += range(first, first + len(part))
     assert columns, "whole numbers at any width"
-    assert columns == [*screen.lines.shown_columns], "the columns of the command"
 
     count = 1 + len(columns)
     for metric in ("cosine", "l2"):
@@ -211,7 +210,7 @@ def _row(app: Explorer, screen: Any, matrix: np.ndarray) -> int:
 def _nearest(app: Explorer, screen: Any, matrix: np.ndarray, metric: str) -> int:
     """Hold the list of the nearest rows, which shows IDs whole; return how many there are."""
     order, expected = scores(matrix, screen.row, metric)
-    if not len(screen.nearest[metric][0]):  # The list says why.
+    if not len(screen.nearest[metric]):  # A note says why.
         return 0
     table = screen.query_one(f"#{metric}", DataTable)
     for place in range(table.row_count):

@@ -72,6 +72,7 @@ class Explorer(App[list[str]]):
     FindScreen #text { margin: 0 1; }
     """
 
+    screen: Any  # an ExplorerScreen
     ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -131,12 +132,13 @@ class Explorer(App[list[str]]):
             yield
         except EmbcliError as error:
             self.notify(sentence(error), severity="error", markup=False)
+        except MemoryError:
+            self.notify("memory ran out: this matrix is too large", severity="error")
 
     async def _open(self, screen: ExplorerScreen) -> None:
         """Open a screen; the row that it may result in is shown on the screen before it."""
-        before: Any = self.screen
         if self.return_code is None:  # an app that ends composes no screen any more
-            await self.push_screen(screen, before.go_to)
+            await self.push_screen(screen, self.screen.go_to)
 
     async def open_row(self, row: int, column: int = 0) -> None:
         with self.errors_as_notes():
@@ -170,31 +172,27 @@ class Explorer(App[list[str]]):
             self.notify("This is the first screen; q quits.")
 
     def action_mark(self) -> None:
-        screen: Any = self.screen
-        is_marked = self.matrix.marked == screen.row
-        self.matrix.marked = None if is_marked else screen.row
-        screen.show_title()
-        screen.query("MatrixLines").refresh()
+        is_marked = self.matrix.marked == self.screen.row
+        self.matrix.marked = None if is_marked else self.screen.row
+        self.screen.show_title()
+        self.screen.query("MatrixLines").refresh()
 
     async def action_compare(self) -> None:
-        screen: Any = self.screen
         marked = self.matrix.marked
-        if marked is None or marked == screen.row:
+        if marked is None or marked == self.screen.row:
             self.notify(
                 "Space marks a row; then c on another row compares the two.", severity="warning"
             )
             return
         with self.errors_as_notes():
-            await self._open(PairScreen(self.matrix, marked, screen.row))
+            await self._open(PairScreen(self.matrix, marked, self.screen.row))
 
     def action_copy(self) -> None:
-        screen: Any = self.screen
-        self.copy_to_clipboard("\n".join(screen.commands()))
+        self.copy_to_clipboard("\n".join(self.screen.commands()))
         self.notify("Copied, if the terminal allows it (OSC 52).")
 
     async def action_quit(self, status: int = 0) -> None:
-        screen: Any = self.screen
-        self.exit(screen.commands(), return_code=status)
+        self.exit(self.screen.commands(), return_code=status)
 
 
 def run(app: Explorer) -> int:

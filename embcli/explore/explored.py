@@ -40,11 +40,11 @@ class ExploredMatrix:
         self.spell = spell
         self.layer_name = layer
         self.layer = layers[layer]
-        self.origin = layers.origin
+        origin = layers.origin
         self.encoding = model.source.encoding
-        self.name = self.origin.name
-        if self.origin.is_seeded:
-            self.name = f"untrained, {self.origin.name}"
+        self.name = origin.name
+        if origin.is_seeded:
+            self.name = f"untrained, {origin.name}"
         if layer == "head":
             self.name = f"output head of {self.name}"
         self.order: NormOrder | None = None

@@ -43,35 +43,31 @@ class FindScreen(ExplorerScreen):
 
     def __init__(self, matrix: ExploredMatrix, text: str = "") -> None:
         super().__init__(matrix)
-        self.text = text
-        self.tokens: list[int] = []  # the IDs of the text
-        self.words: list[int] = []  # the IDs of words that contain its last word
+        self.text = text  # to begin with
+        self.ids: list[int] = []  # the tokens of the text, then words
 
     def body(self) -> ComposeResult:
         placeholder = "a text, or a part of a word"
         yield SearchField(self.text, placeholder, id="text", compact=True, select_on_focus=False)
-        yield ListTable(cursor_type="row", cell_padding=1)
+        yield ListTable(cursor_type="row")
 
     def heading(self) -> list[str]:
         return ["Find a row: type a text, or a part of a word", self.matrix.name]
 
     def commands(self) -> list[str]:
-        commands = []
-        if self.tokens:
-            words = ["lookup", "--show", "token", "--columns", "0:1"]
-            commands.append(self.matrix.spell(*words, text=self.text))
-        if self.words:
-            rows = ",".join(map(str, self.words))
-            commands.append(self.matrix.spell("weights", "--rows", rows, "--columns", "0:1"))
-        return commands
+        rows = ",".join([str(row) for row in self.ids if row < self.matrix.size])
+        if not rows:
+            return []
+        return [self.matrix.spell("weights", "--rows", rows, "--columns", "0:1")]
 
     def on_mount(self) -> None:
         table = self.query_one(ListTable)
-        table.add_columns("found", right("ID"), "token")
+        table.add_column("found", width=9)
+        table.add_column(right("ID"), width=7)
+        table.add_column("token", width=_TOKEN_CELLS)
         self.list_rows()
         if not self.app.words:
-            self.start("vocabulary", self._read_words)
-            self.show_title("reading the vocabulary …")
+            self.start("reading words", self._read_words)
 
     def _read_words(self, _: Watch) -> list[str]:
         """Return the tokens of the vocabulary as words, without spaces in front and capitals."""
@@ -86,28 +82,27 @@ class FindScreen(ExplorerScreen):
     @on(Input.Changed, "#text")
     def list_rows(self) -> None:
         """List the tokens of the text and the words that contain its last word."""
-        self.text = self.query_one("#text", Input).value
-        self.tokens = self._token_ids()
-        self.words = containing(self.app.words, self.text)
+        text = self.query_one("#text", Input).value
+        tokens = self._token_ids(text)
+        self.ids = [*tokens, *containing(self.app.words, text)]
 
-        kinds = [f"token {position}" for position in range(len(self.tokens))]
-        kinds += ["word"] * len(self.words)
-        ids = [*self.tokens, *self.words]
-        tokens = tokens_of(np.array(ids, np.int64), self.matrix.model.encoding)
         table = self.query_one(ListTable)
         table.clear()
-        for kind, row, token in zip(kinds, ids, tokens, strict=True):
-            table.add_row(kind, right(str(row)), Text(fitted(shown(token), _TOKEN_CELLS)))
+        found = tokens_of(np.array(self.ids, np.int64), self.matrix.model.encoding)
+        for place, token in enumerate(found):
+            kind = f"token {place}" if place < len(tokens) else "word"
+            row = right(str(self.ids[place]))
+            table.add_row(kind, row, Text(fitted(shown(token), _TOKEN_CELLS)))
         self.show_title()
 
-    def _token_ids(self) -> list[int]:
-        """Return the IDs of the first tokens of the text."""
+    def _token_ids(self, text: str) -> list[int]:
+        """Return the IDs of the first tokens of a text."""
         most_tokens = 1000
         encoding = self.matrix.model.encoding
         tokens: list[int] = []
-        if encoding and self.text:
+        if encoding and text:
             with suppress(EmbcliError):  # a file of vectors does not have the word
-                tokens = encoding.encode(self.text)[:most_tokens].tolist()
+                tokens = encoding.encode(text)[:most_tokens].tolist()
         return tokens
 
     def action_move(self, movement: str) -> None:
@@ -116,19 +111,19 @@ class FindScreen(ExplorerScreen):
     @on(Input.Submitted, "#text")
     @on(ListTable.RowSelected)
     def go_to_row(self) -> None:
-        ids = [*self.tokens, *self.words]
-        if not ids or not self.is_active:  # a second Enter comes too late
+        if not self.ids or not self.is_active:  # a second Enter comes too late
             return
-        row = ids[self.query_one(ListTable).cursor_row]
+        row = self.ids[self.query_one(ListTable).cursor_row]
         with self.app.errors_as_notes():
             self.dismiss(self.matrix.row_of(str(row)))
 
 
 def containing(words: list[str], text: str) -> list[int]:
     """Return the places of words that contain the last word of a text, the shortest first."""
-    last_word = text.lower().strip(f" {_SPACE}").rpartition(" ")[2]
-    if not last_word:
+    words_of_text = text.lower().split()
+    if not words_of_text:
         return []
+    last_word = words_of_text[-1]
     found = [place for place, word in enumerate(words) if last_word in word]
     found.sort(key=lambda place: len(words[place]))
     return found[:TOP]

@@ -113,7 +113,8 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         row = self.row
         self.matrix.by_norm = by_norm
         if by_norm:
-            row = int(self.matrix.ids(0, 1)[0])
+            self.cursor = 0
+            row = self.row
         self.action_go_to(row, None)
 
     def on_resize(self) -> None:
@@ -122,7 +123,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        last = min(self.first_line + self.rows_shown, self.matrix.size) - 1
+        last = self.first_line + self.rows_shown - 1
         self.cursor = clamp(self.cursor, self.first_line, last)
         self.screen.show_title()
 
@@ -139,7 +140,6 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
                 self.values = np.array(self.matrix.layer.rows(self.ids))
             except EmbcliError as error:
                 self.error = sentence(error)
-                self.ids = self.ids[:0]
         self._fit_columns()
 
     def _fit_columns(self) -> None:
@@ -150,8 +150,6 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         self._token_cells = 0
         if self.matrix.encoding is not None:
             self._token_cells = clamp(self.size.width // 5, 6, _TOKEN_CELLS)
-            if self.room < cells + 1:
-                self._token_cells = 0  # a number is worth more than a token's text
         self.columns_shown = clamp((self.room + 1) // (cells + 2), 1, dim)
         self.first_column = clamp(self.first_column, 0, dim - self.columns_shown)
 
@@ -162,7 +160,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         if y == 0:
             return self._header()
-        if y > len(self.ids):
+        if y > len(self.ids) or self.error:
             return self.line()
         return self._row_line(y - 1)
 
@@ -247,7 +245,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
     async def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, or open it if the cursor is there."""
         place = self.first_line + event.y - 1
-        if event.y > 0 and place == self.cursor:
+        if place == self.cursor:
             await self.app.open_row(self.row)
         elif event.y > 0:
             self.move_to(place)
@@ -281,8 +279,8 @@ class MatrixScreen(ExplorerScreen):
         place = f"row {cursor:,} of {matrix.size:,}"
         if matrix.by_norm:
             place = f"by norm: {cursor + 1:,} of {matrix.size:,}"
-        shape = f"{matrix.size:,} x {matrix.dim:,}"
-        return [self.lines.error or place, f"{matrix.name}: {shape}, {matrix.layer.dtype}"]
+        shape = f"{matrix.size:,} x {matrix.dim:,}, {matrix.layer.dtype}"
+        return [self.lines.error or place, f"{matrix.name}: {shape}"]
 
     def commands(self) -> list[str]:
         lines = self.lines
@@ -294,12 +292,10 @@ class MatrixScreen(ExplorerScreen):
             words = ["--columns", f"{lines.first_column}:{stop}"]
         if self.matrix.by_norm:
             words += ["--sort", "norm"]
-        rows = ",".join(map(str, ids))
-        if len(ids) > 1 and not self.matrix.by_norm:
-            rows = f"{ids[0]}:{ids[-1] + 1}"
-        if rows:
-            words = ["--rows", rows, *words]
-        return [self.matrix.spell("weights", *words)]
+        rows = f"{ids[0]}:{ids[-1] + 1}"
+        if self.matrix.by_norm:
+            rows = ",".join(map(str, ids))
+        return [self.matrix.spell("weights", "--rows", rows, *words)]
 
     async def go_to(self, row: int | None, column: int | None = None) -> None:
         self.lines.action_go_to(row, column)
@@ -312,7 +308,6 @@ class MatrixScreen(ExplorerScreen):
         if self.matrix.order is not None:
             self.lines.sort(not self.matrix.by_norm)
             return
-        self.show_title("sorting …")
         self.start("sorting", partial(norm_order, self.matrix.layer))
 
     def finished(self, name: str, result: NormOrder) -> None:

@@ -26,7 +26,7 @@ from embcli.page.table import Label
 
 # The metrics of the two lists beside the values of a row.
 _SHOWN_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
-_LIST_CELLS = 36  # in the lists
+_TOKEN_CELLS = 12
 
 
 class RowValues(Lines):
@@ -38,8 +38,8 @@ class RowValues(Lines):
         self.column = column  # the first on the screen
         self.per_line = 1
         self.number_format = NumberFormat([values], 4)
-        self.number_cells = max(self.number_format.width, 3)
-        self.label_cells = max(len(str(len(values) - 1)), 3)
+        self.number_cells = self.number_format.width
+        self.label_cells = max(len(str(len(values))), 3)
 
     def on_resize(self) -> None:
         room = self.size.width - self.label_cells - 2
@@ -58,14 +58,6 @@ class RowValues(Lines):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self.column = self.first_line * self.per_line
-        self.screen.show_title()
-
-    @property
-    def shown_columns(self) -> range:
-        """The columns on the screen."""
-        first = self.first_line * self.per_line
-        lines = max(self.size.height - 1, 1)
-        return range(first, min(first + lines * self.per_line, len(self.values)))
 
     def render_line(self, y: int) -> Strip:
         if y == 0:
@@ -103,14 +95,14 @@ class RowScreen(ExplorerScreen):
         self.row = row
         self.token = matrix.tokens(np.array([row]))[0]
         self.lines = RowValues(matrix.row(row), column)
-        self.nearest: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # IDs and scores, (n,) each
+        self.nearest: dict[str, np.ndarray] = {}  # the IDs by metric, (n,) int64
 
     def body(self) -> ComposeResult:
         with Horizontal():
             yield self.lines
             with Vertical(id="nearest"):
                 for metric in _SHOWN_METRICS:
-                    yield ListTable(id=metric, cursor_type="row", cell_padding=1)
+                    yield ListTable(id=metric, cursor_type="row")
 
     def heading(self) -> list[str]:
         mark = "• " if self.row == self.matrix.marked else ""
@@ -122,8 +114,7 @@ class RowScreen(ExplorerScreen):
         return [f"{mark}Row {self.row}  {self.token}", norm, self.matrix.name]
 
     def commands(self) -> list[str]:
-        shown = self.lines.shown_columns
-        words = ["--columns", f"{shown.start}:{shown.stop}", "--sort", "norm"]
+        words = ["--columns", f"0:{self.matrix.dim}", "--sort", "norm"]
         values = self.matrix.spell("weights", "--rows", str(self.row), *words)
         return [values, *self.matrix.neighbor_commands(self.row, "--top", str(TOP))]
 
@@ -131,6 +122,14 @@ class RowScreen(ExplorerScreen):
         if row is None and column is not None:
             self.lines.go_to(column)
         await super().go_to(row, column)
+
+    def on_mount(self) -> None:
+        for metric, name in _SHOWN_METRICS.items():
+            table = self.query_one(f"#{metric}", ListTable)
+            # Widths that textual chooses come late: they cut the IDs of a first draw.
+            table.add_column("nearest", width=_TOKEN_CELLS)
+            table.add_column(right("ID"), width=7)
+            table.add_column(right(name), width=11)
 
     def on_screen_resume(self) -> None:
         self.show_title()
@@ -141,42 +140,31 @@ class RowScreen(ExplorerScreen):
 
     def _search(self) -> None:
         """Search for the nearest rows by the first metric for which they are not known yet."""
-        for metric, name in _SHOWN_METRICS.items():
+        for metric in _SHOWN_METRICS:
             if metric not in self.nearest:
-                self._emptied(metric).add_column(f"{name}: searching …")
                 self.start(metric, partial(self.matrix.nearest, self.row, metric))
                 return
 
-    def _emptied(self, metric: str) -> ListTable:
-        table = self.query_one(f"#{metric}", ListTable)
-        table.clear(columns=True)
-        return table
-
     def finished(self, name: Any, result: tuple[np.ndarray, np.ndarray]) -> None:
-        self.nearest[name] = result
         ids, scores = result
+        self.nearest[name] = ids
         number_format = NumberFormat([scores], 4)
 
-        table = self._emptied(name)
-        table.add_columns("nearest", right("ID"), right(_SHOWN_METRICS[name]))
+        table = self.query_one(f"#{name}", ListTable)
         tokens = self.matrix.tokens(ids)
         for row, token, score in zip(ids, tokens, scores, strict=True):
             number = number_format.write(score)
-            table.add_row(Text(fitted(token, 12)), right(str(row)), right(number))
+            table.add_row(Text(fitted(token, _TOKEN_CELLS)), right(str(row)), right(number))
         self._search()
 
-    def failed(self, name: str, reason: str) -> None:
-        self.nearest[name] = (np.empty(0, np.int64), np.empty(0))
-        table = self._emptied(name)
-        table.add_column("nearest", width=_LIST_CELLS)
-        table.add_row(Text(reason), height=None)
-        self._search()
+    def failed(self, name: str, error: Any) -> None:
+        super().failed(name, error)
+        self.finished(name, (np.empty(0, np.int64), np.empty(0)))
 
     async def on_data_table_row_selected(self, event: ListTable.RowSelected) -> None:
         """Open the row that was chosen in a list, at the same columns."""
-        ids, _ = self.nearest[str(event.data_table.id)]
-        if len(ids):
-            await self.app.open_row(int(ids[event.cursor_row]), self.lines.column)
+        ids = self.nearest[str(event.data_table.id)]
+        await self.app.open_row(int(ids[event.cursor_row]), self.lines.column)
 
     def action_page(self, pages: int) -> None:
         lines = max(self.lines.size.height - 2, 1)
@@ -191,7 +179,7 @@ class PairScreen(ExplorerScreen):
     def __init__(self, matrix: ExploredMatrix, one: int, other: int) -> None:
         super().__init__(matrix)
         self.rows = (one, other)
-        rows = np.stack([matrix.row(one), matrix.row(other)]).astype(np.float64)
+        rows = matrix.layer.rows(np.array(self.rows)).astype(np.float64)
         with np.errstate(all="ignore"):
             difference = rows[0] - rows[1]
             distance = np.linalg.norm(difference)

@@ -27,7 +27,7 @@ from textual.strip import Strip
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState, get_current_worker
 
-from embcli.errors import EmbcliError, Watch, ran_out
+from embcli.errors import EmbcliError, Watch
 from embcli.explore.explored import ExploredMatrix, fitted
 from embcli.page.colors import sign_style
 from embcli.page.matrix import NumberFormat
@@ -175,6 +175,7 @@ class ExplorerScreen(Screen[int]):
 
     def start(self, name: str, compute: Callable[[Watch], Any]) -> None:
         """Compute in a thread, with the progress in the title, what `finished` is called with."""
+        self.show_title(f"{name} …")
         self.run_worker(
             partial(compute, self._watched),
             name,
@@ -205,24 +206,16 @@ class ExplorerScreen(Screen[int]):
                 self.finished(worker.name, worker.result)
                 self.show_title()
             elif event.state is WorkerState.ERROR:
-                self.failed(worker.name, _in_words(worker.error))
+                self.failed(worker.name, worker.error)
                 self.show_title()
 
     def finished(self, name: str, result: Any) -> None:
         """Show the result of the pass of this name."""
 
-    def failed(self, name: str, reason: str) -> None:
+    def failed(self, name: str, error: Any) -> None:
         """Say why the pass of this name has no result."""
-        self.notify(reason, severity="error", markup=False)
-
-
-def _in_words(error: BaseException | None) -> str:
-    """Return why a pass has failed; raise the error if it is none of embcli's."""
-    if isinstance(error, EmbcliError):
-        return sentence(error)
-    if error is None or ran_out(error):
-        return "memory ran out: this matrix is too large for a pass"
-    raise error
+        with self.app.errors_as_notes():
+            raise error
 
 
 def sentence(error: EmbcliError) -> str:
