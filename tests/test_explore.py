@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pexpect
@@ -333,6 +334,17 @@ async def test_a_prompt_that_is_left_changes_nothing(snapshot: Snapshot) -> None
         await press(pilot, "escape", "down", "enter", "tab", "colon", "escape", "escape")
         await press(pilot, "colon", *"29", "enter")
         assert app.screen.lines.row == 29, "it is empty when it opens again"
+
+
+async def test_a_key_in_the_prompt_draws_only_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with walk() as (app, pilot):
+        await press(pilot, "colon")
+        drawn = Mock(wraps=app.screen.lines.render_line)
+        monkeypatch.setattr(app.screen.lines, "render_line", drawn)
+        await press(pilot, *"299")
+        assert not drawn.called
+        await press(pilot, "enter")
+        assert drawn.called
 
 
 # Widths, and the keys that lead to a further screen.
