@@ -154,6 +154,5 @@ def test_the_full_screen_of_a_head_names_it_in_its_commands() -> None:
     nearest = embcli.open("head.safetensors").neighbors([7], top=50)
     assert wanted.tolist() == nearest.ids.tolist()
     assert matrix.spell("weights") == "embcli weights own.safetensors --layer head"
-    assert "--layer" not in matrix.spell("lookup", text="a")
     with pytest.raises(InputError):
         ExploredMatrix(embcli.open("encoder"), speller(None, {}), "head")
