@@ -93,7 +93,6 @@ PICTURED = (
     "weights --vocab 10 --dim 40",
     f"lookup {TEXT} --dim 40",
     "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --trace 0 --draw",
-    "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --heat --color never",
     "compare --ids 2,3,1 --show shared,cost --draw --gradient",
     "batch --ids 1,2,3,4,5,6 --vocab 60 --dim 40 --batch-size 1 --draw",
     "positions relative --context-length 6 --vocab 60 --dim 40",
