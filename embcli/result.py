@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, get_args
 
-from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
+from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
     InputError,
     Notes,
@@ -40,9 +40,6 @@ from embcli.names import DEFAULT_PRECISION, Theme
 from embcli.wording import Parameter, Sentence, in_line
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from typing import BinaryIO
-
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
@@ -197,10 +194,8 @@ class Result(ABC):
         records = self.records()
         refuse_many(records.shown, chosen)
         data_format = cast("DataFormat", chosen)
-        opened: AbstractContextManager[BinaryIO | Path]
-        opened = replacing_folder(file) if FORMATS[chosen].folder else destination(file)
-        with explaining_failure(file), opened as data_place:
-            writers.write(records, data_format, data_place, self.notes)
+        with explaining_failure(file), destination(file) as place:
+            writers.write(records, data_format, place, self.notes)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
@@ -321,11 +316,11 @@ def _check_package(format: Format) -> None:
 
 def _check_place(path: str | Path, format: Format) -> None:
     """Raise OutputError or InputError for a path that obviously cannot be written in a format."""
-    if str(path).endswith("/") and not format.folder:
+    if str(path).endswith("/"):
         raise OutputError(f"{path!r} names a folder, and {format.name} is one file")
     file = Path(path)
     try:
-        refuse_unwritable(file, format.folder)
+        refuse_unwritable(file)
     except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
         wrong = "{output} {file!r} cannot name a file: {error}"
         raise InputError(Sentence(wrong, file=str(file)[:60], error=error)) from None
