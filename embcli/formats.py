@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, get_args
 
 PageFormat = Literal["table", "markdown", "svg", "html", "png"]
-DataFormat = Literal[
-    "json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"
-]
+DataFormat = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
 FormatName = Literal[PageFormat, DataFormat]
 ContentKind = Literal[
     "list",  # rows of fields

@@ -650,9 +650,7 @@ def neighbors(
         Path | None,
         option(
             "Input",
-            "Vectors in place of the text: a .npy, or one JSON array or line of lookup's ndjson "
-            "per line; "
-            "- reads them.",
+            "Vectors in place of the text, from a .npy file; - reads one.",
             "--vector PATH",
         ),
     ] = None,
@@ -674,17 +672,14 @@ def neighbors(
     embcli neighbors " king" --minus " man" --plus " woman" --from gpt2
 
     # nearest to each input embedding of a text
-    embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -
+    embcli lookup "Hi there" -f npy | embcli neighbors --vector -
     """
     source = model.opened()
     sequences = vectors = None
     if vector is None:
         sequences = given.read('embcli neighbors " Paris" --from gpt2', lines)
     elif given.is_empty:
-        from embcli.layer import shape_of
-
-        _, dim = shape_of(source.source, layer)
-        vectors = read_vectors(vector, dim)
+        vectors = read_vectors(vector)
     else:
         raise InputError("--vector stands for the text or the IDs; give one of them")
     from embcli.verbs import neighbors as verb
