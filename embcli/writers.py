@@ -157,11 +157,7 @@ def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:
 
 def _ndjson(reader: _Reader, file: BinaryIO) -> None:
     records = reader.records
-    if records.lines is not None:
-        lines = records.lines(reader.notes.watch)
-    else:
-        lines = reader.json_rows(records.fields, records.several)
-    for line in lines:
+    for line in reader.json_rows(records.fields, records.several):
         file.write(_document(line) + b"\n")
 
 
