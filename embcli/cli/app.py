@@ -761,10 +761,6 @@ def diff(
     ] = 0.0,
     rows: o.Rows = None,
     match: o.Match = None,
-    sort: Annotated[
-        names.DiffSort | None,
-        option("View", "Order of the rows.", "", default="change; in data id"),
-    ] = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show which rows of two checkpoints differ.
@@ -797,7 +793,6 @@ def diff(
         atol=atol,
         rows=rows,
         match=match,
-        sort=sort,
         top=top,
     )
 
