@@ -7,7 +7,6 @@ pages and writers are imported when a method needs them.
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -79,7 +78,7 @@ def _check_range(name: str, value: int | None, low: int, high: int) -> None:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Result(ABC):
+class Result:
     """The result of a verb.
 
     `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page
@@ -105,6 +104,8 @@ class Result(ABC):
         raise TypeError("a result is not pickled or deep-copied; save it, or compute it again")
 
     def __repr__(self) -> str:
+        if self._content == "page":
+            return f"<embcli {self._verb}>"
         records = self.records()
         facts = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
         if not facts:
@@ -116,9 +117,9 @@ class Result(ABC):
             facts.append(str(run["from"]))
         return in_line(f"<embcli {self._verb}: {', '.join(facts)}>")
 
-    @abstractmethod
     def records(self) -> Records:
-        """Return the result as data."""
+        """Return the result as data; raises OutputError for a page that has none."""
+        raise OutputError(f"{self._verb} has a page, without data behind it")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Return the parts of the page, for rich: those of the module `page` beside the verb."""

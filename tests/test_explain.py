@@ -17,6 +17,7 @@ import torch
 import embcli
 from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
+from embcli.errors import OutputError
 from embcli.positions.rotary import rotated_rows
 from embcli.verbs import explain as glossary
 from tests.runners import InProcess
@@ -333,14 +334,11 @@ def test_without_a_word_all_are_listed_in_the_order_of_the_chapter(
     snapshot("explain/all-words.txt", text)
 
 
-def test_the_rows_of_all_entries_are_data(in_process: InProcess) -> None:
-    rows = json.loads(in_process.ok("explain", "-f", "json").text)["words"]
-    assert [row["word"] for row in rows] == [entry.word for entry in ENTRIES]
-
-    one = json.loads(in_process.ok("explain", "one-hot", "-f", "ndjson").text)
-    (entry,) = embcli.explain("one-hot").entries
-    assert one["text"] == entry.text
-    assert one["examples"] == "\n".join(entry.examples)
+def test_an_explanation_is_a_page_without_data(in_process: InProcess) -> None:
+    assert "cannot be written as json" in in_process.refused("explain", "token", "-f", "json")
+    assert repr(embcli.explain("token")) == "<embcli explain>"
+    with pytest.raises(OutputError, match="explain has a page, without data"):
+        embcli.explain("token").records()
 
 
 # --- words that are not explained -----------------------------------------------------------------

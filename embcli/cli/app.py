@@ -896,7 +896,7 @@ def tour(
     return guide(text, step, title, result_of, is_file, has_answers=not no_answers)
 
 
-@command("Text and vectors", content="list", view=PAGE)
+@command("Text and vectors", content="page", view=PAGE)
 def explain(
     *,
     word: Annotated[
