@@ -90,12 +90,6 @@ class Entry(NamedTuple):
         lines = [block.line for block in self.blocks if block.kind != "command"]
         return "\n".join(lines)
 
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """The command lines."""
-        commands = [block.text for block in self.blocks if block.kind == "command"]
-        return tuple(commands)
-
 
 @dataclass(frozen=True, eq=False)
 class Explanations(Result, verb="explain", content="page"):
