@@ -2,7 +2,8 @@
 
 1. The suffix .vec, or a first line of two whole numbers, V and D above 1, that agrees with the
    lines below: words, and D numbers each. word2vec's binary form begins so, too.
-2. A first line 0,1,2,... above a line with a ".": the header of pandas; 3 is for the others.
+2. A first line 0,1,2,... (or with tabs) above a line with a ".": the header of pandas; 3 is for
+   the others.
 3. Every line has only numbers, between blanks, tabs or commas: what numpy.loadtxt makes of them.
    Lines of # before and after them are comments.
 4. The first two lines have equally many fields, two or more, between commas: csv. With tabs, the
@@ -64,25 +65,19 @@ def _tensors(binary: Binary, rows: np.ndarray, array_shape: tuple[int, ...] = ()
 
 
 def _first_lines(binary: Binary) -> list[str]:
-    """Return the first lines after comments."""
     lines = [line.decode("utf-8", "replace") for line in vectors.first_lines(binary)]
-    return [line.rstrip("\r") for line in dropwhile(_is_comment, lines)]
+    return [line.rstrip("\r") for line in lines]
 
 
 def _lines(binary: Binary) -> Iterator[str]:
-    """Return all lines after comments, the first of which is the first of `_first_lines`."""
     stream = io.BufferedReader(BinaryStream(binary))
     # A byte that is not UTF-8 can be in a column that is not read.
-    return dropwhile(_is_comment, io.TextIOWrapper(stream, "utf-8-sig", "replace"))
-
-
-def _is_comment(line: str) -> bool:
-    return line.startswith("#") or line.isspace()
+    return io.TextIOWrapper(stream, "utf-8-sig", "replace")
 
 
 def _names_columns(binary: Binary, names: list[str], below: str, notes: Notes) -> bool:
     """Return whether names are 0, 1, 2, ... above a "."; a note says how such a line is read."""
-    if names != list(map(str, range(len(names)))):
+    if len(names) < 2 or names != list(map(str, range(len(names)))):
         return False
     is_header = "." in below
     kind = "names of columns" if is_header else "numbers"
@@ -99,12 +94,15 @@ def _read_numbers(binary: Binary, notes: Notes) -> Tensors | None:
 
     A single column is a vector, which is one row.
     """
-    first, below, *_ = [*_first_lines(binary), "", ""]
-    if not first or not _has_only_numbers(first) or not _has_only_numbers(below):
+    rows = dropwhile(_is_comment, _first_lines(binary))
+    first = next(rows, "x")
+    below = next(rows, first)
+    begins_with_tab = first.startswith("\t") and not below.startswith("\t")  # row names below
+    if begins_with_tab or not _has_only_numbers(first) or not _has_only_numbers(below):
         return None
     delimiter = "," if "," in first else None
-    lines = _lines(binary)
-    if delimiter and _names_columns(binary, first.split(","), below, notes):
+    lines = dropwhile(_is_comment, _lines(binary))
+    if _names_columns(binary, first.split(delimiter or "\t"), below, notes):
         next(lines)
     try:
         numbers = np.loadtxt(lines, delimiter=delimiter, ndmin=2)
@@ -115,6 +113,10 @@ def _read_numbers(binary: Binary, notes: Notes) -> Tensors | None:
     if numbers.shape[1] == 1:
         return _tensors(binary, numbers.T, numbers.shape[:1])
     return _tensors(binary, numbers)
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("#") or line.isspace()
 
 
 def _has_only_numbers(line: str) -> bool:
@@ -153,7 +155,7 @@ def _read_csv(binary: Binary, notes: Notes) -> Tensors | None:
         columns = numbered or [column for column in named if column or first[0]]
     else:
         names = [first[column] for column in columns]
-        has_header = count > 0 and _names_columns(binary, names, "".join(second), notes)
+        has_header = _names_columns(binary, names, "".join(second), notes)
     if not are_commas and not has_header:
         return None
     if count < 2 or np.any(np.diff(columns) > 1):
