@@ -2,8 +2,8 @@
 
 1. The suffix .vec, or a first line of two whole numbers, V and D above 1, that agrees with the
    lines below: words, and D numbers each. word2vec's binary form begins so, too.
-2. A first line 0,1,2,... (or with tabs) above a line with a ".": the header of pandas; 3 is for
-   the others.
+2. A first line 0,1,2,..., also with tabs, above a line with a ".": the header of pandas; 3 is for
+   the other lines.
 3. Every line has only numbers, between blanks, tabs or commas: what numpy.loadtxt makes of them.
    Lines of # before and after them are comments.
 4. The first two lines have equally many fields, two or more, between commas: csv. With tabs, the
@@ -95,10 +95,10 @@ def _read_numbers(binary: Binary, notes: Notes) -> Tensors | None:
     A single column is a vector, which is one row.
     """
     rows = dropwhile(_is_comment, _first_lines(binary))
-    first = next(rows, "x")
+    first = next(rows, "no line")
     below = next(rows, first)
     begins_with_tab = first.startswith("\t") and not below.startswith("\t")  # row names below
-    if begins_with_tab or not _has_only_numbers(first) or not _has_only_numbers(below):
+    if begins_with_tab or not _has_only_numbers(first):
         return None
     delimiter = "," if "," in first else None
     lines = dropwhile(_is_comment, _lines(binary))

@@ -205,6 +205,13 @@ def test_a_text_with_a_word_in_any_line_is_words(text: str, words: list[bytes]) 
     assert [own.token_bytes(row) for row in range(own.vocabulary_size)] == words
 
 
+def test_a_byte_order_mark_is_no_part_of_a_number() -> None:
+    Path("own.txt").write_text("\ufeff0.5 1\n2 3\n", "utf-8")
+    tensors = open_tensors(Path("own.txt"))
+    assert tensors.format == "numbers as text"
+    assert_rows(tensors.layer("own"), np.float32([[0.5, 1], [2, 3]]))
+
+
 def test_a_first_row_like_two_sizes_is_a_row() -> None:
     Path("own.txt").write_text("5 1\n2 3\n4 5\n")
     layer = open_tensors(Path("own.txt")).layer("own")
@@ -243,6 +250,7 @@ def test_a_first_line_that_numbers_columns_is_noted() -> None:
         (b"a,0.5,1\nb,NA,1\nc,0.5,1\n", "could not convert string 'NA'"),
         (b"id,0\n1,0.5\n2,\n", "a line has no numbers"),
         (b",\n1,\n2,\n", "not a table of numbers"),
+        (b"x\n1\n2\n", "it is a text, not a model"),
         (b"word\tx\nfox\t2\n", "could not convert string 'fox'"),
     ],
 )

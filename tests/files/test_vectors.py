@@ -169,6 +169,15 @@ def test_most_of_the_first_lines_decide_how_many_numbers_a_word_has() -> None:
     assert_rows(layer_of(path), values)
 
 
+def test_a_quote_and_a_comma_are_words() -> None:
+    """Between them would be a longer field than csv allows."""
+    words = [",", '"', *map(str, range(1000))]
+    values = matrix(len(words), 40)
+    path = text_file("m.txt", words, values)
+    assert words_of(path) == words
+    assert_rows(layer_of(path), values)
+
+
 def test_sizes_that_do_not_agree_are_a_line_like_others() -> None:
     assert "line 1 has 1 numbers" in refused("m.txt", b"2 3\na 1 2\nb 1 2\n")
     assert "promises 5 rows" in refused("m.txt", b"5 2\na 1 2\nb 1 2\n")
