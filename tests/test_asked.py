@@ -149,9 +149,7 @@ def test_a_folder_with_the_same_files_is_not_asked_about(asked: Recorded) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"5", b'{"facts": {}}', b'{"facts": 1}'])
-def test_a_damaged_answer_in_the_cache_is_asked_for_again(
-    asked: Recorded, content: bytes
-) -> None:
+def test_a_damaged_answer_in_the_cache_is_asked_for_again(asked: Recorded, content: bytes) -> None:
     write_folder("bert")
     opened("./bert")
     np.save(Path("cache", kept()[0]), np.frombuffer(content, np.uint8))
@@ -287,6 +285,16 @@ def test_a_refusal_is_kept(in_process: InProcess, asked: Recorded) -> None:
     assert second.err == told
     assert len(asked.questions) == len(kept()) == 1
     assert not isinstance(refusal("./bert"), UnknownTokenizerError)
+
+
+def test_what_transformers_says_is_data_for_a_terminal(
+    in_process: InProcess, asked: Recorded
+) -> None:
+    write_folder("bert")
+    asked.answers["tokenizer"] = RefusedError("no \x1b[2J\u202e[bold]")
+
+    error = in_process("tokenize", "The", "--encoding", "./bert").err
+    assert error.endswith(r"transformers cannot read it: no \u001b[2J\u202e[bold]" + "\n")
 
 
 def test_that_there_was_no_answer_is_not_kept(asked: Recorded) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
