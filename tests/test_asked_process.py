@@ -386,7 +386,7 @@ def transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         ("import no_such_module", "No module named 'no_such_module'"),
         ("raise MemoryError", "it takes more than 4 GiB of memory"),
         pytest.param(
-            "bytearray(1 << 36)",
+            "bytearray(5 << 30)",
             "it takes more than 4 GiB of memory",
             marks=pytest.mark.skipif(sys.platform != "linux", reason="Linux limits memory"),
         ),
