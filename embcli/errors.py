@@ -51,6 +51,10 @@ class InputError(EmbcliError):
     """
 
 
+class UnknownWordError(InputError):
+    """A single word is not the name of a model; it may not be meant as one."""
+
+
 class LayerError(EmbcliError):
     """No such layer can be built: its seed, shape or size is out of range.
 
@@ -138,7 +142,7 @@ def check_top(top: int) -> None:
         raise InputError(Sentence("{top} must be at least 1, not {given:,}", given=top))
 
 
-def check_choice(parameter: str, name: str | None, names: Iterable[str]) -> None:
+def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: str = "") -> None:
     """Raise InputError for a name that is not one of those to choose from.
 
     None stands for a default.
@@ -151,7 +155,7 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str]) -> None
         given=str(name)[:30],
         names=", ".join(names),
     )
-    raise InputError(unknown)
+    raise InputError(unknown, hint)
 
 
 _NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment"
@@ -187,7 +191,8 @@ class Notes:
     """Remarks in order, each once.
 
     A model has the notes of its opening; a call begins with these and adds its own to its result.
-    The command has a subclass whose `added`, `slow` and `finish` print remarks as they come.
+    The command has a subclass whose `added`, `slow` and `finish` print remarks as they come. What
+    takes long shows its progress by `watch`.
 
     >>> notes = Notes()
     >>> notes.add("3 values were rounded to float32")
@@ -195,22 +200,20 @@ class Notes:
     ['3 values were rounded to float32']
     """
 
-    def __init__(self, *remarks: str) -> None:
+    def __init__(self, *remarks: str, watch: Watch = unwatched) -> None:
         self.remarks = dict.fromkeys(remarks)
+        self.watch = watch
         self._changing: list[Callable[[], str]] = []
 
     def __repr__(self) -> str:
         return f"Notes{tuple(self)}"
-
-    def __reduce__(self) -> tuple[type[Notes], tuple[str, ...]]:
-        return Notes, tuple(self)
 
     def begun(self, *others: Notes) -> Notes:
         """Return notes for one call, which begin with these remarks and those of others.
 
         What the call adds is not added to these.
         """
-        notes = type(self)(*self.remarks)
+        notes = type(self)(*self.remarks, watch=self.watch)
         notes._changing = [*self._changing]
         for other in others:
             notes.remarks |= other.remarks
@@ -240,12 +243,6 @@ class Notes:
 
     def added(self, remark: str | Sentence) -> None:
         """Do nothing with a new remark; the command prints it."""
-
-    def watch(
-        self, items: Iterable[Item], total: int, size: Callable[[Item], int], what: str
-    ) -> Iterator[Item]:
-        """Return the items; the command shows a progress bar that says what is done."""
-        return iter(items)
 
     @contextmanager
     def slow(self, what: str) -> Iterator[None]:

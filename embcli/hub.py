@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from embcli.binary import Binary, quoted, read_object, read_whole
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError, Notes, UnknownWordError
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
 WEIGHTS = (
@@ -244,7 +244,8 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}? Or"
     over_network = f"read hf://{model} over the network, or " if "/" in model else ""
-    return InputError(
+    of_its_kind = UnknownWordError if re.fullmatch(r"\w+", model) else InputError
+    return of_its_kind(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
         f"{str(cache)!r}",
         f"{hint} {over_network}run hf download {model}",

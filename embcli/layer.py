@@ -70,20 +70,15 @@ _BLOCK = 1 << 18  # values in a block
 class Layer(ABC):
     """A weight matrix that gives its rows by ID.
 
-    A new format implements `shape`, `dtype` and `rows`. A layer lives as long as its result; a
-    pickled one is opened anew from its source.
+    A new format implements `shape`, `dtype` and `rows`. A layer lives as long as its result.
     """
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     # `dtype` is that of the stored numbers, as numpy names it, such as "bfloat16"; rows are always
     # float32.
     dtype: str
-    place: tuple[Source, str]  # the source that opened it, and its name there
     parts: tuple[Layer, ...] = ()  # the layers that it is computed from
     rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, self.place
 
     @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -128,10 +123,6 @@ class Layer(ABC):
         for block in watch(self.blocks(), self.shape[0], len):
             summary.add(block)
         return summary
-
-
-def _opened(source: Source, name: str) -> Layer:
-    return source.open({name: None})[name]
 
 
 @dataclass(frozen=True)
@@ -187,11 +178,9 @@ class Origin:
 class Layers(dict[str, "Layer"]):
     """Layers that are open, by name, and where their numbers come from."""
 
-    def __init__(self, layers: Mapping[str, Layer], origin: Origin, source: Source) -> None:
+    def __init__(self, layers: Mapping[str, Layer], origin: Origin) -> None:
         super().__init__(layers)
         self.origin = origin
-        for name, layer in layers.items():
-            layer.place = (source, name)
 
 
 class Source(Protocol):

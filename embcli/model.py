@@ -53,10 +53,6 @@ class Model(Opened):
     diff = diff
     info = info
 
-    def __dir__(self) -> list[str]:
-        internal = ("source", "watch", "resolve_rows", "open", "seeded", "seeded_for")
-        return [name for name in super().__dir__() if name not in internal]
-
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -65,6 +61,9 @@ class Model(Opened):
         name = self.source.origin.name
         encoding = self.encoding.name if self.encoding else None
         return f"<embcli.Model of {name}, (V, D) = ({size:,}, {dim:,}), encoding {encoding}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a model is not pickled or copied; open it again, or share it by threads")
 
     def __contains__(self, text: object) -> bool:
         if not isinstance(text, str) or not self.encoding:
@@ -104,6 +103,3 @@ class Model(Opened):
 
 open = Model.open
 seeded = Model.seeded
-# Python's TypeError names a function by its __qualname__, which would be Opened.seeded.
-for _method in (open, seeded):
-    _method.__func__.__qualname__ = _method.__name__  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ names of a kind is derived from the type.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 PROGRAM = "embcli"
 __version__ = "0.2.0"  # No other file names the version.
@@ -48,8 +48,19 @@ FaultGroup = Literal["default", "findings", "all", "none"]  # several of them, b
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 
-# The metrics whose smallest scores are the nearest; under the others these are the largest.
-DISTANCES: tuple[Metric, ...] = ("l2",)
+
+class MetricRow(NamedTuple):
+    """How pages name a metric, and which scores are the nearest."""
+
+    words: str
+    is_distance: bool = False  # whether the smallest scores are the nearest, not the largest
+
+
+METRICS: dict[Metric, MetricRow] = {
+    "cosine": MetricRow("cosine"),
+    "dot": MetricRow("dot product"),
+    "l2": MetricRow("L2 distance", is_distance=True),
+}
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
 OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)

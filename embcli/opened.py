@@ -53,8 +53,8 @@ class Opened:
     ) -> None:
         self.source = source
         self.encoding = encoding  # reads texts; None if it is unknown
-        self.notes = Notes() if notes is None else notes  # remarks on how it was opened
-        self.watch = watch
+        # Remarks on how it was opened; `watch` is for notes that are not given.
+        self.notes = Notes(watch=watch) if notes is None else notes
 
     @classmethod
     def open(
@@ -157,32 +157,6 @@ class Opened:
         source = SeededSource(layers, store, rows_encoding)
         return cls(source, known, remarks)
 
-    @classmethod
-    def seeded_for(
-        cls,
-        ids: TextOrIds,
-        vocab: int | None = None,
-        dim: int = names.COMPARED_DIM,
-        *,
-        encoding: str = names.DEFAULT_ENCODING,
-        seed: int = names.DEFAULT_SEED,
-        notes: Notes | None = None,
-    ) -> Self:
-        """Return a seeded model that is just large enough for these IDs.
-
-        V is by default the largest ID + 1, or for text that of the encoding, and D is 5. The layer
-        is not kept, and there is one position.
-
-        >>> Opened.seeded_for([2, 3, 1]).shape
-        (4, 5)
-        """
-        sequences = sequences_of(ids)
-        if vocab is None and sequences.ids is not None:
-            vocab = 1 + int(np.concatenate([[0], *sequences.ids]).max())
-        return cls.seeded(
-            vocab, dim, encoding=encoding, seed=seed, context_length=1, no_cache=True, notes=notes
-        )
-
     @property
     def shape(self) -> tuple[int, int]:
         """(V, D) of the token layer."""
@@ -229,22 +203,48 @@ class Opened:
             notes.add("the input is empty: there are no tokens")
         return tokens
 
-    def resolve_rows(
-        self, rows: Selection | None, encoding: Encoding | None, notes: Notes
-    ) -> Selection | None:
-        """Return chosen rows with an ID in place of each token of an encoding.
 
-        A token may begin with a space that the user left out, which a note says, and special tokens
-        are found by their names. Raises InputError for a text that is not one token.
-        """
-        if encoding is None or not isinstance(rows, str):
-            return rows
-        parts = rows.split(",")
-        for place, part in enumerate(parts):
-            is_token = any(character.isalpha() for character in part)
-            if is_token:
-                parts[place] = str(_id_of_token(part, encoding, notes))
-        return ",".join(parts)
+def seeded_for(
+    ids: TextOrIds,
+    vocab: int | None = None,
+    dim: int = names.COMPARED_DIM,
+    *,
+    encoding: str = names.DEFAULT_ENCODING,
+    seed: int = names.DEFAULT_SEED,
+    notes: Notes | None = None,
+) -> Opened:
+    """Return a seeded model that is just large enough for these IDs.
+
+    V is by default the largest ID + 1, or for text that of the encoding, and D is 5. The layer is
+    not kept, and there is one position.
+
+    >>> seeded_for([2, 3, 1]).shape
+    (4, 5)
+    """
+    sequences = sequences_of(ids)
+    if vocab is None and sequences.ids is not None:
+        vocab = 1 + int(np.concatenate([[0], *sequences.ids]).max())
+    return Opened.seeded(
+        vocab, dim, encoding=encoding, seed=seed, context_length=1, no_cache=True, notes=notes
+    )
+
+
+def resolve_rows(
+    rows: Selection | None, encoding: Encoding | None, notes: Notes
+) -> Selection | None:
+    """Return chosen rows with an ID in place of each token of an encoding.
+
+    A token may begin with a space that the user left out, which a note says, and special tokens are
+    found by their names. Raises InputError for a text that is not one token.
+    """
+    if encoding is None or not isinstance(rows, str):
+        return rows
+    parts = rows.split(",")
+    for place, part in enumerate(parts):
+        is_token = any(character.isalpha() for character in part)
+        if is_token:
+            parts[place] = str(_id_of_token(part, encoding, notes))
+    return ",".join(parts)
 
 
 def _doubt(size: int, rows: int) -> str:

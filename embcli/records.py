@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.errors import Watch
+    from embcli.wording import Sentence
 
 Names = tuple[str, ...]
 Columns = dict[str, Any]  # by name, the values of some rows: a list or an array
@@ -79,6 +80,7 @@ class Records:
     matrices: dict[str, ArraySpec] = field(default_factory=dict)
     columns: tuple[int, ...] = ()
     default: str | None = None
+    default_remark: str | Sentence = ""  # on the default, when nothing else was chosen
     shown: Names | None = None  # the matrices that the user chose; None for all
     sequences: int = 1
     batch: tuple[int, ...] = ()

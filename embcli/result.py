@@ -12,17 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
 from embcli.errors import (
     InputError,
     Notes,
     OutputError,
-    Watch,
     check_choice,
     missing_extra,
-    unwatched,
     whole_number,
 )
 from embcli.formats import (
@@ -66,7 +64,7 @@ class Style:
     heat: bool = False  # whether matrices are strips of colours
     bare: bool = False  # whether a page has only titles, tables, pictures and drawings
     width: int | None = None  # columns of a page; None for the default of the medium
-    theme: Theme = "auto"  # the background; auto: of the terminal or notebook; a file's is light
+    theme: Theme = "auto"  # the background; auto: the terminal's, and light in a file or notebook
     # This function makes a line from what notes say of parameters.
     suggest: Callable[[Sequence[Note | Hint]], str] | None = None
 
@@ -83,13 +81,6 @@ def _check_range(name: str, value: int | None, low: int, high: int) -> None:
         raise OutputError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
 
 
-# What pages and writers ask of results, and users do not.
-_INTERNAL = {
-    *("columns_chosen", "columns_of", "comes_back", "content", "draws", "draws_windows"),
-    *("is_drawn", "places", "rows_chosen", "run", "step_values", "verb", "view", "watch", "why_no"),
-}
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result(ABC):
     """The result of a verb.
@@ -99,19 +90,22 @@ class Result(ABC):
     that can hold it.
     """
 
-    verb: ClassVar[str]
-    content: ClassVar[ContentKind]
+    _verb: ClassVar[str]
+    _content: ClassVar[ContentKind]
     notes: Notes = field(default_factory=Notes)  # remarks on how it came about
     style: Style = field(default_factory=Style)
 
     def __init_subclass__(cls, *, verb: str, content: ContentKind) -> None:
-        cls.verb = verb
-        cls.content = content
+        cls._verb = verb
+        cls._content = content
         # A dataclass makes no __repr__ for a class that has one of its own.
         setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - mypy refuses the assignment
 
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _INTERNAL]
+    def __copy__(self: ResultType) -> ResultType:
+        return replace(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a result is not pickled or deep-copied; save it, or compute it again")
 
     def __repr__(self) -> str:
         records = self.records()
@@ -123,7 +117,7 @@ class Result(ABC):
             facts.append(f"seed {run['seed']}")
         elif "from" in run:
             facts.append(str(run["from"]))
-        return in_line(f"<embcli {self.verb}: {', '.join(facts)}>")
+        return in_line(f"<embcli {self._verb}: {', '.join(facts)}>")
 
     @abstractmethod
     def records(self) -> Records:
@@ -135,7 +129,7 @@ class Result(ABC):
         return list(module.page(self, console, options))  # all rows are read before one is shown
 
     @property
-    def why_no(self) -> str:
+    def _why_no(self) -> str:
         """The reason, in words, why the verb's question is answered with no.
 
         It is empty for a yes, and for a verb without a question.
@@ -145,7 +139,7 @@ class Result(ABC):
     @property
     def status(self) -> int:
         """The exit status of the command: 0, or 1 if the answer is no."""
-        return 1 if self.why_no else 0
+        return 1 if self._why_no else 0
 
     def styled(self: ResultType, **changes: Any) -> ResultType:
         """Return the same result with another style: `styled(heat=True, width=80)`; see Style.
@@ -155,7 +149,7 @@ class Result(ABC):
         style = replace(self.style, **changes)
         return replace(self, style=style)
 
-    def view(self) -> RenderableType:
+    def _view(self) -> RenderableType:
         """Return the page, as the style says."""
         from embcli.page.parts import BarePage, SuggestingPage
 
@@ -169,10 +163,10 @@ class Result(ABC):
         """Return the result as a page in one of the formats that are views, as in a file."""
         from embcli.page.export import exported
 
-        chosen_format(self.content, format, None)
+        chosen_format(self._content, format, None)
         page_format = cast("PageFormat", format)
         width = width_of(self.style.width, format)
-        return exported(self.view(), page_format, width, self.style.theme, remark=self.notes.add)
+        return exported(self._view(), page_format, width, self.style.theme, remark=self.notes.add)
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")
@@ -182,19 +176,17 @@ class Result(ABC):
         from embcli.page.export import fragment
 
         width = width_of(self.style.width, "html")
-        return fragment(self.view(), width, self.style.theme)
+        return fragment(self._view(), width, self.style.theme)
 
-    def save(
-        self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched
-    ) -> None:
+    def save(self, path: str | Path, format: FormatName | None = None) -> None:
         """Write the result to a file atomically, in the format of its suffix or in a named one.
 
-        `watch` counts the rows of data. Raises OutputError for a format that cannot hold this
-        result, and for a place that cannot be written.
+        Raises OutputError for a format that cannot hold this result, and for a place that cannot be
+        written.
         """
         from embcli import writers
 
-        chosen = chosen_format(self.content, format, path)
+        chosen = chosen_format(self._content, format, path)
         file = Path(path)
         if chosen in VIEWS:
             content = self.page(chosen)
@@ -208,7 +200,7 @@ class Result(ABC):
         opened: AbstractContextManager[BinaryIO | Path]
         opened = replacing_folder(file) if FORMATS[chosen].folder else destination(file)
         with explaining_failure(file), opened as data_place:
-            writers.write(records, data_format, data_place, self.notes, watch)
+            writers.write(records, data_format, data_place, self.notes)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
@@ -218,10 +210,10 @@ class Result(ABC):
         from embcli import writers
 
         records = self.records()
-        if "parquet" not in formats_for(self.content):
+        if "parquet" not in formats_for(self._content):
             names = ", ".join(records.matrices) or "none"
             raise OutputError(f"this result is not a table; it has matrix(name), of {names}")
-        chosen_format(self.content, "parquet", None)
+        chosen_format(self._content, "parquet", None)
         refuse_many(records.shown, "parquet")
         return writers.table(records)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
 from embcli.errors import InputError
+from embcli.text import hint_at_range
 from embcli.wording import Parameter, Sentence
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def _range_of(part: str, size: int, what: str) -> range:
     """Return the indices that one part chooses; it is never empty."""
     match = _PART.fullmatch(part)
     if match is None or not part:
-        raise InputError(f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100")
+        wrong = f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100"
+        raise InputError(wrong, hint_at_range(part))
     there_are = f"there are {size:,}, from 0 to {size - 1}"
 
     start = int(match["start"] or 0)

@@ -67,8 +67,21 @@ def _parse_range(word: str, place: int) -> range:
 def _parse_id(text: str, place: int) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
         wrong = f"{text[:60]!r} at position {place:,} is not a token ID"
-        raise InputError(f"{wrong}: IDs are whole numbers from 0, of up to 18 digits")
+        reason = "IDs are whole numbers from 0, of up to 18 digits"
+        raise InputError(f"{wrong}: {reason}", hint_at_range(text))
     return int(text)
+
+
+def hint_at_range(text: str) -> str:
+    """Return how to write a range such as `3-7` or `3..7`; empty for another text.
+
+    >>> hint_at_range("3..7")
+    'A range has a colon and ends before its stop: 3:7.'
+    """
+    match = re.fullmatch(r"([0-9]+)(?:-|\.{2,3})([0-9]+)", text)
+    if match is None:
+        return ""
+    return f"A range has a colon and ends before its stop: {match[1]}:{match[2]}."
 
 
 def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
@@ -81,7 +94,7 @@ def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
         try:
             arrays.append(parse_ids(line))
         except InputError as error:
-            raise InputError(f"line {number:,}: {error}") from None
+            raise InputError(f"line {number:,}: {error}", error.hint) from None
     return tuple(arrays)
 
 

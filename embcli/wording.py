@@ -38,18 +38,6 @@ def in_bytes(size: int) -> str:
     return decimal(size)
 
 
-def in_seconds(seconds: float) -> str:
-    """Return a time in words, with three digits.
-
-    >>> in_seconds(1.234e-5), in_seconds(2)
-    ('12.3 µs', '2.0 s')
-    """
-    for unit, factor in (("µs", 1e6), ("ms", 1e3)):
-        if seconds * factor < 999.5:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:,.1f} s"
-
-
 class Parameter(str):
     """The name of a parameter, as a value of a sentence that is used for several of them."""
 

@@ -18,9 +18,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import orjson
 
-from embcli.errors import Notes, OutputError, Watch, unwatched
+from embcli.errors import Notes, OutputError
 from embcli.files.safetensors import header
-from embcli.formats import DataFormat
+from embcli.formats import FORMATS, DataFormat
 from embcli.records import ArraySpec, Document, Names, NumbersBy, Piece, Records
 from embcli.wording import Sentence, in_data
 
@@ -30,9 +30,11 @@ def write(
     format: DataFormat,
     place: BinaryIO | Path,
     notes: Notes | None = None,
-    watch: Watch = unwatched,
 ) -> None:
     """Write a result as data into an open file, or into an empty folder if the format is one."""
+    remarks = notes or Notes()
+    if FORMATS[format].one_matrix and records.shown is None and records.default_remark:
+        remarks.add(records.default_remark)
     writers: dict[DataFormat, Callable[[_Reader, Any], None]] = {
         "json": _json,
         "ndjson": _ndjson,
@@ -44,7 +46,7 @@ def write(
         "ids": _ids,
         "projector": _projector,
     }
-    reader = _Reader(records, notes or Notes(), watch)
+    reader = _Reader(records, remarks)
     writers[format](reader, place)
 
 
@@ -57,7 +59,6 @@ class _Reader:
 
     records: Records
     notes: Notes
-    watch: Watch
 
     @property
     def table_matrix(self) -> Names:
@@ -71,7 +72,7 @@ class _Reader:
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
         pieces = self.records.pieces(tuple(fields), matrices)
-        return self.watch(pieces, self.records.rows, lambda piece: piece.rows)
+        return self.notes.watch(pieces, self.records.rows, lambda piece: piece.rows)
 
     def field(self, name: str) -> Iterator[np.ndarray]:
         for piece in self.pieces((name,)):
@@ -159,7 +160,7 @@ def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:
 def _ndjson(reader: _Reader, file: BinaryIO) -> None:
     records = reader.records
     if records.lines is not None:
-        lines = records.lines(reader.watch)
+        lines = records.lines(reader.notes.watch)
     else:
         lines = reader.json_rows(records.fields, records.several)
     for line in lines:
@@ -342,7 +343,7 @@ def table(records: Records) -> Any:
     """Return a `pyarrow.Table`: the fields of each row, and its `vector`, a list of fixed size."""
     import pyarrow
 
-    reader = _Reader(records, Notes(), unwatched)
+    reader = _Reader(records, Notes())
     schema = _schema(reader)
     return pyarrow.Table.from_batches(_batches(reader, schema), schema)
 

@@ -113,7 +113,7 @@ class StubSource:
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         self.asked = dict(wanted)
         opened = {name: self.layers[name] for name in wanted}
-        return Layers(opened, self.origin, self)
+        return Layers(opened, self.origin)
 
 
 def stub(token: Any, position: Any) -> StubSource:

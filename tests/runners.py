@@ -147,7 +147,7 @@ _command_line = app.command_line  # `InProcess` puts `_built_once` in its place 
 @cache
 def _parser(words: tuple[str, ...] | None, finish: app.Finish) -> typer.core.TyperGroup:
     """Return the parser of a command line, which takes longer to build than most runs take."""
-    return typer.main.get_command(_command_line(words, finish))
+    return _command_line(words, finish)
 
 
 def _built_once(words: Sequence[str] | None = None, finish: app.Finish = Command.write) -> Any:

@@ -87,7 +87,7 @@ def test_fail_on_different_is_status_1_where_cuts_differ(
     assert in_process(*words, "--fail-on", "different").status == status
     assert in_process(*words).status == 0
     result = embcli.tokenizers(text, ["gpt2", "p50k_base"], fail_on="different")
-    assert bool(result.why_no) == bool(result.different) == bool(status)
+    assert bool(result._why_no) == bool(result.different) == bool(status)
 
 
 @pytest.mark.parametrize(

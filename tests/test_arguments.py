@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,16 +59,6 @@ def test_an_argument_of_a_wrong_type_is_refused(message: str) -> None:
     with pytest.raises(embcli.EmbcliError) as refusal:
         WRONG[message]()
     assert message in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("function", "name"), [(embcli.seeded, "seeded()"), (embcli.open, "open()")]
-)
-def test_python_names_the_function_that_an_argument_is_unknown_to(
-    function: Callable[..., Any], name: str
-) -> None:
-    with pytest.raises(TypeError, match=f"^{re.escape(name)} got an unexpected keyword"):
-        function(dims=3)
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16])
@@ -131,7 +120,7 @@ def test_ids_of_a_text_are_those_that_torch_takes() -> None:
 
 
 VERBS = [name for name, _ in inspect.getmembers(Model, inspect.isfunction) if name[0] != "_"]
-NOT_OF_A_MODULE = {*VERBS} - {"tokens", "resolve_rows", "decode_bytes", "positions"}
+NOT_OF_A_MODULE = {*VERBS} - {"tokens", "decode_bytes", "positions"}
 
 
 @pytest.mark.parametrize("verb", sorted(NOT_OF_A_MODULE))
@@ -143,7 +132,7 @@ def test_a_verb_that_is_no_function_of_the_module_is_pointed_to(verb: str) -> No
 def test_completion_offers_what_is_meant_for_users() -> None:
     assert {*dir(embcli)} == {*embcli.__all__, "__version__"}
     public = {name for name in dir(MODEL) if not name.startswith("_")}
-    assert public == {*VERBS, "encoding", "notes", "shape"} - {"resolve_rows"}
+    assert public == {*VERBS, "encoding", "notes", "open", "seeded", "shape", "source"}
     lookup = {name for name in dir(MODEL.lookup([2])) if not name.startswith("_")}
     assert {"token", "position", "input", "ids", "tokens", "save", "styled", "to_arrow"} <= lookup
-    assert not lookup & {"columns_of", "verb", "view", "why_no"}
+    assert not lookup & {"columns_of", "verb", "view", "why_no", "step_values"}

@@ -18,7 +18,6 @@ import numpy as np
 import pexpect
 import pytest
 import tiktoken
-import typer
 from safetensors.numpy import save_file
 
 from embcli import formats, names
@@ -34,7 +33,7 @@ SCRIPTS = {
     "pwsh": FOLDER / "embcli.ps1",
 }
 
-COMMANDS = typer.main.get_command(command_line()).commands
+COMMANDS = command_line().commands
 ENCODINGS = tiktoken.list_encoding_names()
 
 

@@ -353,7 +353,7 @@ def test_arrays_of_other_shapes_differ_though_their_rows_are_equal(
         found = compared_arrays(values.reshape(base), values.reshape(tuned))
 
         words = f"the shapes differ: {base} in BASE, {tuned} in TUNED"
-        assert found.why_no == words
+        assert found._why_no == words
         run = in_process("diff", "base.npy", "tuned.npy")
         assert run.status == 1
         assert f"The arrays differ; {words}\n" in run.text

@@ -230,7 +230,6 @@ def test_words_after_each_other_are_one_word(in_process: InProcess) -> None:
 
 
 ASKED = {
-    "1 thread": "multiply-adds",
     "<|endoftext|>": "special token",
     "LoRA merged": "LoRA",
     "RoPE": "rotary",

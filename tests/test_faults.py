@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import typer
 
 from embcli import encodings
 from embcli.cli.app import command_line
@@ -327,7 +326,7 @@ GOOD = [
     "cosine",
 ]
 INPUTS = ["", "hi", "1 2", "\x00\ufeff"]
-COMMANDS = typer.main.get_command(command_line()).commands
+COMMANDS = command_line().commands
 LARGE = ("weights", "audit", "lookup", "neighbors")  # verbs that would read all rows of GPT-2
 
 

@@ -423,7 +423,9 @@ def test_a_tokenizer_that_nobody_was_asked_about_is_not_checked() -> None:
     Path("m/merges.txt").write_text("#version: 0.2\n")
     audit = audited()
     assert audit.is_sound
-    assert any("has no answer about its class: EMBCLI_ASK is 0" in reason for reason in audit.not_checked)
+    assert any(
+        "has no answer about its class: EMBCLI_ASK is 0" in reason for reason in audit.not_checked
+    )
 
 
 def test_a_lone_vocabulary_that_gives_two_tokens_one_id_is_a_finding() -> None:

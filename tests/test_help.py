@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
-import typer
 
 from embcli.cli.app import command_line
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 from tests.transcripts import answered
 
-COMMANDS = typer.main.get_command(command_line()).commands
+COMMANDS = command_line().commands
 PANELS = ("Input", "Model", "View", "Output")
 MOST_OPTIONS = 28  # beside --help
 

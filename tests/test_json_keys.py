@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from safetensors.numpy import save_file
 
 from embcli.cli.app import command_line
@@ -134,7 +133,7 @@ def test_documents_have_the_keys_of_the_snapshot_and_no_others(
 
 def test_every_verb_that_has_a_document_has_a_snapshot() -> None:
     verbs = {name.partition("/")[0] for name in FILES}
-    commands = typer.main.get_command(command_line()).commands
+    commands = command_line().commands
     assert verbs == set(commands) - WITHOUT_DOCUMENT
 
 

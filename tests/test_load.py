@@ -119,6 +119,7 @@ def test_an_answer_that_is_none_of_ours_is_no_answer(asked: Asked) -> None:
 
 # --- tensors that are drawn at random -------------------------------------------------------------
 
+SHAPES = "is (16, 8) in the file, (20, 8) by config.json"
 STARTS = "begin with 'module.'"
 OTHERS = ["model.layers.0.a.weight", "model.layers.0.b.weight", "model.norm.weight"]
 
@@ -151,7 +152,7 @@ OTHERS = ["model.layers.0.a.weight", "model.layers.0.b.weight", "model.norm.weig
         (
             {"mismatched": [[HEAD, [16, 8], [20, 8]]]},
             "alarm",
-            f"draws 1 tensor ({HEAD}) at random: {HEAD} is (16, 8) in the file, (20, 8) by config.json",
+            f"draws 1 tensor ({HEAD}) at random: {HEAD} {SHAPES}",
         ),
         (
             {"missing": [LAYER, TOKEN], "unexpected": [f"module.{TOKEN}", f"module.{LAYER}"]},

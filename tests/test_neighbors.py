@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def analogy(rows: np.ndarray, metric: str) -> np.ndarray:
     return terms[0] - terms[1] + terms[2]
 
 
-@pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
+@pytest.mark.parametrize("metric", get_args(Metric))
 def test_a_query_is_a_row_the_mean_of_rows_or_an_analogy(
     in_process: InProcess, matrix: np.ndarray, metric: str
 ) -> None:
@@ -298,9 +298,8 @@ def test_of_many_rows_of_a_query_a_page_names_the_first(in_process: InProcess) -
 def test_a_bar_is_on_the_scale_of_its_metric(snapshot: Snapshot) -> None:
     """A longer bar is nearer, under l2 too; a row that is perpendicular, or farther, has none."""
     model = Model(StubSource({"token": Stub([[2, 0], [1, 1], [10, 0], [0, 2]])}))
-    metrics: tuple[Metric, ...] = ("cosine", "dot", "l2")
 
-    pages = [str(model.neighbors([0], metric=metric)) for metric in metrics]
+    pages = [str(model.neighbors([0], metric=metric)) for metric in get_args(Metric)]
     pages.append(str(model.neighbors(vector=np.zeros(2), metric="l2")))
 
     snapshot("neighbors/bars.txt", "\n\n".join(pages))

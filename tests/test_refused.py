@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer
 
 import embcli
 from embcli.cli.app import COMMANDS, command_line
@@ -93,23 +92,48 @@ def test_each_error_says_what_the_snapshot_says_before_any_work(
     assert max(map(len, text.splitlines())) < 500
 
 
-def test_hints_name_options_and_commands_that_there_are() -> None:
-    hints = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_text())
-    flags = {"--version"}
-    for name in COMMANDS:
-        line = typer.main.get_command(command_line([name]))
-        command = getattr(line, "commands", {}).get(name, line)
-        flags |= {flag for parameter in command.params for flag in parameter.opts}
+def flags_of(name: str) -> set[str]:
+    """Return the flags of a command."""
+    command = command_line([name]).commands[name]
+    return {flag for parameter in command.params for flag in parameter.opts}
 
-    named = {flag for meant in hints["options"].values() for flag in meant}
-    for meant in hints["commands"].values():
+
+FLAGS = {name: flags_of(name) for name in COMMANDS}
+ALL_FLAGS = set().union(*FLAGS.values())
+HINTS = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_text())
+
+
+def test_hints_name_options_and_commands_that_there_are() -> None:
+    flags = ALL_FLAGS | {"--version"}
+    named = {flag for meant in HINTS["options"].values() for flag in meant}
+    for meant in HINTS["commands"].values():
         first, *options = meant.split()
         assert first in COMMANDS or first in flags
         named |= {word for word in options if word.startswith("-")}
-    for right in hints["cures"].values():
-        named |= set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", right))
 
     assert named <= flags
+
+
+def test_a_cure_names_options_of_its_commands() -> None:
+    for row in HINTS["cures"] + HINTS["extra"]:
+        named = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", row["cure"]))
+        assert named <= ALL_FLAGS, row
+        for command in row.get("commands", ()):
+            assert named <= FLAGS[command], row
+
+
+def test_an_option_that_a_command_does_not_have_is_cured_once() -> None:
+    cured = []
+    for row in HINTS["cures"]:
+        cured += [(name, word) for name in row.get("commands", COMMANDS) for word in row["words"]]
+    assert len(cured) == len(set(cured))
+
+    taken = {(name, word) for name, word in cured if f"--{word}" in FLAGS[name]}
+    assert taken == {("tokenize", "ids"), ("batch", "shuffle")}  # without a value, and with one
+
+
+def test_help_is_shown_whatever_words_are_beside_it(in_process: InProcess) -> None:
+    assert "Usage: embcli weights" in in_process.ok("weights", "6", "3", "--help").text
 
 
 @pytest.mark.parametrize(
@@ -118,6 +142,8 @@ def test_hints_name_options_and_commands_that_there_are() -> None:
         ("weights cat", "--rows takes IDs and tokens"),
         ("positions rotary Every", "--ids takes its ID"),
         ("positions Learned sinusoidal", "one kind: embcli positions sinusoidal"),
+        ("positions learned rope", "one kind: embcli positions rope"),
+        ("audit cat", "hf download cat"),
         ("positions 4", "--rows 4 picks a position"),
         ("weights org/cat", "nor in Ollama's"),
         ("weights cat.npy", "not found as a file"),
@@ -248,6 +274,11 @@ def test_bytes_that_are_not_utf8_are_refused(
 def test_an_id_of_a_line_is_named_with_its_line(in_process: InProcess) -> None:
     error = in_process.refused("lookup", "--ids", "-", "--lines", stdin="1\nx\n")
     assert "line 2: 'x' at position 0" in error
+
+
+def test_a_range_with_a_dash_in_a_line_is_written_with_a_colon(in_process: InProcess) -> None:
+    error = in_process.refused("lookup", "--ids", "-", "--lines", stdin="1\n3-7\n")
+    assert error.endswith("A range has a colon and ends before its stop: 3:7.\n")
 
 
 # --- what is not refused --------------------------------------------------------------------------

@@ -268,9 +268,8 @@ NOT_ASKED = ("; not asked: the weights are remote", "; not asked: the file has n
 
 
 def words_of(page: str) -> list[str]:
-    """Return a page without times, and without what depends on where the model is."""
-    kept = [line for line in page.splitlines() if " the time" not in line]
-    joined = " ".join(" ".join(kept).split())
+    """Return a page without what depends on where the model is."""
+    joined = " ".join(page.split())
     for reason in NOT_ASKED:
         joined = joined.replace(reason, "")
     return joined.split()

@@ -8,13 +8,12 @@ import subprocess
 import sys
 
 import pytest
-import typer
 
 from embcli.cli.app import command_line
 from tests.runners import TIMEOUT, InProcess
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
-VERBS = list(typer.main.get_command(command_line()).commands)
+VERBS = list(command_line().commands)
 LAYER = "--vocab 7 --dim 5 --context-length 9 --seed 4321"
 
 RUN_ALL = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import itertools
 import json
 import os
 import pty
@@ -34,12 +33,6 @@ LONG_TEXT = "Every effort moves you. " * 40
 LAST_PROMPT = "q quits: "
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 CLEAR = "\x1b[H\x1b[2J"
-
-
-@pytest.fixture(autouse=True)
-def _even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of compare strikes evenly, so that the times on a page are always the same."""
-    monkeypatch.setattr("embcli.verbs.compare.layers.clock", itertools.count().__next__)
 
 
 def numbers(text: str) -> set[str]:

@@ -524,7 +524,7 @@ def test_a_format_counts_the_rows_that_it_writes(form: formats.DataFormat, tmp_p
         yield from ()
 
     records = of_matrix(np.ones((5, 2), np.float32))
-    write(records, form, place_for(form, tmp_path), watch=watched)
+    write(records, form, place_for(form, tmp_path), Notes(watch=watched))
 
     assert {*counts} == {(5, 5)}
 

@@ -34,7 +34,7 @@ from embcli.cli.groups import (
     one_path,
     opened,
 )
-from embcli.cli.hints import cure, name_options, refuse_unknown
+from embcli.cli.hints import cure_of, refuse_unknown
 from embcli.cli.input import read_ids, read_vectors, sources
 from embcli.cli.options import (
     argument,
@@ -45,7 +45,8 @@ from embcli.cli.options import (
 from embcli.errors import InputError
 from embcli.formats import ContentKind
 from embcli.names import PROGRAM, __version__
-from embcli.positions import JOINED_KINDS, KINDS
+from embcli.positions import JOINED_KINDS, KINDS, kind_named
+from embcli.wording import counted
 
 Finish = Callable[[Command, Options], object]  # what is done with the values of a command's options
 _WELCOME = (
@@ -102,7 +103,12 @@ class Group(_Helping, typer.core.TyperGroup):
 
 
 class OneValueCommand(_Helping, typer.core.TyperCommand):
-    """A command that refuses an option which is given twice; Typer would drop the first value."""
+    """A command that refuses an option which is given twice; Typer would drop the first value.
+
+    It refuses extra words as well, and leaves them in the context: a hint depends on them.
+    """
+
+    allow_extra_args = True  # for Typer
 
     def parse_args(self, context: Any, words: list[str]) -> list[str]:
         if context.resilient_parsing:  # A line that is being completed is not judged.
@@ -114,11 +120,16 @@ class OneValueCommand(_Helping, typer.core.TyperCommand):
             takes_one_value = not parameter.is_flag and not parameter.multiple
             if takes_one_value and count > 1:
                 raise InputError(f"{parameter.opts[0]} is given {count} times; give it once")
-        return super().parse_args(context, words)
+
+        extra_words = super().parse_args(context, words)
+        if extra_words:
+            number = counted(len(extra_words), "argument")
+            context.fail(f"{number} too many: {' '.join(extra_words)}")
+        return extra_words
 
 
-def command_line(words: Sequence[str] | None = None, finish: Finish = Command.write) -> typer.Typer:
-    """Return the command line: all of it, or only what these words after `embcli` need.
+def command_line(words: Sequence[str] | None = None, finish: Finish = Command.write) -> Any:
+    """Return Typer's group of commands: all of them, or only what these words after `embcli` need.
 
     A start builds one command; the list of commands needs no option of any. Without words the list
     fits a screen.
@@ -129,7 +140,6 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
         cls=Group,
         add_completion=False,  # embcli installs scripts itself
         rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
         context_settings={"help_option_names": [] if is_first else ["--help", "-h"]},
     )
 
@@ -146,7 +156,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
             app.command(name, cls=OneValueCommand, **settings)(each.for_typer(finish))
         elif called is None and not is_hidden:
             app.command(name, **settings)(_without_options)
-    return app
+    return typer.main.get_command(app)
 
 
 def _without_options() -> None:
@@ -164,14 +174,12 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
     try:
         return command_line(words, finish)(words, prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as error:
-        name_options(error)
+        command = first if first in COMMANDS else ""
+        cure = cure_of(error, command, command_line())
         message = " ".join(error.format_message().split())
-        called = f"{PROGRAM} {first}" if first in COMMANDS else PROGRAM
-        hint = f"{cure(message, first)} Try '{called} --help' for help."
+        called = f"{PROGRAM} {command}".rstrip()
+        hint = f"{cure} Try '{called} --help' for help."
         raise InputError(message, hint.lstrip()) from None
-    except InputError as error:
-        error.hint = cure(str(error), first) or error.hint
-        raise
 
 
 _Shell = Annotated[
@@ -210,9 +218,11 @@ def first_screen(context: typer.Context) -> None:
 
 
 def _kind_of_tokenize(options: Options) -> ContentKind:
+    """Return "tokens", or "list" for merges and for several tokenizers."""
+    if options["merges"] or options["draw"]:
+        return "list"
     encodings = _several(options["encoding"])
-    is_list = options["merges"] or options["draw"] or len(encodings) > 1
-    return "list" if is_list else "tokens"
+    return "tokens" if len(encodings) == 1 else "list"
 
 
 def _several(encodings: list[str] | None) -> list[str]:
@@ -244,6 +254,7 @@ def tokenize(
         option(
             "View", "Draw the merges as trees, or list them with their ranks.", "--draw/--no-draw"
         ),
+        o.ON_PAGES,
     ] = None,
     fail_on: Annotated[
         names.CutFault | None,
@@ -398,6 +409,7 @@ def lookup(
     trace: Annotated[
         int | None,
         option("View", "Spell out the sum for token N, counted from 0.", "N"),
+        o.ON_PAGES,
     ] = None,
     draw: o.Draw = False,
 ) -> Any:
@@ -434,11 +446,13 @@ def lookup(
 
 
 def _kind_of_compare(options: Options) -> ContentKind:
-    """Return "document" if there is more than rows of outputs, for which other data has no room."""
-    is_trained = options["gradient"] or options["learning_rate"] is not None
-    shown = set(listed(options["show"]) or ())
-    has_steps = not shown <= {*names.OUTPUTS, "outputs"}
-    return "document" if is_trained or has_steps else "matrices"
+    """Return "matrices" for outputs, or "document" for other steps, which are no matrices."""
+    if options["gradient"] or options["learning_rate"] is not None:
+        return "document"
+    for step in listed(options["show"]) or ():
+        if step not in (*names.OUTPUTS, "outputs"):
+            return "document"
+    return "matrices"
 
 
 @command("Text and vectors", content=_kind_of_compare, view=NUMBERS)
@@ -499,10 +513,21 @@ def compare(
 
 
 def _kind_of_positions(options: Options) -> ContentKind:
+    """Return "embeddings", or "batches" for relative positions: a row for each pair of tokens."""
     named = KindAndPath(options["named_kind"], options["named"])
     kind, _ = named.chosen(options["kind"])
-    has_row_per_pair = kind == "relative" and not options["similarity"]
-    return "batches" if has_row_per_pair else "embeddings"
+    if kind_named(kind) == "relative" and not options["similarity"]:
+        return "batches"
+    return "embeddings"
+
+
+def _hint_at_word(word: str) -> str:
+    """Return what a word after a kind of positions may be, as it is not the name of a model."""
+    if kind_named(word) in KINDS:
+        return f"A page shows one kind: embcli positions {word}"
+    if word.isdecimal():
+        return f"--rows {word} picks a position"
+    return "For the row of a token: --ids takes its ID, which embcli tokenize shows"
 
 
 @command("Text and vectors", content=_kind_of_positions, view=NUMBERS)
@@ -567,7 +592,7 @@ def positions(
     from embcli.verbs import positions as verb
 
     return verb.positions(
-        model.opened(path),
+        model.opened(path, _hint_at_word(path or "")),
         chosen,
         context_length=model.context_length,
         pairing=pairing,
@@ -608,7 +633,8 @@ def weights(
     """
     from embcli.verbs import weights as verb
 
-    return verb.weights(model.opened(named), layer=layer, rows=rows, columns=columns, sort=sort)
+    source = model.opened(named, "For the row of a token: --rows takes IDs and tokens")
+    return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort)
 
 
 @command("Matrices and models", content="ranking", view=NUMBERS)

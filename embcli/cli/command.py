@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from embcli.cli import groups
-from embcli.cli.options import flag_of
+from embcli.cli.options import flag_of, formats_that_show
 from embcli.errors import OutputError
-from embcli.formats import PICTURES, VIEWS, ContentKind, FormatName, or_list
+from embcli.formats import ContentKind, FormatName, or_list
 from embcli.names import MATRICES, OUTPUTS
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ FILE = (groups.File,)
 
 # Options that name files which the command reads.
 _READ = ("file", "files", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")
-# Options that only a page can show.
-_ON_PAGES = ("heat", "bare", "width", "trace", "draw")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +107,7 @@ class Command:
             style = Style(**_style_options(options))
             kind = self.content(options) if callable(self.content) else self.content
             format = format_of(kind, options.get("format"), name)  # type: ignore[arg-type]
-            _refuse_options(format, options, path)
+            _refuse_options(format, options, path, self.flags)
             shown = groups.listed(options.get("show")) or ()
             matrices = tuple(name for name in shown if name in (*MATRICES, *OUTPUTS))
             refuse_many(matrices, format)
@@ -127,11 +125,14 @@ def _flags_of(group: Any) -> list[inspect.Parameter]:
     ]
 
 
-def _refuse_options(format: FormatName, options: Options, path: Path | None) -> None:
+def _refuse_options(
+    format: FormatName, options: Options, path: Path | None, flags: list[inspect.Parameter]
+) -> None:
     """Raise OutputError for an option that the format cannot show."""
-    limits = {**dict.fromkeys(_ON_PAGES, VIEWS), "theme": ("table", *PICTURES)}
-    for name, formats in limits.items():
-        if groups.is_given(options.get(name)) and format not in formats:
+    for flag in flags:
+        name = flag.name
+        formats = formats_that_show(flag.annotation)
+        if groups.is_given(options[name]) and format not in formats:
             needed = f"it needs --format {or_list(formats)}"
             if format == "table" and path is None:
                 needed += f", as in: -o picture.{formats[0]}"
@@ -140,7 +141,9 @@ def _refuse_options(format: FormatName, options: Options, path: Path | None) -> 
 
 def _style_options(options: Options) -> "dict[str, Any]":
     """Return the options that are fields of a Style, those that are given."""
-    names = ("precision", "heat", "bare", "width", "theme")
+    from embcli.result import Style
+
+    names = [field.name for field in fields(Style)]
     given = {name: options[name] for name in names if options.get(name) is not None}
     given["keeps_precision"] = "precision" in given
     return given

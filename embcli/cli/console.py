@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
-from embcli.errors import EmbcliError, Notes, OutputError
+from embcli.errors import EmbcliError, Notes, OutputError, Watch
 from embcli.wording import Sentence, in_line, shortened
 
 Item = TypeVar("Item")
@@ -80,13 +80,11 @@ def _with_flags(message: str | Sentence) -> str:
 class PrintedNotes(Notes):
     """Notes that are printed as they come about."""
 
+    def __init__(self, *remarks: str, watch: Watch | None = None) -> None:
+        super().__init__(*remarks, watch=watch or watched)
+
     def added(self, remark: str | Sentence) -> None:
         say(_with_flags(remark))
-
-    def watch(
-        self, items: Iterable[Item], total: int, size: Callable[[Item], int], what: str
-    ) -> Iterator[Item]:
-        return watched(items, total, size, what)
 
     @contextmanager
     def slow(self, what: str) -> Iterator[None]:
@@ -107,13 +105,10 @@ class PrintedNotes(Notes):
             say(text)
 
 
-def watched(
-    items: Iterable[Item], total: int, size: Callable[[Item], int], what: str = ""
-) -> Iterator[Item]:
+def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
     """Yield the items, under a progress bar if they take more than a second.
 
-    `total` is the sum of their sizes; without it there is no bar. The bar may say what is done, in
-    words without markup.
+    `total` is the sum of their sizes; without it there is no bar.
     """
     if not (total and is_terminal(sys.stderr)):
         yield from items
@@ -127,13 +122,12 @@ def watched(
             done += size(item)
             if bar is None and time.monotonic() - start > PATIENCE:
                 from rich.console import Console
-                from rich.markup import escape
                 from rich.progress import Progress
 
                 # No thread refreshes the bar: it would run while something is measured.
                 bar = stack.enter_context(
                     Progress(console=Console(stderr=True), transient=True, auto_refresh=False)
                 )
-                task = bar.add_task(escape(what), total=total, completed=done)
+                task = bar.add_task("", total=total, completed=done)
             if bar is not None:
                 bar.update(task, completed=done, refresh=True)

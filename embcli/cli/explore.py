@@ -56,7 +56,7 @@ def walk(
         raise InputError("these rows have no tokens: --encoding names an encoding")
     if layer != "token":
         model_options["layer"] = layer
-    model = Model(found.source, found.encoding, found.notes, found.watch)
+    model = Model(found.source, found.encoding, found.notes)
     matrix = ExploredMatrix(model, speller(path, model_options), layer)
     first_row = 0 if row is None else matrix.row_of(row)
     explorer = app.Explorer(matrix, first_row, text, sort)

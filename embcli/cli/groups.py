@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from embcli import names
 from embcli.cli import options as o
-from embcli.cli.console import PrintedNotes, watched
+from embcli.cli.console import PrintedNotes
 from embcli.cli.input import read
 from embcli.cli.options import argument, option, some_of
-from embcli.errors import InputError, Notes
-from embcli.formats import FORMATS, or_list
+from embcli.errors import InputError, Notes, UnknownWordError
+from embcli.formats import FORMATS, PICTURES, or_list
 from embcli.positions import KINDS, kind_named
 from embcli.wording import Sentence
 
@@ -86,9 +86,16 @@ class FileOptions:
     ] = None
     tensor: o.Tensor = None
 
-    def opened(self, path: str | None = None) -> "Opened":
-        """Return the model that an argument or --from names."""
-        return opened(vars(self), one_path(path, self.path))
+    def opened(self, path: str | None = None, word_hint: str = "") -> "Opened":
+        """Return the model that an argument or --from names.
+
+        `word_hint` says what else a single word may be.
+        """
+        try:
+            return opened(vars(self), one_path(path, self.path, word_hint))
+        except UnknownWordError as error:
+            error.hint = word_hint or error.hint
+            raise
 
 
 @dataclass(frozen=True)
@@ -140,12 +147,10 @@ class ComparedModel(FileOptions):
         """Return the model that --from names, or a small one for these IDs."""
         if self.path is not None or self.tensor is not None:
             return opened({**vars(self), "seed": None}, self.path)
-        from embcli.opened import Opened
+        from embcli.opened import seeded_for
 
         options = _given(vars(self), ("vocab", "dim", "encoding", "seed"))
-        model = Opened.seeded_for(sequences, **options, notes=PrintedNotes())
-        model.watch = watched
-        return model
+        return seeded_for(sequences, **options, notes=PrintedNotes())
 
 
 @dataclass(frozen=True)
@@ -202,7 +207,9 @@ class Numbers:
         int | None,
         option("View", "Decimals in a table.", "N", default=str(names.DEFAULT_PRECISION)),
     ] = None
-    heat: Annotated[bool, option("View", "Show all columns as a heat map.", "--heat")] = False
+    heat: Annotated[
+        bool, option("View", "Show all columns as a heat map.", "--heat"), o.ON_PAGES
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -214,6 +221,7 @@ class Bare:
         option(
             "View", "Only titles, and tables or pictures: no explanations, notes, costs.", "--bare"
         ),
+        o.ON_PAGES,
     ] = False
 
 
@@ -230,6 +238,7 @@ class Page:
             "N",
             default="the terminal's; in a pipe 120, a picture 100",
         ),
+        o.ON_PAGES,
     ] = None
     theme: Annotated[
         names.Theme | None,
@@ -239,6 +248,7 @@ class Page:
             "",
             default="auto: COLORFGBG, or dark; a picture's light",
         ),
+        o.ShownIn(("table", *PICTURES)),
     ] = None
     format: Annotated[
         str | None,
@@ -275,14 +285,11 @@ def opened(
     if path is None:
         if "tensor" in of_file:
             raise InputError(Sentence("{tensor} goes with {path}, which names the file"))
-        model = Opened.seeded(**of_file, **of_layers, notes=remarks)
-    else:
-        for name in of_layers:
-            flag = o.flag_of(name)
-            raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
-        model = Opened.open(path, **of_file, notes=remarks)
-    model.watch = watched
-    return model
+        return Opened.seeded(**of_file, **of_layers, notes=remarks)
+    for name in of_layers:
+        flag = o.flag_of(name)
+        raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
+    return Opened.open(path, **of_file, notes=remarks)
 
 
 def _given(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
@@ -294,11 +301,11 @@ def is_given(value: object) -> bool:
     return value is not None and value is not False
 
 
-def one_path(argument: str | None, option: str | None) -> str | None:
+def one_path(argument: str | None, option: str | None, hint: str = "") -> str | None:
     """Return the model that an argument or --from names; raises InputError for both."""
     if argument is not None and option is not None:
         wrong = f"{argument[:60]!r} and --from name the same thing, the model; give one of them"
-        raise InputError(wrong)
+        raise InputError(wrong, hint)
     return argument if option is None else option
 
 

@@ -1,7 +1,8 @@
-"""Hints for wrong command lines: what a first word is that is no command, and what cures an error.
+"""Hints for wrong command lines: words and options that embcli, or this command, does not have.
 
-`app` asks for them when Typer, or the list of commands, has refused a command line. The words of
-the field, with the options and commands that embcli has for them, are in `data/hints.json`.
+`app` asks for them when the list of commands, a command's arguments or Typer refuse a word. The
+words of the field, with the options and commands that embcli has for them, and the cures are in
+`data/hints.json`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -32,12 +33,6 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
 
     Without one, Typer refuses the word and names similar commands.
     """
-    for reason, hint in _hints(words, commands):
-        raise InputError(f"{words[0][:60]!r} is {reason}", hint)
-
-
-def _hints(words: Sequence[str], commands: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what the first word is, and which command may be meant, the likeliest first."""
     from difflib import get_close_matches
 
     from embcli.verbs.explain import named
@@ -46,47 +41,77 @@ def _hints(words: Sequence[str], commands: Sequence[str]) -> Iterator[tuple[str,
     quoted = shlex.quote(first[:60])
     for_model = f"embcli info {quoted} shows a model"
     for_file = f"{for_model}, embcli tokenize --file {quoted} a text"
-
-    if os.access(f"{first}/.", os.F_OK):
-        yield "a folder, not a command", for_model
-    if os.access(first, os.F_OK):
-        yield "a file, not a command", for_file
-    if re.search(r"[./][\w-]+$", first):
-        yield "not a command", for_file
     meant = _facts()["commands"].get(first.casefold())
-    if meant:
-        yield "not a command", f"Did you mean embcli {meant}? embcli --help"
-    if first.casefold() in named():
-        yield "not a command", f"embcli explain {first} explains the word; embcli --help"
-    if not get_close_matches(first, commands):
-        text = " ".join(takewhile(lambda word: not word.startswith("-"), words))
-        for_text = f"For a text: embcli tokenize {shlex.quote(text[:60])}; embcli --help"
-        yield "not a command", for_text
 
-
-def name_options(error: Any) -> None:
-    """Let Typer's error about an unknown option name those of the same meaning.
-
-    If its meaning is unknown, these are the options that begin like it, or else those of a similar
-    spelling, except --help.
-    """
-    if not hasattr(error, "possibilities"):
+    is_what = "not a command"
+    if os.access(f"{first}/.", os.F_OK):
+        is_what = "a folder, not a command"
+        hint = for_model
+    elif os.access(first, os.F_OK):
+        is_what = "a file, not a command"
+        hint = for_file
+    elif re.search(r"[./][\w-]+$", first):
+        hint = for_file
+    elif meant:
+        hint = f"Did you mean embcli {meant}? embcli --help"
+    elif first.casefold() in named():
+        hint = f"embcli explain {first} explains the word; embcli --help"
+    elif get_close_matches(first, commands):
         return
-    name = error.option_name.lstrip("-").replace("_", "-")
-    known = {flag for parameter in error.ctx.command.params for flag in parameter.opts}
-    longer = [flag for flag in known if flag.startswith(f"--{name}")]
-    similar = longer or error.possibilities or ()
-    meant = _facts()["options"].get(name, similar)
-    error.possibilities = known.intersection(meant) - {"--help"}
+    else:
+        text = " ".join(takewhile(lambda word: not word.startswith("-"), words))
+        hint = f"For a text: embcli tokenize {shlex.quote(text[:60])}; embcli --help"
+    raise InputError(f"{first[:60]!r} is {is_what}", hint)
 
 
-def cure(message: str, command: str) -> str:
-    r"""Return what would be right instead of what an error of a command is about, or "".
+def cure_of(error: Any, command: str, group: Any) -> str:
+    """Return what would be right instead of what Typer's error is about, or "".
 
-    A cure can have the groups of its pattern: `\1`.
+    An error about an unknown option will name others. The command is empty for an option before all
+    commands, and `group` is Typer's list of commands.
     """
-    for pattern, right in _facts()["cures"].items():
-        found = re.match(pattern, f"{command}: {message}")
-        if found:
-            return found.expand(right)
+    if hasattr(error, "option_name"):
+        return _cure_of_option(error, command, group)
+    text = " ".join(error.ctx.args)  # words that no argument takes
+    kind = "words"
+    if text.replace(" ", "").isdecimal():
+        kind = "numbers"
+    elif text.lower() in ("yes", "no", "true", "false", "on", "off"):
+        kind = "values of switches"
+    return _cure("extra", kind, command) if text else ""
+
+
+def _cure_of_option(error: Any, command: str, group: Any) -> str:
+    option = error.option_name.replace("_", "-")
+    name = option.lstrip("-")
+    meant = _facts()["options"].get(name)
+    own = _flags(group.commands.get(command, group))
+    if hasattr(error, "possibilities"):
+        longer = [flag for flag in own if flag.startswith(f"--{name}")]
+        similar = longer or error.possibilities or ()
+        error.possibilities = own.intersection(similar if meant is None else meant)
+        if not command and not error.possibilities:
+            return 'Options stand after the command: embcli lookup "A text" --dim 3.'
+
+    cure = _cure("cures", name, command)
+    candidates = [option, *(meant or ())]
+    if cure or not own.isdisjoint(candidates):
+        return cure
+    for flag in candidates:
+        others = [each for each in group.commands if flag in _flags(group.commands[each])]
+        if others:
+            where = ", ".join(others) if len(others) < 6 else "other commands"
+            return f"{flag} is an option of {where}."
+    return ""
+
+
+def _flags(command: Any) -> set[str]:
+    return {flag for parameter in command.params for flag in parameter.opts}
+
+
+def _cure(table: str, word: str, command: str) -> str:
+    """Return what a table has for a word of a command, or ""; without commands a row is for all."""
+    for row in _facts()[table]:
+        if word in row["words"] and command in row.get("commands", [command]):
+            return str(row["cure"].format(word=word, command=command))
     return ""

@@ -67,6 +67,8 @@ def _refuse_several(inputs: dict[str, object]) -> None:
         hint = ""
         if "--ids" in names:
             hint = "Write the IDs as one word, with commas between: --ids 2,3,5,1"
+        elif names == ["TEXT", "--file"]:
+            hint = "A switch takes no value: a word after it is TEXT"
         raise InputError(f"{' and '.join(names)} stand for the same input; give one of them", hint)
 
 

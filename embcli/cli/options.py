@@ -6,12 +6,13 @@ Each is declared once, as an annotated type, and named in the signature of a com
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from embcli import names
 from embcli.errors import InputError
+from embcli.formats import ROWS, VIEWS, FormatName
 
 # Parameters of the library whose flags have other names; all others are flags of the same name.
 _FLAGS = {"top": "-k", "path": "--from", "kind": "KIND", "text": "TEXT", "word": "WORD"}
@@ -105,6 +106,23 @@ def option(
     )
 
 
+class ShownIn(NamedTuple):
+    """A mark at an option that only some formats can show."""
+
+    formats: tuple[FormatName, ...]
+
+
+ON_PAGES = ShownIn(VIEWS)
+
+
+def formats_that_show(annotation: Any) -> tuple[FormatName, ...]:
+    """Return the formats that can show an option, which are all unless it is marked."""
+    for mark in getattr(annotation, "__metadata__", ()):
+        if isinstance(mark, ShownIn):
+            return mark.formats
+    return tuple(row.name for row in ROWS)
+
+
 MODEL = "A model: file, folder, name in the Hugging Face cache, or hf://org/name."
 ENCODING = "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF."
 
@@ -173,7 +191,7 @@ Columns = Annotated[
     str | None, option("View", "Which columns: 0:8,255 (8 not included).", "COLUMNS")
 ]
 Sort = Annotated[names.Sort, option("View", "Order of the rows; norm: the largest first.")]
-Draw = Annotated[bool, option("View", "Draw it as a picture.", "--draw")]
+Draw = Annotated[bool, option("View", "Draw it as a picture.", "--draw"), ON_PAGES]
 TopOfEach = Annotated[int, option("View", "Rows of each kind to show.", "--top -k K")]
 
 # Where the result goes.

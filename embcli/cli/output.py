@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
-from embcli.cli.console import is_terminal, say, terminal_size, watched
+from embcli.cli.console import is_terminal, say, terminal_size
 from embcli.errors import OutputError
-from embcli.formats import FORMATS, PICTURES, VIEWS, ContentKind, DataFormat, FormatName
+from embcli.formats import FORMATS, VIEWS, ContentKind, DataFormat, FormatName
 from embcli.names import Color
 from embcli.result import Result, Style, chosen_format, width_of
-from embcli.wording import counted, in_bytes, printable
+from embcli.wording import in_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -61,18 +61,19 @@ class ResultWriter:
         if self.is_suggesting:
             from embcli.cli.suggestions import suggestions
 
-            style = replace(style, suggest=partial(suggestions, result.verb, self.options))
+            style = replace(style, suggest=partial(suggestions, result._verb, self.options))
         result = replace(result, style=style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
-            if self.format in VIEWS:
-                self.show(result.view())
-            elif self.path is not None and FORMATS[self.format].folder:
-                result.save(self.path, self.format, watch=watched)
+            if self.path is not None and not self._is_device:
+                result.save(self.path, self.format)
+                self._say_written()
+            elif self.format in VIEWS:
+                self.show(result._view())
             else:
                 self._write_data(result)
         result.notes.finish()
-        if result.why_no and self.path is not None:
-            say(f"status 1: {result.why_no}")
+        if result._why_no and self.path is not None:
+            say(f"status 1: {result._why_no}")
         return result.status
 
     @property
@@ -82,10 +83,11 @@ class ResultWriter:
 
     @property
     def is_colored(self) -> bool:
+        """Whether a table has colours; pictures always have them."""
         if self.color != "auto":
             return self.color == "always"
-        if self.format in PICTURES or os.environ.get("NO_COLOR"):
-            return self.format in PICTURES
+        if os.environ.get("NO_COLOR"):
+            return False
         return bool(os.environ.get("FORCE_COLOR")) or (
             self._on_a_terminal and os.environ.get("TERM") != "dumb"
         )
@@ -97,7 +99,7 @@ class ResultWriter:
         width = width_of(self.style.width, self.format)
         if self.format != "table":
             format = cast("PageFormat", self.format)
-            content = export.exported(page, format, width, self.style.theme, self.is_colored, say)
+            content = export.exported(page, format, width, self.style.theme, say)
         elif self._on_a_terminal:
             columns, lines = terminal_size()
             columns = self.style.width or columns
@@ -113,13 +115,7 @@ class ResultWriter:
 
         records = result.records()
         format = cast("DataFormat", self.format)
-        names = records.one if FORMATS[format].one_matrix else records.several
-        if names == ("input",) and "hidden" in records.matrices and records.shown is None:
-            say(
-                "the matrix is input, not hidden, which the first block reads; "
-                "--show hidden chooses it"
-            )
-        self._refuse_many_numbers(records, names)
+        self._refuse_many_numbers(records)
         if format == "json" and self._on_a_terminal:
             from rich.highlighter import JSONHighlighter
 
@@ -131,11 +127,11 @@ class ResultWriter:
             self._write_bytes(export.text(text, 2**31, color=self.is_colored).encode(), "page")
             return
         with self._open("binary" if FORMATS[format].binary else "text") as file:
-            writers.write(records, format, file, result.notes, watched)
-        self._say_written(counted(records.rows, "row"))
+            writers.write(records, format, file, result.notes)
 
-    def _refuse_many_numbers(self, records: Records, names: tuple[str, ...]) -> None:
+    def _refuse_many_numbers(self, records: Records) -> None:
         """Raise OutputError for more numbers than a terminal is for."""
+        names = records.one if FORMATS[self.format].one_matrix else records.several
         numbers = records.numbers(names)
         if self._on_a_terminal and numbers > _MOST_ON_A_TERMINAL:
             wrong = f"{numbers:,} numbers are too many for a terminal"
@@ -145,13 +141,18 @@ class ResultWriter:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
         with self._open(kind) as file:
             file.write(content)
-        if self.path is not None:
-            self._say_written(in_bytes(len(content)))
+        self._say_written()
 
-    def _say_written(self, amount: str) -> None:
-        """Say on a terminal what was written to a file, but not to a device."""
+    def _say_written(self) -> None:
+        """Say on a terminal what was written to a file, but not to a device or a folder."""
         if self.path and self.path.is_file() and is_terminal(sys.stderr):
-            say(f"wrote {self.path}: {amount}")
+            say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
+
+    @property
+    def _is_device(self) -> bool:
+        """Whether the path is a device or a pipe; a terminal among them gets no raw text."""
+        path = self.path
+        return path is not None and path.exists() and not (path.is_file() or path.is_dir())
 
     @property
     def _on_a_terminal(self) -> bool:

@@ -187,11 +187,11 @@ class Handout(Result, verb="tour", content="page"):
     def records(self) -> Records:
         raise OutputError("the tour is a page, without data behind it")
 
-    def view(self) -> RenderableType:
+    def _view(self) -> RenderableType:
         return Sheets(self.sheets, self.heading, self.first_answer)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.view()
+        yield self._view()
 
 
 @dataclass
@@ -325,7 +325,7 @@ class _Tour:
             return Group()
         if not isinstance(result, Result):  # so Typer reports Ctrl-C
             raise KeyboardInterrupt
-        return result.view()
+        return result._view()
 
 
 def _read_answer(step: TourStep) -> tuple[str, bool]:

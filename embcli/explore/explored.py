@@ -6,8 +6,8 @@ matrix that it starts are run in a thread by `view`.
 
 from __future__ import annotations
 
-import re
-from typing import Protocol
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 from rich.text import Text
@@ -23,10 +23,8 @@ from embcli.tokens import shown, tokens_of
 TOP = 50  # the most neighbours, or words, in a list
 
 
-class Spell(Protocol):
-    """A function that writes the command line of a verb, with more words and perhaps a text."""
-
-    def __call__(self, verb: str, *words: str, text: str | None = None) -> str: ...
+# Writes the command line of a verb: `spell(verb, *words, text=None)`.
+Spell: TypeAlias = Callable[..., str]
 
 
 class ExploredMatrix:
@@ -42,33 +40,41 @@ class ExploredMatrix:
         self.spell = spell
         self.layer_name = layer
         self.layer = layers[layer]
-        self.origin = layers.origin
+        origin = layers.origin
         self.encoding = model.source.encoding
-        self.name = self.origin.name
-        if self.origin.is_seeded:
-            self.name = f"untrained, {self.origin.name}"
+        self.name = origin.name
+        if origin.is_seeded:
+            self.name = f"untrained, {origin.name}"
         if layer == "head":
             self.name = f"output head of {self.name}"
         self.order: NormOrder | None = None
+        self.by_norm = False
         self.marked: int | None = None
 
-    def ids(self, start: int, stop: int, by_norm: bool) -> np.ndarray:
+    def ids(self, start: int, stop: int) -> np.ndarray:
         """Return the IDs of the rows at these places, (n,) int64."""
-        if by_norm and self.order:
+        if self.by_norm and self.order:
             return self.order.ids[start:stop]
         return np.arange(start, min(stop, self.size))
+
+    def place(self, row: int) -> int:
+        """Return the place of a row by its ID."""
+        if self.by_norm and self.order:
+            return int(self.order.ranks[row]) - 1
+        return row
 
     def row(self, row: int) -> np.ndarray:
         """Return the values of a row, (D,) float32."""
         return np.asarray(self.layer.rows(np.array([row]))[0])
 
-    def token(self, row: int, cells: int) -> str:
-        """Return the token of a row in at most as many cells."""
-        token = self.tokens(np.array([row]))[0]
-        return fitted(token, cells).rstrip()
-
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
+
+    def neighbor_commands(self, row: int, *words: str) -> list[str]:
+        """Return the commands that print the neighbours of a row by both metrics."""
+        by_cosine = self.spell("neighbors", "--ids", str(row), *words)
+        by_distance = self.spell("neighbors", "--ids", str(row), *words, "--metric", "l2")
+        return [by_cosine, by_distance]
 
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
         """Return the IDs and the scores of the rows nearest to a row, (n,) each."""
@@ -81,8 +87,9 @@ class ExploredMatrix:
 
         Raises InputError if no row has it.
         """
-        if re.fullmatch("[0-9]+", text.strip()):
-            return int(select(text.strip(), self.size, "row")[0])
+        number = text.strip()
+        if number.isdecimal():
+            return int(select(number, self.size, "row")[0])
         if self.model.encoding is None:
             raise InputError(f"{text[:40]!r} is not a row; give its ID")
         for token in (text, f" {text}"):

@@ -1,10 +1,8 @@
-"""Finding rows: the tokens of a text while it is typed, and words of the vocabulary like it."""
+"""Finding rows: the tokens of a text while it is typed, and words that contain it."""
 
 from __future__ import annotations
 
-import math
-import re
-from itertools import islice
+from contextlib import suppress
 from typing import ClassVar
 
 import numpy as np
@@ -12,73 +10,18 @@ from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.fuzzy import FuzzySearch
 from textual.widgets import Input
 
 from embcli.errors import EmbcliError, Watch
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
-from embcli.explore.view import ExplorerScreen, ListTable, Pass, sentence
+from embcli.explore.view import ExplorerScreen, Field, ListTable, right
 from embcli.tokens import shown, tokens_of
 
 _TOKEN_CELLS = 40
 _SPACE = shown(b" ")
 
 
-class WordIndex:
-    """The tokens of a vocabulary as words, without spaces in front, and a fuzzy search in them.
-
-    It is made once, when the first find screen opens, and kept by the app.
-    """
-
-    def __init__(self, words: list[str]) -> None:
-        bare_words = [word.lstrip(_SPACE) or word for word in words]
-        ids = [word_id for word_id, word in enumerate(bare_words) if word]
-        ids.sort(key=lambda word_id: len(bare_words[word_id]))  # short words are found first
-        self._ids = ids
-        self._exact = [bare_words[word_id] for word_id in ids]
-        self._lower = [word.lower() for word in self._exact]
-        self._search = FuzzySearch(case_sensitive=True)
-
-    def find(self, typed: str) -> np.ndarray:
-        """Return the IDs of the words that match best, (n,) int64.
-
-        A word matches if it has the letters in their order. Case counts only if a capital is typed.
-        """
-        most_scored = 1000  # words
-        query = _query(typed)
-        if not query:
-            return np.empty(0, np.int64)
-        words = self._lower if query == query.lower() else self._exact
-        letters = [re.escape(letter) for letter in query]
-        has_letters = re.compile("".join(f"[^{letter}]*{letter}" for letter in letters)).match
-
-        # The test for the first letter is fast, and leaves out most words.
-        matches = (
-            place for place, word in enumerate(words) if query[0] in word and has_letters(word)
-        )
-        scores = {}
-        for place in islice(matches, most_scored):
-            scores[place] = self._score(query, words[place])
-        best = sorted(scores, key=lambda place: -scores[place])[:TOP]
-        return np.array([self._ids[place] for place in best], np.int64)
-
-    def _score(self, query: str, word: str) -> float:
-        """Return textual's score, or 0 if there are too many ways to match for textual to try."""
-        most_ways = 5000
-        ways = math.prod(map(word.count, query))
-        if ways > most_ways and query not in word:
-            return 0.0
-        score, _ = self._search.match(query, word)
-        return score
-
-
-def _query(typed: str) -> str:
-    """Return a typed text as it is searched for: spelled as tokens are shown, without a margin."""
-    query = typed.encode(errors="replace").decode().replace("\n", " ")
-    return query.strip(f" {_SPACE}").replace(" ", _SPACE)
-
-
-class SearchField(Input):
+class SearchField(Field):
     """The text to find, whose keys up and down move in the list below it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -91,7 +34,7 @@ class SearchField(Input):
 
 
 class FindScreen(ExplorerScreen):
-    """A field for a text, and below it the rows of its tokens and of words like it.
+    """A field for a text, and below it the rows of its tokens and of words that contain it.
 
     Its result is the row that was chosen.
     """
@@ -100,94 +43,67 @@ class FindScreen(ExplorerScreen):
 
     def __init__(self, matrix: ExploredMatrix, text: str = "") -> None:
         super().__init__(matrix)
-        self.text = text
-        self.ids = np.empty(0, np.int64)  # the rows in the list: tokens, then words
-        self.words: list[int] = []
-        self.error = ""  # why the text has no tokens
+        self.text = text  # to begin with
+        self.ids: list[int] = []  # the tokens of the text, then words
 
     def body(self) -> ComposeResult:
         placeholder = "a text, or a part of a word"
         yield SearchField(self.text, placeholder, id="text", compact=True, select_on_focus=False)
-        yield ListTable(cursor_type="row", cell_padding=1)
+        yield ListTable(cursor_type="row")
 
     def heading(self) -> list[str]:
-        if self.error:
-            return [self.error]
         return ["Find a row: type a text, or a part of a word", self.matrix.name]
 
     def commands(self) -> list[str]:
-        commands = []
-        if self.text and not self.error:
-            words = ["lookup", "--show", "token", "--columns", "0:1"]
-            if self.matrix.origin.is_seeded:
-                words = ["tokenize"]
-            commands.append(self.matrix.spell(*words, text=self.text))
-        if self.words:
-            rows = ",".join(map(str, self.words))
-            commands.append(self.matrix.spell("weights", "--rows", rows, "--columns", "0:1"))
-        return commands
+        rows = ",".join([str(row) for row in self.ids if row < self.matrix.size])
+        if not rows:
+            return []
+        return [self.matrix.spell("weights", "--rows", rows, "--columns", "0:1")]
 
     def on_mount(self) -> None:
         table = self.query_one(ListTable)
         table.add_column("found", width=9)
-        table.add_column(Text("ID", justify="right"), width=len(str(self.matrix.size)))
+        table.add_column(right("ID"), width=7)
         table.add_column("token", width=_TOKEN_CELLS)
         self.list_rows()
-        if self.app.words is None:
-            self.run_passes("", [Pass(self._read_words, self._show_words)])
-            self.show_title("reading the vocabulary …")
+        if not self.app.words:
+            self.start("reading words", self._read_words)
 
-    def _read_words(self, _: Watch) -> WordIndex:
-        encoding = self.matrix.model.encoding
-        size = 0
-        if encoding:
-            size = min(self.matrix.size, encoding.vocabulary_size)
-        return WordIndex([shown(token) for token in tokens_of(np.arange(size), encoding)])
+    def _read_words(self, _: Watch) -> list[str]:
+        """Return the tokens of the vocabulary as words, without spaces in front and capitals."""
+        tokens = tokens_of(np.arange(self.matrix.size), self.matrix.model.encoding)
+        words = [shown(token) for token in tokens]
+        return [(word.lstrip(_SPACE) or word).lower() for word in words]
 
-    def _show_words(self, words: WordIndex) -> None:
-        self.app.words = words
+    def finished(self, name: str, result: list[str]) -> None:
+        self.app.words = result
         self.list_rows()
 
     @on(Input.Changed, "#text")
     def list_rows(self) -> None:
-        """List the tokens of the text and the words like it."""
-        self.text = self.query_one("#text", Input).value
-        tokens = self._token_ids()
-        words = self._ids_of_words()
-        self.ids = np.concatenate([tokens, words])
-        self.words = words.tolist()
+        """List the tokens of the text and the words that contain its last word."""
+        text = self.query_one("#text", Input).value
+        tokens = self._token_ids(text)
+        self.ids = [*tokens, *containing(self.app.words, text)]
 
-        kinds = [f"token {position}" for position in range(len(tokens))]
-        kinds += ["word"] * len(words)
-        bytes_of_rows = tokens_of(self.ids, self.matrix.model.encoding)
         table = self.query_one(ListTable)
         table.clear()
-        for kind, row, token in zip(kinds, self.ids.tolist(), bytes_of_rows, strict=True):
-            token_cell = Text(fitted(shown(token), _TOKEN_CELLS).rstrip())
-            table.add_row(kind, Text(str(row), justify="right"), token_cell)
+        found = tokens_of(np.array(self.ids, np.int64), self.matrix.model.encoding)
+        for place, token in enumerate(found):
+            kind = f"token {place}" if place < len(tokens) else "word"
+            row = right(str(self.ids[place]))
+            table.add_row(kind, row, Text(fitted(shown(token), _TOKEN_CELLS)))
         self.show_title()
 
-    def _token_ids(self) -> np.ndarray:
-        """Return the IDs of the first tokens of the text, (n,) int64, or set `error`."""
+    def _token_ids(self, text: str) -> list[int]:
+        """Return the IDs of the first tokens of a text."""
         most_tokens = 1000
         encoding = self.matrix.model.encoding
-        self.error = ""
-        if encoding and self.text:
-            try:
-                return encoding.encode(self.text).astype(np.int64)[:most_tokens]
-            except EmbcliError as error:  # a file of vectors does not have the word
-                self.error = sentence(error)
-        return np.empty(0, np.int64)
-
-    def _ids_of_words(self) -> np.ndarray:
-        """Return the IDs of words like the text or, if there are none, like its last word."""
-        found = np.empty(0, np.int64)
-        if self.app.words is not None:
-            for query in (self.text, *self.text.split()[-1:]):
-                found = self.app.words.find(query)
-                if len(found):
-                    break
-        return found
+        tokens: list[int] = []
+        if encoding and text:
+            with suppress(EmbcliError):  # a file of vectors does not have the word
+                tokens = encoding.encode(text)[:most_tokens].tolist()
+        return tokens
 
     def action_move(self, movement: str) -> None:
         getattr(self.query_one(ListTable), f"action_{movement}")()
@@ -195,13 +111,19 @@ class FindScreen(ExplorerScreen):
     @on(Input.Submitted, "#text")
     @on(ListTable.RowSelected)
     def go_to_row(self) -> None:
-        if not len(self.ids) or not self.is_active:  # a second Enter comes too late
+        if not self.ids or not self.is_active:  # a second Enter comes too late
             return
-        row = int(self.ids[self.query_one(ListTable).cursor_row])
-        if row < self.matrix.size:
-            self.dismiss(row)
-            return
-        self.notify(
-            f"ID {row} has no row: there are {self.matrix.size:,}, from ID 0 on",
-            severity="error",
-        )
+        row = self.ids[self.query_one(ListTable).cursor_row]
+        with self.app.errors_as_notes():
+            self.dismiss(self.matrix.row_of(str(row)))
+
+
+def containing(words: list[str], text: str) -> list[int]:
+    """Return the places of words that contain the last word of a text, the shortest first."""
+    words_of_text = text.lower().split()
+    if not words_of_text:
+        return []
+    last_word = words_of_text[-1]
+    found = [place for place, word in enumerate(words) if last_word in word]
+    found.sort(key=lambda place: len(words[place]))
+    return found[:TOP]

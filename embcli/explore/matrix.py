@@ -10,27 +10,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 from rich.segment import Segment
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.geometry import Size, clamp
+from textual.geometry import Region, Size, clamp
 from textual.strip import Strip
 
 from embcli.errors import EmbcliError
 from embcli.explore.explored import ExploredMatrix, fitted
-from embcli.explore.view import CURSOR, DIM, STRONG, ExplorerScreen, Lines, Pass, sentence
+from embcli.explore.view import CURSOR, DIM, MOVES, STRONG, ExplorerScreen, Lines, sentence
 from embcli.numerics.statistics import NormOrder, norm_order
 from embcli.page.colors import ColorScale, means
 from embcli.page.matrix import NumberFormat, written
-from embcli.page.strips import Fit
+from embcli.page.strips import Fit, strip
 
 _TOKEN_CELLS = 24  # the most cells of a token
 _NORM_CELLS = 10
 _NUMBER_CELLS = 6  # the fewest cells of a number
 
 
-class MatrixLines(Lines, inherit_bindings=False):
+class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
     """The rows of a matrix, and a cursor on one of them.
 
     Keys set the cursor, the first column and the order. `read` then reads the rows on the screen
@@ -40,54 +39,44 @@ class MatrixLines(Lines, inherit_bindings=False):
     app: Any  # the Explorer
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", tooltip="down", show=False),
-        Binding("up,k", "move(-1)", tooltip="up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", tooltip="a page down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", tooltip="a page up", show=False),
-        Binding("home", "scroll_home", tooltip="the first row", show=False),
-        Binding("end,G", "scroll_end", tooltip="the last row", show=False),
-        Binding(
-            "right,greater_than_sign", "columns(1)", tooltip="scroll right by a column", show=False
-        ),
-        Binding(
-            "left,less_than_sign", "columns(-1)", tooltip="scroll left by a column", show=False
-        ),
-        Binding(
-            "shift+right,ctrl+right", "screens(1)", tooltip="scroll right by a screen", show=False
-        ),
-        Binding(
-            "shift+left,ctrl+left", "screens(-1)", tooltip="scroll left by a screen", show=False
-        ),
-        Binding("0,circumflex_accent", "first_column", tooltip="the first column", show=False),
-        Binding("dollar_sign", "last_column", tooltip="the last column", show=False),
+        *MOVES,
+        Binding("right,greater_than_sign", "columns(1)", show=False),
+        Binding("left,less_than_sign", "columns(-1)", show=False),
+        Binding("shift+right,ctrl+right", "screens(1)", show=False),
+        Binding("shift+left,ctrl+left", "screens(-1)", show=False),
+        Binding("0,circumflex_accent", "go_to(None, 0)", show=False),
+        Binding("dollar_sign", "go_to(None, -1)", show=False),
     ]
 
     def __init__(self, matrix: ExploredMatrix, row: int) -> None:
         super().__init__()
         self.matrix = matrix
         self.cursor = row  # a place in the order
-        self.by_norm = False
         self.first_column = 0
         self.heat_limit: float | None = None  # the end of the scale of colours; None for numbers
 
-        # What fits on the screen.
-        self.rows_shown = 1
-        self.columns_shown = 1
-        self.number_format = NumberFormat([], 4)
-        self._number_cells = 0  # they do not shrink while one scrolls
-        self._id_cells = max(len(str(matrix.size - 1)), 2)
-        self._token_cells = 0
-
         # What has been read.
         self.ids = np.empty(0, np.int64)
+        self.tokens: list[str] = []
         self.values = np.empty((0, matrix.dim), np.float32)
         self.error = ""  # why no row can be read
-        self._read: tuple[Any, ...] = ()  # the rows, and the layout that they were fitted to
+        self._read: tuple[int, int, bool] | None = None  # the places of the rows, and the order
+
+        # What fits on the screen.
+        self.columns_shown = 1
+        self.number_format = NumberFormat([], 4)
+        self._number_cells = _NUMBER_CELLS  # they do not shrink while one scrolls
+        self._id_cells = max(len(str(matrix.size - 1)), 2)
+        self._token_cells = 0
 
     @property
     def row(self) -> int:
         """The ID of the row with the cursor."""
-        return int(self.matrix.ids(self.cursor, self.cursor + 1, self.by_norm)[0])
+        return int(self.matrix.ids(self.cursor, self.cursor + 1)[0])
+
+    @property
+    def rows_shown(self) -> int:
+        return max(self.size.height - 1, 1)
 
     @property
     def room(self) -> int:
@@ -98,124 +87,89 @@ class MatrixLines(Lines, inherit_bindings=False):
     def move_to(self, place: int, top: int | None = None) -> None:
         """Move the cursor to a place, and scroll so that it is seen, if possible below `top`."""
         last_cursor = self.cursor
-        self.cursor = min(max(place, 0), self.matrix.size - 1)
-        first = round(self.scroll_y) if top is None else top
+        self.cursor = clamp(place, 0, self.matrix.size - 1)
+        first = self.first_line if top is None else top
         first = clamp(first, self.cursor - self.rows_shown + 1, self.cursor)
         self.scroll_to(y=first, animate=False)  # draws anew what has moved
         self.refresh_line(last_cursor + 1)
         self.refresh_line(self.cursor + 1)
-        self.update_title()
+        self.screen.show_title()
 
-    def go_to(self, row: int | None, column: int | None) -> None:
+    def action_go_to(self, row: int | None, column: int | None) -> None:
         """Move the cursor to a row by its ID, and begin with a column, as numbers."""
         if column is not None:
-            self.first_column = column
+            self.first_column = column % self.matrix.dim
             self.heat_limit = None
         place = self.cursor
         top = None
         if row is not None:
-            place = self._place_of(row)
+            place = self.matrix.place(row)
             top = place - self.rows_shown // 3
         self.refresh()
         self.move_to(place, top)
 
-    def _place_of(self, row: int) -> int:
-        if self.by_norm and self.matrix.order:
-            return int(self.matrix.order.ranks[row]) - 1
-        return row
-
     def sort(self, by_norm: bool) -> None:
         """Sort the rows: by norm from the first on, or by ID with the cursor on the same row."""
         row = self.row
-        self.by_norm = by_norm
-        self._number_cells = 0
-        if by_norm and self.matrix.order:
-            row = self.matrix.order.ids[0]
-        self.go_to(row, None)
+        self.matrix.by_norm = by_norm
+        if by_norm:
+            self.cursor = 0
+            row = self.row
+        self.action_go_to(row, None)
 
     def on_resize(self) -> None:
-        self._token_cells = 0
-        if self.matrix.encoding is not None:
-            self._token_cells = min(_TOKEN_CELLS, max(self.size.width // 5, 6))
         self.virtual_size = Size(self.size.width, self.matrix.size + 1)
-        self.rows_shown = max(self.size.height - 1, 1)
-        self.call_after_refresh(self.go_to, None, None)
+        self.call_after_refresh(self.action_go_to, None, None)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        first = round(new_value)
-        last = min(first + self.rows_shown, self.matrix.size) - 1
-        self.cursor = min(max(self.cursor, first), last)
-        self.update_title()
+        last = self.first_line + self.rows_shown - 1
+        self.cursor = clamp(self.cursor, self.first_line, last)
+        self.screen.show_title()
 
     def read(self) -> None:
-        """Read the rows on the screen and fit their columns, unless that has been done."""
-        first = round(self.scroll_y)
-        rows = (first, first + self.rows_shown, self.by_norm)
-        wanted = (
-            rows,
-            self.size,
-            self.first_column,
-            self.heat_limit,
-            self._number_cells,
-            self._token_cells,
-        )
-        if wanted == self._read:
-            return
-        self._read = wanted
-        self.ids = self.matrix.ids(*rows)
-        try:
-            self.values = np.array(self.matrix.layer.rows(self.ids))
-        except EmbcliError as error:
-            self.error = sentence(error)
-            return
-        self.error = ""
+        """Read the rows on the screen, unless that has been done, and fit their columns."""
+        start = self.first_line
+        stop = start + self.rows_shown
+        if self._read != (start, stop, self.matrix.by_norm):
+            self._read = (start, stop, self.matrix.by_norm)
+            self.ids = self.matrix.ids(start, stop)
+            self.tokens = self.matrix.tokens(self.ids)
+            self.error = ""
+            try:
+                self.values = np.array(self.matrix.layer.rows(self.ids))
+            except EmbcliError as error:
+                self.error = sentence(error)
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        """Choose the columns that fit. Their numbers can need wider cells, so that fewer fit."""
         dim = self.matrix.dim
-        cells = max(self._number_cells, len(str(dim - 1)), _NUMBER_CELLS)
-        while True:
-            self._number_cells = cells
-            if self.room < cells + 1:
-                self._token_cells = 0  # a number is worth more than a token's text
-            self.columns_shown = clamp((self.room + 1) // (cells + 2), 1, dim)
-            self.first_column = clamp(self.first_column, 0, dim - self.columns_shown)
-            self.number_format = NumberFormat([self._shown_columns(self.values)], 4)
-            cells = max(self.number_format.width, cells)
-            if cells == self._number_cells:
-                return
+        self.number_format = NumberFormat([self.values], 4)
+        cells = max(self._number_cells, self.number_format.width, len(str(dim - 1)))
+        self._number_cells = cells
+        self._token_cells = 0
+        if self.matrix.encoding is not None:
+            self._token_cells = clamp(self.size.width // 5, 6, _TOKEN_CELLS)
+        self.columns_shown = clamp((self.room + 1) // (cells + 2), 1, dim)
+        self.first_column = clamp(self.first_column, 0, dim - self.columns_shown)
 
-    def _shown_columns(self, values: np.ndarray) -> np.ndarray:
-        """Return the columns on the screen of values, (..., D)."""
-        return values[..., self.first_column : self.first_column + self.columns_shown]
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self.read()
+        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        self.read()
-        if self.error:
-            return self._error_line(y)
         if y == 0:
             return self._header()
-        if y > len(self.ids):
+        if y > len(self.ids) or self.error:
             return self.line()
         return self._row_line(y - 1)
 
-    def _error_line(self, y: int) -> Strip:
-        lines = Text(self.error).wrap(self.app.console, max(self.size.width - 2, 1))
-        text = ""
-        if 0 < y <= len(lines):
-            text = f" {lines[y - 1].plain}"
-        return self.line(Segment(text, STRONG))
-
     def _header(self) -> Strip:
         if self.heat_limit is None:
-            numbers = self._shown_columns(np.arange(self.matrix.dim))
-            columns = "".join(f"  {number:>{self._number_cells}}" for number in numbers.tolist())
+            numbers = range(self.first_column, self.first_column + self.columns_shown)
+            columns = "".join(f"  {number:>{self._number_cells}}" for number in numbers)
         else:
-            limit = f"{self.heat_limit:.4g}"
-            low = f"{-self.heat_limit:.4g}"
-            columns = f" {self.matrix.dim:,} columns, {low} blue to {limit} orange"
+            columns = f" {self.matrix.dim:,} columns, blue to orange: ±{self.heat_limit:.4g}"
         labels = self._labels(" ", "ID", "token", "norm")
         return self.line(Segment(labels, STRONG), Segment(" │", DIM), Segment(columns, STRONG))
 
@@ -223,66 +177,77 @@ class MatrixLines(Lines, inherit_bindings=False):
         """Return the line of a row on the screen, which is made anew for each draw."""
         row = int(self.ids[index])
         mark = "•" if row == self.matrix.marked else " "
-        token = self.matrix.token(row, _TOKEN_CELLS)
         norm = ""
         if self.matrix.order:
             norm = written(self.matrix.order.norms[row : row + 1], 4)[0]
-        labels = self._labels(mark, str(row), token, norm)
+        labels = self._labels(mark, str(row), self.tokens[index], norm)
+        look = None
+        if self.first_line + index == self.cursor:
+            look = CURSOR
 
         values = self.values[index]
         if self.heat_limit is None:
-            shown = self._shown_columns(values)
-            segments = self.numbers(shown, self.number_format, self._number_cells)
+            shown = values[self.first_column : self.first_column + self.columns_shown]
+            cells = self.numbers(shown, self.number_format, self._number_cells)
         else:
-            segments = [Segment(" "), *self.heat(values, self.heat_limit, self.room)]
-        look = None
-        if round(self.scroll_y) + index == self.cursor:
-            look = CURSOR
-        return self.line(Segment(labels, look), Segment(" │", DIM), *segments)
+            cells = self._heat(values, self.heat_limit)
+        return self.line(Segment(labels, look), Segment(" │", DIM), *cells)
+
+    def _heat(self, values: np.ndarray, limit: float) -> list[Segment]:
+        """Return a row, (D,), as colours from -limit to limit, or as characters without colour.
+
+        Columns that share a cell are shown as their mean.
+        """
+        fit = Fit.of(len(values), self.room)
+        averages = means(values[None], fit.columns_per_bin)
+        console = self.app.console
+        colors = strip(averages, ColorScale(limit), console, fit.cells_per_bin)
+        return [Segment(" "), *colors.render(console)]
 
     def _labels(self, mark: str, row: str, token: str, norm: str) -> str:
         """Return the labels before a row's numbers, in cells of the widths that all lines have."""
         parts = [f"{mark:1} {row:>{self._id_cells}}"]
         if self._token_cells:
             parts.append(fitted(token, self._token_cells))
-        if self.by_norm:
+        if self.matrix.by_norm:
             parts.append(f"{norm:>{_NORM_CELLS}}")
         return "  ".join(parts)
 
-    def action_move(self, lines: int) -> None:
-        self.move_to(self.cursor + lines)
+    def action_cursor_down(self) -> None:
+        self.move_to(self.cursor + 1)
 
-    def action_scroll_home(self) -> None:
+    def action_cursor_up(self) -> None:
+        self.move_to(self.cursor - 1)
+
+    def action_page_down(self) -> None:
+        self._page(self.rows_shown)
+
+    def action_page_up(self) -> None:
+        self._page(-self.rows_shown)
+
+    def _page(self, lines: int) -> None:
+        self.move_to(self.cursor + lines, self.first_line + lines)
+
+    def action_scroll_top(self) -> None:
         self.move_to(0)
 
-    def action_scroll_end(self) -> None:
+    def action_scroll_bottom(self) -> None:
         self.move_to(self.matrix.size - 1)
 
-    def action_page(self, pages: int) -> None:
-        lines = pages * self.rows_shown
-        self.move_to(self.cursor + lines, round(self.scroll_y) + lines)
-
     def action_columns(self, columns: int) -> None:
-        self.first_column = clamp(self.first_column + columns, 0, self.matrix.dim - 1)
+        self.first_column += columns
         self.refresh()
-        self.update_title()
+        self.screen.show_title()
 
     def action_screens(self, screens: int) -> None:
-        self.read()
         self.action_columns(screens * self.columns_shown)
-
-    def action_first_column(self) -> None:
-        self.action_columns(-self.matrix.dim)
-
-    def action_last_column(self) -> None:
-        self.action_columns(self.matrix.dim)
 
     async def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, or open it if the cursor is there."""
-        place = round(self.scroll_y) + event.y - 1
-        if event.y > 0 and place == self.cursor:
+        place = self.first_line + event.y - 1
+        if place == self.cursor:
             await self.app.open_row(self.row)
-        elif event.y > 0 and place < self.matrix.size:
+        elif event.y > 0:
             self.move_to(place)
 
 
@@ -291,11 +256,9 @@ class MatrixScreen(ExplorerScreen):
 
     AUTO_FOCUS = "MatrixLines"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Row", tooltip="the row: its values, norm and neighbours"),
-        Binding("s", "sort", "Sort", tooltip="sort by norm, or by ID again"),
-        Binding(
-            "h", "heat", "Heat", tooltip="colours of all columns in place of numbers, and back"
-        ),
+        Binding("enter", "open", "Row"),
+        Binding("s", "sort", "Sort"),
+        Binding("h", "heat", "Heat"),
     ]
 
     def __init__(self, matrix: ExploredMatrix, row: int) -> None:
@@ -310,54 +273,50 @@ class MatrixScreen(ExplorerScreen):
         yield self.lines
 
     def heading(self) -> list[str]:
-        size = self.matrix.size
+        matrix = self.matrix
+        self.lines.read()
         cursor = self.lines.cursor
-        place = f"row {cursor:,} of {size:,}"
-        if self.lines.by_norm:
-            place = f"by norm: {cursor + 1:,} of {size:,}"
-        shape = f"{size:,} x {self.matrix.dim:,}"
-        return [place, f"{self.matrix.name}: {shape}, {self.matrix.layer.dtype}"]
+        place = f"row {cursor:,} of {matrix.size:,}"
+        if matrix.by_norm:
+            place = f"by norm: {cursor + 1:,} of {matrix.size:,}"
+        shape = f"{matrix.size:,} x {matrix.dim:,}, {matrix.layer.dtype}"
+        return [self.lines.error or place, f"{matrix.name}: {shape}"]
 
     def commands(self) -> list[str]:
         lines = self.lines
         lines.read()
-        if lines.error:
-            return [self.matrix.spell("weights")]
         ids = lines.ids.tolist()
-        rows = f"{ids[0]}:{ids[-1] + 1}"
-        if lines.by_norm or len(ids) == 1:
-            rows = ",".join(map(str, ids))
         words = ["--heat"]
         if lines.heat_limit is None:
             stop = lines.first_column + lines.columns_shown
             words = ["--columns", f"{lines.first_column}:{stop}"]
-        if lines.by_norm:
+        if self.matrix.by_norm:
             words += ["--sort", "norm"]
+        rows = f"{ids[0]}:{ids[-1] + 1}"
+        if self.matrix.by_norm:
+            rows = ",".join(map(str, ids))
         return [self.matrix.spell("weights", "--rows", rows, *words)]
 
+    async def go_to(self, row: int | None, column: int | None = None) -> None:
+        self.lines.action_go_to(row, column)
+
     async def action_open(self) -> None:
-        await self.app.open_row(self.lines.row)
+        await self.app.open_row(self.row)
 
     def action_sort(self) -> None:
         """Sort by norm, which takes a pass over the matrix the first time, or by ID again."""
-        if self.lines.by_norm or self.matrix.order is not None:
-            self.lines.sort(not self.lines.by_norm)
+        if self.matrix.order is not None:
+            self.lines.sort(not self.matrix.by_norm)
             return
-        self.show_title("sorting …")
-        compute = partial(norm_order, self.matrix.layer)
-        self.run_passes("sorting", [Pass(compute, self._sort_by)])
+        self.start("sorting", partial(norm_order, self.matrix.layer))
 
-    def _sort_by(self, order: NormOrder | EmbcliError) -> None:
-        if isinstance(order, EmbcliError):
-            self.notify(sentence(order), severity="error", markup=False)
-            return
-        self.matrix.order = order
+    def finished(self, name: str, result: NormOrder) -> None:
+        self.matrix.order = result
         self.lines.sort(by_norm=True)
 
     def action_heat(self) -> None:
         """Show all columns as colours, whose scale ends at the largest mean on the screen."""
         lines = self.lines
-        lines.read()
         if lines.heat_limit is None:
             fit = Fit.of(self.matrix.dim, lines.room)
             lines.heat_limit = ColorScale.of([means(lines.values, fit.columns_per_bin)]).limit

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from rich.segment import Segment
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.geometry import Size
 from textual.strip import Strip
+from textual.widgets import Static
 
-from embcli.errors import EmbcliError
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
-from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, Pass, sentence
+from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, right
 from embcli.names import Metric
 from embcli.numerics.statistics import norms_of
-from embcli.page.colors import sign_style
-from embcli.page.matrix import NumberFormat, written
+from embcli.page.matrix import Matrix, NumberFormat, written
+from embcli.page.strips import Values
+from embcli.page.table import Label
 
 # The metrics of the two lists beside the values of a row.
 _SHOWN_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
+_TOKEN_CELLS = 12
 
 
 class RowValues(Lines):
-    """The values of a row, as many in a line as fit, with keys of less and vi beside textual's."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", show=False),
-        Binding("k", "scroll_up", show=False),
-        Binding("ctrl+f", "page_down", show=False),
-        Binding("ctrl+b", "page_up", show=False),
-        Binding("G", "scroll_end", show=False),
-    ]
+    """The values of a row, as many in a line as fit."""
 
     def __init__(self, values: np.ndarray, column: int) -> None:
         super().__init__()
@@ -44,16 +38,15 @@ class RowValues(Lines):
         self.column = column  # the first on the screen
         self.per_line = 1
         self.number_format = NumberFormat([values], 4)
-        self.number_cells = max(self.number_format.width, 3)
-        self.label_cells = max(len(str(len(values) - 1)), 3)
+        self.number_cells = self.number_format.width
+        self.label_cells = max(len(str(len(values))), 3)
 
     def on_resize(self) -> None:
         room = self.size.width - self.label_cells - 2
         self.per_line = 1
-        for count in (16, 10, 8, 5, 4, 2):
+        for count in (2, 4, 5, 8, 10, 16):
             if count * (self.number_cells + 2) <= room:
                 self.per_line = count
-                break
         lines = math.ceil(len(self.values) / self.per_line)
         self.virtual_size = Size(self.size.width, lines + 1)
         self.call_after_refresh(self.go_to, self.column)
@@ -64,20 +57,12 @@ class RowValues(Lines):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.column = round(new_value) * self.per_line
-        self.update_title()
-
-    @property
-    def shown_columns(self) -> range:
-        """The columns on the screen."""
-        first = round(self.scroll_y) * self.per_line
-        lines = max(self.size.height - 1, 1)
-        return range(first, min(first + lines * self.per_line, len(self.values)))
+        self.column = self.first_line * self.per_line
 
     def render_line(self, y: int) -> Strip:
         if y == 0:
             return self._header()
-        first = (round(self.scroll_y) + y - 1) * self.per_line
+        first = (self.first_line + y - 1) * self.per_line
         if first >= len(self.values):
             return self.line()
         values = self.values[first : first + self.per_line]
@@ -86,136 +71,100 @@ class RowValues(Lines):
 
     def _header(self) -> Strip:
         """Return the line of offsets, which are added to the column number before each line."""
-        count = min(self.per_line, len(self.values))
-        offsets = [f"+{offset}".rjust(self.number_cells) for offset in range(count)]
-        label = "col".rjust(self.label_cells)
-        cells = "".join(f"  {offset}" for offset in offsets)
-        return self.line(Segment(f"{label} │{cells}", STRONG))
+        offsets = [f"+{offset}" for offset in range(min(self.per_line, len(self.values)))]
+        cells = "".join(f"  {offset:>{self.number_cells}}" for offset in offsets)
+        return self.line(Segment(f"{'col':>{self.label_cells}} │{cells}", STRONG))
 
 
 class RowScreen(ExplorerScreen):
     """The values of a row, and lists of the rows nearest to it by cosine and by L2 distance.
 
-    The lists are searched for when the screen is first shown; a search that is not finished when
-    another screen is opened begins anew when it comes back.
+    The lists are searched for one after the other, when the screen is first shown; a search that
+    is not finished when another screen is opened begins anew when it comes back.
     """
 
     AUTO_FOCUS = "#cosine"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,n", "open", "Row", tooltip="go on to this neighbour"),
-        Binding(
-            "tab",
-            "app.focus_next",
-            "List",
-            tooltip="to the nearest by L2 distance, to the values, and back",
-        ),
-        Binding("right", "page(1)", "Values", key_display="←→", tooltip="scroll the values"),
+        Binding("tab", "app.focus_next", "List"),
+        Binding("right", "page(1)", "Values", key_display="←→"),
         Binding("left", "page(-1)", show=False),
     ]
 
     def __init__(self, matrix: ExploredMatrix, row: int, column: int = 0) -> None:
         super().__init__(matrix)
         self.row = row
-        self.token = matrix.token(row, 24)
+        self.token = matrix.tokens(np.array([row]))[0]
         self.lines = RowValues(matrix.row(row), column)
-        self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}  # IDs and scores, (n,) each
+        self.nearest: dict[str, np.ndarray] = {}  # the IDs by metric, (n,) int64
 
     def body(self) -> ComposeResult:
         with Horizontal():
             yield self.lines
             with Vertical(id="nearest"):
                 for metric in _SHOWN_METRICS:
-                    yield ListTable(id=metric, cursor_type="row", cell_padding=1)
+                    yield ListTable(id=metric, cursor_type="row")
 
     def heading(self) -> list[str]:
-        row = f"Row {self.row}"
-        if self.row == self.matrix.marked:
-            row = f"• {row}"
+        mark = "• " if self.row == self.matrix.marked else ""
         values = self.lines.values.astype(np.float64)
         norm = f"norm {written(norms_of(values[None]), 4)[0]}"
-        if self.token:
-            row += f"  {self.token}"
-        else:
-            norm = f"  {norm}"  # the blanks before a token stay
         order = self.matrix.order
         if order:
             norm += f", rank {order.ranks[self.row]:,} of {self.matrix.size:,}"
-        return [row, norm, self.matrix.name]
+        return [f"{mark}Row {self.row}  {self.token}", norm, self.matrix.name]
 
     def commands(self) -> list[str]:
-        spell = self.matrix.spell
-        row = str(self.row)
-        shown = self.lines.shown_columns
-        columns = f"{shown.start}:{shown.stop}"
-        query = ("neighbors", "--ids", row, "--top", str(TOP))
-        return [
-            spell("weights", "--rows", row, "--columns", columns, "--sort", "norm"),
-            spell(*query),
-            spell(*query, "--metric", "l2"),
-        ]
+        words = ["--columns", f"0:{self.matrix.dim}", "--sort", "norm"]
+        values = self.matrix.spell("weights", "--rows", str(self.row), *words)
+        return [values, *self.matrix.neighbor_commands(self.row, "--top", str(TOP))]
+
+    async def go_to(self, row: int | None, column: int | None = None) -> None:
+        if row is None and column is not None:
+            self.lines.go_to(column)
+        await super().go_to(row, column)
+
+    def on_mount(self) -> None:
+        for metric, name in _SHOWN_METRICS.items():
+            table = self.query_one(f"#{metric}", ListTable)
+            # Widths that textual chooses come late: they cut the IDs of a first draw.
+            table.add_column("nearest", width=_TOKEN_CELLS)
+            table.add_column(right("ID"), width=7)
+            table.add_column(right(name), width=11)
 
     def on_screen_resume(self) -> None:
-        """Search for the nearest rows by each metric for which they are not known yet."""
-        passes = []
-        for metric, name in _SHOWN_METRICS.items():
-            if metric not in self.nearest:
-                table = self.query_one(f"#{metric}", ListTable)
-                table.clear(columns=True)
-                table.add_column(f"{name}: searching …")
-                search = partial(self.matrix.nearest, self.row, metric)
-                passes.append(Pass(search, partial(self._show_nearest, metric)))
-        if passes:
-            self.run_passes("searching", passes)
+        self.show_title()
+        self._search()
 
     def on_screen_suspend(self) -> None:
         self.workers.cancel_node(self)
 
-    def _show_nearest(
-        self, metric: Metric, nearest: tuple[np.ndarray, np.ndarray] | EmbcliError
-    ) -> None:
-        name = _SHOWN_METRICS[metric]
-        table = self.query_one(f"#{metric}", ListTable)
-        table.clear(columns=True)
-        if isinstance(nearest, EmbcliError):
-            table.add_column(f"nearest by {name}")
-            for line in Text(sentence(nearest)).wrap(self.app.console, 38):
-                table.add_row(line)
-            return
-        self.nearest[metric] = nearest
-        ids, scores = nearest
+    def _search(self) -> None:
+        """Search for the nearest rows by the first metric for which they are not known yet."""
+        for metric in _SHOWN_METRICS:
+            if metric not in self.nearest:
+                self.start(metric, partial(self.matrix.nearest, self.row, metric))
+                return
 
-        # Widths that textual chooses come late: they cut the numbers of a first draw.
+    def finished(self, name: Any, result: tuple[np.ndarray, np.ndarray]) -> None:
+        ids, scores = result
+        self.nearest[name] = ids
         number_format = NumberFormat([scores], 4)
-        id_cells = max(len(str(ids.max(initial=0))), 2)
-        token_cells = 0
-        if self.matrix.encoding is not None:
-            token_cells = 14 - max(id_cells - 6, 0)
-            table.add_column("nearest", width=token_cells)
-        table.add_column(_right("ID"), width=id_cells)
-        score_cells = max(number_format.width, len(name))
-        table.add_column(_right(name), width=score_cells)
 
+        table = self.query_one(f"#{name}", ListTable)
         tokens = self.matrix.tokens(ids)
-        for row, token, score in zip(ids.tolist(), tokens, scores.tolist(), strict=True):
-            cells = [_right(str(row)), _right(number_format.write(score))]
-            if token_cells:
-                cells.insert(0, Text(fitted(token, token_cells)))
-            table.add_row(*cells)
+        for row, token, score in zip(ids, tokens, scores, strict=True):
+            number = number_format.write(score)
+            table.add_row(Text(fitted(token, _TOKEN_CELLS)), right(str(row)), right(number))
+        self._search()
 
-    async def on_data_table_row_selected(self) -> None:
-        await self.action_open()
+    def failed(self, name: str, error: Any) -> None:
+        super().failed(name, error)
+        self.finished(name, (np.empty(0, np.int64), np.empty(0)))
 
-    async def action_open(self) -> None:
-        """Open the row at the cursor of the list that has the focus, at the same columns."""
-        metric: Metric = "cosine"
-        if self.focused is not None and self.focused.id == "l2":
-            metric = "l2"
-        if metric not in self.nearest:
-            return
-        ids, _ = self.nearest[metric]
-        if len(ids):
-            place = self.query_one(f"#{metric}", ListTable).cursor_row
-            await self.app.open_row(int(ids[place]), self.lines.shown_columns.start)
+    async def on_data_table_row_selected(self, event: ListTable.RowSelected) -> None:
+        """Open the row that was chosen in a list, at the same columns."""
+        ids = self.nearest[str(event.data_table.id)]
+        await self.app.open_row(int(ids[event.cursor_row]), self.lines.column)
 
     def action_page(self, pages: int) -> None:
         lines = max(self.lines.size.height - 2, 1)
@@ -225,84 +174,35 @@ class RowScreen(ExplorerScreen):
 class PairScreen(ExplorerScreen):
     """The columns in which two rows differ most, and their cosine and L2 distance."""
 
-    AUTO_FOCUS = "ListTable"
+    AUTO_FOCUS = "VerticalScroll"
 
     def __init__(self, matrix: ExploredMatrix, one: int, other: int) -> None:
         super().__init__(matrix)
         self.rows = (one, other)
-        values = np.stack([matrix.row(one), matrix.row(other)])
-        with np.errstate(invalid="ignore", over="ignore"):
-            difference = values[0] - values[1]
-            first, second = values.astype(np.float64)
-            self.distance = float(np.linalg.norm(first - second))
-            lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
-            self.cosine = float(first @ second) / lengths if lengths else np.nan
-        order = np.argsort(-np.abs(difference), kind="stable")  # NaN last
-        self.columns = order[:100]
-        # One row, the other, and their difference: (n, 3) float32.
-        self.values = np.stack([*values, difference], axis=1)[self.columns]
+        rows = matrix.layer.rows(np.array(self.rows)).astype(np.float64)
+        with np.errstate(all="ignore"):
+            difference = rows[0] - rows[1]
+            distance = np.linalg.norm(difference)
+            cosine = rows[0] @ rows[1] / np.linalg.norm(rows, axis=1).prod()
+        self.scores = written(np.array([cosine, distance]), 4)
+        self.columns = np.argsort(-np.abs(difference), kind="stable")[:100]  # NaN last
+        self.values = np.vstack([rows, difference])[:, self.columns]  # (3, n) float64
 
     def body(self) -> ComposeResult:
-        yield ListTable(cursor_type="row", cell_padding=1)
-
-    def on_resize(self) -> None:
-        """Fill the table anew, with the columns that fit: no number is cut."""
-        table = self.query_one(ListTable)
-        cursor_row = table.cursor_row
-        table.clear(columns=True)
-        columns = []
-        room = self.size.width - 1
-        for name, cells in self._table_columns().items():
-            width = max(len(name), *map(len, cells))
-            room -= width + 2
-            if room >= 0:
-                table.add_column(_right(name), width=width)
-                columns.append(cells)
-        for row in zip(*columns, strict=True):
-            table.add_row(*row)
-        table.move_cursor(row=cursor_row)
-
-    def _table_columns(self) -> dict[str, list[Text]]:
-        """Return the columns of the table by name; a row of it is a column of the matrix."""
         one, other = self.rows
-        names = [f"A {one}", f"B {other}", "A - B"]
-        number_format = NumberFormat([self.values], 4)
-        columns = {"column": [_right(str(column)) for column in self.columns.tolist()]}
-        for name, values in zip(names, self.values.T, strict=True):
-            columns[name] = [
-                Text(number_format.write(value), sign_style(value), justify="right")
-                for value in values
-            ]
-        return columns
+        names = Label("", [f"A {one}", f"B {other}", "A - B"], "left")
+        tokens = [*self.matrix.tokens(np.array(self.rows)), ""]
+        labels = [names, Label("", tokens, "left", short=True)]
+        with VerticalScroll():
+            yield Static(Matrix(labels, [Values(self.values)], self.columns, every=True))
 
     def heading(self) -> list[str]:
-        one, other = self.rows
-        names = f"{self._row_in_words(one)} and {self._row_in_words(other)}"
-        return [
-            f"cosine {_score(self.cosine)}",
-            f"L2 distance {_score(self.distance)}",
-            f"rows {names}",
-            "columns that differ most:",
-        ]
-
-    def _row_in_words(self, row: int) -> str:
-        return f"{row} {self.matrix.token(row, 10)}".strip()
+        cosine, distance = self.scores
+        return [f"cosine {cosine}", f"L2 distance {distance}", "columns that differ most"]
 
     def commands(self) -> list[str]:
-        spell = self.matrix.spell
-        one, other = map(str, self.rows)
-        columns = ",".join(map(str, self.columns.tolist()))
-        query = ("neighbors", "--ids", one, "--rows", other)
-        return [
-            spell(*query),
-            spell(*query, "--metric", "l2"),
-            spell("weights", "--rows", f"{one},{other}", "--columns", columns),
-        ]
-
-
-def _right(text: str) -> Text:
-    return Text(text, justify="right")
-
-
-def _score(value: float) -> str:
-    return "none" if np.isnan(value) else written(np.array([value]), 4)[0]
+        one, other = self.rows
+        columns = ",".join(map(str, self.columns))
+        words = ["--rows", f"{one},{other}", "--columns", columns]
+        scores = self.matrix.neighbor_commands(one, "--rows", str(other))
+        return [*scores, self.matrix.spell("weights", *words)]

@@ -7,42 +7,22 @@ from typing import Any
 
 from embcli.explore.explored import Spell
 
-_MODEL_IS_ARGUMENT = ("weights", "audit")  # other verbs take the model as --from
-
 
 def speller(path: str | None, options: dict[str, Any]) -> Spell:
     """Return a function that writes command lines for a model, by its file and its options."""
 
-    def spell(verb: str, *words: str, text: str | None = None) -> str:
+    def spell(verb: str, *words: str) -> str:
         line = ["embcli", verb]
-        if path is not None:
-            if verb not in _MODEL_IS_ARGUMENT:
-                line.append("--from")
+        if path is not None and verb == "weights":
             line.append(path)
+        elif path is not None:
+            line += ["--from", path]
         for name, value in options.items():
-            if _takes(verb, name):
-                line += _option(name, value)
-        line += words
-        if text is not None:
-            if text.startswith("-"):
-                line.append("--")
-            line.append(text)
-        return shlex.join(line)
+            flag = f"--{name.replace('_', '-')}"
+            if value is True:
+                line.append(flag)
+            elif value is not None and value is not False:
+                line += [flag, str(value)]
+        return shlex.join([*line, *words])
 
     return spell
-
-
-def _takes(verb: str, option: str) -> bool:
-    if verb == "tokenize":
-        return option == "encoding"
-    return verb != "lookup" or option != "layer"
-
-
-def _option(name: str, value: Any) -> list[str]:
-    """Return the words of an option; none if it has not been given."""
-    flag = f"--{name.replace('_', '-')}"
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [flag]
-    return [flag, str(value)]

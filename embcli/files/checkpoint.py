@@ -108,11 +108,6 @@ class Checkpoint:
             if self.roles.token.dtype in INTEGERS:
                 notes.add(f"{self.roles.token} holds integers, which are shown as they are")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a copy is made from; the copy opens the file anew."""
-        state = {"encoding": self.encoding, "reasons": self.reasons}
-        return Checkpoint, (self.path, self.token), state
-
     def check_config(self) -> None:
         """Raise InputError if there is a config.json that cannot be read."""
         if self._config_error:
@@ -223,7 +218,7 @@ class Checkpoint:
             is_custom_tensor=self.roles.is_custom_tensor,
             is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),
         )
-        return Layers(layers, origin, self)
+        return Layers(layers, origin)
 
     def _guesses_about(self, layers: Mapping[str, Layer]) -> dict[str, str]:
         """Return what was guessed about these layers, and why."""
@@ -252,10 +247,7 @@ class Checkpoint:
         return names
 
     def values(self, name: str) -> np.ndarray:
-        """Return a tensor as float32.
-
-        A recipe is pickled with this method, and so with a checkpoint that opens the file anew.
-        """
+        """Return a tensor as float32."""
         return self.tensors.array(name)
 
     @property

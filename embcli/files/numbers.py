@@ -24,6 +24,11 @@ class StoredDtype(NamedTuple):
     stored: np.dtype[Any]  # the items of a row in the file
     widen: Callable[[np.ndarray], np.ndarray] = _converted  # (n, width) -> (n, D)
     values: int = 1  # per item; an item with several is a block of quantised values
+    has_scale: bool = False  # whether quantised models store numbers in it that have a scale
+
+    @property
+    def is_integer(self) -> bool:
+        return self.name == self.stored.name and self.stored.kind in "iu"
 
     def widened(self, stored: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows, (n, width) as stored, as (n, D) float32, and how many values were rounded.
@@ -74,8 +79,12 @@ def _from_bfloat16(stored: np.ndarray) -> np.ndarray:
 
 
 BFLOAT16 = StoredDtype("bfloat16", np.dtype("<u2"), _from_bfloat16)
-FLOAT8_E4M3 = StoredDtype("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
-FLOAT8_E5M2 = StoredDtype("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
+FLOAT8_E4M3 = StoredDtype(
+    "float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256), has_scale=True
+)
+FLOAT8_E5M2 = StoredDtype(
+    "float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1), has_scale=True
+)
 FLOAT8_E8M0 = StoredDtype("float8_e8m0fnu", np.dtype("u1"), _from_float8_e8m0)
 # The others are dtypes of numpy, as safetensors, torch and GGUF store them: little-endian.
 # npy.py takes the byte order from the header of an array.
@@ -85,7 +94,7 @@ _CODES = ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<
 STORED_DTYPES = {dtype.name: dtype for dtype in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT8_E8M0)}
 for _code in _CODES:
     _dtype = np.dtype(_code)
-    STORED_DTYPES[_dtype.name] = StoredDtype(_dtype.name, _dtype)
+    STORED_DTYPES[_dtype.name] = StoredDtype(_dtype.name, _dtype, has_scale=_code == "i1")
 
 
 def held_by_float32(name: str) -> bool:

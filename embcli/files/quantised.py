@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from embcli.files.numbers import STORED_DTYPES
 from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
@@ -47,9 +48,18 @@ _KNOWN_PARTS = {
     "output_zero_point",
     "scale_input",
 }
-_SCALED_DTYPES = ("int8", "float8_e4m3fn", "float8_e5m2")
-INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+# What config.json says of models whose 8-bit floats have scales.
+_FLOAT8_KEYS = ("quant_method", "format", "quant_algo")
+_FLOAT8_SCHEMES = ("fp8", "fbgemm_fp8", "float-quantized", "FP8")
+_SCALED_DTYPES = [dtype.name for dtype in STORED_DTYPES.values() if dtype.has_scale]
+INTEGERS = [name for name, dtype in STORED_DTYPES.items() if dtype.is_integer]
 _ARRAY_FORMATS = ("npy", "npz")  # whose integers stand for themselves
+
+
+def _says_float8(settings: Any) -> bool:
+    if not isinstance(settings, dict):
+        return False
+    return any(settings.get(key) in _FLOAT8_SCHEMES for key in _FLOAT8_KEYS)
 
 
 class UnpackedTensors(Tensors):
@@ -72,8 +82,9 @@ class UnpackedTensors(Tensors):
         # The dtypes of numbers that stand for others. 8-bit floats do if config.json or a scale in
         # the file says so; otherwise they are only rounded.
         self._dtypes_with_scales = [*INTEGERS]
-        words = str([*stored, config.get("quantization_config")])
-        if re.search(r"\.weight_scale|fp8|FP8|float-quantized", words):
+        last_parts = {name.rpartition(".")[2] for name in stored}
+        has_scales = not last_parts.isdisjoint([*_SCALES, "scaled_fp8"])  # a mark of ComfyUI
+        if has_scales or _says_float8(config.get("quantization_config")):
             self._dtypes_with_scales += _SCALED_DTYPES
 
     def __iter__(self) -> Iterator[str]:

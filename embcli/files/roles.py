@@ -289,19 +289,21 @@ class Roles:
 
 def _adapter_in_words(names: Iterable[str]) -> str:
     """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
-    all_names = " ".join(names)
+    parts: set[str] = set()
+    for name in names:
+        parts.update(name.split("."))
     subject = "it is an adapter"
     changes = []
-    if ".base_layer." in all_names:
+    if "base_layer" in parts:
         subject = "it has base layers of PEFT"
         changes.append("whose adapter was not merged")
-    if ".trainable_tokens_" in all_names:
+    if any(part.startswith("trainable_tokens_") for part in parts):
         changes.append("whose trainable tokens change the token matrix")
-    if ".lora_" in all_names:
+    if any(part.startswith("lora_") for part in parts):
         changed = []
-        if ".lora_embedding_" in all_names:
+        if any(part.startswith("lora_embedding_") for part in parts):
             changed.append("the token matrix")
-        if "head.lora_" in all_names:
+        if any("head.lora_" in name for name in names):
             changed.append("the output head")
         what = " and ".join(changed) or "neither the token matrix nor the output head"
         changes.append(f"whose LoRA changes {what}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.errors import Watch, unwatched
 from embcli.layer import Layer
-from embcli.names import DISTANCES, Metric
+from embcli.names import METRICS, Metric
 from embcli.numerics.statistics import numbered_blocks, squares
 
 _BLOCK_VALUES = 1 << 18
@@ -175,7 +175,7 @@ def _first(k: int, metric: Metric, parts: list[Ranking]) -> Ranking:
     """Return the first k of some rows, which come in parts."""
     ids = np.concatenate([part.ids for part in parts])
     scores = np.concatenate([part.scores for part in parts])
-    distances = scores if metric in DISTANCES else -scores
+    distances = scores if METRICS[metric].is_distance else -scores
     order = np.lexsort((ids, distances))[:k]
     return Ranking(ids[order], scores[order])
 

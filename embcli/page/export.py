@@ -88,7 +88,6 @@ section + section {{ margin-top: 28px; }}
 </body>
 </html>
 """.replace("FONTS", _FONTS)
-_COLOR = re.compile("([a-z-]*color: #[0-9a-f]{6})")  # in a style of HTML
 _UNWRAPPED = 100_000  # columns of prose, which a browser wraps
 # Another font may draw the dots, in another width.
 _DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
@@ -131,7 +130,6 @@ def exported(
     format: PageFormat,
     width: int,
     theme: Theme,
-    color: bool = True,
     remark: Callable[[str], object] | None = None,
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
@@ -146,8 +144,8 @@ def exported(
         return markdown(page, width).encode()
     background: Background = "dark" if theme == "dark" else "light"
     if format == "html":
-        return _html(page, width, color, background).encode()
-    svg = _svg(page, width, color, background)
+        return _html(page, width, background).encode()
+    svg = _svg(page, width, background)
     if format == "svg":
         return svg.encode()
     undrawn = _undrawn(svg) if remark else ""
@@ -159,10 +157,10 @@ def exported(
     return png(svg, background)
 
 
-def _svg(page: RenderableType, width: int, color: bool, background: Background) -> str:
+def _svg(page: RenderableType, width: int, background: Background) -> str:
     terminal = _THEMES[background]
     margin = 2
-    lines = _lines(page, width, color, background, FINE_CELLS)
+    lines = _lines(page, width, background, FINE_CELLS)
     console = _recorded(lines, margin)
     code = _SVG.replace("GROUND", terminal.background_color.hex)
     code = code.replace("FINE_CELLS", _fine_cells(lines, margin))
@@ -200,12 +198,12 @@ def _paths(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f'<path stroke="{color}" d="{path}"/>' for color, path in drawn.items())
 
 
-def _html(page: RenderableType, width: int, color: bool, background: Background) -> str:
+def _html(page: RenderableType, width: int, background: Background) -> str:
     """Return a page as a document of HTML, with a section for each of several sheets."""
     terminal = _THEMES[background]
 
     def element(part: RenderableType, name: str = "pre", columns: int = width) -> str:
-        console = _recorded(_lines(part, columns, color, background))
+        console = _recorded(_lines(part, columns, background))
         code = console.export_html(theme=terminal, code_format="{code}", inline_styles=True)
         return f"<{name}>{code}</{name}>".replace("⋮", _DOTS)
 
@@ -234,39 +232,16 @@ def _html(page: RenderableType, width: int, color: bool, background: Background)
 
 
 def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
-    """Return a page as an element for a notebook.
-
-    Its colours are for a light or a dark background; of the theme auto, for the one that the reader
-    prefers (`prefers-color-scheme`).
-    """
-    if theme == "auto":
-        return _for_both(_fragment(page, width, "light"), _fragment(page, width, "dark"))
-    return _fragment(page, width, theme)
-
-
-def _fragment(page: RenderableType, width: int, background: Background) -> str:
-    style = f"font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
-    console = _recorded(_lines(page, width, color=True, background=background))
+    """Return a page as an element for a notebook, which is light unless the theme is dark."""
+    background: Background = "dark" if theme == "dark" else "light"
+    terminal = _THEMES[background]
+    colors = f"background: {terminal.background_color.hex}; color: {terminal.foreground_color.hex}"
+    style = f"{colors}; font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
+    console = _recorded(_lines(page, width, background))
     code = console.export_html(
-        code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
+        theme=terminal, code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
     )
     return code.replace("⋮", _DOTS)
-
-
-def _for_both(light: str, dark: str) -> str:
-    """Return two fragments that differ only in their colours as one; the browser chooses a colour.
-
-    A browser that does not know `light-dark` takes the light one, which stands before it.
-    """
-    parts = []
-    for part, dark_part in zip(_COLOR.split(light), _COLOR.split(dark), strict=True):
-        parts.append(part)
-        if part != dark_part:
-            name, color = part.split(": ")
-            _, dark_color = dark_part.split(": ")
-            parts.append(f"; {name}: light-dark({color}, {dark_color})")
-    html = "".join(parts)
-    return html.replace('<pre style="', '<pre style="color-scheme: light dark; ', 1)
 
 
 def png(svg: str, background: Background = "light") -> bytes:
@@ -327,20 +302,16 @@ def _console(width: int, **options: Any) -> Console:
 
 
 def _lines(
-    page: RenderableType, width: int, color: bool, background: Background, *styles: str
+    page: RenderableType, width: int, background: Background, *styles: str
 ) -> list[list[Segment]]:
     """Return the lines of a page in a file; `styles` tell what the file can show."""
     room = width or _SLIDE_WIDTH
-    console = _console(room, record=True, color_system="truecolor", no_color=not color)
+    console = _console(room, record=True, color_system="truecolor")
     console.push_theme(Themes(dict.fromkeys([BACKGROUNDS[background], *styles], "bold")))
     options = console.options.update(
         max_width=width or _PICTURE_WIDTH, highlight=False, markup=False
     )
-    segments = console.render(page, options)
-    if color:
-        segments = (_inked(segment, INKS[background]) for segment in segments)
-    else:
-        segments = Segment.remove_color(segments)
+    segments = (_inked(segment, INKS[background]) for segment in console.render(page, options))
     return list(Segment.split_lines(segments))
 
 

@@ -252,7 +252,7 @@ class RemoteBinary(Binary):
         starts = range(0, len(place), _PART)
         parts = [place[start : start + _PART] for start in starts]
         answers = self._fetch(parts)
-        data = self._notes.watch(answers, len(place), len, f"{what}, {size}")
+        data = self._notes.watch(answers, len(place), len)
         self._pieces.append((place, b"".join(data)))
 
     def _known(self, place: range) -> bytes | None:

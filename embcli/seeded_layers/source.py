@@ -89,7 +89,7 @@ class SeededSource:
             layers[name] = layer
             build = build or layer.build
         shapes = {name: layer.shape for name, layer in layers.items()}
-        return Layers(layers, Origin(shapes, self.seeded.seed, build), self)
+        return Layers(layers, Origin(shapes, self.seeded.seed, build))
 
     def _kept(self, name: str) -> KeptLayer | None:
         if self.store is None:
@@ -104,9 +104,7 @@ class SeededSource:
             from embcli.seeded_layers.drawing import DrawnLayer
         layer = DrawnLayer(self.seeded, name)
         if self.store is not None:
-            rows, columns = layer.shape
-            what = f"drawing a {name} layer of {rows:,} x {columns:,}, to be kept"
-            blocks = notes.watch(layer.blocks(), rows, len, what)
+            blocks = notes.watch(layer.blocks(), layer.shape[0], len)
             file = file_name(name, self.seeded, this_build())
             self.store.write(file, layer.shape, blocks, notes)
             kept = self._kept(name)

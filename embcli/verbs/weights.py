@@ -14,11 +14,11 @@ import numpy as np
 
 from embcli.binary import LONGEST_LOAD
 from embcli.encodings import Encoding
-from embcli.errors import Watch, check_choice
+from embcli.errors import check_choice
 from embcli.layer import Layer, Origin, Summary, shape_of
 from embcli.names import LayerName, Sort
 from embcli.numerics.statistics import NormOrder, norm_order
-from embcli.opened import Opened
+from embcli.opened import Opened, resolve_rows
 from embcli.records import (
     ArraySpec,
     Columns,
@@ -51,9 +51,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     encoding: Encoding | None  # has the tokens that rows stand for; None if they are no tokens
     origin: Origin
     run: Document
-    rows_chosen: bool  # whether the user chose them
-    columns_chosen: bool
-    watch: Watch  # counts the rows of a pass over the whole layer
+    _rows_chosen: bool  # whether the user chose them
+    _columns_chosen: bool
     order: NormOrder | None = None  # orders all rows of the layer, if the user asked for it
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
@@ -62,7 +61,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     @cached_property
     def summary(self) -> Summary:
         """The mean, standard deviation, minimum and maximum of the whole layer."""
-        return self.order.summary if self.order else self.layer.summary(self.watch)
+        return self.order.summary if self.order else self.layer.summary(self.notes.watch)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows of the layer, (n, chosen columns) float32."""
@@ -73,7 +72,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         if self.encoding:
             fields["token"] = str
         stored_row = self.origin.sizes.get(self.name, 0) // self.layer.shape[0]
-        if not self.rows_chosen or stored_row * len(self.ids) > LONGEST_LOAD:
+        if not self._rows_chosen or stored_row * len(self.ids) > LONGEST_LOAD:
             self.layer.load()
         # A drawn layer is drawn anew for each piece, so scattered rows are read in larger ones.
         numbers_of_piece = 1 << 18
@@ -134,7 +133,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         from embcli.page import Matrix, Values, omission, rows_that_fit, title
 
         most_rows = 200
-        if not self.rows_chosen:
+        if not self._rows_chosen:
             rows_elsewhere = 40 if console.record else 10  # of a picture, and in a pipe
             most_rows = rows_that_fit(options, rows_elsewhere)
             if self.style.heat and options.is_terminal:
@@ -155,7 +154,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             excerpt.gaps,
             precision=self.style.precision,
             heat=self.style.heat,
-            every=self.columns_chosen,
+            every=self._columns_chosen,
             rows_left_out=missing,
             rows_parameter="rows",
             has_notes=not self.style.bare,
@@ -193,14 +192,14 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         yield safe_text(f"{origin}, {parameters}, {stored}")
 
         # A summary takes a pass over the layer, which chosen rows are not worth.
-        if self.order is not None or not (self.rows_chosen or self.origin.is_remote):
+        if self.order is not None or not (self._rows_chosen or self.origin.is_remote):
             summary = self.summary
             numbers = np.array([summary.mean, summary.std, summary.minimum, summary.maximum])
             mean, deviation, minimum, maximum = written(numbers, self.style.precision)
             yield safe_text(
                 f"mean {mean}, standard deviation {deviation}, minimum {minimum}, maximum {maximum}"
             )
-        elif not self.rows_chosen:
+        elif not self._rows_chosen:
             yield Note("Only these rows were read, over the network.", "sort", style="dim")
         if self.padding:
             yield safe_text(f"Padding: {self.padding}")
@@ -234,14 +233,17 @@ def weights(
     notes = model.notes.begun()
     size, dim = shape_of(model.source, layer)
     encoding = None if layer == "position" else model.source.encoding
-    ids = select(model.resolve_rows(rows, encoding, notes), size, "row")
+    ids = select(resolve_rows(rows, encoding, notes), size, "row")
     chosen_columns = select(columns, dim, "column")
     layers = model.source.open({layer: None}, notes)
 
-    order = None
-    if sort == "norm":
-        order = norm_order(layers[layer], model.watch)
-        ids = ids[np.argsort(order.ranks[ids], kind="stable")]
+    order: NormOrder | None
+    match sort:
+        case "id":
+            order = None
+        case "norm":
+            order = norm_order(layers[layer], notes.watch)
+            ids = ids[np.argsort(order.ranks[ids], kind="stable")]
     return WeightMatrix(
         name=layer,
         layer=layers[layer],
@@ -250,9 +252,8 @@ def weights(
         encoding=encoding,
         origin=layers.origin,
         run=run_of(encoding, **layers.origin.document()),
-        rows_chosen=rows is not None,
-        columns_chosen=columns is not None,
-        watch=model.watch,
+        _rows_chosen=rows is not None,
+        _columns_chosen=columns is not None,
         order=order,
         notes=notes,
     )

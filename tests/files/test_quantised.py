@@ -169,6 +169,23 @@ FP8_MATRIX = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
 
 
 @pytest.mark.parametrize(
+    ("beside", "has_scale"),
+    [("scaled_fp8", True), ("my_fp8_note", False), ("my_weight_scale_note", False)],
+)
+def test_only_a_known_name_says_that_8_bit_floats_have_a_scale(
+    tmp_path: Path, beside: str, has_scale: bool
+) -> None:
+    numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
+    save_file({TOKEN: numbers, beside: np.zeros(1, np.float32)}, tmp_path / "model.safetensors")
+
+    if has_scale:
+        with pytest.raises(InputError, match="no scale that embcli applies"):
+            rows_of(tmp_path)
+    else:
+        np.testing.assert_array_equal(rows_of(tmp_path), numbers.astype(np.float32))
+
+
+@pytest.mark.parametrize(
     ("settings", "others"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, {}),

@@ -112,7 +112,7 @@ class Audit(Result, verb="audit", content="ranking"):
         return tuple(parts)
 
     @property
-    def why_no(self) -> str:
+    def _why_no(self) -> str:
         return self.in_words("alarm")
 
     def in_words(self, level: str) -> str:
@@ -250,7 +250,7 @@ def audit(
         if reasons:
             check_covariance_fits(dim)
         audits[name] = audited_matrix(
-            name, layers[name], reasons, fit.padding_rows, fit.overflow_at, model.watch
+            name, layers[name], reasons, fit.padding_rows, fit.overflow_at, notes.watch
         )
 
     is_copy = fit.head is not None and fit.head.relation == "equal"

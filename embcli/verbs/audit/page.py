@@ -266,7 +266,7 @@ def _verdict(audit: Audit) -> Text:
     if audit.broken:
         # Other kinds are alarms only if the user names them.
         word = "Broken" if {*audit.broken} & {*ALARMS, "load"} else "Alarm"
-        return safe_text(f"{word}: {audit.why_no}", "bad")
+        return safe_text(f"{word}: {audit._why_no}", "bad")
     if audit.kinds("finding"):
         return safe_text(f"Not sound: {audit.in_words('finding')}", "bad")
 

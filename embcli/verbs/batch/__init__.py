@@ -33,40 +33,40 @@ class Batches(Result, verb="batch", content="batches"):
     tokens: Tokens
     source: SeededSource
     windows: Windows
-    places: np.ndarray  # (N,) int64: of the samples of these batches in the loader's order
+    _places: np.ndarray  # (N,) int64: of the samples of these batches in the loader's order
     columns: np.ndarray  # (chosen columns,) int64
     run: Document  # without the torch that draws
     count: int  # batches of the whole text
     first: int  # batch
     all: bool  # batches
     draw: bool
-    draws_windows: bool  # whether a page shows where the samples are in the text
-    columns_chosen: bool  # whether the user chose them
+    _draws_windows: bool  # whether a page shows where the samples are in the text
+    _columns_chosen: bool  # whether the user chose them
 
     inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
     targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
     input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
 
     def __post_init__(self) -> None:
-        if self.draws_windows and (self.draw or self.style.heat):
+        if self._draws_windows and (self.draw or self.style.heat):
             raise InputError(Sentence("{windows} is another picture than {draw} and {heat}"))
 
     @cached_property
-    def draws(self) -> Draws:
+    def _draws(self) -> Draws:
         """What the chapter's script draws; torch is imported."""
         return loader_draws(self.source, self.tokens.ids, self.windows, self.notes)
 
     @cached_property
     def order(self) -> np.ndarray:
         """The samples of these batches, (N,) int64."""
-        return self.draws.order[self.places] if self.windows.shuffle else self.places
+        return self._draws.order[self._places] if self.windows.shuffle else self._places
 
     @property
-    def is_drawn(self) -> bool:
+    def _is_drawn(self) -> bool:
         """Whether a page shows the numbers that the model reads, not only IDs."""
-        if self.draws_windows:
+        if self._draws_windows:
             return False
-        return self.draw or self.style.heat or self.columns_chosen
+        return self.draw or self.style.heat or self._columns_chosen
 
     def ids(self, samples: np.ndarray) -> np.ndarray:
         """Return the tokens of samples and the next one, (n, T + 1) int64.
@@ -85,7 +85,7 @@ class Batches(Result, verb="batch", content="batches"):
     @property
     def position(self) -> np.ndarray:
         """The position embeddings, the same for each sample, (T, chosen columns) float32."""
-        return self.draws.position[: self.windows.max_length, self.columns]
+        return self._draws.position[: self.windows.max_length, self.columns]
 
     def embeddings(self, samples: np.ndarray) -> np.ndarray:
         """Return token rows + position rows of samples, (n, T, chosen columns) float32."""
@@ -95,15 +95,15 @@ class Batches(Result, verb="batch", content="batches"):
     def _token_rows(self, samples: np.ndarray) -> np.ndarray:
         """Return the token rows of samples, (n, T, chosen columns) float32."""
         ids = self.ids(samples)[:, :-1]
-        rows = self.draws.layers["token"].rows(ids.ravel()).reshape(*ids.shape, -1)
-        return rows[..., self.columns] if self.columns_chosen else rows
+        rows = self._draws.layers["token"].rows(ids.ravel()).reshape(*ids.shape, -1)
+        return rows[..., self.columns] if self._columns_chosen else rows
 
     def records(self) -> Records:
         samples = len(self.order)
         length = self.windows.max_length
         _, dim = shape_of(self.source, "token")
         return Records(
-            run=self.run | dict(self.draws.layers.origin.build),
+            run=self.run | dict(self._draws.layers.origin.build),
             unit="samples",
             rows=samples,
             fields={"batch": int, "sample": int},
@@ -216,15 +216,15 @@ def batch(
         tokens=tokens,
         source=source,
         windows=sliding,
-        places=places,
+        _places=places,
         columns=chosen_columns,
         run=run | vars(sliding),
         count=count,
         first=first,
         all=all,
         draw=draw,
-        draws_windows=windows,
-        columns_chosen=columns is not None,
+        _draws_windows=windows,
+        _columns_chosen=columns is not None,
         notes=notes,
     )
 

@@ -46,18 +46,18 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     lines_elsewhere = 40
     most_lines = rows_that_fit(options, lines_elsewhere)
     yield title(_heading(batches))
-    if batches.draws_windows:
+    if batches._draws_windows:
         yield from _windows(batches, width, most_lines)
-    elif batches.is_drawn:
+    elif batches._is_drawn:
         yield _picture(batches, most_lines)
     else:
         yield from _table_of_ids(batches, width)
     if batches.style.bare:
         return
-    if not batches.draws_windows:
+    if not batches._draws_windows:
         yield _shapes(batches, width)
     yield from _losses(batches)
-    if batches.is_drawn:
+    if batches._is_drawn:
         rows, _ = shape_of(batches.source, "position")
         yield safe_text(
             f"As in the book, the position layer has C = {counted(rows, 'row')} and is drawn after "
@@ -66,7 +66,7 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
         )
     if batches.count > 1 and not batches.all:
         yield Hint(("index",))
-    if not batches.draws_windows:
+    if not batches._draws_windows:
         yield from origin_lines(batches.source.origin)
 
 

@@ -56,7 +56,7 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
         return rows
 
     @property
-    def why_no(self) -> str:
+    def _why_no(self) -> str:
         different = self.verdict.different
         return f"{different:,} of {self.verdict.values:,} values differ" if different else ""
 

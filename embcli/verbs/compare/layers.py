@@ -6,12 +6,9 @@ is numpy: the outputs of both layers, what they cost, and their gradients if the
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +23,8 @@ from embcli.verbs.compare.pair import Gradient, Training
 TorchLayer = torch.nn.Embedding | torch.nn.Linear
 # Elements of the one-hot rows of a backward pass. Within one slice, sums are torch's bit for bit.
 GRADIENT_SLICE = 1 << 24
-ENOUGH = 0.05  # seconds of runs
 # Elements of a one-hot matrix that is made at a time; page faults make larger slices slower.
 _OUTPUT_SLICE = 1 << 20
-# The clock reads the processor time of this thread. It reads wall time where the former is too
-# coarse, as on Windows.
-clock = time.thread_time
-if time.get_clock_info("thread_time").resolution >= 1e-6:
-    clock = time.perf_counter
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +59,9 @@ def compare(
     linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
 
     index = torch.from_numpy(ids.astype(np.int64))
-    with _one_thread(), torch.no_grad():
-        lookup = timed(lambda: embedding(index))
-        product = timed(lambda: _product(linear, index))
+    with torch.no_grad():
+        lookup = embedding(index)
+        product = _product(linear, index)
 
     gradient = None
     if has_gradient:
@@ -79,9 +70,9 @@ def compare(
         origin=origin,
         first=first_weight.numpy(),
         weight=embedding.weight.detach().numpy(),
-        embedding=lookup.output.numpy(),
-        linear=product.output.numpy(),
-        cost=_cost(index, linear, {"embedding": lookup.seconds, "linear": product.seconds}),
+        embedding=lookup.numpy(),
+        linear=product.numpy(),
+        cost=_cost(len(index), size, dim),
         gradient=gradient,
     )
 
@@ -96,47 +87,6 @@ def _embedding_layer(source: Source, notes: Notes) -> tuple[torch.nn.Embedding, 
     layers = source.open({"token": None}, notes)
     weight = torch.from_numpy(layers["token"].whole())
     return torch.nn.Embedding(size, dim, _weight=weight), layers.origin
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread: several would wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-class TimedRuns(NamedTuple):
-    """The output of a call that was run several times, and how long the runs took."""
-
-    output: torch.Tensor
-    seconds: list[float]
-
-
-def timed(call: Callable[[], torch.Tensor]) -> TimedRuns:
-    """Run a call until its times are worth a median.
-
-    The first run is a warm-up. It counts only if it is so long that a single run is enough.
-    """
-    long_run = 0.5  # seconds
-    fewest_runs = 5
-    most_runs = 500
-
-    start = clock()
-    output = call()
-    warm_up = clock() - start
-    if warm_up >= long_run:
-        return TimedRuns(output, [warm_up])
-
-    seconds: list[float] = []
-    while len(seconds) < fewest_runs or (sum(seconds) < ENOUGH and len(seconds) < most_runs):
-        start = clock()
-        output = call()
-        seconds.append(clock() - start)
-    return TimedRuns(output, seconds)
 
 
 def _sliced(ids: torch.Tensor, size: int, elements: int) -> tuple[torch.Tensor, ...]:
@@ -157,15 +107,8 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
     return torch.cat([linear(_input(linear, part)) for part in slices])
 
 
-def _cost(ids: torch.Tensor, linear: torch.nn.Linear, runs: dict[str, list[float]]) -> Document:
-    """Return the cost of both ways for T tokens, from the seconds of their runs."""
-    length = len(ids)
-    size = linear.in_features
-    dim = linear.out_features
-    medians = {way: median(seconds) for way, seconds in runs.items()}
-    slices = 0
-    if length:
-        slices = len(_sliced(ids, size, _OUTPUT_SLICE))
+def _cost(length: int, size: int, dim: int) -> Document:
+    """Return what both ways take for T tokens: multiplications, and bytes that are read or made."""
     return {
         "tokens": length,
         "vocabulary_size": size,
@@ -175,12 +118,6 @@ def _cost(ids: torch.Tensor, linear: torch.nn.Linear, runs: dict[str, list[float
         # Only the linear layer needs a one-hot matrix; torch makes it as int64.
         "one_hot_bytes": {"int64": 8 * length * size, "float32": 4 * length * size},
         "multiplications_by_zero": length * (size - 1) * dim,
-        "seconds": medians,
-        "least_seconds": {way: min(seconds) for way, seconds in runs.items()},
-        "runs": {way: len(seconds) for way, seconds in runs.items()},
-        "threads": 1,
-        "slices": slices,
-        "ratio": medians["linear"] / medians["embedding"],
     }
 
 

@@ -45,13 +45,12 @@ from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
 from embcli.verbs.lookup import context_rows
-from embcli.wording import in_bytes, in_seconds
+from embcli.wording import in_bytes
 
 if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison
 
 _MOST_TOKENS = 40  # tokens in a table
-_FEWEST_TIMED = 100_000  # multiplications; fewer take less time than the call itself
 _FEW = 8  # rows of a weight, and tokens of a drawing
 
 
@@ -76,17 +75,13 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield ""
         yield _cost_table(comparison.cost)
         yield _cost_line(comparison.cost)
-    elif not (comparison.gradient or console.record or comparison.style.bare):
-        # A picture has no times, so that it is the same on each machine.
+    elif not (comparison.gradient or comparison.style.bare):
         if not _chosen_steps(comparison):
             yield ""
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
-    notes = list(origin_lines(comparison.origin))
-    if notes and console.record:
-        yield ""
-    yield from notes
+    yield from origin_lines(comparison.origin)
 
 
 def _heading(comparison: Comparison) -> RenderResult:
@@ -481,20 +476,14 @@ CostRow = tuple[str, Document, Callable[[Any], str]]
 
 def _cost_table(cost: Document) -> Table:
     """Return what each way costs: a name, a number for each way, and how it is written."""
-    lookups = cost["runs"]["embedding"]
-    products = cost["runs"]["linear"]
     in_int64 = {"embedding": 0, "linear": cost["one_hot_bytes"]["int64"]}
     in_float32 = {"embedding": 0, "linear": cost["one_hot_bytes"]["float32"]}
     rows: list[CostRow] = [
         ("multiply-adds, T·V·D", cost["multiply_adds"], "{:,}".format),
         ("weight read, T·D or V·D float32", cost["weight_bytes_read"], in_bytes),
+        ("one-hot int64, T·V, as torch makes it", in_int64, in_bytes),
+        ("one-hot float32, T·V", in_float32, in_bytes),
     ]
-    rows.append(("one-hot int64, T·V, as torch makes it", in_int64, in_bytes))
-    rows.append(("one-hot float32, T·V", in_float32, in_bytes))
-    if cost["multiply_adds"]["linear"] >= _FEWEST_TIMED:
-        runs = f"median of {lookups:,} and {products:,} runs"
-        rows.append((f"time on 1 thread, {runs}", cost["seconds"], in_seconds))
-        rows.append(("  at least", cost["least_seconds"], in_seconds))
     labels = [Label("Cost", [name for name, _, _ in rows], "left", short=True)]
     for way in OUTPUTS:
         cells = [write(numbers[way]) for _, numbers, write in rows]
@@ -503,15 +492,7 @@ def _cost_table(cost: Document) -> Table:
 
 
 def _cost_line(cost: Document) -> Text:
-    multiply_adds = cost["multiply_adds"]["linear"]
     zeros = "none"
     if cost["tokens"]:
-        zeros = f"{cost['multiplications_by_zero']:,} of {multiply_adds:,}"
-    line = f"{zeros} are multiplications by zero"
-    if multiply_adds >= _FEWEST_TIMED:
-        decimals = 0 if cost["ratio"] >= 10 else 1
-        line = f"{cost['ratio']:,.{decimals}f}x the time; {line}"
-    slices = cost["slices"]
-    if slices > 1:
-        line += f"; computed in {slices:,} slices of tokens to save memory"
-    return safe_text(f"linear: {line}.")
+        zeros = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}"
+    return safe_text(f"linear: {zeros} are multiplications by zero.")

@@ -93,7 +93,7 @@ class Diff(Result, verb="diff", content="ranking"):
 
     @property
     def different(self) -> bool:
-        return bool(self.why_no)
+        return bool(self._why_no)
 
     @property
     def has_other_rows(self) -> bool:
@@ -101,10 +101,10 @@ class Diff(Result, verb="diff", content="ranking"):
         return self.counts["equal"] < sum(self.counts.values()) or bool(self.other_shapes)
 
     @property
-    def why_no(self) -> str:
+    def _why_no(self) -> str:
         parts = differences(self.counts, "row")
         if self.head is not None and self.head.different:
-            parts.append(f"in the output head {self.head.why_no}")
+            parts.append(f"in the output head {self.head._why_no}")
         if self.lone_head:
             parts.append(f"an output head only in {self.lone_head}")
         if self.other_shapes:
@@ -371,7 +371,7 @@ def _diff_of_layer(
     matching = chosen_among(matching, encodings, options.ids, options.match)
     if not sum(map(len, (*matching.pairs, *matching.alone))):
         raise InputError(Sentence("{rows} and {match} choose no row to compare"))
-    compared = compare_rows(base[layer], tuned[layer], matching, options.atol, model.watch)
+    compared = compare_rows(base[layer], tuned[layer], matching, options.atol, notes.watch)
 
     rules: tuple[str, ...] | None = ()
     base_encoding, tuned_encoding = encodings

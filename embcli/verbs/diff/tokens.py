@@ -82,10 +82,10 @@ class TokenDiff(Result, verb="diff", content="ranking"):
 
     @property
     def different(self) -> bool:
-        return bool(self.why_no)
+        return bool(self._why_no)
 
     @property
-    def why_no(self) -> str:
+    def _why_no(self) -> str:
         parts = differences(self.counts, "token")
         if self.rules:
             parts.append(self.rules_in_words)

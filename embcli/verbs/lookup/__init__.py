@@ -20,7 +20,7 @@ from embcli.names import MATRICES
 from embcli.names import Matrix as MatrixName
 from embcli.numerics.steps import StepValues, Term, sinusoids
 from embcli.opened import Opened, TextOrIds
-from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind, kind_named
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, NO_POSITIONS, JoinedKind, kind_named
 from embcli.positions.kind import Rows
 from embcli.positions.sinusoidal import wave_rows
 from embcli.recipe import AddType, Project, Recipe, RecipeStep, Scale, in_words
@@ -32,6 +32,11 @@ from embcli.verbs.lookup.plan import Plan, check_trace, context_rows, occurrence
 from embcli.wording import Sentence, counted
 
 __all__ = ["Lookup", "context_rows", "lookup"]
+
+
+_NOT_HIDDEN = Sentence(
+    "the matrix is input, not hidden, which the first block reads; {show} hidden chooses it"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +51,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     layer: Layer  # (V, D)
     kind: JoinedKind  # the kind of positions
     columns: np.ndarray  # the columns of the token layer, (chosen columns,) int64
-    columns_chosen: bool  # whether the user chose them
+    _columns_chosen: bool  # whether the user chose them
     origin: Origin
     steps: tuple[RecipeStep, ...]  # they make an input embedding of a token row
-    step_values: StepValues  # what the steps add
+    _step_values: StepValues  # what the steps add
     rest: tuple[RecipeStep, ...]  # from the input embedding to `hidden`; empty if the input is that
     position_source: str  # where position rows come from, in words
     matrices: Names
@@ -84,7 +89,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         """Return the tokens at these places among those that are looked up, (n,) int64."""
         return places if self.only is None else self.only[places]
 
-    def columns_of(self, name: str) -> np.ndarray:
+    def _columns_of(self, name: str) -> np.ndarray:
         if name == "hidden" and self.recipe and self.recipe.width != self.layer.shape[1]:
             return np.arange(self.recipe.width)
         return self.columns
@@ -101,17 +106,17 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         rows = self.layer.rows(ids)
         terms = [Term("token", "", rows, ids)]
         if {"position", "input", "hidden"} & {*names}:
-            rows, added = self.step_values.apply(self.steps, rows, self._positions[index])
+            rows, added = self._step_values.apply(self.steps, rows, self._positions[index])
             terms += added
             terms.append(Term("input", "=", rows, places))
         if "hidden" in names and "hidden" in self.matrices:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
-        return [term._replace(values=term.values[:, self.columns_of(term.name)]) for term in terms]
+        return [term._replace(values=term.values[:, self._columns_of(term.name)]) for term in terms]
 
     def _hidden(self, index: np.ndarray, input_rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens, (n, D) -> (n, H) float32."""
         if not any(isinstance(step, Project) for step in self.rest):
-            hidden, _ = self.step_values.apply(self.rest, input_rows, self._positions[index])
+            hidden, _ = self._step_values.apply(self.rest, input_rows, self._positions[index])
             return hidden
 
         width = self.recipe.width if self.recipe else 0
@@ -127,7 +132,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         index = np.arange(self.tokens.starts[number], self.tokens.starts[number + 1])
         rows = self.layer.rows(self.tokens.ids[index])
         steps = (*self.steps, *self.rest)
-        hidden, _ = self.step_values.apply(steps, rows, self._positions[index])
+        hidden, _ = self._step_values.apply(steps, rows, self._positions[index])
         return hidden
 
     @cached_property
@@ -145,7 +150,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         rows = len(self)
         matrices = {}
         for name in self.matrices:
-            columns = tuple(self.columns_of(name).tolist())
+            columns = tuple(self._columns_of(name).tolist())
             matrices[name] = ArraySpec((rows, len(columns)), columns=columns)
         pieces = in_pieces(
             rows,
@@ -162,6 +167,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             matrices=matrices,
             columns=matrices["input"].columns,
             default="input",
+            default_remark=_NOT_HIDDEN if "hidden" in self.matrices else "",
             shown=self.show and self.shown,
             sequences=self.tokens.sequences,
             batch=self.tokens.shape if self.only is None else (),
@@ -220,7 +226,11 @@ def lookup(
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
     position = kind_named(position)
-    check_choice("position", position, JOINED_KINDS)
+    hint = ""
+    if position in KINDS:
+        hint = "Rotary and relative positions are not added to a token row; "
+        hint += "embcli positions rotary shows them"
+    check_choice("position", position, JOINED_KINDS, hint)
     chosen: Names = (show,) if isinstance(show, str) else show or ()
     if "all" in chosen:
         chosen = ()
@@ -259,11 +269,11 @@ def lookup(
         layer=layers["token"],
         kind=plan.kind,
         columns=chosen_columns,
-        columns_chosen=columns is not None,
+        _columns_chosen=columns is not None,
         origin=layers.origin,
         steps=plan.sum,
         rest=plan.rest,
-        step_values=_step_values(plan, layers, positions.rows),
+        _step_values=_step_values(plan, layers, positions.rows),
         position_source=positions.source,
         matrices=tuple(_matrices(plan, asked)),
         show=chosen or None,

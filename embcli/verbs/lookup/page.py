@@ -102,9 +102,9 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
         else:
             terms.append(term)
     if terms:
-        yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup.columns_chosen)
+        yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
     if hidden:
-        columns = lookup.columns_of("hidden")
+        columns = lookup._columns_of("hidden")
         if terms and lookup.style.heat:
             yield ""
         yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
@@ -113,7 +113,7 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
 
 def _is_hidden_apart(lookup: Lookup) -> bool:
     """Return whether `hidden` has a table of its own: other columns, or a scale of colours."""
-    has_other_columns = len(lookup.columns_of("hidden")) != len(lookup.columns)
+    has_other_columns = len(lookup._columns_of("hidden")) != len(lookup.columns)
     return has_other_columns or (lookup.style.heat and lookup.shown != ("hidden",))
 
 
@@ -160,7 +160,7 @@ def _matrix(
 ) -> Matrix:
     """Return terms with the same columns as a table, with a line for each term of each token."""
     index = lookup.index(excerpt.places)
-    columns = lookup.columns_of(terms[0].name)
+    columns = lookup._columns_of(terms[0].name)
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
     labels = _labels_of_terms(lookup, index, terms)
     lines = len(terms)
@@ -221,7 +221,7 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
     if "token" in shown and not lookup.draw:
         tensor = f"tensor {origin.tensors['token']}, " if origin.is_custom_tensor else ""
         yield f"token: row ID of {tensor}V = {counted(lookup.layer.shape[0], 'token')}"
-    if "position" in shown and lookup.step_values.positions is not None:
+    if "position" in shown and lookup._step_values.positions is not None:
         yield f"position: {lookup.position_source}"
     if "input" in shown:
         yield from _remarks_on_input(lookup)
@@ -253,7 +253,7 @@ def _comparison(lookup: Lookup) -> RenderResult:
     if np.array_equal(first, second) or not np.array_equal(np.sort(first), np.sort(second)):
         return
     yield safe_text("Both sequences are the same bag of tokens in different orders:")
-    if lookup.step_values.positions:
+    if lookup._step_values.positions:
         yield safe_text("equal token rows, different input embeddings.")
     else:
         yield safe_text("equal input embeddings: the order is lost.")
@@ -357,7 +357,7 @@ def _row_in_words(lookup: Lookup, term: Term) -> str:
 def _terms_of_norm(
     lookup: Lookup, norm: Norm, input_term: Term, hidden_term: Term
 ) -> Iterator[Term]:
-    tensor = lookup.step_values.values
+    tensor = lookup._step_values.values
     exact = input_term.values.astype(np.float64)
     normed = (exact - exact.mean()) / np.sqrt(exact.var() + norm.epsilon)
     yield input_term._replace(sign="")

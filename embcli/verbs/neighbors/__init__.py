@@ -15,7 +15,7 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import InputError, check_choice, check_top
 from embcli.layer import Layer, Origin, shape_of
-from embcli.names import Metric, TokenLayer
+from embcli.names import METRICS, Metric, TokenLayer
 from embcli.numerics.search import Search, nearest
 from embcli.opened import Opened, TextOrIds, remark_scaled
 from embcli.records import Document, FieldType, Records, listed, run_of
@@ -137,7 +137,7 @@ def neighbors(
             raise InputError(Sentence(wrong))
     else:
         raise InputError(Sentence("give {text} or {vector}, one of them"))
-    check_choice("metric", str(metric), get_args(Metric))
+    check_choice("metric", str(metric), METRICS)
     check_top(top)
     among = chosen_rows(rows, match, size, source.encoding)
 
@@ -145,7 +145,7 @@ def neighbors(
     matrix = layers[layer]
     vectors = [vector_of(query, number, matrix, metric) for number, query in enumerate(queries, 1)]
     excluded = [query.all_ids for query in queries]
-    search = nearest(matrix, vectors, top, metric, among, excluded, model.watch)
+    search = nearest(matrix, vectors, top, metric, among, excluded, notes.watch)
     return Neighbors(
         metric, queries, vectors, search, matrix, source.encoding, layers.origin, notes=notes
     )

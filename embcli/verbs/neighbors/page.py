@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.names import DISTANCES, Metric
+from embcli.names import METRICS
 from embcli.page import (
     Label,
     Matrix,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _MOST_QUERIES = 20
 _MOST_NEIGHBORS = 200  # the page shows no more per query
 _MOST_IDS = 8  # that a sentence names
-_METRICS: dict[Metric, str] = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
 
 
 def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -68,7 +67,8 @@ def _not_ranked(ids: np.ndarray, kind: str) -> str:
 
 def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
     query = neighbors.queries[number]
-    yield title(f"Nearest to {_query_in_words(neighbors, number)} by {_METRICS[neighbors.metric]}")
+    metric = METRICS[neighbors.metric].words
+    yield title(f"Nearest to {_query_in_words(neighbors, number)} by {metric}")
     if len(query.ids) > 1:
         yield safe_text(f"The query is the mean of {len(query.ids):,} rows.")
     if neighbors.metric == "cosine" and (query.plus or query.minus):
@@ -136,7 +136,8 @@ def _labels(neighbors: Neighbors, number: int, excerpt: Excerpt) -> list[Label]:
     if neighbors.encoding is not None:
         labels.append(token_label(neighbors.tokens(ids)))
     labels.append(Label("ID", ids))
-    labels.append(Label("distance" if neighbors.metric in DISTANCES else "score", scores))
+    is_distance = METRICS[neighbors.metric].is_distance
+    labels.append(Label("distance" if is_distance else "score", scores))
     return labels
 
 

@@ -57,8 +57,8 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     columns: np.ndarray  # (columns,) int64: of D, of pairs of D, or positions (similarity)
     similarity_metric: Similarity | None  # None unless the matrix is that of similarities
     origin: Origin | None  # where the layers come from; None if all is computed
-    rows_chosen: bool  # whether the user chose them
-    columns_chosen: bool
+    _rows_chosen: bool  # whether the user chose them
+    _columns_chosen: bool
     is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
     reason: str = ""  # says why a model has this kind; empty if the user chose it
 
@@ -195,8 +195,8 @@ def positions(
         columns=chosen_columns,
         similarity_metric=metric if similarity else None,
         origin=layers.origin if layers else None,
-        rows_chosen=rows is not None,
-        columns_chosen=columns is not None,
+        _rows_chosen=rows is not None,
+        _columns_chosen=columns is not None,
         is_long=is_long,
         reason=choice.reason,
         notes=notes,

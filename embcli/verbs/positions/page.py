@@ -85,7 +85,7 @@ def _views(table: PositionTable) -> list[PositionMatrix]:
         if matrix.heading is None:
             continue  # Only data has this matrix.
         columns = matrix.columns
-        if table.is_similarity and table.is_long and not table.columns_chosen:
+        if table.is_similarity and table.is_long and not table._columns_chosen:
             columns = columns[:SHORT_LENGTH]
         row_numbers = matrix.row_numbers if len(matrix.row_numbers) else positions
         views.append(matrix._replace(columns=columns, row_numbers=row_numbers))
@@ -109,7 +109,7 @@ def _most_rows(
     table: PositionTable, view: PositionMatrix, views: list[PositionMatrix], options: ConsoleOptions
 ) -> int:
     """Return how many rows of a matrix are shown on the page of these."""
-    if table.rows_chosen and view.label == "pos":
+    if table._rows_chosen and view.label == "pos":
         return _MOST_CHOSEN
     other_lines = 5 * (len(views) - 1)
     lines_in_pipe = other_lines + SHORT_LENGTH * len(views)
@@ -137,7 +137,7 @@ def _drawn(
         excerpt.gaps,
         precision=table.style.precision,
         heat=table.style.heat,
-        every=table.columns_chosen,
+        every=table._columns_chosen,
         lines=lines,
         square=table.is_similarity,
         scale=scale,

@@ -52,7 +52,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         return np.array(self.ids, dtype, copy=copy)
 
     @cached_property
-    def comes_back(self) -> bool:
+    def _comes_back(self) -> bool:
         """Whether the tokens decode to the texts, byte for byte; True for IDs."""
         tokens = self.tokens
         if tokens.encoding is None or tokens.texts is None:

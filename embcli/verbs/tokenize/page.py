@@ -131,7 +131,7 @@ def _totals(result: Tokenization) -> Text:
     if len(tokens):
         counts.append(f"{characters / len(tokens):.2f} characters per token")
     encoding = tokens.encoding.name if tokens.encoding else "no encoding"
-    remark = "" if result.comes_back else "; they decode to another text"
+    remark = "" if result._comes_back else "; they decode to another text"
     return safe_text(f"{', '.join(counts)} ({encoding}){remark}")
 
 

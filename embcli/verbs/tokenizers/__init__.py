@@ -67,7 +67,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         return len({tokens.ids.tobytes() for tokens in self.tokens}) > 1
 
     @property
-    def why_no(self) -> str:
+    def _why_no(self) -> str:
         if self.fail_on and self.different:
             return f"{counted(self.different, 'place')} cut differently"
         if self.fail_on == "different-ids" and self.has_different_ids:
