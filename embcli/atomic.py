@@ -1,4 +1,4 @@
-"""Files and folders written atomically.
+"""Files written atomically.
 
 The new one is written beside the old one, then renamed, so that a failure keeps the old one whole.
 Results, completion scripts and kept layers are written like this.
@@ -68,33 +68,12 @@ def destination(path: Path) -> Iterator[BinaryIO]:
             yield file
 
 
-@contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder whose files replace those of `path` at the end."""
-    from tempfile import TemporaryDirectory
-
-    path = path.resolve()
-    with TemporaryDirectory(prefix=".embcli-", suffix=".part", dir=path.parent) as partial:
-        yield Path(partial)
-        path.mkdir(exist_ok=True)
-        for file in Path(partial).iterdir():
-            file.replace(path / file.name)
-
-
-def refuse_unwritable(path: Path, names: tuple[str, ...] = ()) -> None:
-    """Raise OutputError for a place that obviously cannot be written.
-
-    `names` are the files of a folder; the place may contain no others.
-    """
+def refuse_unwritable(path: Path) -> None:
+    """Raise OutputError for a place that obviously cannot be written."""
     with explaining_failure(path):
         mode = _writable_mode(path)
         if mode is None:
             path.parent.stat()
-        elif names:
-            others = sorted({file.name for file in path.iterdir()} - set(names))
-            if others:
-                reason = f"{others[0]!r}, which is not embcli's"
-                raise OutputError(f"{str(path)!r} contains {reason}; name another folder")
         elif stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 

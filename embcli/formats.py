@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, get_args
 
 PageFormat = Literal["table", "markdown", "svg", "html", "png"]
-DataFormat = Literal[
-    "json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"
-]
+DataFormat = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
 FormatName = Literal[PageFormat, DataFormat]
 ContentKind = Literal[
     "list",  # rows of fields
@@ -37,7 +35,6 @@ class Format(NamedTuple):
     aliases: tuple[str, ...] = ()
     binary: bool = False
     one_matrix: bool = False  # whether it has room for one matrix only
-    folder: tuple[str, ...] = ()  # the files of a format that is a folder
     # Some formats need a package, which one of embcli's extras installs: (package, extra).
     extra: tuple[str, str] | None = None
     picture: bool = False  # whether it is a page with colours for a file
@@ -64,12 +61,6 @@ ROWS = (
         extra=("pyarrow", "arrow"),
     ),
     Format("ids", ("tokens",), (".ids",)),
-    Format(
-        "projector",
-        ("embeddings",),
-        one_matrix=True,
-        folder=("vectors.tsv", "metadata.tsv", "projector_config.pbtxt"),
-    ),
 )
 FORMATS: dict[str, Format] = {row.name: row for row in ROWS}
 SUFFIXES: dict[str, FormatName] = {suffix: row.name for row in ROWS for suffix in row.suffixes}

@@ -19,7 +19,6 @@ ComparedOutput = Literal["embedding", "linear"]  # the outputs in the last step 
 Pairing = Literal["interleaved", "halves"]  # how rotary positions pair the columns they rotate
 ModelPart = Literal["encoder", "decoder"]
 Sort = Literal["id", "norm"]  # the order of the rows of a matrix
-DiffSort = Literal["change", "id"]  # the order of the rows of a diff
 Metric = Literal["cosine", "dot", "l2"]
 Similarity = Literal["cosine", "dot"]  # how similar two positions are
 Color = Literal["auto", "always", "never"]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.encodings import Encoding
-    from embcli.errors import Watch
     from embcli.wording import Sentence
 
 Names = tuple[str, ...]
@@ -68,8 +67,7 @@ class Records:
     order, as often as it is called. The arrays of a piece are valid until the next piece. `columns`
     are the numbers of the matrices' columns, `default` is the matrix for formats that hold one, and
     `sequences` the number of sequences. `batch` is (B, T) if the rows are the tokens of a batch,
-    which arrays have in this shape. A JSON document has `more` beside the rows. `lines` yields the
-    objects of ndjson, if they are not the rows.
+    which arrays have in this shape. A JSON document has `more` beside the rows.
     """
 
     run: Document
@@ -85,7 +83,6 @@ class Records:
     sequences: int = 1
     batch: tuple[int, ...] = ()
     more: Document = field(default_factory=dict)
-    lines: Callable[[Watch], Iterator[Document]] | None = None
 
     def numbers(self, names: Names) -> int:
         """Return how many numbers matrices have, or how many the fields have if none is named."""

@@ -7,14 +7,13 @@ pages and writers are imported when a method needs them.
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, get_args
 
-from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
+from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
     InputError,
     Notes,
@@ -40,9 +39,6 @@ from embcli.names import DEFAULT_PRECISION, Theme
 from embcli.wording import Parameter, Sentence, in_line
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from typing import BinaryIO
-
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
@@ -82,7 +78,7 @@ def _check_range(name: str, value: int | None, low: int, high: int) -> None:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Result(ABC):
+class Result:
     """The result of a verb.
 
     `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page
@@ -108,6 +104,8 @@ class Result(ABC):
         raise TypeError("a result is not pickled or deep-copied; save it, or compute it again")
 
     def __repr__(self) -> str:
+        if self._content == "page":
+            return f"<embcli {self._verb}>"
         records = self.records()
         facts = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
         if not facts:
@@ -119,9 +117,9 @@ class Result(ABC):
             facts.append(str(run["from"]))
         return in_line(f"<embcli {self._verb}: {', '.join(facts)}>")
 
-    @abstractmethod
     def records(self) -> Records:
-        """Return the result as data."""
+        """Return the result as data; raises OutputError for a page that has none."""
+        raise OutputError(f"{self._verb} has a page, without data behind it")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Return the parts of the page, for rich: those of the module `page` beside the verb."""
@@ -197,10 +195,8 @@ class Result(ABC):
         records = self.records()
         refuse_many(records.shown, chosen)
         data_format = cast("DataFormat", chosen)
-        opened: AbstractContextManager[BinaryIO | Path]
-        opened = replacing_folder(file) if FORMATS[chosen].folder else destination(file)
-        with explaining_failure(file), opened as data_place:
-            writers.write(records, data_format, data_place, self.notes)
+        with explaining_failure(file), destination(file) as place:
+            writers.write(records, data_format, place, self.notes)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
@@ -321,11 +317,11 @@ def _check_package(format: Format) -> None:
 
 def _check_place(path: str | Path, format: Format) -> None:
     """Raise OutputError or InputError for a path that obviously cannot be written in a format."""
-    if str(path).endswith("/") and not format.folder:
+    if str(path).endswith("/"):
         raise OutputError(f"{path!r} names a folder, and {format.name} is one file")
     file = Path(path)
     try:
-        refuse_unwritable(file, format.folder)
+        refuse_unwritable(file)
     except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
         wrong = "{output} {file!r} cannot name a file: {error}"
         raise InputError(Sentence(wrong, file=str(file)[:60], error=error)) from None

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -28,14 +27,14 @@ from embcli.wording import Sentence, in_data
 def write(
     records: Records,
     format: DataFormat,
-    place: BinaryIO | Path,
+    file: BinaryIO,
     notes: Notes | None = None,
 ) -> None:
-    """Write a result as data into an open file, or into an empty folder if the format is one."""
+    """Write a result as data into an open file."""
     remarks = notes or Notes()
     if FORMATS[format].one_matrix and records.shown is None and records.default_remark:
         remarks.add(records.default_remark)
-    writers: dict[DataFormat, Callable[[_Reader, Any], None]] = {
+    writers: dict[DataFormat, Callable[[_Reader, BinaryIO], None]] = {
         "json": _json,
         "ndjson": _ndjson,
         "csv": _CSV.write,
@@ -44,10 +43,9 @@ def write(
         "safetensors": _safetensors,
         "parquet": _parquet,
         "ids": _ids,
-        "projector": _projector,
     }
     reader = _Reader(records, remarks)
-    writers[format](reader, place)
+    writers[format](reader, file)
 
 
 _BLOCK = 1 << 14  # numbers that are turned into text together
@@ -159,11 +157,7 @@ def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:
 
 def _ndjson(reader: _Reader, file: BinaryIO) -> None:
     records = reader.records
-    if records.lines is not None:
-        lines = records.lines(reader.notes.watch)
-    else:
-        lines = reader.json_rows(records.fields, records.several)
-    for line in lines:
+    for line in reader.json_rows(records.fields, records.several):
         file.write(_document(line) + b"\n")
 
 
@@ -237,30 +231,6 @@ def _in_one_cell(text: str) -> str:
 
 _CSV = _Dialect(b",", b"\r\n", _in_quotes)
 _TSV = _Dialect(b"\t", b"\n", _in_one_cell)
-
-
-# TensorBoard reads this file of its log folder (ProjectorConfig in tensorboard/plugins/projector).
-_PROJECTOR = 'embeddings {\n  tensor_path: "vectors.tsv"\n  metadata_path: "metadata.tsv"\n}\n'
-
-
-def _projector(reader: _Reader, folder: Path) -> None:
-    """Write what TensorFlow's embedding projector loads.
-
-    One file has the rows of numbers, one a line of fields for each row, and one names these two.
-    """
-    fields = reader.records.fields
-    matrices = reader.table_matrix
-    (folder / "projector_config.pbtxt").write_text(_PROJECTOR)
-    with (
-        (folder / "vectors.tsv").open("wb") as vectors,
-        (folder / "metadata.tsv").open("wb") as metadata,
-    ):
-        # The projector takes the first line for names only if there are several fields.
-        if len(fields) > 1:
-            metadata.write(b"\t".join(_TSV.cells(fields)) + b"\n")
-        for block in reader.blocks(fields, matrices):
-            vectors.writelines(_TSV.lines(replace(block, fields={})))
-            metadata.writelines(_TSV.lines(replace(block, matrices={})))
 
 
 def _npy(reader: _Reader, file: BinaryIO) -> None:

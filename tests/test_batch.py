@@ -192,23 +192,16 @@ def test_the_first_batch_of_the_verdict_is_the_books(in_process: InProcess) -> N
     assert found["run"] == found["run"] | LOADER
 
 
-def test_a_line_of_ndjson_is_a_batch(in_process: InProcess) -> None:
+def test_a_line_of_ndjson_is_a_sample(in_process: InProcess) -> None:
     words = ("batch", "-", "--dim", "3", "--all", "--keep-last", "--batch-size", "7")
     document = from_json(in_process.ok(*words, "-f", "json", stdin=OPENING).out)
 
-    ran = in_process.ok(*words, "-f", "ndjson", stdin=OPENING)
+    samples = from_ndjson(in_process.ok(*words, "-f", "ndjson", stdin=OPENING).out)
 
-    batches = from_ndjson(ran.out)
-    assert len(batches) == 3
-    inputs = []
-    targets = []
-    vectors = []
-    for number, batch in enumerate(batches):
-        assert batch["batch"] == number
-        inputs += batch["inputs"]
-        targets += batch["targets"]
-        vectors += batch["vectors"]["input"]
-    assert document["matrices"] == {"inputs": inputs, "targets": targets, "input": vectors}
+    assert [sample["sample"] for sample in samples] == list(range(len(samples)))
+    assert {sample["batch"] for sample in samples} == {0, 1, 2}
+    for name, rows in document["matrices"].items():
+        assert [sample["vectors"][name] for sample in samples] == rows
 
 
 # --- options --------------------------------------------------------------------------------------

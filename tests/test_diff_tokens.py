@@ -366,26 +366,6 @@ def test_rows_of_matching_tokens_alone_are_compared() -> None:
     assert [rows.tolist() for rows in found.matching.alone] == [[4], [6]]
 
 
-@pytest.mark.parametrize(("sort", "wanted"), [("change", [5, 11, 3]), ("id", [3, 5, 11])])
-def test_rows_are_in_the_order_that_is_asked_for(
-    in_process: InProcess, sort: str, wanted: list[int]
-) -> None:
-    rows = matrix(20)
-    changed = rows.copy()
-    changed[[3, 5, 11]] += [[1], [3], [2]]
-    np.save("base.npy", rows)
-    np.save("tuned.npy", changed)
-    words = ("diff", "base.npy", "tuned.npy", "--sort", sort)
-
-    data = document_of(in_process, *words)["rows"]
-    shown = re.findall(r"^ *(\d+) +\d", in_process(*words).text, re.MULTILINE)
-
-    assert [*map(int, shown)] == wanted
-    ids = [row["base_id"] for row in data]
-    assert [row for row in ids if row in wanted] == wanted
-    assert (ids[:3] == wanted) == (sort == "change")
-
-
 def test_heads_of_both_models_are_compared_in_the_same_run(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:

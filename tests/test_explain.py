@@ -17,6 +17,7 @@ import torch
 import embcli
 from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
+from embcli.errors import OutputError
 from embcli.positions.rotary import rotated_rows
 from embcli.verbs import explain as glossary
 from tests.runners import InProcess
@@ -26,6 +27,11 @@ from tests.transcripts import on_a_small_screen
 ENTRIES = glossary.entries()
 NAMES = [*glossary.named()]
 TERMS = [entry for entry in ENTRIES if entry.part != "Reference"]
+
+
+def examples_of(entry: glossary.Entry) -> list[str]:
+    """Return the command lines of an entry."""
+    return [block.text for block in entry.blocks if block.kind == "command"]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +70,7 @@ def entry_of(name: str) -> glossary.Entry:
 
 def test_each_example_runs(models: Path, in_process: InProcess) -> None:
     others = [entry_of("chapter"), entry_of("questions")]  # Their examples run below.
-    lines = {line for entry in ENTRIES if entry not in others for line in entry.examples}
+    lines = {line for entry in ENTRIES if entry not in others for line in examples_of(entry)}
     assert len(lines) > 40
     for line in lines:
         program, *words = shlex.split(line)
@@ -79,20 +85,20 @@ def test_the_examples_of_the_chapter_run_without_any_file(
     monkeypatch.chdir(tmp_path)
     entry = entry_of("chapter")
     assert "embcli" not in entry.text, "a command in a sentence is not run here"
-    for line in entry.examples:
+    for line in examples_of(entry):
         in_process.ok(*shlex.split(line)[1:])
 
 
 def test_each_term_has_an_example_and_takes_few_lines() -> None:
     for entry in TERMS:
-        assert entry.examples
+        assert examples_of(entry)
         page = str(glossary.explain(entry.word).styled(width=80))
         assert page.count("\n") <= 11, entry.word
 
 
 def test_examples_with_numbers_in_place_of_tokens_name_their_vocabulary() -> None:
     """The numbers would be shown as tokens that nobody meant."""
-    examples = [line for entry in ENTRIES for line in entry.examples]
+    examples = [line for entry in ENTRIES for line in examples_of(entry)]
     ranges = [line for line in examples if re.search(r"--ids \d+:", line)]
     assert ranges
     assert all("--vocab" in line for line in ranges)
@@ -108,7 +114,7 @@ def test_the_questions_have_a_command_each() -> None:
 def test_each_answer_to_a_question_stands_on_a_screen_of_80_by_24(
     models: Path, in_process: InProcess
 ) -> None:
-    for line in entry_of("questions").examples:
+    for line in examples_of(entry_of("questions")):
         on_a_small_screen(in_process, *shlex.split(line)[1:])
 
 
@@ -119,7 +125,7 @@ def test_the_positions_are_compared_in_a_table(in_process: InProcess, snapshot: 
 
 
 def test_the_text_with_more_tokens_in_a_larger_vocabulary_has_them(in_process: InProcess) -> None:
-    *_, line = entry_of("encoding").examples
+    *_, line = examples_of(entry_of("encoding"))
     rows = json.loads(in_process.ok(*shlex.split(line)[1:], "-f", "json").out)["encodings"]
     smaller, larger = rows
     assert smaller["vocabulary_size"] < larger["vocabulary_size"]
@@ -129,7 +135,7 @@ def test_the_text_with_more_tokens_in_a_larger_vocabulary_has_them(in_process: I
 def test_the_product_of_sinusoidal_rows_has_one_value_on_each_diagonal(
     in_process: InProcess,
 ) -> None:
-    (line,) = entry_of("sinusoidal").examples
+    (line,) = examples_of(entry_of("sinusoidal"))
     document = json.loads(in_process.ok(*shlex.split(line)[1:], "-f", "json").out)
     products = np.float64(document["matrices"]["similarity"])
     for distance in range(len(products)):
@@ -333,14 +339,11 @@ def test_without_a_word_all_are_listed_in_the_order_of_the_chapter(
     snapshot("explain/all-words.txt", text)
 
 
-def test_the_rows_of_all_entries_are_data(in_process: InProcess) -> None:
-    rows = json.loads(in_process.ok("explain", "-f", "json").text)["words"]
-    assert [row["word"] for row in rows] == [entry.word for entry in ENTRIES]
-
-    one = json.loads(in_process.ok("explain", "one-hot", "-f", "ndjson").text)
-    (entry,) = embcli.explain("one-hot").entries
-    assert one["text"] == entry.text
-    assert one["examples"] == "\n".join(entry.examples)
+def test_an_explanation_is_a_page_without_data(in_process: InProcess) -> None:
+    assert "cannot be written as json" in in_process.refused("explain", "token", "-f", "json")
+    assert repr(embcli.explain("token")) == "<embcli explain>"
+    with pytest.raises(OutputError, match="explain has a page, without data"):
+        embcli.explain("token").records()
 
 
 # --- words that are not explained -----------------------------------------------------------------

@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -196,28 +195,6 @@ def test_a_signal_while_a_layer_is_cached_leaves_no_wrong_row(
 
     before_embcli_began = {255, -signal.SIGINT, -signal.SIGTERM}
     assert statuses <= {0, 130, 143, -signal.SIGKILL} | before_embcli_began
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_comes_twice_leaves_no_folder_half_written(
-    process: Process, tmp_path: Path, number: int
-) -> None:
-    layer = ("--vocab", "50000", "--dim", "64")
-    for _ in range(2):
-        started = process.start(
-            *("weights", *layer, "-f", "projector", "-o", str(tmp_path / "out")),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        while started.poll() is None and not list(tmp_path.glob(".*.part/*")):
-            time.sleep(0.001)
-        time.sleep(0.1)
-        for _ in range(3):
-            started.send_signal(number)
-            time.sleep(0.0003)
-
-        assert started.wait(TIMEOUT) == (130 if number == signal.SIGINT else 143)
-        assert not list(tmp_path.iterdir())
 
 
 SHORT_OF_MEMORY = """

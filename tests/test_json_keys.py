@@ -24,9 +24,9 @@ from tests.transcripts import answered, command_lines
 
 FILES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.glob("*/keys.txt"))
 JSON = " -f json"
-# A line of ndjson is a batch there, and a gradient has no lines.
-NOT_BY_ROWS = ("batch", "compare --gradient", "compare --learning-rate")
-WITHOUT_DOCUMENT = {"decode", "explore", "help", "tour"}
+# A gradient has no lines.
+NOT_BY_ROWS = ("compare --gradient", "compare --learning-rate")
+WITHOUT_DOCUMENT = {"decode", "explain", "explore", "help", "tour"}
 
 
 # --- the outline of a document --------------------------------------------------------------------

@@ -151,10 +151,10 @@ def test_words_of_word_vectors_have_analogies(in_process: InProcess) -> None:
 # --- vectors --------------------------------------------------------------------------------------
 
 
-def written_by_lookup(in_process: InProcess, show: str) -> str:
-    """Return the vectors of two tokens, as lines of JSON."""
-    words = ("lookup", "Every effort", "--dim", "6", "-f", "ndjson", "--show", show)
-    return in_process.ok(*words).text
+def written_by_lookup(in_process: InProcess, show: str) -> bytes:
+    """Return the vectors of two tokens, as a .npy file."""
+    words = ("lookup", "Every effort", "--dim", "6", "-f", "npy", "--show", show)
+    return in_process.ok(*words).out
 
 
 @pytest.mark.parametrize("show", ["token", "input"])
@@ -175,45 +175,32 @@ def test_what_lookup_writes_is_what_vector_reads(in_process: InProcess, show: st
         assert is_at_its_row == (show == "token")
 
 
-def test_a_vector_is_a_line_of_json_or_a_file_of_numpy(in_process: InProcess) -> None:
-    line = written_by_lookup(in_process, "token").splitlines()[0]
-    vector = json.loads(line)["vectors"]["token"]
-    np.save("one.npy", np.array(vector))
+def test_a_vector_is_a_file_of_numpy(in_process: InProcess) -> None:
+    vector = live(Seeded(50257, 6, 1024, 123))["token"][6109]
+    np.save("one.npy", vector.astype(np.float64))
     np.save("matrix.npy", np.array([vector], np.float16))
-    np.save("text.npy", np.array("six numbers"))
 
-    lines = f"\n{json.dumps(vector)}\n \n"
-    for source in ("-", "one.npy", "matrix.npy"):
-        found = answers(in_process, f"--vector {source} --dim 6 -k 1", stdin=lines)
-        assert ids(found) == [6109]
-    error = in_process.refused("neighbors", "--vector", "text.npy", "--dim", "6")
-    assert "cannot read" in error
+    for source in ("one.npy", "matrix.npy"):
+        assert ids(answers(in_process, f"--vector {source} --dim 6 -k 1")) == [6109]
 
 
-BAD_LINES = [
-    "[1, 2]",
-    "[NaN]",
-    "3",
-    '{"id": 3}',
-    '{"vectors": {"token": [1], "position": [1]}}',
-    json.dumps([None] * DIM),
-    json.dumps(["1"] * DIM),
-    json.dumps([True] * DIM),
-    json.dumps([1e39] * DIM),
-    json.dumps([0] * DIM),
-]
-
-
-def test_a_line_that_is_no_vector_with_a_direction_is_refused_by_its_number(
-    in_process: InProcess, snapshot: Snapshot
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.array("six numbers"), "cannot read 'bad.npy'"),
+        (np.array([{}], object), "cannot read 'bad.npy'"),
+        (np.ones(2), "must have rows of D = 12 finite numbers, not the shape (1, 2)"),
+        (np.full(DIM, np.nan), "must have rows of D = 12 finite numbers"),
+        (np.full(DIM, 1e39), "must have rows of D = 12 finite numbers"),
+        (np.zeros(DIM), "has no direction"),
+    ],
+)
+def test_an_array_that_has_no_vector_with_a_direction_is_refused(
+    in_process: InProcess, array: np.ndarray, words: str
 ) -> None:
-    words = f"neighbors --vector - {FROM}".split()
-    errors = ["no line: " + in_process.refused(*words)]
-    for line in BAD_LINES:
-        error = in_process.refused(*words, stdin=f"{[1] * DIM}\n{line}")
-        errors.append(f"{line}: {error}")
+    np.save("bad.npy", array, allow_pickle=True)
 
-    snapshot("neighbors/lines-that-are-no-vectors.txt", "".join(errors))
+    assert words in in_process.refused(*f"neighbors --vector bad.npy {FROM}".split())
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -250,8 +237,8 @@ def test_a_page_of_a_text_names_its_tokens_and_what_is_made_of_them(
 
 
 def test_a_page_of_vectors_counts_them_from_1(in_process: InProcess, snapshot: Snapshot) -> None:
-    command = "neighbors --vector - --from m.safetensors -k 1"
-    page = session(in_process, command, stdin=json.dumps([1] * DIM))
+    np.save("ones.npy", np.ones(DIM))
+    page = session(in_process, "neighbors --vector ones.npy --from m.safetensors -k 1")
 
     snapshot("neighbors/vectors.txt", page)
 

@@ -262,30 +262,6 @@ def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) 
     assert names(tmp_path) == [name]
 
 
-# --- folders --------------------------------------------------------------------------------------
-
-PROJECTOR = ("weights", "--vocab", "6", "--dim", "3", "-f", "projector")
-PROJECTOR_FILES = ["metadata.tsv", "projector_config.pbtxt", "vectors.tsv"]
-
-
-def test_a_folder_takes_the_place_of_an_earlier_one(in_process: InProcess, tmp_path: Path) -> None:
-    folder = tmp_path / "projector"
-    in_process.ok(*PROJECTOR, "-o", str(folder))
-    earlier = (folder / "vectors.tsv").read_bytes()
-
-    in_process.ok(*PROJECTOR, "--seed", "5", "-o", str(folder))
-
-    assert names(tmp_path) == ["projector"]
-    assert names(folder) == PROJECTOR_FILES
-    assert (folder / "vectors.tsv").read_bytes() != earlier
-
-
-def test_an_empty_folder_is_filled(in_process: InProcess, tmp_path: Path) -> None:
-    assert in_process.ok(*PROJECTOR, "-o", str(tmp_path)).out == b""
-
-    assert names(tmp_path) == PROJECTOR_FILES
-
-
 # --- pipes, full disks and signals ----------------------------------------------------------------
 
 
@@ -309,10 +285,7 @@ def test_output_may_be_a_pipe_with_a_name(process: Process, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("form", "name"),
-    [
-        ("ndjson", "old.ndjson"),
-        ("projector", "folder"),
-    ],
+    [("ndjson", "old.ndjson")],
 )
 def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(
     in_process: InProcess, old: Path, long_file: Path, form: str, name: str
@@ -361,20 +334,6 @@ def test_a_signal_in_the_middle_ends_it_and_leaves_the_earlier_file_as_it_was(
         (half,) = old.parent.glob(".*.part")
         half.unlink()
     assert_as_it_was(old)
-
-
-def test_a_signal_in_the_middle_of_a_folder_leaves_nothing(
-    process: Process, tmp_path: Path, huge_file: Path
-) -> None:
-    words = ("lookup", "--file", str(huge_file), "--window", "-f", "projector")
-    started = process.start(*words, "-o", str(tmp_path / "projector"))
-    wait_for(tmp_path, ".*.part/vectors.tsv")
-
-    started.send_signal(signal.SIGTERM)
-    started.communicate(timeout=TIMEOUT)
-
-    assert started.returncode == 128 + signal.SIGTERM
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_signal_that_is_ignored_stays_so(process: Process, old: Path, long_file: Path) -> None:

@@ -196,11 +196,7 @@ def test_torch_is_not_loaded_for_any_of_these() -> None:
 @pytest.mark.parametrize("verb", ["lookup hi", "weights"])
 @pytest.mark.parametrize(
     "place",
-    [
-        "-o none/out.npy",
-        "-f projector -o folder",
-        "-f projector",
-    ],
+    ["-o none/out.npy"],
 )
 def test_a_place_is_refused_before_a_text_or_a_shape_is_read(
     in_process: InProcess, monkeypatch: pytest.MonkeyPatch, verb: str, place: str

@@ -36,7 +36,6 @@ AWKWARD = [
     *("🦜", "\u2028", " "),
 ]
 texts = st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(max_size=4)), max_size=5).map("".join)
-FOLDERS = [row.name for row in formats.ROWS if row.folder]
 RUN = {"embcli": "1"}
 
 
@@ -288,29 +287,6 @@ def test_parquet_gives_back_any_result_with_a_matrix(result: Result) -> None:
     assert json.loads(table.schema.metadata[b"columns"]) == [*result.column_numbers]
 
 
-@given(result=results())
-@example(result=Result({"token": ["a", "b"]}))
-@example(result=Result({"id": np.arange(2), "token": ["a", "b"]}))
-def test_a_projector_folder_gives_back_any_result_with_a_matrix(
-    result: Result, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    result = result.with_input()
-    folder = tmp_path_factory.mktemp("projector")
-
-    write(replace(result.records(), shown=("input",)), "projector", folder)
-
-    parts = {path.name: path.read_bytes() for path in folder.iterdir()}
-    config = parts.pop("projector_config.pbtxt").decode().split()
-    paths = 'tensor_path: "vectors.tsv" metadata_path: "metadata.tsv"'
-    assert config == f"embeddings {{ {paths} }}".split()
-    lines = parts.pop("vectors.tsv").decode().splitlines()
-    assert_in_text([line.split("\t") for line in lines], result.matrices["input"])
-    metadata = written(Result(result.fields).records(), "tsv")
-    if len(result.fields) == 1:  # The projector takes a single column without a heading.
-        metadata = metadata.partition(b"\n")[2]
-    assert parts == {"metadata.tsv": metadata}
-
-
 @given(st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=4), max_size=5), st.integers(1, 4))
 @example([[], [1], [], [], [2, 3], []], 1)
 def test_ids_are_a_line_for_each_sequence(sequences: list[list[int]], step: int) -> None:
@@ -375,19 +351,18 @@ def test_whole_numbers_have_no_decimal_point_in_csv() -> None:
     assert written(records, "csv") == b"row,0,1\r\n0,4611686018427387904,-1\r\n1,0,7\r\n"
 
 
-@pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "projector"])
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
 @pytest.mark.parametrize("shape", [(3,), (3, 4, 2)])
 def test_a_matrix_without_rows_of_numbers_is_refused_before_anything_is_written(
-    form: formats.DataFormat, shape: tuple[int, ...], tmp_path: Path
+    form: formats.DataFormat, shape: tuple[int, ...]
 ) -> None:
     result = Result({"row": np.arange(3)}, {"inputs": np.zeros(shape, np.float32)})
     file = io.BytesIO()
 
     with pytest.raises(OutputError, match="inputs is of shape"):
-        write(result.records(), form, tmp_path if form == "projector" else file)
+        write(result.records(), form, file)
 
     assert file.getvalue() == b""
-    assert not any(tmp_path.iterdir())
     assert result.asked == []
 
 
@@ -455,15 +430,13 @@ def test_fields_without_rows_are_written(records: Records) -> None:
     assert written(records, "tsv") == b"file\tused\n"
 
 
-def test_a_matrix_without_rows_is_written(tmp_path: Path) -> None:
+def test_a_matrix_without_rows_is_written() -> None:
     matrix = np.zeros((0, 3), np.float32)
     records = of_matrix(matrix)
 
     assert document(records)["matrices"] == {"token": []}
     assert written(records, "npy") == as_npy(matrix)
     assert safetensors.numpy.load(written(records, "safetensors"))["token"].shape == (0, 3)
-    write(records, "projector", tmp_path)
-    assert [path.read_bytes() for path in tmp_path.glob("*.tsv")] == [b"", b""]
 
 
 def test_a_row_without_fields_is_still_an_object() -> None:
@@ -492,29 +465,23 @@ ARRAYS = [(("id",), ()), (("position",), ()), (("sequence",), ())]
         ("parquet", None, [(ALL, ("token",))]),
         ("parquet", ("input",), [(ALL, ("input",))]),
         ("ids", None, [(("sequence", "id"), ())]),
-        ("projector", ("input",), [(ALL, ("input",))]),
     ],
 )
 def test_a_format_asks_only_for_what_it_writes(
-    form: formats.DataFormat, show: Names | None, asked: list[tuple[Names, Names]], tmp_path: Path
+    form: formats.DataFormat, show: Names | None, asked: list[tuple[Names, Names]]
 ) -> None:
     numbers = np.zeros((3, 2), np.float32)
     zeros = np.zeros(3, np.int64)
     fields = {"sequence": zeros, "position": zeros, "id": zeros, "token": ["a"] * 3}
     result = Result(fields, {"token": numbers, "input": numbers})
 
-    write(replace(result.records(), shown=show), form, place_for(form, tmp_path))
+    write(replace(result.records(), shown=show), form, io.BytesIO())
 
     assert result.asked == asked
 
 
-def place_for(form: formats.DataFormat, folder: Path) -> Any:
-    """Return where a format can be written: the folder, or a file in memory."""
-    return folder if form in FOLDERS else io.BytesIO()
-
-
 @pytest.mark.parametrize("form", get_args(formats.DataFormat))
-def test_a_format_counts_the_rows_that_it_writes(form: formats.DataFormat, tmp_path: Path) -> None:
+def test_a_format_counts_the_rows_that_it_writes(form: formats.DataFormat) -> None:
     counts: list[tuple[int, int]] = []
 
     def watched(
@@ -524,7 +491,7 @@ def test_a_format_counts_the_rows_that_it_writes(form: formats.DataFormat, tmp_p
         yield from ()
 
     records = of_matrix(np.ones((5, 2), np.float32))
-    write(records, form, place_for(form, tmp_path), Notes(watch=watched))
+    write(records, form, io.BytesIO(), Notes(watch=watched))
 
     assert {*counts} == {(5, 5)}
 

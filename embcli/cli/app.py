@@ -650,9 +650,7 @@ def neighbors(
         Path | None,
         option(
             "Input",
-            "Vectors in place of the text: a .npy, or one JSON array or line of lookup's ndjson "
-            "per line; "
-            "- reads them.",
+            "Vectors in place of the text, from a .npy file; - reads one.",
             "--vector PATH",
         ),
     ] = None,
@@ -674,17 +672,14 @@ def neighbors(
     embcli neighbors " king" --minus " man" --plus " woman" --from gpt2
 
     # nearest to each input embedding of a text
-    embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -
+    embcli lookup "Hi there" -f npy | embcli neighbors --vector -
     """
     source = model.opened()
     sequences = vectors = None
     if vector is None:
         sequences = given.read('embcli neighbors " Paris" --from gpt2', lines)
     elif given.is_empty:
-        from embcli.layer import shape_of
-
-        _, dim = shape_of(source.source, layer)
-        vectors = read_vectors(vector, dim)
+        vectors = read_vectors(vector)
     else:
         raise InputError("--vector stands for the text or the IDs; give one of them")
     from embcli.verbs import neighbors as verb
@@ -766,10 +761,6 @@ def diff(
     ] = 0.0,
     rows: o.Rows = None,
     match: o.Match = None,
-    sort: Annotated[
-        names.DiffSort | None,
-        option("View", "Order of the rows.", "", default="change; in data id"),
-    ] = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show which rows of two checkpoints differ.
@@ -802,7 +793,6 @@ def diff(
         atol=atol,
         rows=rows,
         match=match,
-        sort=sort,
         top=top,
     )
 
@@ -906,7 +896,7 @@ def tour(
     return guide(text, step, title, result_of, is_file, has_answers=not no_answers)
 
 
-@command("Text and vectors", content="list", view=PAGE)
+@command("Text and vectors", content="page", view=PAGE)
 def explain(
     *,
     word: Annotated[

@@ -132,7 +132,7 @@ def _refuse_options(
     for flag in flags:
         name = flag.name
         formats = formats_that_show(flag.annotation)
-        if groups.is_given(options[name]) and format not in formats:
+        if formats and groups.is_given(options[name]) and format not in formats:
             needed = f"it needs --format {or_list(formats)}"
             if format == "table" and path is None:
                 needed += f", as in: -o picture.{formats[0]}"

@@ -134,31 +134,31 @@ def read_ids(ids: str | None = None) -> np.ndarray:
     return parse_ids(ids)
 
 
-def read_vectors(path: Path, dim: int) -> np.ndarray:
-    """Read vectors, (n, D) or (D,) float32.
+def read_vectors(path: Path) -> np.ndarray:
+    """Read vectors, (n, D) or (D,) float32, from a .npy file or, for -, from standard input."""
+    from embcli.verbs.neighbors import vectors_in_array
 
-    They come from a .npy file, or from lines of a file or, for -, of standard input.
-    """
-    from embcli.verbs.neighbors import vectors_in_array, vectors_in_lines
-
-    if path.suffix == ".npy":
-        return vectors_in_array(path)
-    sequences = read(file=path, example="embcli neighbors --vector -")
-    (content,) = sequences.texts or ("",)
-    return vectors_in_lines(content, dim)
+    file = None if str(path) == "-" else path
+    data = _bytes(file, "vectors", "embcli neighbors --vector rows.npy")
+    return vectors_in_array(data, _place(file))
 
 
 def _content(file: Path | None, name: str, example: str, verb: str | None = None) -> str:
-    """Return the text of a file, or of standard input.
+    """Return the text of a file, or of standard input; see `_bytes`."""
+    from embcli.text import decoded
+
+    return decoded(_bytes(file, name, example, verb), str(file or _place(file)))
+
+
+def _bytes(file: Path | None, name: str, example: str, verb: str | None = None) -> bytes:
+    """Return what is in a file, or in standard input.
 
     `name` is what else could be given, as in the example, which begins with the verb unless that is
     given.
     """
-    from embcli.text import decoded
-
     if file is None:
         _refuse_terminal(name, example, verb)
-    place = "standard input" if file is None else repr(str(file))
+    place = _place(file)
     try:
         with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
             data = source.read(_LONGEST_INPUT + 1)
@@ -167,7 +167,11 @@ def _content(file: Path | None, name: str, example: str, verb: str | None = None
         raise InputError(f"cannot read {place}: {reason}") from None
     if len(data) > _LONGEST_INPUT:
         raise InputError(f"cannot read {place}: it gives more than {in_bytes(_LONGEST_INPUT)}")
-    return decoded(data, str(file or place))
+    return data
+
+
+def _place(file: Path | None) -> str:
+    return "standard input" if file is None else repr(str(file))
 
 
 def _refuse_terminal(name: str, example: str, verb: str | None = None) -> None:

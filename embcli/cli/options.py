@@ -12,7 +12,7 @@ import typer
 
 from embcli import names
 from embcli.errors import InputError
-from embcli.formats import ROWS, VIEWS, FormatName
+from embcli.formats import VIEWS, FormatName
 
 # Parameters of the library whose flags have other names; all others are flags of the same name.
 _FLAGS = {"top": "-k", "path": "--from", "kind": "KIND", "text": "TEXT", "word": "WORD"}
@@ -116,11 +116,11 @@ ON_PAGES = ShownIn(VIEWS)
 
 
 def formats_that_show(annotation: Any) -> tuple[FormatName, ...]:
-    """Return the formats that can show an option, which are all unless it is marked."""
+    """Return the formats that can show a marked option; none if all can."""
     for mark in getattr(annotation, "__metadata__", ()):
         if isinstance(mark, ShownIn):
             return mark.formats
-    return tuple(row.name for row in ROWS)
+    return ()
 
 
 MODEL = "A model: file, folder, name in the Hugging Face cache, or hf://org/name."

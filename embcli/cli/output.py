@@ -47,8 +47,6 @@ class ResultWriter:
     options: Collection[str] = ()  # the command's; a line below a page suggests some of them
 
     def __post_init__(self) -> None:
-        if self.path is None and FORMATS[self.format].folder:
-            raise OutputError(f"{self.format} is a folder of files; name it with --output")
         if self._on_a_terminal and FORMATS[self.format].binary:
             raise OutputError(_NOT_FOR_A_TERMINAL)
 
@@ -144,7 +142,7 @@ class ResultWriter:
         self._say_written()
 
     def _say_written(self) -> None:
-        """Say on a terminal what was written to a file, but not to a device or a folder."""
+        """Say on a terminal what was written to a file, but not to a device."""
         if self.path and self.path.is_file() and is_terminal(sys.stderr):
             say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
 
@@ -152,7 +150,7 @@ class ResultWriter:
     def _is_device(self) -> bool:
         """Whether the path is a device or a pipe; a terminal among them gets no raw text."""
         path = self.path
-        return path is not None and path.exists() and not (path.is_file() or path.is_dir())
+        return path is not None and path.exists() and not path.is_file()
 
     @property
     def _on_a_terminal(self) -> bool:

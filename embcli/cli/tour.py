@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 import typer
@@ -24,16 +23,13 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import ResultWriter
-from embcli.errors import EmbcliError, InputError, OutputError
+from embcli.errors import EmbcliError, InputError
 from embcli.names import TOUR_TEXT
 from embcli.page import safe_text, title
 from embcli.page.parts import CutPage, Sheets, TypedCommand
 from embcli.result import Result
 from embcli.text import decoded
 from embcli.wording import Sentence
-
-if TYPE_CHECKING:
-    from embcli.records import Records
 
 _KEYS = "Enter continues, b goes back, q quits"
 _KEYS_PROMPT = f"{_KEYS}: "
@@ -183,9 +179,6 @@ class Handout(Result, verb="tour", content="page"):
     @property
     def status(self) -> int:
         return 2 if self.has_failed else 0
-
-    def records(self) -> Records:
-        raise OutputError("the tour is a page, without data behind it")
 
     def _view(self) -> RenderableType:
         return Sheets(self.sheets, self.heading, self.first_answer)

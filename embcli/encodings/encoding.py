@@ -44,8 +44,7 @@ class UnknownTokenizerError(InputError):
 class Encoding(ABC):
     """What embcli needs of an encoding; a dialect inherits the defaults that fit it.
 
-    What is computed from its attributes is computed when it is first needed, and kept; a pickled
-    encoding computes it again.
+    What is computed from its attributes is computed when it is first needed, and kept.
     """
 
     name: str  # the name of the encoding or model, or the path of its file
@@ -59,15 +58,6 @@ class Encoding(ABC):
     # What a file says of how a text becomes IDs, by name: merges, normalizer, ... Two encodings can
     # be compared if they have rules of the same names.
     rules: Rules = {}  # noqa: RUF012 - only subclasses have others
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without those that are computed from others."""
-        kind = type(self)
-        state = {}
-        for name, value in vars(self).items():
-            if not isinstance(getattr(kind, name, None), cached_property):
-                state[name] = value
-        return state
 
     @property
     @abstractmethod

@@ -20,22 +20,6 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.hub import located
 from embcli.text import is_text
 
-# A pattern of a line of word vectors: a word and at least one number.
-_WORD_VECTOR = (
-    rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)"
-)
-# A pattern of the first lines of a table of numbers, after comments: numbers with commas, in csv
-# with names before the numbers of the columns; two lines with commas, unlike word vectors; or
-# nothing but numbers, which word vectors can begin with, too.
-_NUMBER = rb"[ \t]*[-+.0-9einfa]+[ \t]*"
-_TABLE = (
-    rb"(?i)(?:\xef\xbb\xbf)?(?:#[^\0\n]*\n)*"
-    rb"(?:(?:[a-z_]*,)*%b(?:,%b)+\r?(?:\n|\Z)"
-    % (_NUMBER, _NUMBER)
-    + rb"|[^\0\n]*,[ \t]*[^\0\s]+[ \t\r]*\n[^\0\n]*,"
-    + rb"|[ \t]*[-+]?[0-9][-+.0-9einfa \t]*\r?(?:\n|\Z))"
-)
-
 
 class _Format(NamedTuple):
     name: str
@@ -54,8 +38,7 @@ _FORMATS = (
     # PyTorch writes other zip archives; it wrote plain pickles before.
     _Format("PyTorch", rb"PK\x03\x04|\x80[\x02-\x05]", "pt"),
     _Format("a shard index", rb'\s*\{\s*["}]', ""),
-    _Format("numbers as text", _TABLE, "table"),
-    _Format("word vectors", _WORD_VECTOR, "vectors"),
+    _Format("text (numbers or words)", rb"[^\0\n]+(?:\n|\Z)", "table"),
 )
 _REMOTE = ("safetensors", "gguf")  # whose rows can be found without reading what is before them
 
@@ -87,8 +70,9 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
                     "Download it: hf download; then the same command without hf://",
                 )
             module = import_module(f"embcli.files.{format.module}")
-            tensors: Tensors = module.read(binary, notes)
-            return tensors
+            tensors: Tensors | None = module.read(binary, notes)
+            if tensors is not None:
+                return tensors
     raise _unknown_format_error(binary, start)
 
 

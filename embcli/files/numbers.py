@@ -26,10 +26,6 @@ class StoredDtype(NamedTuple):
     values: int = 1  # per item; an item with several is a block of quantised values
     has_scale: bool = False  # whether quantised models store numbers in it that have a scale
 
-    @property
-    def is_integer(self) -> bool:
-        return self.name == self.stored.name and self.stored.kind in "iu"
-
     def widened(self, stored: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows, (n, width) as stored, as (n, D) float32, and how many values were rounded.
 

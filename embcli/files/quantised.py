@@ -52,7 +52,7 @@ _KNOWN_PARTS = {
 _FLOAT8_KEYS = ("quant_method", "format", "quant_algo")
 _FLOAT8_SCHEMES = ("fp8", "fbgemm_fp8", "float-quantized", "FP8")
 _SCALED_DTYPES = [dtype.name for dtype in STORED_DTYPES.values() if dtype.has_scale]
-INTEGERS = [name for name, dtype in STORED_DTYPES.items() if dtype.is_integer]
+INTEGERS = [name for name in STORED_DTYPES if re.fullmatch("u?int[0-9]+", name)]
 _ARRAY_FORMATS = ("npy", "npz")  # whose integers stand for themselves
 
 

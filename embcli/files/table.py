@@ -1,12 +1,29 @@
-"""Numbers as text: numpy.savetxt's lines, and csv whose last columns are those of a matrix.
+"""Numbers and words as text; the first of these rules that fits decides how a file is read.
 
-The text is read whole.
+1. The suffix .vec, or a first line of two whole numbers, V and D above 1, that agrees with the
+   lines below: words, and D numbers each. word2vec's binary form begins so, too.
+2. A first line 0,1,2,..., also with tabs, above a line with a ".": the header of pandas; 3 is for
+   the other lines.
+3. Every line has only numbers, between blanks, tabs or commas: what numpy.loadtxt makes of them.
+   Lines of # before and after them are comments.
+4. The first two lines have equally many fields, two or more, between commas: csv. With tabs, the
+   first one must be a header, and there are no quotes. A header has no number in the columns that
+   are numbers below, though its last names may be whole numbers (those of pandas and embcli). The
+   matrix is the columns with such names; without them, all columns of numbers, side by side,
+   except a first one without a name (row names of pandas and R).
+5. Words and numbers, without quotes: D is the count of numbers that most of the first 1,000 lines
+   have. A line with fewer is refused; in one with more, the word has blanks. Tabs delimit.
+
+A byte order mark is dropped.
 """
 
 from __future__ import annotations
 
+import csv
 import io
-import re
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import dropwhile, islice
 
 import numpy as np
 
@@ -15,64 +32,24 @@ from embcli.errors import Notes
 from embcli.files import vectors
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors
-
-# A pattern of a header of csv, whose groups are the names of columns before those of the matrix.
-# pandas and R leave out the name of the column of row names.
-_NAME = r'(?!nan|inf)[ "]*[a-z_][^,]*'
-_HEADER = re.compile(rf'(?i)((?:(?!nan|inf)[a-z_]*,)+)[0-9,]+|((?:"")?,)?{_NAME}(?:,{_NAME})*')
+from embcli.files.vectors import is_number
 
 
-def read(binary: Binary, notes: Notes) -> Tensors:
-    """Return the numbers as one matrix; a single column or line is one row.
+def read(binary: Binary, notes: Notes) -> Tensors | None:
+    """Return the matrix of a text, perhaps with a word for each row; None if no rule fits."""
+    start = vectors.sized_start(binary)
+    if start is None and binary.path.suffix != ".vec":
+        try:
+            tensors = _read_numbers(binary, notes) or _read_csv(binary, notes)
+        except (ValueError, csv.Error) as error:
+            reason, *_ = str(error).partition("; use")  # then numpy advises on its own parameters
+            raise binary.file_error(f"it is not a table of numbers ({reason[:200]})") from None
+        if tensors is not None:
+            return tensors
+    return vectors.read(binary, notes, start)
 
-    Words can look like numbers, so a text without commas that has a word is read as word vectors,
-    as is a file with their suffix.
-    """
-    if binary.path.suffix == ".vec":
-        return vectors.read(binary, notes)
-    stream = io.BufferedReader(BinaryStream(binary))
-    # A byte that is not UTF-8 can be in a column that is not read.
-    text = io.TextIOWrapper(stream, "utf-8-sig", "replace")
-    beginning = text.read(1 << 16)
-    text.seek(0)
-    comments, line, next_line = re.findall(r"\A((?:#.*\n)*)(.*)\n?(.*)", beginning)[0]
-    skipped = comments.count("\n")
-    commas = line.count(",")
-    columns = None
-    header = _HEADER.fullmatch(line) if commas else None
-    if header:
-        skipped += 1
-        names = "".join(header.groups(""))
-        if names:
-            columns = range(names.count(","), commas + 1)
-    elif commas and line == ",".join(map(str, range(commas + 1))):
-        # pandas numbers columns without names.
-        is_header = "." in next_line
-        if is_header:
-            skipped += 1
-        kind = "names of columns" if is_header else "numbers"
-        notes.add(f"the first line of {binary.path.name}, {line[:60]}, is read as {kind}")
 
-    try:
-        numbers = np.loadtxt(
-            text,
-            comments=None,
-            delimiter="," if commas else None,
-            skiprows=skipped,
-            usecols=columns,
-            quotechar='"',
-            ndmin=2,
-        )
-    except ValueError as error:
-        has_words = re.search(r"(?i)[^-+.0-9einfa\s]", beginning)
-        has_sizes = re.fullmatch(r"\d+ \d+\s*", line)  # the first line of word2vec's text
-        if (has_words or has_sizes) and not commas:
-            return vectors.read(binary, notes)
-        reason, *_ = str(error).partition("; use")  # then numpy advises on its own parameters
-        raise binary.file_error(f"it is not a table of numbers ({reason[:200]})") from None
-
-    is_vector = not commas and numbers.shape[1] == 1
-    rows = numbers.T if is_vector else numbers
+def _tensors(binary: Binary, rows: np.ndarray, array_shape: tuple[int, ...] = ()) -> Tensors:
     dtype = StoredDtype("decimal", rows.dtype)
     tensor = Tensor(
         binary.path.stem,
@@ -82,6 +59,121 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         binary,
         start=0,
         matrix=lambda tensor: StoredLayer(tensor.shape, dtype, rows.__getitem__),
-        array_shape=rows.shape[1:] if is_vector else (),
+        array_shape=array_shape,
     )
     return Tensors(binary, "numbers as text", {tensor.name: tensor})
+
+
+def _first_lines(binary: Binary) -> list[str]:
+    lines = [line.decode("utf-8", "replace") for line in vectors.first_lines(binary)]
+    return [line.rstrip("\r") for line in lines]
+
+
+def _lines(binary: Binary) -> Iterator[str]:
+    stream = io.BufferedReader(BinaryStream(binary))
+    # A byte that is not UTF-8 can be in a column that is not read.
+    return io.TextIOWrapper(stream, "utf-8-sig", "replace")
+
+
+def _names_columns(binary: Binary, names: list[str], below: str, notes: Notes) -> bool:
+    """Return whether names are 0, 1, 2, ... above a "."; a note says how such a line is read."""
+    if len(names) < 2 or names != list(map(str, range(len(names)))):
+        return False
+    is_header = "." in below
+    kind = "names of columns" if is_header else "numbers"
+    listed = ",".join(names)[:60]
+    notes.add(f"the first line of {binary.path.name}, {listed}, is read as {kind}")
+    return is_header
+
+
+# --- only numbers -------------------------------------------------------------------------------
+
+
+def _read_numbers(binary: Binary, notes: Notes) -> Tensors | None:
+    """Return the numbers of lines that have nothing else; None for other lines.
+
+    A single column is a vector, which is one row.
+    """
+    rows = dropwhile(_is_comment, _first_lines(binary))
+    first = next(rows, "no line")
+    below = next(rows, first)
+    begins_with_tab = first.startswith("\t") and not below.startswith("\t")  # row names below
+    if begins_with_tab or not _has_only_numbers(first):
+        return None
+    delimiter = "," if "," in first else None
+    lines = dropwhile(_is_comment, _lines(binary))
+    if _names_columns(binary, first.split(delimiter or "\t"), below, notes):
+        next(lines)
+    try:
+        numbers = np.loadtxt(lines, delimiter=delimiter, ndmin=2)
+    except ValueError:
+        if all(map(_has_only_numbers, _lines(binary))):
+            raise
+        return None
+    if numbers.shape[1] == 1:
+        return _tensors(binary, numbers.T, numbers.shape[:1])
+    return _tensors(binary, numbers)
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("#") or line.isspace()
+
+
+def _has_only_numbers(line: str) -> bool:
+    """Return whether all fields of a line are numbers; a comment does not count as a word."""
+    data = line.encode()  # Its blanks are those of ASCII.
+    return _is_comment(line) or all(map(is_number, data.split(b"," if b"," in data else None)))
+
+
+# --- csv ----------------------------------------------------------------------------------------
+
+
+def _read_csv(binary: Binary, notes: Notes) -> Tensors | None:
+    lines = _first_lines(binary)
+    are_commas = "," in "".join(lines[:1])
+    split = csv.reader
+    if not are_commas:
+        split = partial(csv.reader, delimiter="\t", quoting=csv.QUOTE_NONE)
+    records = filter(None, split(lines))
+    try:
+        first, second = islice(records, 2)
+    except (ValueError, csv.Error):  # fewer lines, or a quote that begins a word
+        return None
+    width = len(first)
+    if width < 2 or len(second) != width:
+        return None
+
+    alike = [first, second]
+    alike += [record for record in islice(records, 98) if len(record) == width]
+    are_numbers = np.array([list(map(is_number, record)) for record in alike])  # (lines, width)
+    columns = np.flatnonzero(are_numbers.mean(axis=0) >= 0.5).tolist()
+    count = len(columns)
+    named = [column for column in columns if not are_numbers[0, column]]
+    numbered = [column for column in columns if first[column].isdecimal()]
+    if named and named + numbered == columns:
+        has_header = True
+        columns = numbered or [column for column in named if column or first[0]]
+    else:
+        names = [first[column] for column in columns]
+        has_header = _names_columns(binary, names, "".join(second), notes)
+    if not are_commas and not has_header:
+        return None
+    if count < 2 or np.any(np.diff(columns) > 1):
+        columns = list(range(width))  # numpy names the field that is not a number
+
+    rows = filter(None, split(_lines(binary)))
+    if has_header:
+        next(rows)
+    fields = _chosen(rows, width, columns)
+    return _tensors(binary, np.loadtxt(fields, delimiter="\t", comments=None, ndmin=2))
+
+
+def _chosen(records: Iterable[list[str]], width: int, columns: list[int]) -> Iterator[str]:
+    """Yield the fields of these columns, with tabs between them."""
+    for record in records:
+        if len(record) != width:
+            raise ValueError(f"the number of columns changed from {width:,} to {len(record):,}")
+        fields = [record[column] for column in columns]
+        if not any(fields):  # numpy would pass over the line
+            raise ValueError("a line has no numbers")
+        yield "\t".join(fields)

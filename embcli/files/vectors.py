@@ -9,6 +9,9 @@ from __future__ import annotations
 import io
 import re
 from array import array
+from codecs import BOM_UTF8
+from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -26,13 +29,13 @@ LONGEST_LINE = 1 << 22  # bytes
 LARGE = 1 << 29  # bytes of a file that takes seconds to read
 
 
-class _Start(NamedTuple):
+class Start(NamedTuple):
     """Where the words begin, and what a first line before them says about their rows."""
 
-    offset: int = 0
-    line_number: int = 1
+    offset: int
+    line_number: int
+    dim: int  # D
     rows: int | None = None  # V; None without such a line
-    dim: int = 0  # D; 0 without such a line
 
 
 class _Index(NamedTuple):
@@ -44,11 +47,18 @@ class _Index(NamedTuple):
     stops: np.ndarray  # (V,) int64
 
 
-def read(binary: Binary, notes: Notes) -> Tensors:
-    """Return word vectors as one matrix, whose rows stand for the file's words."""
+def read(binary: Binary, notes: Notes, start: Start | None) -> Tensors | None:
+    """Return word vectors as one matrix, whose rows stand for the file's words.
+
+    The result is None if no first line says where they start, and most lines have no number.
+    """
+    if start is None:
+        has_mark = binary.read(0, 3) == BOM_UTF8
+        start = Start(3 if has_mark else 0, 1, _usual_count(first_lines(binary)))
+        if not start.dim:
+            return None
     if binary.size >= LARGE:
         notes.add(f"{binary.path.name} is read whole to find its words; this takes a while")
-    start = _read_start(binary)
     if start.rows is None or _looks_like_text(binary, start.offset):
         dtype = "decimal"
         index = _index_of_text(binary, start)
@@ -70,11 +80,57 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     return Tensors(binary, "word vectors", {name: tensor}, own_words=lambda: words)
 
 
-def _read_start(binary: Binary) -> _Start:
-    line = re.match(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n", binary.read(0, 64))
-    if line is None:
-        return _Start()
-    return _Start(line.end(), line_number=2, rows=int(line[1]), dim=int(line[2]))
+def sized_start(binary: Binary) -> Start | None:
+    """Return the start of words after a line of V and D; None without one that can be right.
+
+    It need not be right in a file with the suffix .vec.
+    """
+    sizes = re.match(
+        rb"(?:\xef\xbb\xbf)?[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n", binary.read(0, 64)
+    )
+    if sizes is None:
+        return None
+    start = Start(sizes.end(), 2, int(sizes[2]), int(sizes[1]))
+    if binary.path.suffix != ".vec" and _looks_like_text(binary, start.offset):
+        _, *below = first_lines(binary)
+        # Two columns of numbers can begin like V and a D of 1.
+        if start.dim < 2 or _usual_count(below) != start.dim:
+            return None
+    return start
+
+
+def first_lines(binary: Binary) -> list[bytes]:
+    """Return those of the first 1,000 lines, or of the first 4 MB, that are not empty."""
+    most = 1000
+    beginning = binary.read(0, LONGEST_LINE).removeprefix(BOM_UTF8)
+    lines = beginning.split(b"\n", most)[:most]
+    return [line for line in lines if line.strip()]
+
+
+def _usual_count(lines: Iterable[bytes]) -> int:
+    """Return how many numbers most lines have after a word."""
+    counts = Counter(map(_count_numbers, lines))
+    return max(counts, key=counts.__getitem__, default=0)
+
+
+def _count_numbers(line: bytes) -> int:
+    """Return how many numbers a line ends with, after a word."""
+    stripped = line.rstrip()
+    _, _, rest = stripped.partition(b"\t" if b"\t" in stripped else b" ")
+    count = 0
+    for field in reversed(rest.split()):
+        if not is_number(field):
+            break
+        count += 1
+    return count
+
+
+def is_number(field: str | bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _looks_like_text(binary: Binary, start: int) -> bool:
@@ -94,14 +150,15 @@ def _looks_like_text(binary: Binary, start: int) -> bool:
 # --- text ---------------------------------------------------------------------------------------
 
 
-def _index_of_text(binary: Binary, start: _Start) -> _Index:
-    """Index lines of a word and its numbers; D can be that of the first word."""
+def _index_of_text(binary: Binary, start: Start) -> _Index:
+    """Index lines of a word and its numbers."""
     dim = start.dim
     words: list[bytes] = []
     starts = array("q")
     stops = array("q")
     line_end = start.offset
     has_ended = False  # only empty lines may follow
+    tab = ord("\t")  # A byte is found faster as a number.
     file = io.BufferedReader(BinaryStream(binary), 1 << 20)
     file.seek(start.offset)
     while line := file.readline(LONGEST_LINE):
@@ -118,16 +175,18 @@ def _index_of_text(binary: Binary, start: _Start) -> _Index:
             continue
         if has_ended:
             raise _count_error(binary, line_number, 0, dim)
-        if not dim:
-            dim = len(line.split()) - 1
 
-        # In most lines, all spaces are single, and the word has none.
-        length = line.find(b" ")
-        spaces = line.count(b" ")
+        # In most lines, all separators are single, and the word has none.
+        separator = b"\t" if tab in line else b" "
+        length = line.find(separator)
+        separators = line.count(separator)
         if line.endswith(b" \n"):
-            spaces -= 1
-        if length < 1 or spaces != dim:
-            length = _length_of_word(binary, line, line_number, dim)
+            separators -= 1
+        if length < 1 or separators != dim:
+            length = _length_of_word(line, dim)
+        if not length:
+            numbers = len(line.split()) - 1
+            raise _count_error(binary, line_number, numbers, dim)
         words.append(line[:length])
         starts.append(line_start + length + 1)
         stops.append(line_end)
@@ -141,22 +200,15 @@ def _index_of_text(binary: Binary, start: _Start) -> _Index:
     return _Index(dim, words, np.frombuffer(starts, np.int64), np.frombuffer(stops, np.int64))
 
 
-def _length_of_word(binary: Binary, line: bytes, line_number: int, dim: int) -> int:
-    """Return the length of the word in any line.
-
-    The line can have tabs, more spaces than numbers, or a word with spaces.
-    """
-    fields = line.split()
-    numbers = len(fields) - 1
-    if numbers > dim:
-        try:
-            float(fields[-dim - 1])
-        except ValueError:  # the word has spaces
-            word, *_ = line.rsplit(None, dim)
-            return len(word)
-    if numbers != dim:
-        raise _count_error(binary, line_number, max(numbers, 0), dim)
-    return line.index(fields[0]) + len(fields[0])
+def _length_of_word(line: bytes, dim: int) -> int:
+    """Return the length of what stands before D numbers and a blank; 0 if nothing does."""
+    word, *numbers = line.rsplit(None, dim)
+    if len(numbers) == dim:
+        return len(word)
+    if len(numbers) == dim - 1:
+        blanks = len(line) - len(line.lstrip())
+        return max(blanks - 1, 0)
+    return 0
 
 
 def _count_error(binary: Binary, line_number: int, numbers: int, dim: int) -> InputError:

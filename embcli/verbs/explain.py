@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embcli.errors import InputError
-from embcli.names import __version__
-from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.wording import Sentence
 
@@ -92,33 +90,14 @@ class Entry(NamedTuple):
         lines = [block.line for block in self.blocks if block.kind != "command"]
         return "\n".join(lines)
 
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """The command lines."""
-        commands = [block.text for block in self.blocks if block.kind == "command"]
-        return tuple(commands)
-
 
 @dataclass(frozen=True, eq=False)
-class Explanations(Result, verb="explain", content="list"):
+class Explanations(Result, verb="explain", content="page"):
     """The entry of one word, of two that are compared, candidates, or the entries of all words."""
 
     entries: tuple[Entry, ...]
     are_candidates: bool = False  # whether each of the entries may be the one that is meant
     see_also: tuple[Entry, ...] = ()  # the next ones like a question, after the one that answers
-
-    def records(self) -> Records:
-        run = {"embcli": __version__}
-        return listed(
-            run,
-            "words",
-            word=(str, [entry.word for entry in self.entries]),
-            part=(str, [entry.part for entry in self.entries]),
-            also=(str, [", ".join(entry.also) for entry in self.entries]),
-            text=(str, [entry.text for entry in self.entries]),
-            examples=(str, ["\n".join(entry.examples) for entry in self.entries]),
-            source=(str, [entry.source for entry in self.entries]),
-        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.are_candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,11 @@ def test_what_savetxt_writes_are_the_rows(options: dict[str, Any]) -> None:
     assert np.allclose(found, expected, rtol=0, atol=atol, equal_nan=True)
 
 
-def test_own_csv_has_the_rows_of_the_result() -> None:
-    found = embcli.seeded(vocab=70_000, dim=5).lookup('a,"b" #\n')
-    found.save("own.csv")
-    assert_rows(open_tensors(Path("own.csv")).layer("own"), found.input)
+@pytest.mark.parametrize("name", ["own.csv", "own.tsv"])
+def test_own_csv_and_tsv_have_the_rows_of_the_result(name: str) -> None:
+    found = embcli.seeded(vocab=70_000, dim=5).lookup('a,"b" #\n\t\\')
+    found.save(name)
+    assert_rows(open_tensors(Path(name)).layer("own"), found.input)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,8 @@ def test_own_csv_has_the_rows_of_the_result() -> None:
         ("x1, x2, x3\r\n", False),
         ("# a,b,c\n", False),  # numpy.savetxt's header
         ("# made in 2024,\n# a b c\n", False),
+        ("# made\n\n0,1,2\n", False),
+        ("x,y,z\n\n", False),
         ("\ufeff", False),  # Excel's byte order mark
         ("\ufeffx,y,z\n", False),
     ],
@@ -77,9 +81,69 @@ def test_a_header_is_no_row(before: str, names: bool) -> None:
     assert_rows(tensors.layer("own"), values)
 
 
-def test_column_numbers_above_whole_numbers_are_a_row() -> None:
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        ",0,1,2\n",  # pandas' to_csv(), whose index is the words
+        "word,x,y,z\n",
+        '"","x","y","z"\n',  # R's write.csv
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_words_in_csv_are_no_part_of_the_matrix(header: str, end: str) -> None:
+    words = ["#", "the", "7", "a,b", 'say "a"', "two\nlines", "#1"]
+    values = matrix(len(words), 3)
+    with open("own.csv", "w", encoding="utf-8", newline="") as file:
+        file.write(header.replace("\n", end))
+        writer = csv.writer(file, lineterminator=end)
+        for word, row in zip(words, values.tolist(), strict=True):
+            writer.writerow([word, *row])
+    tensors = open_tensors(Path("own.csv"))
+    assert tensors.format == "numbers as text"
+    assert_rows(tensors.layer("own"), values)
+
+
+@pytest.mark.parametrize(
+    ("header", "first"),
+    [
+        ("word\tx\ty\n", ['"', "New York", "7"]),
+        ("\t0\t1\n", ["#", "New York", "the"]),  # pandas' to_csv()
+        ("\t0\t1\n", ["0", "1", "2"]),
+        ("id\t4\t5\n", ["0", "1", "2"]),
+    ],
+)
+def test_tabs_below_a_header_separate_columns(header: str, first: list[str]) -> None:
+    values = matrix(3, 2)
+    lines = [header]
+    for word, row in zip(first, values.tolist(), strict=True):
+        lines.append("\t".join([word, *map(str, row)]) + "\n")
+    Path("own.txt").write_text("".join(lines), "utf-8")
+    tensors = open_tensors(Path("own.txt"))
+    assert tensors.format == "numbers as text"
+    assert_rows(tensors.layer("own"), values)
+
+
+def test_words_after_numbers_and_empty_lines_are_no_part_of_the_matrix() -> None:
+    Path("own.csv").write_text("x,y,kind\n\n1,2,a\n\n3,4,b\n\n")
+    layer = open_tensors(Path("own.csv")).layer("own")
+    assert_rows(layer, np.float32([[1, 2], [3, 4]]))
+
+
+@pytest.mark.parametrize("delimiter", [" ", "\t", ","])
+def test_comments_stand_before_and_after_numbers(delimiter: str) -> None:
+    values = matrix(5, 3)
+    np.savetxt("own.txt", values, delimiter=delimiter, header="a,b,c", footer="the end,\nof it")
+    tensors = open_tensors(Path("own.txt"))
+    assert tensors.format == "numbers as text"
+    assert_rows(tensors.layer("own"), values)
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_column_numbers_above_whole_numbers_are_a_row(delimiter: str) -> None:
     for last, rows in (("0.5", 1), ("5", 2)):
-        Path("own.csv").write_text(f"0,1,2\n3,4,{last}\n", "utf-8")
+        text = f"0,1,2\n3,4,{last}\n"
+        Path("own.csv").write_text(text.replace(",", delimiter), "utf-8")
         assert open_tensors(Path("own.csv"))["own"].shape == (rows, 3)
 
 
@@ -123,6 +187,37 @@ def test_whole_numbers_stay_numbers(separator: str) -> None:
         assert_rows(tensors.layer(name), expected.astype(np.float32))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (", 1 2\nthe 3 4\n", [b",", b"the"]),  # as GloVe and fastText begin
+        (', 1 2\n" 3 4\n', [b",", b'"']),
+        ("0.5 1 2\n7 3 4\nthe 5 6\n", [b"0.5", b"7", b"the"]),
+        ("2 2\n0.1 1 2\n0.2 3 4\n", [b"0.1", b"0.2"]),
+        ("# 1 2\nthe 3 4\n", [b"#", b"the"]),
+        ("0.5 1 2\n\u00a0 3 4\n", [b"0.5", b"\xc2\xa0"]),
+    ],
+)
+def test_a_text_with_a_word_in_any_line_is_words(text: str, words: list[bytes]) -> None:
+    Path("own.txt").write_text(text, "utf-8")
+    own = open_tensors(Path("own.txt")).own_words()
+    assert own is not None
+    assert [own.token_bytes(row) for row in range(own.vocabulary_size)] == words
+
+
+def test_a_byte_order_mark_is_no_part_of_a_number() -> None:
+    Path("own.txt").write_text("\ufeff0.5 1\n2 3\n", "utf-8")
+    tensors = open_tensors(Path("own.txt"))
+    assert tensors.format == "numbers as text"
+    assert_rows(tensors.layer("own"), np.float32([[0.5, 1], [2, 3]]))
+
+
+def test_a_first_row_like_two_sizes_is_a_row() -> None:
+    Path("own.txt").write_text("5 1\n2 3\n4 5\n")
+    layer = open_tensors(Path("own.txt")).layer("own")
+    assert_rows(layer, np.float32([[5, 1], [2, 3], [4, 5]]))
+
+
 def test_a_first_line_that_numbers_columns_is_noted() -> None:
     for text, words in (("0,1\n0.5,2\n", "names of columns"), ("0,1\n2,3\n", "numbers")):
         Path("own.csv").write_text(text)
@@ -140,7 +235,7 @@ def test_a_first_line_that_numbers_columns_is_noted() -> None:
         (b"1.0,2.0,3.0\n4,5\n", "columns changed from 3 to 2"),
         (b"0,5;0,6\n0,7;0,8\n", "could not convert string '5;0'"),
         (b"x,y\n1,2\n3,4,5\n", "columns changed from 2 to 3"),
-        (b"id,0,1\n1,2\n", "not a table of numbers"),
+        (b"id,0,1\n1,2\n", "it is a text, not a model"),
         (b"1,2,3\n\xff,2,3\n", "not a table of numbers"),
         (b"1.0 2.0\n1.0 x\n", "a field that is not a number"),
         (b"1.0 2.0\n1.0\n", "columns changed from 2 to 1"),
@@ -148,6 +243,15 @@ def test_a_first_line_that_numbers_columns_is_noted() -> None:
         (b"x,0.2,0.3\n1,2,3\n", "could not convert string 'x'"),
         (b"a,b\nfox,2\n", "could not convert string 'fox'"),
         (b"0.1,0.2\n0.3,\n", "could not convert string ''"),
+        (b"a,1 0 0\nb,0 1 0\n", "could not convert string 'a'"),
+        (b"a;0,5;0,6\nb;0,7;0,8\n", "could not convert string 'a;0'"),
+        (b"id,word,0\n1,a,0.5\n2,0,5\n3,a,b,0.5\n", "columns changed from 3 to 4"),
+        (b"a,0.5,b,0.6\nc,0.7,d,0.8\n", "could not convert string 'a'"),
+        (b"a,0.5,1\nb,NA,1\nc,0.5,1\n", "could not convert string 'NA'"),
+        (b"id,0\n1,0.5\n2,\n", "a line has no numbers"),
+        (b",\n1,\n2,\n", "not a table of numbers"),
+        (b"x\n1\n2\n", "it is a text, not a model"),
+        (b"word\tx\nfox\t2\n", "could not convert string 'fox'"),
     ],
 )
 def test_damaged_tables_are_refused(text: bytes, reason: str) -> None:

@@ -131,6 +131,58 @@ def test_numbers_may_be_written_in_other_ways_and_between_tabs() -> None:
     assert_rows(layer_of("m.txt"), np.array(expected, np.float32))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("m.vec", "3 2\nfoo 0.1 0.2\nroute 66 1 2\nbar 3 4\n", ["foo", "route 66", "bar"]),
+        (
+            "m.vec",
+            "3 2\nroute 66 0.1 0.2\nroute 67 1 2\nbar 3 4\n",
+            ["route 66", "route 67", "bar"],
+        ),
+        ("m.vec", "3 2\nfoo 0.1 0.2\n  1 2\nbar 3 4\n", ["foo", " ", "bar"]),
+        ("m.txt", "3 2\nfoo 0.1 0.2\nroute 66 1 2\nbar 3 4\n", ["foo", "route 66", "bar"]),
+        ("m.txt", "route 66 0.1 0.2\nfoo 1 2\nbar 3 4\n", ["route 66", "foo", "bar"]),
+        ("m.txt", "a b c 0.1 0.2\nhi 1 2\nbar 3 4\n", ["a b c", "hi", "bar"]),
+        ("m.tsv", "Route 66\t0.1\t0.2\nhi\t1\t2\nbar\t3\t4\n", ["Route 66", "hi", "bar"]),
+        ("m.tsv", "Route 66\t0.1\t0.2\nRoute 67\t1\t2\n7\t3\t4\n", ["Route 66", "Route 67", "7"]),
+        ("m.tsv", "New York\t0.1 0.2\nhi\t1 2\na b\t3 4\n", ["New York", "hi", "a b"]),
+        ("m.vec", "\ufeff3 2\nfoo 0.1 0.2\nbar 1 2\nhi 3 4\n", ["foo", "bar", "hi"]),
+        ("m.txt", "\ufefffoo 0.1 0.2\nbar 1 2\nhi 3 4\n", ["foo", "bar", "hi"]),
+        ("m.txt", '" 0.1 0.2\n\'s 1 2\n"" 3 4\n', ['"', "'s", '""']),
+    ],
+)
+def test_words_end_where_their_numbers_begin(name: str, text: str, words: list[str]) -> None:
+    Path(name).write_text(text, "utf-8")
+    assert words_of(name) == words
+    assert_rows(layer_of(name), np.float32([[0.1, 0.2], [1, 2], [3, 4]]))
+
+
+def test_most_of_the_first_lines_decide_how_many_numbers_a_word_has() -> None:
+    """A line beyond them, and a few among them, change nothing."""
+    words = [f"route {number}" for number in range(400)]
+    words += [f"w{number}" for number in range(601)]
+    words += [f"route {number}" for number in range(700)]
+    values = matrix(len(words), 2)
+    path = text_file("m.txt", words, values)
+    assert words_of(path) == words
+    assert_rows(layer_of(path), values)
+
+
+def test_a_quote_and_a_comma_are_words() -> None:
+    """Between them would be a longer field than csv allows."""
+    words = [",", '"', *map(str, range(1000))]
+    values = matrix(len(words), 40)
+    path = text_file("m.txt", words, values)
+    assert words_of(path) == words
+    assert_rows(layer_of(path), values)
+
+
+def test_sizes_that_do_not_agree_are_a_line_like_others() -> None:
+    assert "line 1 has 1 numbers" in refused("m.txt", b"2 3\na 1 2\nb 1 2\n")
+    assert "promises 5 rows" in refused("m.txt", b"5 2\na 1 2\nb 1 2\n")
+
+
 def test_the_first_of_equal_words_is_found() -> None:
     path = text_file("m.txt", WORDS, matrix(len(WORDS), 3))
     own = tensors_of(path).own_words()
@@ -182,7 +234,8 @@ OF_2 = b" " + bytes(8)
     ("text", "reason"),
     [
         (b"a 1 2 3\nb 1 2\n", "line 2 has 2 numbers after its word, not 3"),
-        (b"a 1 2 3\nb 1 2 3 4\n", "line 2 has 4 numbers"),
+        (b"a 1 2 3\nb 1 2 3\nc 1 2\n", "line 3 has 2 numbers"),
+        (b"x y z\na 1 2 3\nb 1 2 3\n", "line 1 has 2 numbers"),
         (b"2 3\na 1 2 3\nb 1 2\n", "line 3 has 2 numbers"),
         (b"2 3\na 1 2\nb 1 2\n", "line 2 has 2 numbers"),
         (b"a 1 2 3\n\nb 1 2 3\n", "line 2 has 0 numbers"),
@@ -213,7 +266,7 @@ OF_2 = b" " + bytes(8)
         (b"1 99999999999999999\na" + ROW, "promises 1 rows"),
         (b"1 0\na \0\0\0\0", "promises 1 rows of 0 numbers"),
     ],
-    ids=range(22),
+    ids=range(23),
 )
 def test_files_that_are_ragged_or_lie_are_refused(text: bytes, reason: str) -> None:
     assert reason in refused("m.vec", text)

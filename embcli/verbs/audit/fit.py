@@ -6,6 +6,7 @@ Neither reads a row of tokens.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from embcli.binary import quoted
 from embcli.encodings import Encoding
-from embcli.encodings.encoding import UnknownTokenizerError
+from embcli.encodings.encoding import OwnWords, UnknownTokenizerError
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.families import HEAD_BIASES
@@ -78,6 +80,7 @@ class Fit:
     special_ids: tuple[SpecialId, ...] = ()
     contradictions: tuple[str, ...] = ()  # sizes that do not fit together otherwise, in words
     template_names: tuple[str, ...] = ()  # names in the chat template that are not one token
+    repeated_words: tuple[str, ...] = ()  # words of the file that have several rows
     not_checked: tuple[str, ...] = ()  # what could not be looked at, and why
 
     @property
@@ -125,6 +128,11 @@ class Fit:
             verb = "is" if len(self.template_names) == 1 else "are"
             text = f"{listed} of the chat template {verb} not one token"
             yield Finding("remark", "template", len(self.template_names), text)
+        if self.repeated_words:
+            listed = ", ".join(map(quoted, self.repeated_words[:5]))
+            words = counted(len(self.repeated_words), "word")
+            text = f"{words} with several rows, of which a text gets the first: {listed}"
+            yield Finding("remark", "fit", len(self.repeated_words), text)
 
     def _of_sizes(self) -> Iterator[Finding]:
         for text in self.contradictions:
@@ -252,8 +260,18 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         special_ids=special_ids(source),
         contradictions=tuple(filter(None, contradictions)),
         template_names=template_names,
+        repeated_words=tuple(_repeated_words(source.tensors.own_words())),
         not_checked=tuple(not_checked),
     )
+
+
+def _repeated_words(words: Encoding | None) -> Iterator[str]:
+    """Yield the words that the file has for several rows."""
+    if isinstance(words, OwnWords):
+        rows = Counter(map(words.token_bytes, range(words.vocabulary_size)))
+        for word, count in rows.items():
+            if word and count > 1:
+                yield word.decode("utf-8", "replace")
 
 
 def _check_files(tensors: Tensors) -> None:

@@ -7,13 +7,12 @@ order needs no torch. `windows` cuts the text and draws as the chapter's data lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from embcli.errors import InputError, Watch, whole_number
+from embcli.errors import InputError, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
@@ -115,7 +114,6 @@ class Batches(Result, verb="batch", content="batches"):
             },
             columns=tuple(self.columns.tolist()),
             default="input",
-            lines=self._lines,
         )
 
     def _values(self, places: np.ndarray, names: Names) -> dict[str, np.ndarray]:
@@ -130,20 +128,6 @@ class Batches(Result, verb="batch", content="batches"):
         if "input" in names:
             values["input"] = self.embeddings(samples)
         return values
-
-    def _lines(self, watch: Watch) -> Iterator[Document]:
-        """Yield an object for each batch, as ndjson has them."""
-        size = self.windows.batch_size
-        starts = range(size, len(self.order), size)
-        batches = np.split(self.order, starts)
-        for number, samples in enumerate(watch(batches, len(self.order), len), self.first):
-            ids = self.ids(samples)
-            yield {
-                "batch": number,
-                "inputs": np.ascontiguousarray(ids[:, :-1]),
-                "targets": np.ascontiguousarray(ids[:, 1:]),
-                "vectors": {"input": np.ascontiguousarray(self.embeddings(samples))},
-            }
 
 
 def batch(

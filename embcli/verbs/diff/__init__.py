@@ -18,7 +18,7 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, check_choice, check_top
 from embcli.layer import Layers, Origin, shape_of
-from embcli.names import SHOWN_ROWS, DiffSort, TokenLayer, __version__
+from embcli.names import SHOWN_ROWS, TokenLayer, __version__
 from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
@@ -70,7 +70,6 @@ class Diff(Result, verb="diff", content="ranking"):
     other_bits: int  # pairs that are equal in value, but not in bits
     are_arrays: bool = False  # whether both files hold only arrays
     atol: float = 0.0
-    sort: DiffSort | None = None
     head: Diff | None = None
     lone_head: SideName | None = None
     rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
@@ -123,17 +122,10 @@ class Diff(Result, verb="diff", content="ranking"):
     @cached_property
     def changed(self) -> np.ndarray:
         """The pairs that changed, (n,) int64: non-finite distances first, then the largest."""
-        return self._by_change(np.flatnonzero(~self.equal))
-
-    def _by_change(self, pairs: np.ndarray) -> np.ndarray:
+        pairs = np.flatnonzero(~self.equal)
         distances = np.nan_to_num(self.distances[pairs], nan=np.inf)
         sorted_pairs: np.ndarray = pairs[np.argsort(-distances, kind="stable")]
         return sorted_pairs
-
-    @property
-    def shown(self) -> np.ndarray:
-        """The pairs that changed in the order of the page, (n,) int64."""
-        return np.sort(self.changed) if self.sort == "id" else self.changed
 
     def quantiles(self, values: np.ndarray) -> tuple[float, ...]:
         """Return the quantiles of a value of the pairs that changed.
@@ -160,14 +152,9 @@ class Diff(Result, verb="diff", content="ranking"):
             "largest_difference": float,
             "column": int,
         }
-        order = np.arange(len(self.equal))
-        if self.sort == "change":
-            order = self._by_change(order)
-
-        def fields_of(places: np.ndarray, _: Names) -> dict[str, Any]:
-            return self._pair_fields(order[places])
-
-        pieces_of_pairs = in_pieces(len(self.equal), len(fields), fields_of)
+        pieces_of_pairs = in_pieces(
+            len(self.equal), len(fields), lambda places, _: self._pair_fields(places)
+        )
 
         def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
             yield from pieces_of_pairs(names, matrices)
@@ -252,7 +239,6 @@ def diff(
     atol: float = 0.0,
     rows: Selection | None = None,
     match: str | None = None,
-    sort: DiffSort | None = None,
     top: int = SHOWN_ROWS,
 ) -> Diff | TokenDiff:
     """Return which rows of two models' token matrices are equal, and how far the others moved.
@@ -260,8 +246,7 @@ def diff(
     Rows are matched by their tokens. Rows whose values differ by at most `atol` count as equal.
     `layer` names the only matrix that is compared; without it, the output heads are compared as
     well, if both models have one of their own. `rows` chooses rows by their IDs, and `match`, a
-    regular expression, by their tokens. The page shows `top` rows of each kind, in the order of
-    `sort`.
+    regular expression, by their tokens. The page shows `top` rows of each kind.
 
     With `tokens`, or if the rows have different lengths, the tokens are compared instead, which
     gives a TokenDiff. Raises InputError for rows of different lengths without tokens.
@@ -273,7 +258,6 @@ def diff(
     if not isinstance(other, Opened):
         raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
     check_choice("layer", layer, get_args(TokenLayer))
-    check_choice("sort", sort, get_args(DiffSort))
     check_top(top)
     if not 0 <= atol < math.inf:
         raise InputError(Sentence("{atol} must be at least 0 and finite, not {given}", given=atol))
@@ -299,7 +283,7 @@ def diff(
     if compared == "token":
         remark_scaled(notes, model, other)
     ids = chosen_rows(rows, None, max(base_size, tuned_size), None)
-    options = _Options(atol, ids, match, sort, top)
+    options = _Options(atol, ids, match, top)
     result = _diff_of_layer(model, other, compared, options, notes)
     return result if layer else _with_heads(result, model, other, options)
 
@@ -308,7 +292,6 @@ class _Options(NamedTuple):
     atol: float
     ids: np.ndarray | None  # the chosen rows, (n,) int64; None for all
     match: str | None
-    sort: DiffSort | None
     top: int
 
 
@@ -393,7 +376,6 @@ def _diff_of_layer(
         **compared._asdict(),
         are_arrays=_is_array(model) and _is_array(other),
         atol=options.atol,
-        sort=options.sort,
         rules=rules,
         top=min(options.top, max(*sizes, base[layer].shape[1])),
         notes=notes,

@@ -83,7 +83,7 @@ def _matrix_in_words(diff: Diff, side: Side) -> str:
 
 def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
     """Yield the tokens that changed most, and after a gap those that changed least."""
-    pairs = diff.shown[excerpt.places]
+    pairs = diff.changed[excerpt.places]
     base_rows, tuned_rows = diff.matching.pairs
     labels = [Label("ID", base_rows[pairs])]
     if diff.matching.by == "token":
@@ -106,11 +106,9 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
         labels.append(Label("largest |difference|", largest))
         labels.append(Label("column", diff.columns[pairs]))
 
-    heading = "Changed, by ID" if diff.sort == "id" else "Changed most"
-    if excerpt.left_out and diff.sort != "id":
-        heading += ", and least"
+    heading = "Changed most"
     if excerpt.left_out:
-        heading += f"; medians: {', '.join(medians)}"
+        heading += f", and least; medians: {', '.join(medians)}"
     yield ""
     yield title(heading)
     yield ruled(labels, gaps=excerpt.gaps)

@@ -28,11 +28,10 @@ from embcli.verbs.neighbors.queries import (
     queries_of_vectors,
     vector_of,
     vectors_in_array,
-    vectors_in_lines,
 )
 from embcli.wording import Sentence
 
-__all__ = ["Neighbors", "Query", "neighbors", "vectors_in_array", "vectors_in_lines"]
+__all__ = ["Neighbors", "Query", "neighbors", "vectors_in_array"]
 
 
 @dataclass(frozen=True, eq=False)

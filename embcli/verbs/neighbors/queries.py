@@ -1,16 +1,16 @@
-"""The queries of a search: read from texts, IDs, arrays or JSON lines, and turned into vectors.
+"""The queries of a search: read from texts, IDs or arrays, and turned into vectors.
 
 `neighbors` makes a Query of each text or vector, and `vector_of` looks up and adds its rows. The
-command reads vectors from files with `vectors_in_array` and `vectors_in_lines`.
+command reads vectors from files with `vectors_in_array`.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib import format as numpy_format
@@ -20,7 +20,7 @@ from embcli.errors import InputError, Notes
 from embcli.layer import Layer
 from embcli.names import Metric
 from embcli.records import Document
-from embcli.text import lines_of, parse_ids
+from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids
 from embcli.wording import Parameter, Sentence
 
@@ -136,77 +136,17 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
     return [Query(no_ids, vector=row) for row in rows]
 
 
-def vectors_in_array(path: Path) -> np.ndarray:
-    """Return the vectors of a .npy file, (n, D) or (D,) float32.
+def vectors_in_array(data: bytes, name: str) -> np.ndarray:
+    """Return the vectors of a .npy file, (n, D) or (D,) float32, from its bytes.
 
-    Raises InputError for a file that cannot be read and for an array of anything but numbers.
+    Raises InputError, with the name of the file, for an array of anything but numbers.
     """
     try:
-        with path.open("rb") as file, np.errstate(over="ignore"):
-            array = numpy_format.read_array(file, allow_pickle=False)
-            return array.astype(np.float32, casting="same_kind")
-    except (OSError, TypeError, ValueError) as error:
-        reason = getattr(error, "strerror", error)
-        raise InputError(f"cannot read {str(path)!r}: {reason}") from None
-
-
-def vectors_in_lines(text: str, dim: int) -> np.ndarray:
-    """Return the vectors in the lines of a text, (n, D) float32.
-
-    A line is a JSON array, or an object as `lookup` writes it: then its vector `input` is taken, or
-    the only one there is. Numbers become float32, the dtype that `lookup` writes. Raises InputError
-    for anything else, with its line number.
-    """
-    vectors = []
-    for number, line in enumerate(lines_of(text), 1):
-        if line.strip():
-            vectors.append(_vector_in_line(line, number, dim))
-    if not vectors:
-        wrong = "{vector} has no vectors; it takes a JSON array of numbers per line"
-        raise InputError(Sentence(wrong))
-    return np.stack(vectors)
-
-
-def _vector_in_line(line: str, number: int, dim: int) -> np.ndarray:
-    values = _values_in_line(line)
-    if _is_row(values, dim):
         with np.errstate(over="ignore"):
-            vector = np.array(values, np.float64).astype(np.float32)
-        if np.isfinite(vector).all():
-            return vector
-    wanted = (
-        f"is not an array of D = {dim:,} finite float32 numbers, "
-        "nor an object with one as vectors.input"
-    )
-    wrong = "line {number:,} of {vector}, {line!r}, {wanted}"
-    raise InputError(Sentence(wrong, number=number, line=line[:40], wanted=wanted))
-
-
-def _values_in_line(line: str) -> Any:
-    """Return the JSON value that should be an array of numbers; None if there is none."""
-    import orjson
-
-    try:
-        document = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(document, dict):
-        return document
-    vectors = document.get("vectors")
-    if not isinstance(vectors, dict):
-        return None
-    if "input" in vectors:
-        return vectors["input"]
-    if len(vectors) == 1:
-        return next(iter(vectors.values()))
-    return None
-
-
-def _is_row(values: Any, dim: int) -> bool:
-    """Return whether a JSON value is an array of D numbers; `true` is not a number here."""
-    if not isinstance(values, list) or len(values) != dim:
-        return False
-    return all(type(value) in (int, float) for value in values)
+            array = numpy_format.read_array(io.BytesIO(data), allow_pickle=False)
+            return array.astype(np.float32, casting="same_kind")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"cannot read {name}: {error}") from None
 
 
 def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:
