@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
@@ -74,6 +75,41 @@ def test_the_metadata_of_a_file_is_listed(in_process: InProcess) -> None:
     metadata = run_of(in_process, "m.gguf")["metadata"]
     assert metadata["general.name"] == "Tiny"
     assert all(key.startswith("general.") for key in metadata)
+
+
+STATED = "config.json states tie_word_embeddings true"
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "told"),
+    [
+        ("model.safetensors", {}, "none in the file; tied or not: audit asks"),
+        (
+            "model.safetensors",
+            {"tie_word_embeddings": True},
+            f"none in the file; {STATED}; tied or not: audit asks",
+        ),
+        # llama.cpp ties the head, whatever config.json states.
+        (
+            "m.gguf",
+            {"tie_word_embeddings": False},
+            "the token matrix itself (tied); the file has no output.weight",
+        ),
+    ],
+)
+def test_a_head_that_is_in_no_file_is_asked_for_unless_the_format_says_it(
+    in_process: InProcess, file: str, settings: dict[str, Any], told: str
+) -> None:
+    save_file({"wte.weight": ROWS}, "model.safetensors")
+    writer = GGUFWriter("m.gguf", "llama")
+    writer.add_tensor("token_embd.weight", ROWS)
+    closed(writer)
+    Path("config.json").write_text(json.dumps(settings or {"vocab_size": 6}))
+
+    page = in_process.ok("info", file).text
+
+    lines = [line for line in page.splitlines() if line.startswith("output head")]
+    assert lines == [f"output head: {told}"]
 
 
 def test_parameters_are_counted_as_torch_counts_them(in_process: InProcess) -> None:

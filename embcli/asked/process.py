@@ -117,7 +117,11 @@ class _Child:
         if not line.endswith(b"\n"):
             self.end()
             raise NotAskedError("it ended without an answer")
-        answer: Facts = orjson.loads(line)
+        try:
+            answer: Facts = orjson.loads(line)
+        except ValueError:
+            self.end()
+            raise NotAskedError("its answer is not JSON") from None
         return answer
 
     def _send(self, message: object) -> None:

@@ -1,0 +1,145 @@
+"""A tokenizer's file is told by its content, whatever its name is."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embcli import encodings
+from embcli.encodings.encoding import UnknownTokenizerError
+from embcli.encodings.kinds import kind_of
+from embcli.errors import InputError, Notes
+from tests.files.made import save_words, written
+from tests.oracles import normal
+from tests.runners import InProcess
+from tests.test_dialects import BYTES, PAIR_MODEL, SCORED, TOKENS, sentencepiece, tekken
+
+RANKS = b"".join(b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(TOKENS))
+PIECE = b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02"
+LONG_PIECE = b"\n\xc6\x01\n\xb9\x01" + b"-" * 185
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "kind"),
+    [
+        ("a.json", b"GGUF\3\0\0\0", "GGUF"),
+        ("a.json", b' {"config": {"pattern": "x"', "tekken.json"),
+        ("a.json", b'{"special_tokens": [], "vocab": [', "tekken.json"),
+        ("tekken.json", b'{\n  "version": "1.0",', "tokenizer.json"),
+        ("vocab.txt", b'{"added_tokens": []', "tokenizer.json"),
+        ("tokenizer.json", b'{"!": 0, "\\"": 1', "vocab.json"),
+        ("a.json", b'{ "\\"" : 1', "vocab.json"),
+        ("tokenizer.model", b"IQ== 0\nIg== 1\n", "ranks"),
+        ("a.txt", b"IQ== 0\r\nIg== 1\r\n", "ranks"),
+        ("a.spm", PIECE, "SentencePiece"),
+        ("tokenizer.model.v3", PIECE, "SentencePiece"),
+        ("vocab.txt", LONG_PIECE, "SentencePiece"),
+        ("prophetnet.tokenizer", b"[PAD]\n[unused0]\n", "vocab.txt"),
+        ("a", b"\xe6\x97\xa5\n\xe6\x9c\xac\n", "vocab.txt"),
+        # They have no such start, so what they are meant to be is told by their names.
+        ("a.json", b"[]", "tokenizer.json"),
+        ("a.model", b"", "SentencePiece"),
+        ("a.spm", b"<unk>\n", "SentencePiece"),
+        ("a.tiktoken", b"IQ== x", "ranks"),
+        ("a.txt", b"\xff\xfe", "vocab.txt"),
+        ("a.gguf", b"", "GGUF"),
+        ("a", b"\xff\xfe", "SentencePiece"),
+        # It can say anything first, and nothing is read from it.
+        ("tokenizer_config.json", b'{"vocab": 5', "tokenizer_config.json"),
+    ],
+)
+def test_the_first_bytes_of_a_file_say_what_it_is(
+    tmp_path: Path, name: str, start: bytes, kind: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(start)
+
+    assert kind_of(path) == kind
+
+
+def test_renamed_files_are_the_same_encodings(tmp_path: Path) -> None:
+    save_words(tmp_path / "words/tokenizer.json", ["a", "b", "word"])
+    model = sentencepiece(tmp_path, PAIR_MODEL, SCORED)
+    originals = {
+        "mistral.json": tekken(tmp_path / "tekken.json", BYTES),
+        "x.spm": model,
+        "tokenizer.model.v3": model,
+        "words.txt": tmp_path / "words/tokenizer.json",
+        "vocabulary.model": written(tmp_path / "m.gguf", {"token_embd.weight": normal(7, 4)}),
+    }
+    for name, original in originals.items():
+        path = tmp_path / "renamed" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(Path(original).read_bytes())
+        found = encodings.get(original)
+        same = encodings.get(path)
+
+        assert type(same) is type(found)
+        assert same.vocabulary_size == found.vocabulary_size > 2
+        ids = range(found.vocabulary_size)
+        assert [*map(same.token_bytes, ids)] == [*map(found.token_bytes, ids)]
+        if found.splits:
+            assert same.encode("ab word").tolist() == found.encode("ab word").tolist()
+
+
+# --- ranks whose pattern is unknown ---------------------------------------------------------------
+
+ADDED = {
+    "263": {"content": "<|begin_of_text|>", "special": True},
+    "270": {"content": "<|eot_id|>", "special": True},
+}
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Path:
+    """Return a file of ranks, as Llama 3 has it."""
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(RANKS)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    return path
+
+
+def test_a_file_of_ranks_has_the_special_tokens_that_are_listed_beside_it(ranks: Path) -> None:
+    listed = {"added_tokens_decoder": ADDED}
+    ranks.with_name("tokenizer_config.json").write_text(json.dumps(listed))
+    notes = Notes()
+    encoding = encodings.get(ranks, notes)
+
+    assert not encoding.splits
+    assert encoding.vocabulary_size == 271
+    assert [encoding.token_bytes(token_id) for token_id in (256, 262, 263, 264, 270, 271)] == [
+        *(b"ab", b" ab", b"<|begin_of_text|>", None, b"<|eot_id|>", None)
+    ]
+    ids = np.array([263, 256, 262], np.uint32)
+    assert encoding.decode(ids) == b"<|begin_of_text|>ab ab"
+    assert [*notes] == []
+
+
+def test_a_file_of_ranks_without_special_tokens_is_noted(ranks: Path) -> None:
+    notes = Notes()
+    encoding = encodings.get(ranks, notes)
+
+    assert encoding.vocabulary_size == len(TOKENS)
+    assert encoding.decode(np.array([256], np.uint32)) == b"ab"
+    assert [*notes] == ["tokenizer.model has the ranks of tokens; its special tokens are unknown"]
+
+
+def test_a_file_of_ranks_splits_no_text(in_process: InProcess, ranks: Path) -> None:
+    with pytest.raises(UnknownTokenizerError, match="nothing else tells its pattern"):
+        encodings.get(ranks).encode("a")
+
+    path = str(ranks)
+    assert "tells its pattern" in in_process.refused("tokenize", "a", "--encoding", path)
+    assert in_process("decode", "256", "262", "--encoding", path).out == b"ab ab"
+
+
+def test_an_id_that_no_vocabulary_has_is_refused(ranks: Path) -> None:
+    listed = {"added_tokens_decoder": {str(1 << 22): {"content": "<s>"}}}
+    ranks.with_name("tokenizer_config.json").write_text(json.dumps(listed))
+
+    with pytest.raises(InputError, match="a rank that no vocabulary has"):
+        encodings.get(ranks).token_bytes(0)
