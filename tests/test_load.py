@@ -252,6 +252,19 @@ def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked: Asked)
     assert audit.is_sound
 
 
+def test_a_tensor_that_several_files_have_is_a_finding(asked: Asked) -> None:
+    write_index([*tensors()], tensors())
+    write({LAYER: normal(DIM, DIM, 4)}, "2.safetensors")
+    path = Path("m", INDEX)
+    index = json.loads(path.read_text())
+    index["weight_map"]["other"] = "2.safetensors"
+    path.write_text(json.dumps(index))
+    audit = audited(asked)
+    text = f"1 tensor ({LAYER}) in several files; transformers takes the last"
+    assert ("finding", 1, text) in found(audit, "load")
+    assert not audit.is_sound
+
+
 def test_an_index_that_names_what_its_file_lacks_is_the_cause(asked: Asked) -> None:
     shard = tensors()
     del shard[LAYER]

@@ -167,8 +167,8 @@ def tokenizer(folder: str) -> Facts:
     names = []
     around: list[list[int]] = [[], []]
     if described is None:
-        names = made.convert_ids_to_tokens(list(range(len(made))))
         around = _around(made)
+        names = _names(made, around[0] + around[1])
     return {
         "kind": type(made).__name__,
         "special_ids": _special_ids(made, folder),
@@ -177,6 +177,13 @@ def tokenizer(folder: str) -> Facts:
         "names": names,
         "around": around,
     }
+
+
+def _names(made: Any, around: list[int]) -> list[str | None]:
+    """Return the name of each ID, also of those around a text, which no vocabulary need have."""
+    size = max([len(made) - 1, *made.get_vocab().values(), *around]) + 1
+    names: list[str | None] = made.convert_ids_to_tokens(list(range(size)))
+    return names
 
 
 def _described(made: Any) -> str | None:
@@ -306,7 +313,9 @@ def _described_class(folder: str) -> Any:
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         raise NotAskedError(f"transformers has no model_type {model_type!r}")
     names = config.get("architectures")
-    name = names[0] if isinstance(names, list) and names else names
+    if not names:
+        raise NotAskedError("config.json names no class (architectures)")
+    name = names[0] if isinstance(names, list) else names
     kind = getattr(transformers, name, None) if isinstance(name, str) else None
     base = transformers.PreTrainedModel
     if not isinstance(kind, type) or not issubclass(kind, base) or kind is base:

@@ -611,6 +611,9 @@ FOLDERS: dict[str, Folder] = {
         {"additional_special_tokens": M2M_LANGUAGES},
         is_python=True,
     ),
+    "m2m100, no names of languages": Folder(
+        m2m_files, "M2M100Tokenizer", "m2m_100", is_python=True
+    ),
     "byt5": Folder(dict, "ByT5Tokenizer", "t5", is_python=True, matrix="shared.weight"),
     "bert-japanese": Folder(
         lambda: character_files(*BERT),
@@ -677,8 +680,8 @@ def opened(path: Path) -> Any:
 
 
 def vocabulary_size(tokenizer: Any) -> int:
-    """Return V: the largest ID + 1."""
-    return max(tokenizer.get_vocab().values()) + 1
+    """Return V: the largest ID + 1; M2M100 puts a language before a text that it does not list."""
+    return max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids]) + 1
 
 
 # --- texts ----------------------------------------------------------------------------------------

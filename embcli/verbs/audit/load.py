@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,14 +145,19 @@ class Loading:
 
 
 def _of_index(source: Checkpoint) -> Iterator[Finding]:
-    """Yield that files have tensors which their index does not name."""
+    """Yield what an index does not say of its files, which transformers reads whole."""
     tensors = source.tensors
     if not _has_index(tensors) or source.roles.token.binary.is_remote:
         return
-    named = {*tensors}
-    unnamed: list[str] = []
+    counts: Counter[str] = Counter()
     for file in tensors.files:
-        unnamed += [name for name in open_tensors(Path(file)) if name not in named]
+        counts.update(list(open_tensors(Path(file))))
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        text = f"{_listed(repeated)} in several files; transformers takes the last"
+        yield Finding("finding", "load", len(repeated), text)
+    named = {*tensors}
+    unnamed = [name for name in counts if name not in named]
     if unnamed:
         text = (
             f"{tensors.path.name} does not name {_listed(unnamed)}; transformers reads whole files"
