@@ -456,6 +456,9 @@ class Made(PreTrainedTokenizerBase):
     def convert_tokens_to_ids(self, token):
         return self.names.index(token)
 
+    def get_vocab(self):
+        return {name: token_id for token_id, name in enumerate(self.names)}
+
     def decode(self, ids, **settings):
         return "".join(map(self.names.__getitem__, ids))
 
