@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from embcli.asked.folder import AskedTokenizer, tokenizer_of
-from embcli.asked.process import NotAskedError, RefusedError
 from embcli.binary import Binary, file_error
 from embcli.encodings.encoding import Encoding, UnknownTokenizerError
 from embcli.encodings.kinds import (
@@ -32,6 +31,9 @@ from embcli.encodings.tiktoken import (
 )
 from embcli.errors import InputError, Notes
 from embcli.wording import Sentence
+
+if TYPE_CHECKING:
+    from embcli.asked.folder import AskedTokenizer
 
 __all__ = [
     "Encoding",
@@ -158,6 +160,9 @@ def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
     if preferred != path.name:
         notes.add(f"{path.name} is read by itself; transformers reads {preferred} of its folder")
         return _by_itself(path, name, kind)
+
+    from embcli.asked.folder import tokenizer_of
+    from embcli.asked.process import NotAskedError, RefusedError
 
     failure: type[InputError] = InputError
     try:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from embcli.asked.folder import AskedTokenizer
 from embcli.binary import Binary, file_error, read_object, read_whole
 from embcli.encodings import cutting
 from embcli.encodings.encoding import (
@@ -43,6 +42,8 @@ from embcli.wording import counted, in_data
 
 if TYPE_CHECKING:
     import tokenizers
+
+    from embcli.asked.folder import AskedTokenizer
 
 _Value = TypeVar("_Value")
 
