@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -128,10 +129,13 @@ def test_a_folder_is_asked_about_again_by_another_version(
     asked: Recorded, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     write_folder("bert")
-    versions = dict.fromkeys(["transformers", "tokenizers", "sentencepiece", "protobuf"], "1.0")
-    monkeypatch.setattr("embcli.asked.folder.version", versions.__getitem__)
-    for number in ("1.0", "1.1", "1.0"):
-        versions[package] = number
+    site = Path("site").absolute()
+    spec = SimpleNamespace(origin=str(site / "transformers" / "__init__.py"))
+    monkeypatch.setattr("embcli.asked.folder.find_spec", lambda name: spec)
+    for each in ("transformers", "tokenizers", "sentencepiece", "protobuf"):
+        (site / f"{each}-1.0.dist-info").mkdir(parents=True)
+    for old, new in (("1.0", "1.0"), ("1.0", "1.1"), ("1.1", "1.0")):
+        (site / f"{package}-{old}.dist-info").rename(site / f"{package}-{new}.dist-info")
         opened("./bert")
 
     assert len(asked.questions) == len(kept()) == 2

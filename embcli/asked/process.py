@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -76,6 +75,8 @@ class _Child:
     _last: _Child | None = None
 
     def __init__(self) -> None:
+        import subprocess
+
         # -I keeps the folder of the program, and what the environment adds, out of its modules.
         command = [sys.executable, "-I", str(Path(__file__).with_name("child.py"))]
         settings = {
