@@ -74,7 +74,6 @@ class NamedSpecial(NamedTuple):
 
     role: str  # "bos"; empty for an added token without a role
     name: str
-    file: str
 
 
 def named_specials(path: Path) -> Iterator[NamedSpecial]:
@@ -84,12 +83,12 @@ def named_specials(path: Path) -> Iterator[NamedSpecial]:
             role = key.removesuffix("_token") if key.endswith("_token") else ""
             if role or key.endswith("_special_tokens"):
                 for name in _contents(value):
-                    yield NamedSpecial(role, name, file)
+                    yield NamedSpecial(role, name)
             elif key == "added_tokens_decoder" and isinstance(value, dict):
                 for name in _contents([*value.values()]):
-                    yield NamedSpecial("", name, file)
+                    yield NamedSpecial("", name)
     for name in sibling_json(path, "added_tokens.json"):
-        yield NamedSpecial("", name, "added_tokens.json")
+        yield NamedSpecial("", name)
 
 
 def added_ids(path: Path) -> dict[str, int]:
