@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightMatrix(Result, verb="weights", content="embeddings"):
+class WeightMatrix(Result, verb="weights"):
     """Rows and columns of a layer; the rows are read when they are used."""
 
     name: LayerName

@@ -40,7 +40,7 @@ _NOT_HIDDEN = Sentence(
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup(Result, verb="lookup", content="embeddings"):
+class Lookup(Result, verb="lookup"):
     """The result of a lookup.
 
     The (T, D) token rows and what `steps` add to them are the (T, D) input embeddings. Rows are

@@ -14,6 +14,7 @@ from typing import get_args
 import numpy as np
 
 from embcli.errors import InputError, check_choice, check_number, refuse_too_large
+from embcli.formats import ContentKind, content_of
 from embcli.layer import Layers, Origin, Source
 from embcli.names import (
     DEFAULT_THETA,
@@ -42,7 +43,7 @@ __all__ = ["PositionTable", "positions"]
 
 
 @dataclass(frozen=True, eq=False)
-class PositionTable(Result, verb="positions", content="embeddings"):
+class PositionTable(Result, verb="positions"):
     """The matrices of a kind of positions, for the chosen positions.
 
     Each matrix is an array under its name.
@@ -66,6 +67,10 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
     distance = MatrixOf()  # (n, T) int64
     similarity = MatrixOf()  # (n, T) float32, dot products or cosines
+
+    @property
+    def content(self) -> ContentKind:
+        return content_of("positions", {"kind": self.kind, "similarity": self.is_similarity})
 
     @property
     def is_similarity(self) -> bool:
