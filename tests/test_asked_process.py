@@ -89,15 +89,6 @@ def failure(about: str = "tokenizer") -> str:
 # --- questions and answers ------------------------------------------------------------------------
 
 
-def test_one_process_answers_all_questions(stand_in: Callable[[str], None]) -> None:
-    stand_in(ECHO)
-    for number in range(5):
-        question = {"about": "text", "folder": "é\n", "ids": [number]}
-        assert ask(**question) == {"start": 0, "question": question}
-
-    assert started() == 1
-
-
 def test_each_thread_gets_its_own_answer(stand_in: Callable[[str], None]) -> None:
     stand_in(ECHO)
 

@@ -22,7 +22,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.batch import Batches
 from tests.oracles import gathered, of_ids
-from tests.readers import from_json, from_ndjson
+from tests.readers import from_json
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -190,18 +190,6 @@ def test_the_first_batch_of_the_verdict_is_the_books(in_process: InProcess) -> N
     assert found["samples"] == [{"batch": 0, "sample": sample} for sample in range(8)]
     assert found["columns"] == [0, 1]
     assert found["run"] == found["run"] | LOADER
-
-
-def test_a_line_of_ndjson_is_a_sample(in_process: InProcess) -> None:
-    words = ("batch", "-", "--dim", "3", "--all", "--keep-last", "--batch-size", "7")
-    document = from_json(in_process.ok(*words, "-f", "json", stdin=OPENING).out)
-
-    samples = from_ndjson(in_process.ok(*words, "-f", "ndjson", stdin=OPENING).out)
-
-    assert [sample["sample"] for sample in samples] == list(range(len(samples)))
-    assert {sample["batch"] for sample in samples} == {0, 1, 2}
-    for name, rows in document["matrices"].items():
-        assert [sample["vectors"][name] for sample in samples] == rows
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -410,40 +398,12 @@ def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(
     assert header.split()[-1] == last
 
 
-def test_windows_name_the_batch_of_each_sample() -> None:
-    result = embcli.seeded(20, 2).batch(
-        [*range(20)], batch_size=3, stride=2, all=True, windows=True
-    )
-
-    marks = marks_of_windows(export.text(result, 120))
-
-    labels = [label.split() for label in marks]
-    assert labels == [[str(sample // 3), str(sample)] for sample in range(6)]
-
-
 def test_windows_of_a_shuffled_batch_leave_out_the_text_between_them(snapshot: Snapshot) -> None:
     result = embcli.seeded(dim=2).batch(
         OPENING, batch_size=3, max_length=3, shuffle=True, windows=True
     )
 
     snapshot("batch/windows-shuffled.txt", export.text(result, 80))
-
-
-def test_windows_say_what_a_model_does_not_see() -> None:
-    result = embcli.seeded(40, 2).batch([*range(40)], batch_size=4, stride=6, windows=True)
-
-    page = export.text(result, 200)
-
-    assert "2 samples dropped" in page
-    assert "Never an input: 2 of every 6 tokens" in page
-
-
-@pytest.mark.parametrize("width", [80, 100])
-def test_a_page_has_all_ids_of_the_books_batch(width: int) -> None:
-    page = export.text(embcli.seeded(dim=4).batch(OPENING), width)
-
-    for ids in BOOKS_FIRST_INPUTS:
-        assert re.search(r" +".join(map(str, ids)), page)
 
 
 def test_two_pictures_are_refused_together(in_process: InProcess) -> None:
@@ -460,12 +420,6 @@ def test_a_picture_shows_all_samples_that_fit(heat: bool) -> None:
 
     assert "Left out" not in result.page("svg").decode().replace("&#160;", " ")
     assert "Left out: samples 1 to 6 (6 of 8)" in export.text(result, 80, 24)
-
-
-def test_windows_say_nothing_of_rows_that_they_do_not_show() -> None:
-    result = embcli.seeded(40, 2).batch([*range(20)], windows=True, columns=[0])
-
-    assert "position layer" not in export.text(result, 100)
 
 
 BOOKS_BATCH: dict[str, Any] = {}

@@ -214,15 +214,6 @@ def test_slices_of_tokens_give_the_bits_of_the_whole(monkeypatch: pytest.MonkeyP
     assert_same_bits(gradient.linear, expected.linear.gradient[touched])
 
 
-def test_slices_of_repeated_tokens_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "GRADIENT_SLICE", 10 * 50257)
-
-    gradient = seeded([3, 3, 7, 3] * 5, 50257, gradient=True).gradient
-
-    assert gradient.slices == 2
-    np.testing.assert_allclose(gradient.linear, gradient.embedding, 1e-5)
-
-
 # --- cost -----------------------------------------------------------------------------------------
 
 

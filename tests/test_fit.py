@@ -450,13 +450,6 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding() -> None:
         assert all(text.startswith(f"tokenizer.json has {count} merge") for text in texts)
 
 
-def test_a_vocabulary_without_merges_needs_none() -> None:
-    pieces = [*NAMES, *(f"w{place}" for place in range(TOKENS - len(NAMES)))]
-    scored = [(piece, -1.0) for piece in pieces]
-    tokenizers.Tokenizer(tokenizers.models.Unigram(scored, 3)).save("m/tokenizer.json")
-    assert "fit" not in audited().kinds("finding")
-
-
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
     in_process: InProcess,
 ) -> None:
@@ -672,13 +665,3 @@ def test_a_remark_is_an_alarm_if_its_kind_is_named(
     ran = in_process("audit", "m", "--fail-on", fail_on)
     assert f"\n{verdict}: " in ran.text
     assert ran.status == int(bool(broken))
-
-
-def test_a_row_that_a_file_names_as_padding_can_be_zero() -> None:
-    token = vectors(1)
-    token[2] = 0
-    write_tensors(token, vectors(2))
-    assert audited().broken == ("zero",)
-
-    write_json("generation_config.json", pad_token_id=2)
-    assert not audited().broken

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -129,18 +127,6 @@ def test_what_does_not_fit_in_shape_is_passed_over() -> None:
     assert tensor_name(source, "token") == "model.embed_tokens.weight"
     assert tensor_name(source, "position") == "position_embeddings"
     assert tensor_name(source, "head") is None
-
-
-def test_the_origin_is_the_file_and_of_open_layers_tensor_dtype_and_shape() -> None:
-    source = opened({"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
-    of_layers = ("tensors", "dtypes", "bytes", "shapes", "guesses")
-    of_file = {"from": "model.safetensors", **{key: {} for key in of_layers}}
-    assert source.origin.document() == of_file
-    origin = source.open({"token": None, "position": None}).origin.document()
-    assert origin["tensors"] == {"token": "wte", "position": "wpe"}
-    assert origin["dtypes"] == {"token": "float16", "position": "float32"}
-    assert origin["bytes"] == {"token": 70, "position": 112}
-    assert origin["shapes"] == {"token": [5, 7], "position": [4, 7]}
 
 
 def test_values_that_float32_cannot_hold_are_counted_over_all_layers() -> None:
@@ -466,21 +452,3 @@ def test_the_head_of_rembert_has_columns_of_its_own() -> None:
 
 
 # --- imports --------------------------------------------------------------------------------------
-
-READING = """
-import sys, numpy
-from embcli.files.checkpoint import Checkpoint
-for path in sys.argv[1:]:
-    Checkpoint(path).open({"token": None})["token"].rows(numpy.arange(3))
-heavy = ("torch", "gguf", "zipfile", "tokenizers", "rich")
-print([name for name in heavy if name in sys.modules])
-"""
-
-
-def test_no_heavy_module_is_loaded_on_the_way_to_rows() -> None:
-    opened({"wte": matrix()}, {"model_type": "gpt2"})
-    np.save("wte.npy", matrix())
-    written("m.gguf", {"token_embd.weight": matrix().astype(np.float16)})
-    command = [sys.executable, "-c", READING, ".", "wte.npy", "m.gguf"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout == "['zipfile']\n"
