@@ -25,6 +25,7 @@ from tests.oracles import gathered, of_ids
 from tests.readers import from_json
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import assert_height
 
 OPENING = (
     "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it "
@@ -438,7 +439,7 @@ def test_a_page_fits_its_width_and_a_screen(
     text = export.text(result, width)
 
     assert max(map(len, text.splitlines())) <= width
-    assert text.count("\n") <= most_lines
+    assert_height(text, most_lines)
 
 
 @pytest.mark.parametrize(

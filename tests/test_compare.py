@@ -31,6 +31,7 @@ from tests.oracles import Stub, StubSource, assert_same_bits, normal, of_ids
 from tests.readers import from_json, written
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import assert_height
 
 LARGEST = float(np.finfo(np.float32).max)
 THREE_IDS = [2, 3, 1]
@@ -409,7 +410,7 @@ def test_a_page_leaves_a_line_of_a_screen_for_suggestions(
 ) -> None:
     screen = export.text(seeded(ids, max(ids) + 1, **more), 80, 24)
 
-    assert screen.count("\n") <= most_lines
+    assert_height(screen, most_lines)
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,22 @@ def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
 # --- torch, which draws ---------------------------------------------------------------------------
 
 
+def test_the_origin_says_what_drew_the_layers(store: Store) -> None:
+    import torch
+
+    capability = torch.backends.cpu.get_cpu_capability()
+    drawn_by = {
+        "seed": 123,
+        "shapes": {"token": [6, 3], "position": [5, 3]},
+        "torch": str(torch.__version__),
+        "cpu_capability": capability,
+    }
+    for _ in range(2):
+        source = SeededSource(SMALL, store)
+        layers = source.open({"token": None, "position": None})
+        assert layers.origin.document() == drawn_by
+
+
 def test_without_torch_a_sentence_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "find_spec", lambda _: None)
     with pytest.raises(LayerError, match="torch is not installed"):

@@ -21,6 +21,7 @@ from tests.oracles import Stub, StubSource, assert_same_bits, gathered, live, of
 from tests.readers import float32
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import assert_height
 
 V = 50257
 D = 6
@@ -161,7 +162,7 @@ def test_a_page_fits_a_screen(
 ) -> None:
     screen = on_screen(in_process, height, " the" * length, *show)
 
-    assert screen.count("\n") < max(height, 18)
+    assert_height(screen, max(height, 18) - 1)
 
 
 def on_screen(in_process: InProcess, height: int, *words: str) -> str:
