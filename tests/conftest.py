@@ -130,7 +130,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def snapshot(pytestconfig: pytest.Config) -> Snapshot:
-    """Return what holds a text against a file under tests/pages/, or writes it if it is accepted."""
+    """Return what holds a text against a kept one, or writes it below a path of --accept."""
     accepted = [pytestconfig.rootpath / path for path in pytestconfig.getoption("accept")]
     for path in accepted:
         assert path.exists(), f"--accept={path} is no file and no folder"

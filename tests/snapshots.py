@@ -1,7 +1,7 @@
 """Texts that embcli prints, kept as files that a person reads when they change.
 
-`pytest --accept=PATH` writes those below a path anew, as tests/pages/lookup or README.md; what else
-differs fails. Whoever changes a page, a sentence or a help reads the difference that git then shows.
+`pytest --accept=PATH` writes those below a path anew, as tests/pages/lookup or README.md; others
+that differ fail. Whoever changes a page, a sentence or a help reads the difference that git shows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGES = Path(__file__).parent / "pages"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Holds texts against kept ones; below an accepted path, a text takes the place of the kept one."""
+    """Holds texts against kept ones; below an accepted path, a text replaces the kept one."""
 
     accepted: list[Path]
 
