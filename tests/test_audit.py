@@ -22,6 +22,7 @@ from embcli.numerics.statistics import Covariance
 from embcli.verbs.audit import Audit, MatrixAudit, unused
 from embcli.verbs.audit.measure import choice_of
 from tests import transcripts
+from tests.cases import cases
 from tests.files.made import save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -421,7 +422,7 @@ def test_a_remark_that_is_an_alarm_breaks_no_model() -> None:
     assert "Broken" not in str(found)
 
 
-@pytest.mark.parametrize(("used", "equal"), [([], 0), ([3], 0), ([3, 4], 1)])
+@cases
 def test_only_used_rows_count_as_equal(used: list[int], equal: int) -> None:
     matrix = trained()
     matrix[UNUSED] = matrix[UNUSED[0]]

@@ -21,6 +21,7 @@ from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.batch import Batches
+from tests.cases import cases
 from tests.oracles import gathered, of_ids
 from tests.readers import from_json
 from tests.runners import InProcess
@@ -265,7 +266,7 @@ def test_chosen_columns_show_the_numbers_that_a_drawing_shows(
     snapshot("batch/chosen-columns-drawn.txt", in_process.ok(*words, "--draw").text)
 
 
-@pytest.mark.parametrize(("length", "stride"), [(4, 5), (4, 6), (3, 9), (1, 2), (1, 3)])
+@cases
 def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) -> None:
     """They are counted between the starts of two samples."""
     options = {"batch_size": 1, "max_length": length, "stride": stride, "all": True}
@@ -281,16 +282,7 @@ def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) 
     assert f"never a target: {len(never_targets)}." in page
 
 
-@pytest.mark.parametrize(
-    ("options", "which"),
-    [
-        ({}, "Batch 0, the first of 3:"),
-        ({"index": 2}, "Batch 2 of 0 to 2:"),
-        ({"all": True}, "All 3 batches:"),
-        ({"batch_size": 9}, "The only batch:"),
-        ({"batch_size": 9, "all": True}, "The only batch:"),
-    ],
-)
+@cases
 def test_a_page_says_which_batch_it_shows(options: dict[str, Any], which: str) -> None:
     result = embcli.seeded(40, 2).batch([*range(40)], **({"batch_size": 3} | options))
 
@@ -308,17 +300,7 @@ def test_another_batch_is_suggested_if_there_is_one(in_process: InProcess) -> No
 TOY_TEXT = "Once upon a time there lived"
 
 
-@pytest.mark.parametrize(
-    ("width", "cell"),
-    [
-        (120, "  Once ␣upon ␣a ␣time → ␣there  │"),
-        (80, "  Once … → ␣there  │"),
-        (62, "     0  │"),
-        (59, "  Once … → ␣there  │"),
-        (56, "  … → ␣there  │"),
-        (52, "     0  │"),
-    ],
-)
+@cases
 def test_the_tokens_of_a_sample_are_whole_and_end_with_the_last_target(
     width: int, cell: str
 ) -> None:
@@ -347,7 +329,7 @@ def marks_of_windows(page: str) -> dict[str, dict[int, str]]:
     return marks
 
 
-@pytest.mark.parametrize(("max_length", "width"), [(4, 40), (4, 60), (4, 200), (12, 40), (12, 77)])
+@cases
 @pytest.mark.parametrize("stride", [1, 2, 4, 6])
 def test_windows_go_on_in_further_tables(stride: int, max_length: int, width: int) -> None:
     model = embcli.seeded(40, 2)

@@ -27,6 +27,7 @@ from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import Comparison, layers
+from tests.cases import cases
 from tests.oracles import Stub, StubSource, assert_same_bits, normal, of_ids
 from tests.readers import from_json, written
 from tests.runners import InProcess
@@ -397,14 +398,7 @@ SIXTY_IDS = [*range(60)]
 
 
 @pytest.mark.parametrize("ids", [THREE_IDS, [3], NINE_IDS, FAR_IDS, SIXTY_IDS])
-@pytest.mark.parametrize(
-    ("more", "most_lines"),
-    [
-        ({"dim": 5}, 22),
-        ({"dim": 40}, 22),
-        ({"draw": True}, 30),
-    ],
-)
+@cases
 def test_a_page_leaves_a_line_of_a_screen_for_suggestions(
     ids: list[int], more: dict[str, Any], most_lines: int
 ) -> None:

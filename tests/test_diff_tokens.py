@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 import embcli
 from tests import transcripts
+from tests.cases import cases
 from tests.files.made import matrix, save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -366,15 +367,7 @@ def test_heads_of_both_models_are_compared_in_the_same_run(
     snapshot("diff/heads.txt", ran.text)
 
 
-@pytest.mark.parametrize(
-    ("token", "head", "verdict"),
-    [
-        (0, 0, "The token matrices and the output heads are equal in 6 rows"),
-        (1, 0, "The token matrices differ, the output heads are equal in 6 rows"),
-        (0, 1, "The token matrices are equal in 6 rows, the output heads differ"),
-        (1, 1, "The token matrices and the output heads differ"),
-    ],
-)
+@cases
 def test_the_verdict_names_the_matrix_that_differs(
     in_process: InProcess, token: int, head: int, verdict: str
 ) -> None:

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 import embcli
 from embcli.verbs.audit import Audit
+from tests.cases import cases
 from tests.files.made import PLAIN, closed, save_words
 from tests.oracles import normal
 from tests.runners import InProcess
@@ -357,20 +358,7 @@ def test_the_dimension_of_config_json_is_that_of_the_rows(
     assert any("rows of its token matrix have 8 columns" in text for text in texts) == is_finding
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_finding"),
-    [
-        ({"model_type": "gpt2", "n_positions": 16}, False),
-        ({"model_type": "gpt2", "n_positions": 32}, True),
-        ({"model_type": "opt", "max_position_embeddings": 14}, False),
-        ({"model_type": "opt", "max_position_embeddings": 16}, True),
-        ({"model_type": "roberta", "max_position_embeddings": 16}, False),
-        ({"model_type": "marian", "max_position_embeddings": 32}, False),
-        ({"model_type": "unheard_of", "n_positions": 32}, False),
-        ({"model_type": "gemma3_text", "max_position_embeddings": 32}, False),
-        ({"text_config": {"max_position_embeddings": 32}, "vision_config": {}}, False),
-    ],
-)
+@cases
 def test_positions_of_config_json_are_those_of_a_learned_layer(
     settings: dict[str, Any], is_finding: bool
 ) -> None:
@@ -480,10 +468,7 @@ def test_few_missing_rows_are_told_as_a_forgotten_resize(
 # --- special IDs ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "has_row"),
-    [(None, True), (-1, True), (63, True), (64, False), (-2, False), ([1, 64], False), ([1], True)],
-)
+@cases
 def test_an_id_without_a_row_is_an_alarm(value: Any, has_row: bool) -> None:
     write_json("generation_config.json", eos_token_id=value)
     assert audited().broken == (() if has_row else ("special-ids",))
@@ -546,9 +531,7 @@ def test_the_tables_of_a_gguf_file_have_a_value_for_each_token(
     assert audit.status == 0
 
 
-@pytest.mark.parametrize(
-    ("value", "remarks"), [(1, 0), ([1, 2], 0), ([2, 3], 1), (2, 1), (None, 0)]
-)
+@cases
 def test_files_that_give_different_ids_get_a_remark(value: Any, remarks: int) -> None:
     write_json("generation_config.json", eos_token_id=value)
     audit = audited()
@@ -557,9 +540,7 @@ def test_files_that_give_different_ids_get_a_remark(value: Any, remarks: int) ->
 
 
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
-@pytest.mark.parametrize(
-    ("value", "remarks"), [("</s>", 0), ({"content": "</s>"}, 0), ("<s>", 1), (None, 0)]
-)
+@cases
 def test_names_of_special_tokens_are_held_against_ids(file: str, value: Any, remarks: int) -> None:
     write_json(file, **PLAIN, eos_token=value)
     assert found_kinds(audited(), "remark").count("special-ids") == remarks

@@ -17,6 +17,7 @@ from embcli.model import Model
 from embcli.positions.sinusoidal import wave_rows
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
+from tests.cases import cases
 from tests.oracles import Stub, StubSource, assert_same_bits, gathered, live, of_ids
 from tests.readers import float32
 from tests.runners import InProcess
@@ -78,15 +79,7 @@ def input_of_torch(seeded: Seeded, ids: list[int], places: list[int]) -> dict[st
     return {"token": token.numpy(), "position": position.numpy(), "input": total.numpy()}
 
 
-@pytest.mark.parametrize(
-    ("only", "places"),
-    [
-        ([], [0, 1, 2, 3, 4]),
-        (["--only", " the the"], [3]),
-        (["--only", "262,1169"], [0, 3]),
-        (["--only", "262"], [3]),
-    ],
-)
+@cases
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "none"])
 def test_each_kind_joins_the_token_rows_as_its_formula_says(
     in_process: InProcess, kind: str, only: list[str], places: list[int]
@@ -156,7 +149,7 @@ def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
 
 
 @pytest.mark.parametrize("show", [(), ("--heat",), ("--show", "input"), ("--show", "token,input")])
-@pytest.mark.parametrize(("length", "height"), [(3, 24), (7, 12), (7, 24), (60, 24), (60, 50)])
+@cases
 def test_a_page_fits_a_screen(
     in_process: InProcess, show: tuple[str, ...], height: int, length: int
 ) -> None:
@@ -241,18 +234,7 @@ def test_a_page_of_one_token_at_two_positions(
     snapshot(f"lookup/one-token-{kind}.txt", ran.text)
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["lookup", "Every effort", "--only", "effort"], "did you mean ' effort'?"),
-        (["lookup", "Every effort", "--only", "every"], "did you mean 'Every'?"),
-        (["lookup", "Every effort", "--only", "efforts"], ""),
-        (["lookup", "room 7", "--only", "7"], "did you mean ' 7'?"),
-        (["lookup", "--ids", "23", "--only", "8"], ""),
-        (["weights", "--rows", "EFFORT"], "did you mean ' effort'?"),
-        (["weights", "--rows", "xyzzy"], ""),
-    ],
-)
+@cases
 def test_a_token_that_differs_by_spaces_or_case_is_asked_for(
     in_process: InProcess, words: list[str], hint: str
 ) -> None:

@@ -51,6 +51,7 @@ from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means
 from embcli.page.parts import CutPage
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
+from tests.cases import cases
 from tests.readers import from_png, size_of_png
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -224,19 +225,7 @@ def test_chosen_columns_continue_in_further_tables(
     assert len(set(decimals)) <= 1, "all numbers have an exponent, or none has"
 
 
-@pytest.mark.parametrize(
-    ("number", "precision", "written"),
-    [
-        (999999.94, 4, "999999.9375"),
-        (1e6, 4, "1.0000e+06"),
-        (-1e6, 2, "-1.00e+06"),
-        (0.00006, 4, "0.0001"),
-        (0.00004, 4, "4.0000e-05"),
-        (0.04, 1, "4.0e-02"),
-        (0.06, 1, "0.1"),
-        (0.0, 4, "0.0000"),
-    ],
-)
+@cases
 def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(
     number: float, precision: int, written: str
 ) -> None:
@@ -247,17 +236,7 @@ def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(
     assert cells_of_line(row) == [[written]]
 
 
-@pytest.mark.parametrize(
-    ("columns", "width"),
-    [
-        ("60", 60),
-        ("39", 40),
-        ("1", 40),
-        ("0", 120),
-        ("", 120),
-        ("wide", 120),
-    ],
-)
+@cases
 def test_a_page_in_a_pipe_is_as_wide_as_the_environment_says(
     in_process: InProcess, columns: str, width: int
 ) -> None:
@@ -403,23 +382,7 @@ def test_signs_have_colours_and_dim_rows_have_none() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("is_terminal", "color", "environment", "is_colored"),
-    [
-        (False, "auto", {}, False),
-        (False, "auto", {"FORCE_COLOR": "1"}, True),
-        (False, "auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
-        (False, "always", {"NO_COLOR": "1"}, True),
-        (False, "never", {"FORCE_COLOR": "1"}, False),
-        (True, "auto", {}, True),
-        (True, "auto", {"NO_COLOR": "1"}, False),
-        (True, "auto", {"NO_COLOR": ""}, True),
-        (True, "auto", {"TERM": "dumb"}, False),
-        (True, "auto", {"TERM": "dumb", "FORCE_COLOR": "1"}, True),
-        (True, "never", {}, False),
-        (True, "always", {"NO_COLOR": "1", "TERM": "dumb"}, True),
-    ],
-)
+@cases
 def test_colour_is_a_choice_and_changes_nothing_else(
     in_process: InProcess,
     is_terminal: bool,
@@ -498,13 +461,7 @@ def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sig
     assert (red[half + 1 :] > blue[half + 1 :]).all()
 
 
-@pytest.mark.parametrize(
-    ("terminal", "names"),
-    [
-        ("15;0", ["cyan", "blue", "black", "red", "yellow"]),
-        ("0;15", ["blue", "cyan", "white", "yellow", "red"]),
-    ],
-)
+@cases
 def test_a_scale_of_sixteen_colours_has_five_of_them(
     terminal: str, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -746,16 +703,7 @@ def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> Non
     assert "yellow: 1 NaN; yellow: 1 infinite" in svg.replace("&#160;", " ")
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "shown"),
-    [
-        (100, 10, "shown: 1 in 3 rows"),
-        (300, 10, "shown: 1 in 7 rows"),
-        (300, 100, "shown: 1 in 7 rows, 1 in 3 columns"),
-        (1100, 700, "shown: 1 in 23 rows, 1 in 11 columns"),
-        (48, 300, "shown: 1 in 5 columns"),
-    ],
-)
+@cases
 def test_a_picture_without_room_shows_every_nth_row_and_an_odd_step_of_columns(
     rows: int, columns: int, shown: str
 ) -> None:

@@ -19,6 +19,7 @@ from embcli.positions.rotary import rotated_rows
 from embcli.positions.sinusoidal import wave_rows
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.positions import PositionTable
+from tests.cases import cases
 from tests.oracles import Stub, StubSource, assert_same_bits, gathered, gathered_field, live, normal
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -171,13 +172,7 @@ def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(
     assert result.records().default == "position"
 
 
-@pytest.mark.parametrize(
-    ("pairing", "columns"),
-    [
-        ("interleaved", [4, 5, 0, 1]),
-        ("halves", [2, 0, 5, 3]),
-    ],
-)
+@cases
 def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(
     pairing: Any, columns: list[int]
 ) -> None:

@@ -23,6 +23,7 @@ import torch
 
 from embcli.cli.tour import EXERCISES, STEPS, TourStep, with_text
 from embcli.names import TOUR_TEXT
+from tests.cases import cases
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
 from tests.snapshots import Snapshot
 
@@ -475,10 +476,7 @@ def test_a_question_mark_asks_for_the_hint_and_then_for_the_answer(
     assert screen.end("q") == 0
 
 
-@pytest.mark.parametrize(
-    ("step", "key", "status"),
-    [("3", "q\n", 0), ("3", "Q\n", 0), ("3", "\x04", 0), ("1", "\x04", 0), ("1", "\x03", 130)],
-)
+@cases
 def test_a_tour_ends_at_a_question_and_by_the_keys_that_end_programs(
     step: str, key: str, status: int, start: Callable[..., Screen]
 ) -> None:

@@ -17,6 +17,7 @@ import embcli
 from embcli.errors import InputError, Notes
 from embcli.files import roles
 from embcli.files.checkpoint import Checkpoint
+from tests.cases import cases
 from tests.files.made import assert_rows, closed, matrix, written
 
 Shape = tuple[int, ...]
@@ -178,17 +179,7 @@ def test_without_one_token_matrix_a_file_is_refused(
         opened(tensors, token=token)
 
 
-@pytest.mark.parametrize(
-    ("model_type", "own", "stray"),
-    [
-        ("llama", "model.embed_tokens.weight", "model.wte.weight"),
-        ("llama", "model.embed_tokens.weight", "shared.weight"),
-        ("gpt2", "wte.weight", "model.embed_tokens.weight"),
-        ("bert", "embeddings.word_embeddings.weight", "tok_emb.weight"),
-        ("mamba", "backbone.embeddings.weight", "wte.weight"),
-        ("t5", "shared.weight", "wte.weight"),
-    ],
-)
+@cases
 def test_of_several_names_that_of_the_model_s_type_counts(
     model_type: str, own: str, stray: str
 ) -> None:
@@ -417,16 +408,7 @@ def test_a_head_that_is_in_no_file_is_what_config_json_states(
     assert head.reason == reason
 
 
-@pytest.mark.parametrize(
-    ("architecture", "causal", "relation", "reason"),
-    [
-        ("gemma", None, "same", "the file has no output.weight"),
-        ("gemma", True, "same", "the file has no output.weight"),
-        ("gemma", False, "none", ""),
-        ("t5encoder", None, "none", "'t5encoder' is an encoder, which has none"),
-        ("nomic-bert", False, "none", "'nomic-bert' is an encoder, which has none"),
-    ],
-)
+@cases
 def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
     architecture: str, causal: bool | None, relation: str, reason: str
 ) -> None:
