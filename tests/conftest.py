@@ -120,11 +120,18 @@ def terminal() -> Terminal:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--accept", action="store_true", help="write what is printed now into the snapshots"
+        "--accept",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="write what is printed now into the snapshots below PATH, from the top folder",
     )
 
 
 @pytest.fixture(scope="session")
 def snapshot(pytestconfig: pytest.Config) -> Snapshot:
-    """Return what holds a text against a file under tests/pages/, or with --accept writes it."""
-    return Snapshot(pytestconfig.getoption("accept"))
+    """Return what holds a text against a kept one, or writes it below a path of --accept."""
+    accepted = [pytestconfig.rootpath / path for path in pytestconfig.getoption("accept")]
+    for path in accepted:
+        assert path.exists(), f"--accept={path} is no file and no folder"
+    return Snapshot(accepted)

@@ -1,7 +1,7 @@
 """Texts that embcli prints, kept as files that a person reads when they change.
 
-`pytest --accept` writes them anew, those of the README too. Whoever changes a page, a sentence or
-a help reads the difference that git then shows.
+`pytest --accept=PATH` writes those below a path anew, as tests/pages/lookup or README.md; others
+that differ fail. Whoever changes a page, a sentence or a help reads the difference that git shows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ PAGES = Path(__file__).parent / "pages"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Holds texts against kept ones; with `accepts`, a text takes the place of the kept one."""
+    """Holds texts against kept ones; below an accepted path, a text replaces the kept one."""
 
-    accepts: bool
+    accepted: list[Path]
+
+    def accepts(self, path: Path) -> bool:
+        """Whether a file is, or is below, one of the accepted paths."""
+        return any(path.is_relative_to(each) for each in self.accepted)
 
     def __call__(self, name: str, text: str) -> None:
         """Hold a text against the file of this name under tests/pages/."""
@@ -29,10 +33,10 @@ class Snapshot:
     def hold(self, path: Path, text: str) -> None:
         """Hold a text against a file."""
         is_equal = path.exists() and path.read_bytes().decode() == text
-        if self.accepts and not is_equal:
+        if self.accepts(path) and not is_equal:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, newline="")
-        assert path.exists(), f"{path} is missing: pytest --accept writes it"
+        assert path.exists(), f"{path} is missing: pytest --accept={path} writes it"
         assert text == path.read_bytes().decode()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,46 +18,6 @@ from tests.oracles import assert_same_bits, live
 
 MODEL = embcli.seeded(vocab=6, dim=4, context_length=8)
 IDS = [1, 2, 3, 4, 5, 0]
-
-WRONG: dict[str, Callable[[], Any]] = {
-    "vocab must be a whole number, not '6'": lambda: embcli.seeded("6").lookup([1]),
-    "dim must be a whole number, not None": lambda: embcli.seeded(6, None).lookup([1]),
-    "seed must be a whole number, not 1.5": lambda: embcli.seeded(6, seed=1.5).lookup([1]),
-    "context_length must be a whole number, not '3'": lambda: MODEL.positions(context_length="3"),
-    "trace must be a whole number, not 1.5": lambda: MODEL.lookup([1, 2], trace=1.5),
-    "position \"['none']\" is not known": lambda: MODEL.lookup([1], position=["none"]),
-    "top must be a whole number, not '3'": lambda: MODEL.neighbors([1], top="3"),
-    "top must be a whole number, not 1.5": lambda: MODEL.audit(top=1.5),
-    "metric 'None' is not known": lambda: MODEL.neighbors([1], metric=None),
-    "match '3' is not a regular expression": lambda: MODEL.neighbors([1], match=3),
-    "vector must be an array of numbers, not 'a'": lambda: MODEL.neighbors(vector="a"),
-    "vector must be an array of numbers, not [[1.0], [2, 3]]": (
-        lambda: MODEL.neighbors(vector=[[1.0], [2, 3]])
-    ),
-    "batch_size must be a whole number, not '3'": lambda: MODEL.batch(IDS, batch_size="3"),
-    "stride must be a whole number, not 1.5": lambda: MODEL.batch(IDS, stride=1.5),
-    "max_length must be a whole number, not None": lambda: MODEL.batch(IDS, max_length=None),
-    "theta must be a number, not '3'": lambda: MODEL.positions("rotary", theta="3"),
-    "learning_rate must be a number, not [1]": lambda: MODEL.compare([1], learning_rate=[1]),
-    "sort 'None' is not known": lambda: MODEL.weights(sort=None),
-    "precision must be a whole number, not '3'": lambda: MODEL.weights().styled(precision="3"),
-    "slice indices must be integers": lambda: MODEL["a":"b"],  # type: ignore[misc]
-    "a list of token IDs, such as [2]: 2.5": lambda: MODEL.lookup(2.5),
-    "sequences of lengths [2, 1] are not one array of IDs": lambda: MODEL.lookup([[1, 2], [3]]),
-    "sequences of lengths [1, 2] are not one array of IDs": lambda: MODEL[[[1], [2, 3]]],
-    "no encoding or model is named 'None'": lambda: embcli.seeded(encoding=None),
-    "path must be a text or a Path, not 3": lambda: embcli.open(3),
-    "a pair is not an ID: model[2][1] is a number": lambda: MODEL[2, 1],
-    "no matrix '3'": lambda: MODEL.lookup([1]).matrix(3),
-    "'3' is not explained": lambda: embcli.explain(3),
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_an_argument_of_a_wrong_type_is_refused(message: str) -> None:
-    with pytest.raises(embcli.EmbcliError) as refusal:
-        WRONG[message]()
-    assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16])

@@ -22,6 +22,7 @@ from embcli.asked.process import NotAskedError, RefusedError
 from embcli.encodings.encoding import Encoding, UnknownTokenizerError
 from embcli.errors import InputError, Notes
 from tests import recorded
+from tests.cases import cases
 from tests.files.made import PLAIN, save_words
 from tests.oracles import normal
 from tests.recorded import ANSWERS, Recorded, write_folder
@@ -92,20 +93,7 @@ def test_an_answer_is_kept_and_noted_once(in_process: InProcess, asked: Recorded
     assert len(kept()) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "asks"),
-    [
-        ("config.json", True),
-        ("tokenizer_config.json", True),
-        ("vocab.txt", True),
-        ("special_tokens_map.json", True),
-        ("chat_template.jinja", True),
-        ("source.spm", True),
-        ("model.safetensors", False),
-        ("model.safetensors.index.json", False),
-        ("README.md", False),
-    ],
-)
+@cases
 def test_a_folder_is_asked_about_again_if_a_byte_of_its_tokenizer_changes(
     asked: Recorded, name: str, asks: bool
 ) -> None:
@@ -194,15 +182,7 @@ def test_the_tokenizer_beside_weights_is_asked_for(in_process: InProcess) -> Non
 
 
 @pytest.mark.parametrize("tokenizer_class", ["PreTrainedTokenizerFast", "TokenizersBackend"])
-@pytest.mark.parametrize(
-    "named",
-    [
-        {},
-        {"eos_token": "</s>"},
-        {"eos_token": {"content": "</s>"}, "added_tokens_decoder": {"1": {"content": "</s>"}}},
-        {"additional_special_tokens": ["</s>"], "pad_token": None},
-    ],
-)
+@cases
 def test_a_tokenizer_json_that_its_class_leaves_as_it_is_is_read_by_itself(
     asked: Recorded, tokenizer_class: str, named: dict[str, Any]
 ) -> None:

@@ -20,6 +20,7 @@ import pytest
 from embcli.asked import child, process
 from embcli.asked.process import NotAskedError, RefusedError, ask, why_not
 from tests import recorded
+from tests.cases import cases
 from tests.runners import TIMEOUT
 
 # What a script begins with; `start` counts the processes that were started.
@@ -89,15 +90,6 @@ def failure(about: str = "tokenizer") -> str:
 # --- questions and answers ------------------------------------------------------------------------
 
 
-def test_one_process_answers_all_questions(stand_in: Callable[[str], None]) -> None:
-    stand_in(ECHO)
-    for number in range(5):
-        question = {"about": "text", "folder": "é\n", "ids": [number]}
-        assert ask(**question) == {"start": 0, "question": question}
-
-    assert started() == 1
-
-
 def test_each_thread_gets_its_own_answer(stand_in: Callable[[str], None]) -> None:
     stand_in(ECHO)
 
@@ -124,18 +116,7 @@ for question in questions():
 # --- a process that misbehaves --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("misbehaves", "reason"),
-    [
-        ("os._exit(3)", "it ended without an answer"),
-        ("sys.stdout.write('half a line'); sys.stdout.flush(); os._exit(0)", "ended without"),
-        ("os.close(1); time.sleep(600)", "it ended without an answer"),
-        ("os.kill(os.getpid(), 9)", "it ended without an answer"),
-        ("print('garbage', flush=True)", "its answer is not JSON"),
-        ("sys.stdout.buffer.write(b'\\xff\\n'); sys.stdout.flush()", "its answer is not JSON"),
-        ("print(json.dumps('x' * 5000), flush=True)", "it ended without an answer"),
-    ],
-)
+@cases
 def test_a_process_that_misbehaves_is_ended_and_the_next_question_starts_another(
     stand_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, misbehaves: str, reason: str
 ) -> None:
@@ -493,21 +474,7 @@ def test_a_class_that_is_pythons_only_says_its_names(
     assert ask("text", folder=str(folder), ids=[2, 1]) == {"text": "ba"}
 
 
-@pytest.mark.parametrize(
-    ("files", "reason"),
-    [
-        ({}, "Made finds no file: tekken.json, tiktoken.model, tokenizer.json, tokenizer.model"),
-        ({"vocab.txt": ""}, "Made finds no file"),
-        (
-            {"vocab.txt": "a", "tokenizer_config.json": '{"vocab": "/etc/passwd"}'},
-            "tokenizer_config.json names a file of another folder as vocab",
-        ),
-        (
-            {"vocab.txt": "a", "tokenizer_config.json": '{"init_inputs": [["../x"]]}'},
-            "tokenizer_config.json names a file of another folder as init_inputs",
-        ),
-    ],
-)
+@cases
 def test_a_class_without_files_of_its_folder_is_refused(
     transformers: Callable[[str], None], tmp_path: Path, files: dict[str, str], reason: str
 ) -> None:

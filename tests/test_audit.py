@@ -22,6 +22,7 @@ from embcli.numerics.statistics import Covariance
 from embcli.verbs.audit import Audit, MatrixAudit, unused
 from embcli.verbs.audit.measure import choice_of
 from tests import transcripts
+from tests.cases import cases
 from tests.files.made import save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -34,7 +35,6 @@ TOKENS = USED + RESERVED
 ROWS = TOKENS + PADDING
 DIM = 16
 UNUSED = np.arange(USED, ROWS)
-INDICATORS = ("cosine_distance", "centred", "without_first")
 
 
 # Each test writes its model there, as `m`.
@@ -206,28 +206,6 @@ def test_the_indicators_are_those_of_plain_numpy(padding: int) -> None:
         np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-6)
 
 
-def test_rows_that_nearly_are_the_first_component_have_cosines_all_the_same() -> None:
-    """Little is left of them without it, and nothing of a row that is zero."""
-    matrix = np.float32(1e-7) * vectors(ROWS, seed=8)
-    matrix[:, 0] = 1000 * vectors(ROWS, 1, seed=9)[:, 0]
-    matrix[UNUSED[0], 1:] *= 50
-    matrix[3] = 0
-    matrix[4] = np.eye(DIM)[0]
-    write_model(matrix, tied=True)
-
-    found = audited_matrix().values
-
-    for name in INDICATORS:
-        known = found[name][~np.isnan(found[name])]
-        assert known.min() >= 0
-        assert known.max() <= 2
-    rest = without_first_component(matrix.astype(np.float64))
-    rows = np.delete(np.arange(ROWS), [3, 4])
-    expected = cosine_distances(rest[rows], rest[UNUSED].mean(axis=0))
-    np.testing.assert_allclose(found["without_first"][rows], expected, rtol=0, atol=1e-3)
-    assert np.isnan(found["without_first"][3])
-
-
 def test_rows_in_one_direction_have_none_without_it() -> None:
     """Only rounding is left of them, which has no direction."""
     matrix = np.outer(np.arange(1, ROWS + 1), np.arange(3, DIM + 3))
@@ -390,29 +368,6 @@ def test_float16_that_is_labelled_bfloat16_is_a_finding(name: str) -> None:
     assert "Not sound: fit (1)" in str(found)
 
 
-@pytest.mark.parametrize("columns", [[], [5], [0, 3, 15]])
-def test_columns_with_one_value_in_all_used_rows_are_a_finding(
-    in_process: InProcess, columns: list[int]
-) -> None:
-    """Unused, zero and broken rows have others; numpy finds the same columns."""
-    matrix = trained()
-    matrix[:USED, columns] = 0.25
-    matrix[9] = 0
-    matrix[7, 0] = np.nan
-    write_model(matrix)
-
-    found = audited()
-
-    rows = np.delete(matrix[:USED], [7, 9], axis=0)
-    assert found.main.constant.tolist() == np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
-    assert found.main.constant.tolist() == columns
-    assert found.kinds("finding") == (("constant",) if columns else ())
-    assert found.faults["constant"] == len(columns)
-    if columns:
-        text = f"{len(columns)} of 16 columns with the same value in all rows of the token matrix"
-        assert f"{text}: {columns}" in " ".join(in_process("audit", "m").text.split())
-
-
 @pytest.mark.parametrize("place", [0, 25_000, 49_999])
 def test_a_column_of_several_blocks_is_constant_only_if_all_its_rows_are_equal(place: int) -> None:
     matrix = vectors(50_000, 7)
@@ -467,20 +422,7 @@ def test_a_remark_that_is_an_alarm_breaks_no_model() -> None:
     assert "Broken" not in str(found)
 
 
-@pytest.mark.parametrize(
-    ("equal", "fact"), [(1000, "1,000 rows: 0 = 1 = 2 = ..."), (990, "990 rows: 0 = 1 = 2 = ...")]
-)
-def test_a_page_says_how_many_rows_are_equal_to_another(equal: int, fact: str) -> None:
-    matrix = vectors(1000)
-    matrix[:equal] = matrix[0]
-    save_file({"wte.weight": matrix}, "m.safetensors")
-    found = embcli.open("m.safetensors").audit()
-    assert f"\nequal         {fact}\n" in str(found)
-    all_columns = "16 of 16 columns with the same value in all rows"
-    assert (all_columns in str(found)) == (equal == 1000)
-
-
-@pytest.mark.parametrize(("used", "equal"), [([], 0), ([3], 0), ([3, 4], 1)])
+@cases
 def test_only_used_rows_count_as_equal(used: list[int], equal: int) -> None:
     matrix = trained()
     matrix[UNUSED] = matrix[UNUSED[0]]

@@ -21,10 +21,12 @@ from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.batch import Batches
+from tests.cases import cases
 from tests.oracles import gathered, of_ids
-from tests.readers import from_json, from_ndjson
+from tests.readers import from_json
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import assert_height
 
 OPENING = (
     "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it "
@@ -192,18 +194,6 @@ def test_the_first_batch_of_the_verdict_is_the_books(in_process: InProcess) -> N
     assert found["run"] == found["run"] | LOADER
 
 
-def test_a_line_of_ndjson_is_a_sample(in_process: InProcess) -> None:
-    words = ("batch", "-", "--dim", "3", "--all", "--keep-last", "--batch-size", "7")
-    document = from_json(in_process.ok(*words, "-f", "json", stdin=OPENING).out)
-
-    samples = from_ndjson(in_process.ok(*words, "-f", "ndjson", stdin=OPENING).out)
-
-    assert [sample["sample"] for sample in samples] == list(range(len(samples)))
-    assert {sample["batch"] for sample in samples} == {0, 1, 2}
-    for name, rows in document["matrices"].items():
-        assert [sample["vectors"][name] for sample in samples] == rows
-
-
 # --- options --------------------------------------------------------------------------------------
 
 
@@ -276,7 +266,7 @@ def test_chosen_columns_show_the_numbers_that_a_drawing_shows(
     snapshot("batch/chosen-columns-drawn.txt", in_process.ok(*words, "--draw").text)
 
 
-@pytest.mark.parametrize(("length", "stride"), [(4, 5), (4, 6), (3, 9), (1, 2), (1, 3)])
+@cases
 def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) -> None:
     """They are counted between the starts of two samples."""
     options = {"batch_size": 1, "max_length": length, "stride": stride, "all": True}
@@ -292,16 +282,7 @@ def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) 
     assert f"never a target: {len(never_targets)}." in page
 
 
-@pytest.mark.parametrize(
-    ("options", "which"),
-    [
-        ({}, "Batch 0, the first of 3:"),
-        ({"index": 2}, "Batch 2 of 0 to 2:"),
-        ({"all": True}, "All 3 batches:"),
-        ({"batch_size": 9}, "The only batch:"),
-        ({"batch_size": 9, "all": True}, "The only batch:"),
-    ],
-)
+@cases
 def test_a_page_says_which_batch_it_shows(options: dict[str, Any], which: str) -> None:
     result = embcli.seeded(40, 2).batch([*range(40)], **({"batch_size": 3} | options))
 
@@ -319,17 +300,7 @@ def test_another_batch_is_suggested_if_there_is_one(in_process: InProcess) -> No
 TOY_TEXT = "Once upon a time there lived"
 
 
-@pytest.mark.parametrize(
-    ("width", "cell"),
-    [
-        (120, "  Once ␣upon ␣a ␣time → ␣there  │"),
-        (80, "  Once … → ␣there  │"),
-        (62, "     0  │"),
-        (59, "  Once … → ␣there  │"),
-        (56, "  … → ␣there  │"),
-        (52, "     0  │"),
-    ],
-)
+@cases
 def test_the_tokens_of_a_sample_are_whole_and_end_with_the_last_target(
     width: int, cell: str
 ) -> None:
@@ -358,7 +329,7 @@ def marks_of_windows(page: str) -> dict[str, dict[int, str]]:
     return marks
 
 
-@pytest.mark.parametrize(("max_length", "width"), [(4, 40), (4, 60), (4, 200), (12, 40), (12, 77)])
+@cases
 @pytest.mark.parametrize("stride", [1, 2, 4, 6])
 def test_windows_go_on_in_further_tables(stride: int, max_length: int, width: int) -> None:
     model = embcli.seeded(40, 2)
@@ -410,40 +381,12 @@ def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(
     assert header.split()[-1] == last
 
 
-def test_windows_name_the_batch_of_each_sample() -> None:
-    result = embcli.seeded(20, 2).batch(
-        [*range(20)], batch_size=3, stride=2, all=True, windows=True
-    )
-
-    marks = marks_of_windows(export.text(result, 120))
-
-    labels = [label.split() for label in marks]
-    assert labels == [[str(sample // 3), str(sample)] for sample in range(6)]
-
-
 def test_windows_of_a_shuffled_batch_leave_out_the_text_between_them(snapshot: Snapshot) -> None:
     result = embcli.seeded(dim=2).batch(
         OPENING, batch_size=3, max_length=3, shuffle=True, windows=True
     )
 
     snapshot("batch/windows-shuffled.txt", export.text(result, 80))
-
-
-def test_windows_say_what_a_model_does_not_see() -> None:
-    result = embcli.seeded(40, 2).batch([*range(40)], batch_size=4, stride=6, windows=True)
-
-    page = export.text(result, 200)
-
-    assert "2 samples dropped" in page
-    assert "Never an input: 2 of every 6 tokens" in page
-
-
-@pytest.mark.parametrize("width", [80, 100])
-def test_a_page_has_all_ids_of_the_books_batch(width: int) -> None:
-    page = export.text(embcli.seeded(dim=4).batch(OPENING), width)
-
-    for ids in BOOKS_FIRST_INPUTS:
-        assert re.search(r" +".join(map(str, ids)), page)
 
 
 def test_two_pictures_are_refused_together(in_process: InProcess) -> None:
@@ -462,12 +405,6 @@ def test_a_picture_shows_all_samples_that_fit(heat: bool) -> None:
     assert "Left out: samples 1 to 6 (6 of 8)" in export.text(result, 80, 24)
 
 
-def test_windows_say_nothing_of_rows_that_they_do_not_show() -> None:
-    result = embcli.seeded(40, 2).batch([*range(20)], windows=True, columns=[0])
-
-    assert "position layer" not in export.text(result, 100)
-
-
 BOOKS_BATCH: dict[str, Any] = {}
 ONE_LONG_SAMPLE: dict[str, Any] = {"max_length": 64, "stride": 1}
 
@@ -484,7 +421,7 @@ def test_a_page_fits_its_width_and_a_screen(
     text = export.text(result, width)
 
     assert max(map(len, text.splitlines())) <= width
-    assert text.count("\n") <= most_lines
+    assert_height(text, most_lines)
 
 
 @pytest.mark.parametrize(

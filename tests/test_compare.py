@@ -27,10 +27,12 @@ from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import Comparison, layers
+from tests.cases import cases
 from tests.oracles import Stub, StubSource, assert_same_bits, normal, of_ids
 from tests.readers import from_json, written
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import assert_height
 
 LARGEST = float(np.finfo(np.float32).max)
 THREE_IDS = [2, 3, 1]
@@ -212,15 +214,6 @@ def test_slices_of_tokens_give_the_bits_of_the_whole(monkeypatch: pytest.MonkeyP
     assert_same_bits(found.linear, expected.linear.output)
     assert_same_bits(gradient.embedding, expected.embedding.gradient[touched])
     assert_same_bits(gradient.linear, expected.linear.gradient[touched])
-
-
-def test_slices_of_repeated_tokens_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "GRADIENT_SLICE", 10 * 50257)
-
-    gradient = seeded([3, 3, 7, 3] * 5, 50257, gradient=True).gradient
-
-    assert gradient.slices == 2
-    np.testing.assert_allclose(gradient.linear, gradient.embedding, 1e-5)
 
 
 # --- cost -----------------------------------------------------------------------------------------
@@ -405,20 +398,13 @@ SIXTY_IDS = [*range(60)]
 
 
 @pytest.mark.parametrize("ids", [THREE_IDS, [3], NINE_IDS, FAR_IDS, SIXTY_IDS])
-@pytest.mark.parametrize(
-    ("more", "most_lines"),
-    [
-        ({"dim": 5}, 22),
-        ({"dim": 40}, 22),
-        ({"draw": True}, 30),
-    ],
-)
+@cases
 def test_a_page_leaves_a_line_of_a_screen_for_suggestions(
     ids: list[int], more: dict[str, Any], most_lines: int
 ) -> None:
     screen = export.text(seeded(ids, max(ids) + 1, **more), 80, 24)
 
-    assert screen.count("\n") <= most_lines
+    assert_height(screen, most_lines)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from safetensors.numpy import save_file
 
 from embcli import formats, names
 from embcli.cli.app import command_line
+from tests.cases import cases
 from tests.runners import TIMEOUT, InProcess, Process
 
 FOLDER = Path(__file__).parents[1] / "completions"
@@ -243,21 +244,7 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_models")
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("lookup --from ", ["gpt2", "org/one", "org/two"]),
-        ("weights --from o", ["org/one", "org/two"]),
-        ("audit org/t", ["org/two"]),
-        ("lookup --from no", []),
-        ("weights --from own.safetensors --tensor ", ["lm_head", "wte"]),
-        ("audit own.safetensors --tensor w", ["wte"]),
-        ("diff own.safetensors other --tensor l", ["lm_head"]),
-        ("lookup hi --tensor ", []),
-        ("lookup hi --from org/one --tensor ", []),
-        ("lookup hi --from other.txt --tensor ", []),
-    ],
-)
+@cases
 def test_models_of_the_cache_and_tensors_of_a_model_complete(
     line: str, offered: list[str], in_process: InProcess
 ) -> None:

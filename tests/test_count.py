@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -34,7 +33,6 @@ from tests.transcripts import in_a_folder_of_its_own, session
 __all__ = ["in_a_folder_of_its_own", "saved"]  # fixtures
 
 OF_TIKTOKEN = ["gpt2", "p50k_base", "cl100k_base", "o200k_base"]
-PAIR = "gpt2,o200k_base"
 GPT2_ENCODING = encodings.get("gpt2")
 WORDS = [
     *("every", "Effort", "moves", "you", "don't", "WE'LL", "naïve", "Straße", "12,345", "3.14"),
@@ -275,15 +273,6 @@ def test_an_unreadable_folder_is_noted(
     assert ran.err == "embcli: cannot count 'docs': Permission denied\n"
 
 
-def test_a_fifo_is_counted(process: Process) -> None:
-    os.mkfifo("pipe")
-    writer = Thread(target=lambda: Path("pipe").write_text("Every effort\n" * 50_000))
-    writer.start()
-    ran = process.ok("count", "pipe", "-f", "ndjson")
-    writer.join()
-    assert json.loads(ran.out)["tokens"] == {"gpt2": 150_000}
-
-
 def test_a_name_that_is_not_utf8_is_counted(process: Process) -> None:
     Path(os.fsdecode(b"fol\xe9der")).mkdir()
     Path(os.fsdecode(b"fol\xe9der/na\xefve.txt")).write_text("Every effort\n")
@@ -354,13 +343,6 @@ def test_a_long_page_leaves_out_rows_in_the_middle(in_process: InProcess, files:
     tokens = embcli.count(lines, lines=True).total.tokens["gpt2"]
     assert total == [f"{tokens:,}"]
     assert ("Left out: 100 rows." in page) == (files == 300)
-
-
-def test_the_page_of_the_library_can_be_shown_again() -> None:
-    counts = embcli.count(["Every effort", "moves you"])
-    assert str(counts) == str(counts)
-    assert "text" in str(counts)
-    assert repr(counts) == "<embcli count: 2 counts>"
 
 
 @pytest.mark.parametrize(("limit", "status"), [(2, 0), (1, 1), (0, 1)])

@@ -14,12 +14,11 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
 import embcli
-from embcli.formats import formats_for
 from tests import transcripts
+from tests.cases import cases
 from tests.files.made import matrix, save_words
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
-from tests.test_dialects import sentencepiece
 from tests.test_huggingface import MADE, Saved, saved
 from tests.test_vocabularies import CONTROL, NORMAL, UNUSED, stored_now, written
 from tests.transcripts import document_of
@@ -151,13 +150,6 @@ def test_the_page_of_tokens(in_process: InProcess, snapshot: Snapshot) -> None:
     snapshot("diff/tokens.txt", "\n".join(pages))
 
 
-@pytest.mark.parametrize("format", formats_for("ranking"))
-def test_equal_tokens_can_be_written_in_every_format(in_process: InProcess, format: str) -> None:
-    base, _ = two_models()
-    in_process.ok("diff", base, base, "--tokens", "-f", format, "-o", "out")
-    assert format == "ndjson" or Path("out").stat().st_size
-
-
 # --- rules ----------------------------------------------------------------------------------------
 
 
@@ -287,19 +279,6 @@ def test_rules_that_are_not_compared_are_named_with_the_verdict(
     assert document_of(in_process, "diff", other, *words, "--tokens")["diff"]["rules"] is None
 
 
-@pytest.mark.parametrize("other", ["same/tokenizer.model", "words/tokenizer.json"])
-def test_rules_of_a_sentencepiece_model_are_not_compared(in_process: InProcess, other: str) -> None:
-    pieces = [("<unk>", 0.0, 2), ("a", -1.0, 1), ("b", -2.0, 1)]
-    for folder in ("base", "same"):
-        Path(folder).mkdir()
-        sentencepiece(Path(folder), 1, pieces, by_bytes=False)
-    save_words("words/tokenizer.json", ["<unk>", "a", "b"])
-    ran = in_process("diff", "base/tokenizer.model", other)
-    assert ran.status == 0
-    page = ran.text
-    assert page.splitlines()[-1] == "The vocabularies are equal in 3 tokens; rules not compared"
-
-
 def test_the_page_of_rules(in_process: InProcess, saved: Saved, snapshot: Snapshot) -> None:
     def change(content: dict[str, Any]) -> None:
         merges = content["model"]["merges"]
@@ -388,15 +367,7 @@ def test_heads_of_both_models_are_compared_in_the_same_run(
     snapshot("diff/heads.txt", ran.text)
 
 
-@pytest.mark.parametrize(
-    ("token", "head", "verdict"),
-    [
-        (0, 0, "The token matrices and the output heads are equal in 6 rows"),
-        (1, 0, "The token matrices differ, the output heads are equal in 6 rows"),
-        (0, 1, "The token matrices are equal in 6 rows, the output heads differ"),
-        (1, 1, "The token matrices and the output heads differ"),
-    ],
-)
+@cases
 def test_the_verdict_names_the_matrix_that_differs(
     in_process: InProcess, token: int, head: int, verdict: str
 ) -> None:

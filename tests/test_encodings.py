@@ -20,6 +20,7 @@ import embcli
 from embcli import encodings, names
 from embcli.encodings import tiktoken as packaged
 from embcli.errors import InputError
+from tests.cases import cases
 
 NAMES = list(openai_public.ENCODING_CONSTRUCTORS)
 DATA = Path(embcli.__file__).parent / "data"
@@ -173,17 +174,7 @@ def test_capitals_in_the_name_of_an_encoding_do_not_count() -> None:
     assert encodings.get("GPT2") is encodings.get("gpt2")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "near"),
-    [
-        ("gpt3", "gpt2"),
-        ("cl100k", "cl100k_base"),
-        ("gpt4o", "gpt-4o"),
-        ("GPT-4O", "gpt-4o"),
-        ("o200", "o200k_base"),
-        ("", "gpt2"),
-    ],
-)
+@cases
 def test_unknown_names_are_refused_with_the_nearest(wrong: str, near: str) -> None:
     with pytest.raises(InputError, match=f"named '{wrong}'.*;.*{near}"):
         encodings.get(wrong)

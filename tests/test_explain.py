@@ -18,7 +18,6 @@ import embcli
 from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
-from embcli.positions.rotary import rotated_rows
 from embcli.verbs import explain as glossary
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -79,36 +78,11 @@ def test_each_example_runs(models: Path, in_process: InProcess) -> None:
         assert ran.status == (1 if words[0] == "diff" else 0), (line, ran)
 
 
-def test_the_examples_of_the_chapter_run_without_any_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: InProcess
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    entry = entry_of("chapter")
-    assert "embcli" not in entry.text, "a command in a sentence is not run here"
-    for line in examples_of(entry):
-        in_process.ok(*shlex.split(line)[1:])
-
-
 def test_each_term_has_an_example_and_takes_few_lines() -> None:
     for entry in TERMS:
         assert examples_of(entry)
         page = str(glossary.explain(entry.word).styled(width=80))
         assert page.count("\n") <= 11, entry.word
-
-
-def test_examples_with_numbers_in_place_of_tokens_name_their_vocabulary() -> None:
-    """The numbers would be shown as tokens that nobody meant."""
-    examples = [line for entry in ENTRIES for line in examples_of(entry)]
-    ranges = [line for line in examples if re.search(r"--ids \d+:", line)]
-    assert ranges
-    assert all("--vocab" in line for line in ranges)
-
-
-def test_the_questions_have_a_command_each() -> None:
-    blocks = entry_of("questions").blocks
-    answers = [below for above, below in pairwise(blocks) if "?" in above.text]
-    assert len(answers) >= 10
-    assert {block.kind for block in answers} == {"command"}
 
 
 def test_each_answer_to_a_question_stands_on_a_screen_of_80_by_24(
@@ -122,34 +96,6 @@ def test_the_positions_are_compared_in_a_table(in_process: InProcess, snapshot: 
     asked = ("explain", "sinusoidal", "vs", "learned", "--width", "80")
     snapshot("explain/sinusoidal-vs-learned.txt", in_process.ok(*asked).text)
     assert "\n    sinusoidal  by formula" in in_process.ok(*asked, "-f", "md").text
-
-
-def test_the_text_with_more_tokens_in_a_larger_vocabulary_has_them(in_process: InProcess) -> None:
-    *_, line = examples_of(entry_of("encoding"))
-    rows = json.loads(in_process.ok(*shlex.split(line)[1:], "-f", "json").out)["encodings"]
-    smaller, larger = rows
-    assert smaller["vocabulary_size"] < larger["vocabulary_size"]
-    assert smaller["tokens"] < larger["tokens"]
-
-
-def test_the_product_of_sinusoidal_rows_has_one_value_on_each_diagonal(
-    in_process: InProcess,
-) -> None:
-    (line,) = examples_of(entry_of("sinusoidal"))
-    document = json.loads(in_process.ok(*shlex.split(line)[1:], "-f", "json").out)
-    products = np.float64(document["matrices"]["similarity"])
-    for distance in range(len(products)):
-        diagonal = np.diagonal(products, distance)
-        np.testing.assert_allclose(diagonal, diagonal[0], rtol=1e-5)
-
-
-def test_the_product_of_two_rotated_rows_depends_on_their_distance_with_its_sign() -> None:
-    rows = np.random.default_rng(1).standard_normal((2, 1, 8))
-    positions = np.arange(6)
-    one, other = (rotated_rows(row, "interleaved", 1e4, positions) for row in rows)
-    products = one @ other.T
-    np.testing.assert_allclose(products[1:, 1:], products[:-1, :-1], rtol=1e-9)
-    assert not np.allclose(products, products.T)
 
 
 def test_the_figures_of_the_entries_are_true() -> None:
@@ -194,20 +140,6 @@ def test_the_notebook_has_other_numbers_until_it_sets_the_seed_again(
     for row in (of_notebook, of_embcli):
         assert " ".join(f"{number:.4f}" for number in row) in text
     assert "torch.manual_seed(123) on the line before that layer" in text
-
-
-def test_an_id_without_a_row_is_an_error_of_torch_too(in_process: InProcess) -> None:
-    layer = torch.nn.Embedding(6, 3)
-    with pytest.raises(IndexError):
-        layer(torch.tensor([6]))
-    in_process.refused("lookup", "--ids", "6", "--vocab", "6", "--dim", "3")
-
-
-def test_questions_are_not_printed() -> None:
-    entry = entry_of("how many tokens are in GPT-2")
-    assert entry.word == "V"
-    page = str(embcli.explain("V").styled(width=80))
-    assert not any(question in page for question in entry.asked)
 
 
 # --- names ----------------------------------------------------------------------------------------

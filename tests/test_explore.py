@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pexpect
@@ -21,9 +20,7 @@ import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.color import ColorSystem
 from textual import constants
-from textual.widgets import DataTable
 
 import embcli
 from embcli import encodings
@@ -146,20 +143,6 @@ async def test_colours_beyond_the_scale_are_those_of_its_ends(
             await press(pilot, key)
             held(app, matrix)
         assert lines(app)[2].split("│")[1].strip() == "." * 36
-
-
-async def test_a_terminal_of_16_colours_has_five_for_numbers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    five = np.linspace(-1, 1, 5, dtype=np.float32)[None]
-    async with walk(saved(tmp_path, five)) as (app, pilot):
-        await press(pilot, "h")
-
-        strip = app.screen._compositor.render_strips(app.size)[2]
-        colors = [segment.style.bgcolor for segment in strip if segment.style]
-        standard = [color.downgrade(ColorSystem.STANDARD).number for color in colors if color]
-        assert standard[-6:-1] == [6, 4, 0, 1, 3], "cyan, blue, black, red, yellow"
 
 
 SCREENS = [
@@ -331,17 +314,6 @@ async def test_a_prompt_that_is_left_changes_nothing(snapshot: Snapshot) -> None
         assert app.screen.lines.row == 29, "it is empty when it opens again"
 
 
-async def test_a_key_in_the_prompt_draws_only_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with walk() as (app, pilot):
-        await press(pilot, "colon")
-        drawn = Mock(wraps=app.screen.lines.render_line)
-        monkeypatch.setattr(app.screen.lines, "render_line", drawn)
-        await press(pilot, *"299")
-        assert not drawn.called
-        await press(pilot, "enter")
-        assert drawn.called
-
-
 # Widths, and the keys that lead to a further screen.
 NARROW_AND_WIDE = [
     (40, ["j"]),
@@ -396,16 +368,6 @@ async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(
         assert app.focused.value == "kin/:", "a slash and a colon are typed"
         await press(pilot, "backspace", "backspace", "down", "enter")
         assert app.screen.lines.row == 2
-
-
-async def test_words_that_are_read_as_the_app_ends_reach_no_list() -> None:
-    async with walk(text="a") as (app, pilot):
-        find = app.screen
-        await find.query_one(DataTable).remove()
-        find.start("vocabulary", find._read_words)
-        await settle(pilot)
-        assert app.is_running
-        assert app.words
 
 
 def test_a_text_to_begin_at_needs_tokens(

@@ -17,6 +17,7 @@ import pytest
 from embcli import encodings
 from embcli.cli.app import command_line
 from embcli.errors import ran_out
+from tests.cases import cases
 from tests.runners import TIMEOUT, InProcess, Process, limited
 
 TOY = ("--vocab", "6", "--dim", "3", "--context-length", "4")
@@ -87,15 +88,7 @@ def _fresh_encodings() -> None:
 
 
 @pytest.mark.usefixtures("_fresh_encodings")
-@pytest.mark.parametrize(
-    ("package", "command", "feature"),
-    [
-        ("tiktoken", "tokenize hi", "tiktoken"),
-        ("tokenizers", "tokenize hi --encoding ./tokenizer.json", "a tokenizer.json needs"),
-        ("resvg_py", "compare -o a.png", "png needs"),
-        ("pyarrow", "weights --vocab 6 --dim 3 -f parquet -o a", "parquet needs"),
-    ],
-)
+@cases
 def test_a_package_that_does_not_load_is_named_in_a_sentence(
     in_process: InProcess,
     tmp_path: Path,

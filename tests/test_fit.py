@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 import embcli
 from embcli.verbs.audit import Audit
+from tests.cases import cases
 from tests.files.made import PLAIN, closed, save_words
 from tests.oracles import normal
 from tests.runners import InProcess
@@ -357,20 +358,7 @@ def test_the_dimension_of_config_json_is_that_of_the_rows(
     assert any("rows of its token matrix have 8 columns" in text for text in texts) == is_finding
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_finding"),
-    [
-        ({"model_type": "gpt2", "n_positions": 16}, False),
-        ({"model_type": "gpt2", "n_positions": 32}, True),
-        ({"model_type": "opt", "max_position_embeddings": 14}, False),
-        ({"model_type": "opt", "max_position_embeddings": 16}, True),
-        ({"model_type": "roberta", "max_position_embeddings": 16}, False),
-        ({"model_type": "marian", "max_position_embeddings": 32}, False),
-        ({"model_type": "unheard_of", "n_positions": 32}, False),
-        ({"model_type": "gemma3_text", "max_position_embeddings": 32}, False),
-        ({"text_config": {"max_position_embeddings": 32}, "vision_config": {}}, False),
-    ],
-)
+@cases
 def test_positions_of_config_json_are_those_of_a_learned_layer(
     settings: dict[str, Any], is_finding: bool
 ) -> None:
@@ -450,13 +438,6 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding() -> None:
         assert all(text.startswith(f"tokenizer.json has {count} merge") for text in texts)
 
 
-def test_a_vocabulary_without_merges_needs_none() -> None:
-    pieces = [*NAMES, *(f"w{place}" for place in range(TOKENS - len(NAMES)))]
-    scored = [(piece, -1.0) for piece in pieces]
-    tokenizers.Tokenizer(tokenizers.models.Unigram(scored, 3)).save("m/tokenizer.json")
-    assert "fit" not in audited().kinds("finding")
-
-
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
     in_process: InProcess,
 ) -> None:
@@ -487,10 +468,7 @@ def test_few_missing_rows_are_told_as_a_forgotten_resize(
 # --- special IDs ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "has_row"),
-    [(None, True), (-1, True), (63, True), (64, False), (-2, False), ([1, 64], False), ([1], True)],
-)
+@cases
 def test_an_id_without_a_row_is_an_alarm(value: Any, has_row: bool) -> None:
     write_json("generation_config.json", eos_token_id=value)
     assert audited().broken == (() if has_row else ("special-ids",))
@@ -553,9 +531,7 @@ def test_the_tables_of_a_gguf_file_have_a_value_for_each_token(
     assert audit.status == 0
 
 
-@pytest.mark.parametrize(
-    ("value", "remarks"), [(1, 0), ([1, 2], 0), ([2, 3], 1), (2, 1), (None, 0)]
-)
+@cases
 def test_files_that_give_different_ids_get_a_remark(value: Any, remarks: int) -> None:
     write_json("generation_config.json", eos_token_id=value)
     audit = audited()
@@ -564,9 +540,7 @@ def test_files_that_give_different_ids_get_a_remark(value: Any, remarks: int) ->
 
 
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
-@pytest.mark.parametrize(
-    ("value", "remarks"), [("</s>", 0), ({"content": "</s>"}, 0), ("<s>", 1), (None, 0)]
-)
+@cases
 def test_names_of_special_tokens_are_held_against_ids(file: str, value: Any, remarks: int) -> None:
     write_json(file, **PLAIN, eos_token=value)
     assert found_kinds(audited(), "remark").count("special-ids") == remarks
@@ -672,13 +646,3 @@ def test_a_remark_is_an_alarm_if_its_kind_is_named(
     ran = in_process("audit", "m", "--fail-on", fail_on)
     assert f"\n{verdict}: " in ran.text
     assert ran.status == int(bool(broken))
-
-
-def test_a_row_that_a_file_names_as_padding_can_be_zero() -> None:
-    token = vectors(1)
-    token[2] = 0
-    write_tensors(token, vectors(2))
-    assert audited().broken == ("zero",)
-
-    write_json("generation_config.json", pad_token_id=2)
-    assert not audited().broken

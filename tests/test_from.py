@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, processors
 
 from tests import transcripts
+from tests.cases import cases
 from tests.files.made import PLAIN
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
@@ -295,13 +296,7 @@ def test_pages_say_which_position_row_comes_first(
     snapshot("from/roberta.txt", pages)
 
 
-@pytest.mark.parametrize(
-    ("options", "places"),
-    [
-        ([], [2]),
-        (["--special"], [2, 3, 4]),
-    ],
-)
+@cases
 def test_positions_count_the_tokens_that_a_tokenizer_adds(
     in_process: InProcess, roberta: np.ndarray, options: list[str], places: list[int]
 ) -> None:

@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 
 from embcli.errors import InputError
 from embcli.hub import cache_folder, located
+from tests.cases import cases
 from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -116,19 +117,7 @@ def test_an_existing_path_comes_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(
-    ("variables", "folder"),
-    [
-        ({"HF_HUB_CACHE": "/a"}, "/a"),
-        ({"HF_HUB_CACHE": "/a", "HF_HOME": "/b"}, "/a"),
-        ({"HUGGINGFACE_HUB_CACHE": "/c", "HF_HOME": "/b"}, "/c"),
-        ({"HF_HOME": "/b"}, "/b/hub"),
-        ({"HF_HOME": "$HOME/b"}, "/home/me/b/hub"),
-        ({"HF_HOME": "~/b"}, "/home/me/b/hub"),
-        ({"XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
-        ({}, "/home/me/.cache/huggingface/hub"),
-    ],
-)
+@cases
 def test_the_folder_of_the_cache_is_that_of_its_own_variables(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], folder: str
 ) -> None:
@@ -218,19 +207,7 @@ def of_ollama(
     return put_model(folder)
 
 
-@pytest.mark.parametrize(
-    ("manifest", "name"),
-    [
-        ("registry.ollama.ai/library/llama3.2/latest", "llama3.2"),
-        ("registry.ollama.ai/library/llama3.2/latest", "llama3.2:latest"),
-        ("registry.ollama.ai/library/llama3.2/latest", "library/llama3.2"),
-        (
-            "registry.ollama.ai/library/llama3.2/latest",
-            "registry.ollama.ai/library/llama3.2:latest",
-        ),
-        ("hf.co/org/name/Q4_K_M", "hf.co/org/name:Q4_K_M"),
-    ],
-)
+@cases
 def test_a_model_of_ollama_is_found_by_its_manifest(home: Path, manifest: str, name: str) -> None:
     blob = of_ollama(home, manifest)
     assert located(f"ollama:{name}") == blob

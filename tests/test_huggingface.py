@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -493,27 +492,6 @@ def word_model(folder: Path, words: list[str], rows: np.ndarray) -> str:
     return str(folder)
 
 
-def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(
-    in_process: InProcess, tmp_path: Path
-) -> None:
-    words = ["[UNK]", "gas", "##gas", "x"]
-    rows = np.random.default_rng(0).standard_normal((4, 3), np.float32)
-    base = word_model(tmp_path / "base", words, rows)
-    tuned_words = ["[UNK]", "##gas", "gas", "y", "x"]
-    tuned = word_model(tmp_path / "tuned", tuned_words, rows[[0, 2, 1, 1, 3]])
-
-    changes = from_ndjson(in_process("diff", base, tuned, "-f", "ndjson").out)
-    assert [(row["token"], row["state"]) for row in changes] == [
-        ("[UNK]", "equal"),
-        ("gas", "equal"),
-        ("##gas", "equal"),
-        ("x", "equal"),
-        ("y", "added"),
-    ]
-    shown = from_ndjson(in_process("weights", "--from", base, "-f", "ndjson").out)
-    assert [row["token"] for row in shown] == words
-
-
 PADDED = 50259  # two rows of padding follow those of GPT-2
 
 
@@ -558,16 +536,6 @@ def test_without_the_package_the_cure_is_told_and_a_tokenizer_beside_weights_is_
     assert shown.status == 0
     assert shown.out.count(b"\n") == 3
     assert cure in shown.err
-
-
-def test_an_encoding_of_tiktoken_does_not_import_tokenizers() -> None:
-    program = (
-        "import sys\n"
-        "from embcli.__main__ import main\n"
-        "main()\n"
-        "sys.exit('tokenizers' in sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", program, "tokenize", "hi"], timeout=60, check=True)
 
 
 def test_threads_share_a_tokenizer(saved: Saved) -> None:

@@ -61,15 +61,6 @@ def test_the_neighbours_in_a_head_are_those_in_a_matrix_of_its_rows(metric: Any)
     assert found.scores.tolist() == wanted.scores.tolist()
 
 
-def test_vectors_are_compared_with_the_rows_of_a_head(in_process: InProcess) -> None:
-    np.save("query.npy", vectors(2)[[9]])
-    words = ("neighbors", "--vector", "query.npy", "--layer", "head", "-f", "json")
-
-    found = json.loads(in_process.ok(*words, "--from", "own.safetensors").out)
-
-    assert found["neighbors"][0]["id"] == 9
-
-
 def test_a_diff_of_heads_is_that_of_matrices_of_their_rows() -> None:
     changed = vectors(2)
     changed[[1, 8]] += 1

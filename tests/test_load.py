@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 import embcli
 from embcli.asked.process import NotAskedError
 from embcli.verbs.audit import Audit
+from tests.cases import cases
 from tests.oracles import normal
 from tests.runners import InProcess
 
@@ -189,16 +190,7 @@ def test_what_the_class_draws_at_random_is_named(
     assert audit.status == int(level == "alarm")
 
 
-@pytest.mark.parametrize(
-    ("facts", "level"),
-    [
-        ({"missing": ["model.pooler.dense.weight"]}, "remark"),
-        ({"missing": ["score.weight"], "head": None}, "remark"),
-        ({"missing": ["score.weight"]}, "finding"),
-        ({"missing": ["layers.0.a.weight"], "head": None, "body": ""}, "finding"),
-        ({"missing": ["model.layers.0.a.weight"], "head": None}, "finding"),
-    ],
-)
+@cases
 def test_a_pooler_and_a_tasks_own_head_are_a_remark(
     asked: Asked, facts: dict[str, Any], level: str
 ) -> None:
@@ -316,15 +308,7 @@ def test_a_head_that_the_class_ties_is_the_token_matrix(
     assert audit.status == 0
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_finding"),
-    [
-        ({"tie_word_embeddings": False}, False),
-        ({"text_config": {"tie_word_embeddings": False}}, False),
-        ({"tie_word_embeddings": True, "text_config": {"tie_word_embeddings": False}}, True),
-        ({"tie_word_embeddings": True}, True),
-    ],
-)
+@cases
 def test_a_head_of_its_own_is_right_where_config_json_states_one(
     asked: Asked, settings: dict[str, Any], is_finding: bool
 ) -> None:

@@ -10,21 +10,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console, Group
 
 import embcli
 from embcli.errors import InputError, LayerError
 from embcli.layer import Origin
 from embcli.model import Model
-from embcli.page import export
-from embcli.positions import JoinedKind
 from embcli.positions.sinusoidal import waves
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
-from tests.oracles import Stub, StubSource, assert_same_bits, gathered, live, of_ids, stub
+from tests.cases import cases
+from tests.oracles import Stub, StubSource, assert_same_bits, gathered, live, of_ids
 from tests.readers import float32
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import assert_height
 
 V = 50257
 D = 6
@@ -81,15 +80,7 @@ def input_of_torch(seeded: Seeded, ids: list[int], places: list[int]) -> dict[st
     return {"token": token.numpy(), "position": position.numpy(), "input": total.numpy()}
 
 
-@pytest.mark.parametrize(
-    ("only", "places"),
-    [
-        ([], [0, 1, 2, 3, 4]),
-        (["--only", " the the"], [3]),
-        (["--only", "262,1169"], [0, 3]),
-        (["--only", "262"], [3]),
-    ],
-)
+@cases
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "none"])
 def test_each_kind_joins_the_token_rows_as_its_formula_says(
     in_process: InProcess, kind: str, only: list[str], places: list[int]
@@ -110,22 +101,6 @@ def test_each_kind_joins_the_token_rows_as_its_formula_says(
     assert [*matrices] == [*expected]
     for name, values in expected.items():
         assert_same_bits(float32(matrices[name]), values)
-
-
-@pytest.mark.parametrize(
-    ("kind", "asked"),
-    [
-        ("learned", {"token": [1, 2], "position": [0, 1]}),
-        ("sinusoidal", {"token": [1, 2]}),
-        ("none", {"token": [1, 2]}),
-    ],
-)
-def test_only_the_layers_of_a_kind_are_read(kind: JoinedKind, asked: dict[str, list[int]]) -> None:
-    source = StubSource({name: Stub(np.eye(4)) for name in asked})
-
-    Model(source).lookup(of_ids([1, 2]), position=kind)
-
-    assert {name: ids.tolist() for name, ids in source.asked.items()} == asked
 
 
 def test_a_source_without_a_layer_says_so() -> None:
@@ -176,13 +151,13 @@ def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
 
 
 @pytest.mark.parametrize("show", [(), ("--heat",), ("--show", "input"), ("--show", "token,input")])
-@pytest.mark.parametrize(("length", "height"), [(3, 24), (7, 12), (7, 24), (60, 24), (60, 50)])
+@cases
 def test_a_page_fits_a_screen(
     in_process: InProcess, show: tuple[str, ...], height: int, length: int
 ) -> None:
     screen = on_screen(in_process, height, " the" * length, *show)
 
-    assert screen.count("\n") < max(height, 18)
+    assert_height(screen, max(height, 18) - 1)
 
 
 def on_screen(in_process: InProcess, height: int, *words: str) -> str:
@@ -207,16 +182,6 @@ def test_a_screen_has_as_many_tokens_as_leave_room_for_the_page(
     screen = on_screen(in_process, height, " the cat" * 30, *show)
 
     snapshot(f"lookup/{name}", screen)
-
-
-@pytest.mark.parametrize(("tokens", "blank_lines"), [(3, 2), (4, 0), (40, 0)])
-def test_tokens_are_apart_where_a_screen_has_room_for_all_of_them(
-    in_process: InProcess, tokens: int, blank_lines: int
-) -> None:
-    screen = on_screen(in_process, 24, " the" * tokens)
-
-    table, _ = screen.split("Left out: ")
-    assert table.removesuffix("\n\n").count("\n\n") == blank_lines
 
 
 @pytest.mark.parametrize("dim", [1, 40, 41, 300])
@@ -271,41 +236,12 @@ def test_a_page_of_one_token_at_two_positions(
     snapshot(f"lookup/one-token-{kind}.txt", ran.text)
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["lookup", "Every effort", "--only", "effort"], "did you mean ' effort'?"),
-        (["lookup", "Every effort", "--only", "every"], "did you mean 'Every'?"),
-        (["lookup", "Every effort", "--only", "efforts"], ""),
-        (["lookup", "room 7", "--only", "7"], "did you mean ' 7'?"),
-        (["lookup", "--ids", "23", "--only", "8"], ""),
-        (["weights", "--rows", "EFFORT"], "did you mean ' effort'?"),
-        (["weights", "--rows", "xyzzy"], ""),
-    ],
-)
+@cases
 def test_a_token_that_differs_by_spaces_or_case_is_asked_for(
     in_process: InProcess, words: list[str], hint: str
 ) -> None:
     _, *second_line = in_process.refused(*words).splitlines()
     assert "".join(second_line) == hint
-
-
-@pytest.mark.parametrize("verb", ["lookup", "weights"])
-def test_no_row_is_read_after_a_page_is_begun(verb: str) -> None:
-    source = stub(np.eye(3), np.eye(3))
-    model = Model(source)
-    result: Any = model.weights()
-    if verb == "lookup":
-        show = ("token", "input")
-        result = model.lookup(of_ids([1, 0, 2]), draw=True, show=show, trace=1)
-    expected = export.text(result, 80)
-    console = Console(width=80)
-
-    parts = iter(result.__rich_console__(console, console.options))
-    first = next(parts)
-    source.layers["token"].values[:] = 9  # Whatever is read now is another number.
-
-    assert export.text(Group(first, *parts), 80) == expected
 
 
 @pytest.mark.parametrize("lines", [[CAT, CAT], [CAT, f"{DOG}."], [CAT, DOG, DOG], [CAT]])

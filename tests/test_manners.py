@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import embcli
+from tests.cases import cases
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -101,19 +102,7 @@ def test_json_on_a_terminal_is_coloured_and_the_same_document(
     assert uncoloured.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize(
-    ("command", "numbers"),
-    [
-        ("weights -f csv", "12,865,792"),
-        ("weights --rows 0:1000 --columns 0:101 -f tsv", "101,000"),
-        ("weights --rows 0:1000 --columns 0:101 -f json", "101,000"),
-        ("lookup --ids IDS --columns 0:102 -f csv", "102,000"),
-        ("lookup --ids IDS --columns 0:34 -f ndjson", "102,000"),
-        ("compare --ids IDS --dim 102 -f csv", "102,000"),
-        ("compare --ids IDS --dim 51 -f json", "102,000"),
-        ("audit --dim 4 --rows all -f json", "502,570"),
-    ],
-)
+@cases
 def test_more_than_100_000_numbers_are_refused_on_a_terminal(
     in_process: InProcess, command: str, numbers: str
 ) -> None:

@@ -286,19 +286,6 @@ def test_a_text_file_has_the_merges_whatever_the_width(
     assert file.read_text("utf-8").startswith(table)
 
 
-def test_a_drawing_is_not_read_as_the_order_of_merges(in_process: InProcess) -> None:
-    """The merge of `ff` is drawn above that of `ort`, and comes after it."""
-    drawn = in_process.ok("tokenize", " effort", "--merges", suggestions=True, COLUMNS="80").text
-    steps = embcli.seeded().merges(" effort").pieces[0].steps
-    tokens = [step.token for step in steps]
-
-    title, *lines = drawn.splitlines()
-    assert tokens.index(b"ort") < tokens.index(b"ff")
-    assert drawn.index("ff") < drawn.index("ort")
-    assert title.endswith("height is not the order")
-    assert "--no-draw lists the merges in order." in lines
-
-
 def test_word_pieces_are_drawn_from_left_to_right(
     in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
@@ -352,13 +339,6 @@ def test_rows_are_the_steps_and_a_token_that_no_merge_made_is_step_0(
 ) -> None:
     ran = in_process.ok("tokenize", "is a!", "--merges", "-f", "ndjson")
     snapshot("merges/steps.ndjson", ran.text)
-
-
-def test_a_sentence_of_four_words_leaves_most_of_a_screen(in_process: InProcess) -> None:
-    page = in_process.ok("tokenize", "Every effort moves you", "--merges", COLUMNS="80").text
-
-    assert page.count("\n") <= 20
-    assert "Merging stops" not in page, "each piece is one token"
 
 
 def test_merging_stops_where_no_two_neighbours_have_a_merge(in_process: InProcess) -> None:

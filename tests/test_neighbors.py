@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,13 +15,12 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 
 import embcli
 from embcli import encodings
-from embcli.files.safetensors import header
 from embcli.model import Model
 from embcli.names import Metric
 from embcli.seeded_layers.seeded import Seeded
 from tests import transcripts
 from tests.oracles import Stub, StubSource, live, normal
-from tests.runners import TIMEOUT, InProcess, Process
+from tests.runners import InProcess
 from tests.snapshots import Snapshot
 from tests.test_search import first, reference
 from tests.transcripts import refused, session
@@ -270,18 +267,6 @@ def test_of_many_queries_a_page_shows_both_ends(in_process: InProcess, snapshot:
     snapshot("neighbors/many-queries.txt", page[page.index("Searched") :])
 
 
-def test_of_many_rows_of_a_query_a_page_names_the_first(in_process: InProcess) -> None:
-    words = ("neighbors", "--ids", "0:12", "--vocab", "20", "--dim", "4", "--width", "200")
-    title, count, *others = in_process.ok(*words).text.splitlines()
-
-    (own_rows,) = [line for line in others if line.startswith("Left out, as part")]
-    names = ", ".join(f"ID {row}" for row in range(8))
-    assert title == f"Nearest to {names}, ... by cosine"
-    assert count == "The query is the mean of 12 rows."
-    assert own_rows.endswith(", ...")
-    assert own_rows.count("ID ") == 8
-
-
 def test_a_bar_is_on_the_scale_of_its_metric(snapshot: Snapshot) -> None:
     """A longer bar is nearer, under l2 too; a row that is perpendicular, or farther, has none."""
     model = Model(StubSource({"token": Stub([[2, 0], [1, 1], [10, 0], [0, 2]])}))
@@ -365,25 +350,3 @@ def test_a_tokenizer_beside_the_weights_is_doubted_too(
     page = session(in_process, "weights --from ./doubted")
 
     snapshot("neighbors/doubted-tokenizer.txt", page)
-
-
-@pytest.mark.skipif(not shutil.which("prlimit"), reason="prlimit limits the address space on Linux")
-def test_a_file_above_the_limit_on_address_space_is_searched(process: Process) -> None:
-    """The matrix has 246 MB, most of it a hole in the file; the address space has 230 MB."""
-    rows = 7_500
-    dim = 4096
-    limit = 230 * 10**6
-    head = header({"wte": ("float64", (rows, dim))}, {})
-    with open("large.safetensors", "wb") as file:
-        file.write(head)
-        for row in (5, 7_000):
-            file.seek(len(head) + row * dim * 8)
-            file.write(np.ones(dim).tobytes())
-        file.truncate(len(head) + rows * dim * 8)
-
-    words = "neighbors --ids 5 --from large.safetensors -f csv --metric dot -k 1"
-    command = ["prlimit", f"--as={limit}", *process.command, *words.split()]
-    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == b"query,rank,id,score\r\n0,1,7000,4096.0\r\n"

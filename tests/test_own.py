@@ -56,11 +56,6 @@ def test_a_text_is_the_words_of_the_file_between_blanks(in_process: InProcess, g
     assert document["run"]["encoding"] == glove
 
 
-def test_a_text_that_is_compared_is_a_word_of_the_file(in_process: InProcess, glove: str) -> None:
-    ran = in_process.ok("compare", "king", "--from", glove, "-f", "json")
-    assert json.loads(ran.out)["tokens"][0]["token"] == "king"
-
-
 def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(
     in_process: InProcess, glove: str, snapshot: Snapshot
 ) -> None:
@@ -142,12 +137,6 @@ def test_the_tokens_of_a_gguf_stand_beside_rows_that_are_looked_up(
 ) -> None:
     ran = in_process("lookup", "--ids", "1,5", "--from", padded, "-f", "ndjson")
     assert [row["token"] for row in from_ndjson(ran.out)] == [" the", None]
-
-
-def test_pieces_and_bytes_of_a_gguf_are_spelled_as_text(tmp_path: Path) -> None:
-    own = encodings.get(written(tmp_path / "p.gguf", "llama", ["▁the", "<0x0A>"]))
-    assert own.token_bytes(0) == b" the"
-    assert own.token_bytes(1) == b"\n"
 
 
 @pytest.mark.parametrize(

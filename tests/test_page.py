@@ -47,10 +47,11 @@ from embcli.page import (
     title,
     token_style,
 )
-from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means, sign_style
+from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means
 from embcli.page.parts import CutPage
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
+from tests.cases import cases
 from tests.readers import from_png, size_of_png
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -224,19 +225,7 @@ def test_chosen_columns_continue_in_further_tables(
     assert len(set(decimals)) <= 1, "all numbers have an exponent, or none has"
 
 
-@pytest.mark.parametrize(
-    ("number", "precision", "written"),
-    [
-        (999999.94, 4, "999999.9375"),
-        (1e6, 4, "1.0000e+06"),
-        (-1e6, 2, "-1.00e+06"),
-        (0.00006, 4, "0.0001"),
-        (0.00004, 4, "4.0000e-05"),
-        (0.04, 1, "4.0e-02"),
-        (0.06, 1, "0.1"),
-        (0.0, 4, "0.0000"),
-    ],
-)
+@cases
 def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(
     number: float, precision: int, written: str
 ) -> None:
@@ -247,17 +236,7 @@ def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(
     assert cells_of_line(row) == [[written]]
 
 
-@pytest.mark.parametrize(
-    ("columns", "width"),
-    [
-        ("60", 60),
-        ("39", 40),
-        ("1", 40),
-        ("0", 120),
-        ("", 120),
-        ("wide", 120),
-    ],
-)
+@cases
 def test_a_page_in_a_pipe_is_as_wide_as_the_environment_says(
     in_process: InProcess, columns: str, width: int
 ) -> None:
@@ -287,12 +266,6 @@ def test_text_from_outside_is_one_line_of_data(text: str) -> None:
     assert not UNSAFE.search(printed)
     rows = re.findall(r"^.*│.* 0\.5000 .*$", printed, re.MULTILINE)
     assert len(rows) == 1
-
-
-def test_markup_in_text_is_not_markup() -> None:
-    markup = "[bold]x[/bold] :smile:"
-
-    assert export.text(safe_text(markup), 80) == f"{markup}\n"
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -409,37 +382,7 @@ def test_signs_have_colours_and_dim_rows_have_none() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("value", "style"),
-    [
-        (math.nan, "bold #ff0000"),
-        (math.inf, "bold #ff0000"),
-        (-math.inf, "bold #ff0000"),
-        (0.0, "none"),
-        (-0.0, "none"),
-    ],
-)
-def test_the_style_of_a_number_without_a_sign(value: float, style: str) -> None:
-    assert str(sign_style(value)) == style
-
-
-@pytest.mark.parametrize(
-    ("is_terminal", "color", "environment", "is_colored"),
-    [
-        (False, "auto", {}, False),
-        (False, "auto", {"FORCE_COLOR": "1"}, True),
-        (False, "auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
-        (False, "always", {"NO_COLOR": "1"}, True),
-        (False, "never", {"FORCE_COLOR": "1"}, False),
-        (True, "auto", {}, True),
-        (True, "auto", {"NO_COLOR": "1"}, False),
-        (True, "auto", {"NO_COLOR": ""}, True),
-        (True, "auto", {"TERM": "dumb"}, False),
-        (True, "auto", {"TERM": "dumb", "FORCE_COLOR": "1"}, True),
-        (True, "never", {}, False),
-        (True, "always", {"NO_COLOR": "1", "TERM": "dumb"}, True),
-    ],
-)
+@cases
 def test_colour_is_a_choice_and_changes_nothing_else(
     in_process: InProcess,
     is_terminal: bool,
@@ -491,17 +434,6 @@ def test_a_level_of_a_scale_is_the_nearest_one(
             assert distances[level] <= distances.min() + 1e-12
 
 
-@given(values=TWELVE, count=COUNTS)
-def test_a_signed_scale_is_symmetric_about_zero(values: np.ndarray, count: int) -> None:
-    scale = ColorScale(ColorScale.of([values]).limit)
-
-    levels = scale.levels(values, count)
-    mirrored = scale.levels(-values, count)
-
-    is_finite = np.isfinite(values)
-    assert (mirrored[is_finite] == count - 1 - levels[is_finite]).all()
-
-
 @pytest.mark.parametrize(
     ("terminal", "background"),
     [
@@ -529,13 +461,7 @@ def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sig
     assert (red[half + 1 :] > blue[half + 1 :]).all()
 
 
-@pytest.mark.parametrize(
-    ("terminal", "names"),
-    [
-        ("15;0", ["cyan", "blue", "black", "red", "yellow"]),
-        ("0;15", ["blue", "cyan", "white", "yellow", "red"]),
-    ],
-)
+@cases
 def test_a_scale_of_sixteen_colours_has_five_of_them(
     terminal: str, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -742,15 +668,6 @@ def test_a_similarity_in_a_picture_has_a_cell_for_each_number(size: int, step: i
     assert np.array_equal(is_dark, np.eye(shown, dtype=bool))
 
 
-def test_a_picture_of_few_rows_is_as_high_as_a_slide_allows() -> None:
-    values = np.ones((4, 384), np.float32)
-    page = Strips([Label("ID", range(4))], [Values(values)], np.arange(384))
-
-    colors = colors_of_picture(page)
-
-    assert colors.shape == (4 * 4, 384, 3)
-
-
 def labels_of_svg(svg: str) -> list[tuple[int, float]]:
     """Return the whole numbers in the first column of a picture, each with its height."""
     margin = 2 * 12.04
@@ -774,33 +691,6 @@ def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first() 
     assert "each line: 3 rows, labelled by the first" in svg.replace("&#160;", " ")
 
 
-@pytest.mark.parametrize(
-    ("rows", "last_bar"), [(7, "╵"), (8, "│"), (9, "│")], ids=["a third", "two thirds", "whole"]
-)
-def test_the_bar_of_a_picture_is_as_long_as_its_rows(rows: int, last_bar: str) -> None:
-    values = np.ones((rows, 384), np.float32)
-    labels = [Label("pos", range(rows))]
-    page = Strips(labels, [Values(values)], np.arange(384), lines=7)  # three rows share a line
-
-    svg = export.exported(page, "svg", 0, "light").decode()
-
-    header_and_lines = re.findall("[│╵]", svg)
-    assert header_and_lines == ["│", "│", "│", last_bar]
-
-
-def test_the_label_of_a_high_row_is_in_the_middle_of_it() -> None:
-    page = Strips([Label("ID", [7, 8])], [Values(np.ones((2, 3), np.float32))], np.arange(3))
-    svg = export.exported(page, "svg", 0, "light").decode()
-    lines_per_row = 4
-
-    (_, first), (_, second) = labels_of_svg(svg)
-
-    tops = [float(top) for top in re.findall(r"translate\(\S+ (\S+)\)", svg)]
-    assert len(tops) == 2 * lines_per_row
-    assert tops[1] < first < tops[2]
-    assert tops[5] < second < tops[6]
-
-
 def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> None:
     values = np.float32([[1, math.nan, -1, math.inf]])
     page = Strips([Label("ID", [0])], [Values(values)], np.arange(4), lines=5)
@@ -813,16 +703,7 @@ def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> Non
     assert "yellow: 1 NaN; yellow: 1 infinite" in svg.replace("&#160;", " ")
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "shown"),
-    [
-        (100, 10, "shown: 1 in 3 rows"),
-        (300, 10, "shown: 1 in 7 rows"),
-        (300, 100, "shown: 1 in 7 rows, 1 in 3 columns"),
-        (1100, 700, "shown: 1 in 23 rows, 1 in 11 columns"),
-        (48, 300, "shown: 1 in 5 columns"),
-    ],
-)
+@cases
 def test_a_picture_without_room_shows_every_nth_row_and_an_odd_step_of_columns(
     rows: int, columns: int, shown: str
 ) -> None:
@@ -865,13 +746,6 @@ def test_a_png_shows_text() -> None:
     assert len(export.png(svg)) > 2 * len(export.png(without_text))
 
 
-def test_a_png_shows_colours_and_the_theme() -> None:
-    light = export.exported(MATRIX, "png", 60, "light")
-    dark = export.exported(MATRIX, "png", 60, "dark")
-
-    assert light != dark
-
-
 def test_a_notebook_gets_a_fragment_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -903,19 +777,6 @@ def test_a_fragment_has_the_background_that_its_colours_are_for(theme: Theme, co
     fragment = export.fragment(page, 60, theme)
 
     assert fragment.startswith(f'<pre style="{colors}; ')
-
-
-def test_markdown_has_a_column_for_each_number_and_says_what_the_page_says() -> None:
-    page = Group(title("*Two* rows"), MATRIX, safe_text("1. `x` | y"))
-
-    markdown = export.markdown(page, 80)
-
-    rendered = MarkdownIt("gfm-like", {"linkify": False}).render(markdown)
-    numbers = re.findall(r"<td[^>]*>(-?\d\.\d{4})</td>", rendered)
-    assert [float(number) for number in numbers] == VALUES.ravel().tolist()
-    assert rendered.count("<th ") == 5
-    assert "<strong>*Two* rows</strong>" in rendered
-    assert "<p>1. `x` | y</p>" in rendered
 
 
 MARKS = "|_*$\\&#%`{}~^<>\"'![]()-+=.,:@/ a1x\u3000"
@@ -994,19 +855,6 @@ def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark:
     else:
         assert "shown:" not in printed
         assert {len(strip) for _, strip in strips} == {columns}
-
-
-@pytest.mark.parametrize(("options", "columns"), [((), 204), (("--width", "80"), 80)])
-def test_a_picture_has_at_most_the_columns_of_its_width(
-    in_process: InProcess, options: tuple[str, ...], columns: int
-) -> None:
-    words = ("weights", "--dim", "384", "--vocab", "20", "--heat", "-f", "svg")
-
-    svg = in_process.ok(*words, *options).text
-
-    (width,) = re.findall(r'viewBox="0 0 (\S+) ', svg)
-    margins = 4
-    assert columns - 4 <= float(width) / 12.04 - margins <= columns
 
 
 @pytest.mark.parametrize(
@@ -1126,29 +974,6 @@ def test_a_scale_of_mostly_zeros_reaches_the_largest_number() -> None:
     assert nothing.without_outliers([np.zeros((0, 3))]) == nothing
 
 
-def backgrounds_of_html(page: RenderableType, theme: Literal["dark", "light"]) -> np.ndarray:
-    """Return the colours of five strips' cells in a picture, (5, 3): red, green, blue."""
-    html = export.exported(page, "html", 60, theme).decode()
-    colors = re.findall(r"background-color: #(\w{6})", html)[:5]
-    return np.array([list(bytes.fromhex(color)) for color in colors], int)
-
-
-def test_zero_is_close_to_a_dark_background_and_colours_grow_lighter_from_it() -> None:
-    page = of_one_row(np.float32([-1, -0.5, 0, 0.5, 1]), heat=True)
-
-    dark = backgrounds_of_html(page, "dark")
-    light = backgrounds_of_html(page, "light")
-
-    dark_values = dark.mean(axis=1)
-    light_values = light.mean(axis=1)
-    assert 30 <= dark_values[2] <= 60
-    assert dark_values[2] == dark_values.min()
-    assert light_values[2] > 200
-    assert light_values[2] == light_values.max()
-    distance_of_ends = np.abs(dark[0] - dark[4]).sum()
-    assert distance_of_ends >= 300, "the ends are blue and orange, not two tints of white"
-
-
 @pytest.mark.parametrize(("theme", "least"), [("dark", 4.5), ("light", 3.8)])
 def test_words_of_a_picture_stand_out_from_its_background(
     theme: Literal["dark", "light"], least: float
@@ -1171,26 +996,6 @@ def test_words_of_a_picture_stand_out_from_its_background(
 WHITE = (255, 255, 255)
 
 
-@pytest.mark.parametrize("value", [1.0, -1.0])
-def test_on_a_light_background_a_sum_has_more_contrast_than_its_terms(value: float) -> None:
-    names = []
-    for is_term in (True, False):
-        name = sign_style(value, is_term).color.name  # type: ignore[union-attr]
-        names.append(INKS["light"][name])
-    term, result = [contrast(tuple(bytes.fromhex(name[1:])), WHITE) for name in names]
-
-    assert result >= 5.5
-    assert 4.4 <= term < result
-
-
-@pytest.mark.parametrize("style", [STYLES["linear"], token_style(1)])
-def test_purple_words_are_dark_on_a_light_background(style: Style) -> None:
-    fragment = export.fragment(Text("x", style), 60, "light")
-
-    (name,) = set(re.findall(r'<span style="color: #(\w{6})', fragment))
-    assert contrast(tuple(bytes.fromhex(name)), WHITE) >= 5
-
-
 @pytest.mark.parametrize(("theme", "has_yellow"), [("dark", True), ("light", False)])
 def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(
     in_process: InProcess, theme: str, has_yellow: bool
@@ -1201,13 +1006,6 @@ def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(
 
     codes = ";".join(re.findall(r"\x1b\[([\d;]+)m", printed)).split(";")
     assert bool({*codes} & {"33", "93"}) == has_yellow
-
-
-@pytest.mark.parametrize("place", range(6))
-def test_the_colour_of_a_token_is_not_that_of_a_sign(place: int) -> None:
-    color = token_style(place).color
-
-    assert color not in (sign_style(1.0).color, sign_style(-1.0).color)
 
 
 def test_six_tokens_differ_also_in_16_colours() -> None:

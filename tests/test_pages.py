@@ -1,7 +1,7 @@
 """Every command's usual page in each view, and a few more pages, compared whole.
 
-The pages are files under tests/pages/, in one folder for each kind of page. `pytest --accept`
-writes them anew.
+The pages are files under tests/pages/, in one folder for each kind of page. `pytest
+--accept=tests/pages` writes them anew.
 """
 
 from __future__ import annotations

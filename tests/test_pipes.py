@@ -19,6 +19,7 @@ from embcli.atomic import destination
 from embcli.cli.output import format_of
 from embcli.formats import ContentKind
 from embcli.seeded_layers.seeded import Seeded
+from tests.cases import cases
 from tests.files.made import save_words
 from tests.oracles import assert_same_bits, live
 from tests.runners import TIMEOUT, InProcess, Process, Ran, Terminal, limited
@@ -72,15 +73,7 @@ def assert_as_it_was(old: Path) -> None:
 # --- in -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("split", "options"),
-    [
-        ([], []),
-        (["--lines"], ["--lines"]),
-        ([], ["--window", "--context-length", "3"]),
-        (["--lines"], ["--lines", "--window"]),
-    ],
-)
+@cases
 def test_ids_from_tokenize_give_the_same_bytes_as_the_text(
     in_process: InProcess, split: list[str], options: list[str]
 ) -> None:
@@ -162,40 +155,12 @@ def test_a_full_disk_is_an_error(process: Process, command: str) -> None:
 # --- which format ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [
-        ("out.json", "json"),
-        ("out.ndjson", "ndjson"),
-        ("out.jsonl", "ndjson"),
-        ("out.csv", "csv"),
-        ("out.tsv", "tsv"),
-        ("out.npy", "npy"),
-        ("out.safetensors", "safetensors"),
-        ("out.parquet", "parquet"),
-        ("out.txt", "table"),
-        ("out.md", "markdown"),
-        ("out.svg", "svg"),
-        ("out.html", "html"),
-        ("out.CSV", "csv"),
-        ("outx", "table"),
-    ],
-)
+@cases
 def test_the_suffix_of_the_output_chooses_the_format(name: str, form: str) -> None:
     assert format_of("embeddings", None, name) == form
 
 
-@pytest.mark.parametrize(
-    ("kind", "form", "name", "chosen"),
-    [
-        ("embeddings", None, None, "npy"),
-        ("embeddings", None, "out.csv", "csv"),
-        ("embeddings", None, "out.unknown", "npy"),
-        ("embeddings", "json", "out.csv", "json"),
-        ("list", None, None, "table"),
-        ("list", None, "out.unknown", "table"),
-    ],
-)
+@cases
 def test_a_format_that_is_named_comes_first_and_that_of_the_environment_last(
     monkeypatch: pytest.MonkeyPatch,
     kind: ContentKind,
@@ -474,19 +439,6 @@ def test_memory_does_not_grow_with_the_output(
     tokens = len(encodings.get("gpt2").encode(LONG)) * 15
     more_bytes = tokens * (columns - 1) * bytes_of_a_number
     assert large - small < more_bytes / 8
-
-
-def test_a_compressed_array_takes_less_than_twice_its_size(
-    process: Process, tmp_path: Path
-) -> None:
-    small = tmp_path / "small.npz"
-    large = tmp_path / "large.npz"
-    np.savez_compressed(small, a=np.ones((2, 500), np.float32))
-    np.savez_compressed(large, a=np.ones((12_500, 500), np.float32))
-
-    more = peak(process, "weights", str(large)) - peak(process, "weights", str(small))
-
-    assert more < 2 * 12_500 * 500 * 4
 
 
 # --- other programs -------------------------------------------------------------------------------

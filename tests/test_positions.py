@@ -19,6 +19,7 @@ from embcli.positions.rotary import rotated_rows
 from embcli.positions.sinusoidal import waves
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.positions import PositionTable
+from tests.cases import cases
 from tests.oracles import Stub, StubSource, assert_same_bits, gathered, gathered_field, live, normal
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -171,13 +172,7 @@ def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(
     assert result.records().default == "position"
 
 
-@pytest.mark.parametrize(
-    ("pairing", "columns"),
-    [
-        ("interleaved", [4, 5, 0, 1]),
-        ("halves", [2, 0, 5, 3]),
-    ],
-)
+@cases
 def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(
     pairing: Any, columns: list[int]
 ) -> None:
@@ -268,14 +263,6 @@ def test_similarities_lose_decimals_before_columns(
     assert ("Left out: columns" in page) == (columns == 80 or bool(options))
 
 
-def test_similarities_of_relative_positions_have_a_flat_format(in_process: InProcess) -> None:
-    words = ("positions", "relative", "--context-length", "3", "--dim", "2", "--similarity")
-
-    ran = in_process.ok(*words, "-f", "csv")
-
-    assert ran.text.startswith("position,0,1,2\r\n0,")
-
-
 # --- on a page ------------------------------------------------------------------------------------
 
 
@@ -318,13 +305,6 @@ def test_chosen_rows_are_shown_where_they_are(in_process: InProcess, snapshot: S
     snapshot("positions/chosen-rows.txt", in_process.ok(*CHOSEN, "1000,1023").text)
 
 
-def test_many_chosen_rows_are_all_on_the_page(in_process: InProcess) -> None:
-    page = in_process.ok(*CHOSEN, "0:150").text
-
-    for row in range(150):
-        assert f"\n{row:>3}  │" in page
-
-
 def test_the_name_of_a_kind_is_that_kind_also_beside_a_file_of_this_name(
     in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,10 +326,3 @@ def test_capitals_in_the_name_of_a_kind_do_not_count(
     assert in_process.ok("positions", "--kind", named, "--dim", "4", "--rows", "0:2").text == (
         expected
     )
-
-
-def test_capitals_in_the_position_of_a_lookup_do_not_count() -> None:
-    model = embcli.seeded(vocab=6, dim=4)
-    expected = model.lookup([2, 3], position="sinusoidal").input
-    named: Any = "Sinusoidal"
-    assert np.array_equal(model.lookup([2, 3], position=named).input, expected)

@@ -1,6 +1,6 @@
 """The README's examples, pictures and commands are what embcli prints, draws and knows.
 
-`pytest --accept` writes outputs and pictures anew.
+`pytest --accept=README.md --accept=tests/pictures` writes outputs and pictures anew.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ async def test_the_picture_of_explore_says_what_its_screen_says(
         await settle(pilot)
         drawn = without_fonts_of_the_web(pilot.app.export_screenshot())
 
-    if snapshot.accepts:
+    if snapshot.accepts(picture):
         snapshot.hold(picture, drawn)
     assert is_same(words_of_svg(drawn), words_of_svg(picture.read_text()))
 
@@ -172,7 +172,7 @@ def words_of_svg(svg: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", ["pip install torch==2.13.0 -e '.[test]'", "pytest -n 3", "pytest --accept"]
+    "command", ["pip install torch==2.13.0 -e '.[test]'", "pytest -n 3", "pytest --accept=PATH"]
 )
 def test_the_commands_of_a_developer_stand_in_the_readme(command: str) -> None:
     assert command in TEXT

@@ -214,13 +214,6 @@ def test_it_is_a_sequence_of_ids() -> None:
     assert list(result) == [6109, 3626]
 
 
-def test_a_pipe_has_the_rows_and_not_the_text() -> None:
-    result = embcli.seeded().tokenize("Every effort")
-
-    assert page("Every effort").startswith(f"{result}\n\n")
-    assert "␣effort" not in str(result).splitlines()[-1]
-
-
 def test_the_last_line_counts_the_text_and_not_the_tokens(saved: Saved) -> None:
     """A tokenizer of word pieces drops spaces."""
     model = embcli.seeded(encoding=str(saved("word_pieces")))

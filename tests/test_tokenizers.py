@@ -234,16 +234,6 @@ def test_a_row_is_a_token_of_an_encoding(in_process: InProcess, snapshot: Snapsh
     snapshot("tokenizers/rows.ndjson", ran.text)
 
 
-def test_rows_of_a_long_text_say_what_is_in_common(in_process: InProcess) -> None:
-    text = " Unbelievable" * 3000
-    ran = in_process.ok("tokenize", "--encoding", PAIR, "-f", "ndjson", stdin=text)
-
-    rows = from_ndjson(ran.out)
-    common = [row["common"] for row in rows if row["encoding"] == "gpt2"]
-    assert {*common} == {True, False}
-    assert common == common[: len(common) // 3000] * 3000
-
-
 def test_totals_stand_beside_the_rows(in_process: InProcess) -> None:
     ran = in_process.ok("tokenize", "a é", "--encoding", PAIR, "-f", "json")
 

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import termios
 from collections.abc import Callable
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,9 @@ import pyte
 import pytest
 import torch
 
-from embcli.cli.tour import EXERCISES, STEPS, TourStep, as_typed, with_text
+from embcli.cli.tour import EXERCISES, STEPS, TourStep, with_text
 from embcli.names import TOUR_TEXT
+from tests.cases import cases
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
 from tests.snapshots import Snapshot
 
@@ -89,11 +89,6 @@ def test_a_step_that_fails_is_reported_and_gives_status_2(in_process: InProcess)
     assert ran.status == 2
     assert "1,024" in ran.err
     assert STEPS[11].words[:40] in ran.text
-
-
-def test_the_commands_after_the_last_step_work(in_process: InProcess) -> None:
-    in_process.ok("tokenize", "A text of yours", "--merges")
-    in_process.ok("lookup", "A text of yours", "--heat")
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -171,55 +166,6 @@ def test_another_number_is_not_right(answer: str) -> None:
     assert not step_with("--ids 2,3,5,1").is_right(answer)
 
 
-def test_the_words_that_no_vocabulary_has_become_several_tokens(in_process: InProcess) -> None:
-    rows = data(in_process, step_with("Akwirw").command)["tokens"]
-    assert [row["token"] for row in rows].count("<|endoftext|>") == 1
-    assert len([row for row in rows if "Akwirw".startswith(row["token"])]) == 1
-
-
-def test_the_windows_of_both_strides_are_those_of_the_samples(in_process: InProcess) -> None:
-    step = step_with("--windows")
-    for command in (step.about, step.command):
-        document = data(in_process, command)
-        length = document["run"]["max_length"]
-        page = output(in_process, command)
-        drawn = [line for line in page.splitlines() if re.match(r" +\d", line)]
-        assert len(drawn) == len(document["samples"])
-        words = [*re.finditer(r"\S+", page.splitlines()[1])]
-        tokens = words[2:]  # after batch and sample
-        for number, line in enumerate(drawn):
-            marks = [line[word.start() : word.start() + 1].strip() for word in tokens]
-            expected = [""] * (number * document["run"]["stride"]) + ["■"] * length + ["□"]
-            assert marks == (expected + [""] * len(marks))[: len(marks)]
-
-
-def test_the_gradient_that_the_words_refer_to_is_explained(in_process: InProcess) -> None:
-    assert "embcli explain gradient" in step_with("--learning-rate").words
-    assert "AdamW" in in_process.ok("explain", "gradient").text
-
-
-def test_the_two_sentences_have_the_same_tokens_and_other_input_rows(
-    in_process: InProcess,
-) -> None:
-    command = step_with("--lines").command.replace("--show input", "--show token,input")
-
-    matrices = data(in_process, command)["matrices"]
-
-    for name, is_same in (("token", True), ("input", False)):
-        rows = np.float32(matrices[name]).reshape(2, 5, 3)
-        first, second = np.sort(rows, axis=1)
-        assert np.array_equal(first, second) == is_same
-
-
-def test_the_position_that_a_token_gets_is_the_row_of_the_step_on_positions(
-    in_process: InProcess,
-) -> None:
-    lookup = step_with("--trace").command.replace("input --trace 0 --bare", "position")
-    added = data(in_process, lookup)["matrices"]["position"]
-    shown = data(in_process, step_with("--kind learned").command)["matrices"]["position"]
-    assert shown == added
-
-
 # --- a text of one's own --------------------------------------------------------------------------
 
 
@@ -232,16 +178,6 @@ def words_of(command: str, folder: Path) -> list[str]:
     assert ran.stderr == b""
     assert not [*folder.iterdir()]
     return ran.stdout.decode().removesuffix("\0").split("\0")
-
-
-@pytest.mark.parametrize("number", [1, 13])
-def test_a_shell_reads_a_command_as_it_is_shown(
-    number: int, tmp_path: Path, in_process: InProcess
-) -> None:
-    words = with_text(STEPS[number - 1].command, TOUR_TEXT)
-    command = as_typed(words)
-    assert f"$ {command}\n" in tour(in_process, "--step", str(number))
-    assert words_of(command, tmp_path) == words
 
 
 @pytest.mark.parametrize(
@@ -321,13 +257,6 @@ def test_a_handout_without_answers_has_all_the_rest(
     assert file.read_text().replace("\\", "") == expected
 
 
-def test_a_handout_asks_ten_more_questions_of_different_kinds(handout: str) -> None:
-    assert len({step.heading for step in EXERCISES}) == 10
-    questions, _, _ = handout.partition(": answers")
-    numbers_of_steps = re.findall(rf"(\d+)/{len(STEPS) + 10}  ", questions)
-    assert numbers_of_steps == [str(number) for number in range(1, len(STEPS) + 11)]
-
-
 torch.manual_seed(123)
 TOKEN_ROWS = torch.nn.Embedding(6, 3).weight
 SUM = (TOKEN_ROWS[5] + torch.nn.Embedding(1024, 3).weight[0]).tolist()
@@ -352,28 +281,6 @@ def test_the_page_of_an_answer_has_it(step: TourStep, in_process: InProcess) -> 
     assert SOLUTIONS[step.heading] in page
     assert numbers(step.answers[0]) <= numbers(page)
     assert SOLUTIONS[step.heading] not in step.question + step.about
-
-
-def test_the_rows_of_the_sum_by_hand_add_up_as_they_are_printed(in_process: InProcess) -> None:
-    step = next(step for step in EXERCISES if step.about)
-    pages = output(in_process, step.about) + output(in_process, step.command)
-    rows = re.findall(r"│((?: +-?\d+\.\d\d)+)$", pages, re.MULTILINE)
-    token, position, total = ([Decimal(number) for number in row.split()] for row in rows)
-    assert [one + other for one, other in zip(token, position, strict=True)] == total
-
-
-@pytest.mark.parametrize("tokens", [8, 11, 30])
-def test_the_windows_of_the_loader_are_those_that_a_loop_finds(
-    tokens: int, in_process: InProcess
-) -> None:
-    line = f"batch --ids 0:{tokens} --vocab 99 --max-length 3 --stride 2 --batch-size 1 --all"
-    page = in_process.ok(*line.split(), "--windows", COLUMNS="80").text
-    starts = [start for start in range(0, tokens, 2) if start + 3 < tokens]
-    assert f"N = {len(starts)} samples" in page
-    numbers = re.findall(r"^ +(\d+)  .*■", page, re.MULTILINE)
-    assert numbers == [str(number) for number in range(len(starts))]
-    assert page.count("\n") <= 24
-    assert max(map(len, page.splitlines())) <= 80
 
 
 def test_html_sets_sentences_as_prose_and_a_printer_splits_no_step(
@@ -508,19 +415,6 @@ def test_a_long_page_keeps_its_header_and_its_end_which_the_words_are_about(
     snapshot("tour/screen-of-a-long-page-cut.txt", screen.press("\n"))
 
 
-def test_at_least_six_steps_ask_a_question() -> None:
-    assert sum(bool(step.question) for step in STEPS) >= 6
-
-
-@pytest.mark.parametrize("height", [33, 40])
-def test_a_page_that_could_fill_a_larger_terminal_leaves_room_for_its_words(
-    height: int, start: Callable[..., Screen]
-) -> None:
-    last = str(len(STEPS))
-    screen = start("--step", last, width=120, height=height)
-    assert screen.press().startswith(f"{last}/")
-
-
 def test_a_key_leads_on_or_back(start: Callable[..., Screen]) -> None:
     screen = start()
     assert screen.press().startswith("1/")
@@ -582,10 +476,7 @@ def test_a_question_mark_asks_for_the_hint_and_then_for_the_answer(
     assert screen.end("q") == 0
 
 
-@pytest.mark.parametrize(
-    ("step", "key", "status"),
-    [("3", "q\n", 0), ("3", "Q\n", 0), ("3", "\x04", 0), ("1", "\x04", 0), ("1", "\x03", 130)],
-)
+@cases
 def test_a_tour_ends_at_a_question_and_by_the_keys_that_end_programs(
     step: str, key: str, status: int, start: Callable[..., Screen]
 ) -> None:

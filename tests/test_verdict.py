@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from embcli.verbs.compare.pair import Pair, differences, judge
+from tests.cases import cases
 from tests.oracles import assert_same_bits
 
 Matrices = tuple[np.ndarray, np.ndarray]
@@ -98,13 +98,7 @@ def test_equal_infinities_do_not_differ() -> None:
     assert differences(odd, -odd)[0, 0] == np.inf
 
 
-@pytest.mark.parametrize(
-    ("infinite_rows", "causes"),
-    [
-        ([3], [3]),
-        ([3, 4, 5, 6, 7, 8, 9], [3, 4, 5, 6, 7]),
-    ],
-)
+@cases
 def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(
     infinite_rows: list[int], causes: list[int]
 ) -> None:

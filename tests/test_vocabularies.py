@@ -28,6 +28,7 @@ from embcli.encodings.pieces import Unigrams
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.verbs.audit.measure import unused
+from tests.cases import cases
 from tests.files.made import closed
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
@@ -250,28 +251,7 @@ def test_each_rule_keeps_the_whole_text() -> None:
             assert all(pieces)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "pieces"),
-    [
-        ("gpt-2", "it's  12345!", "it|'s| | 12345|!"),
-        ("starcoder", "a 123", "a| |1|2|3"),
-        ("llama-bpe", "it'S 12345\n\n x", "it|'S| |123|45|\n\n| x"),
-        ("qwen2", "x123", "x|1|2|3"),
-        ("qwen35", "e\u0301a", "e\u0301a"),
-        ("tekken", "camelCase XMLHttp", "camel|Case| XMLHttp"),
-        ("gpt-4o", "don't CAMELcase", "don't| CAMELcase"),
-        ("tiny_aya", "a1234567", "a|1|234|567"),
-        ("tiny_aya", "a  123", "a| | |123"),
-        ("superbpe", "1234567", "1|234|567"),
-        ("deepseek-v3", "abc一二12345", "abc|一二|123|45"),
-        ("deepseek-llm", "Ab一二 x123", "Ab|一二| x|123"),
-        ("falcon", "12345 a.b", "123|45| a|.|b"),
-        ("bloom", "a b,c", "a| b|,|c"),
-        ("kimi-k2", "ab漢字cd", "ab|漢字|cd"),
-        ("gemma4", "a b\n\nc", "a b|\n\n|c"),
-        ("default", "1234", "123|4"),
-    ],
-)
+@cases
 def test_a_pre_tokenizer_splits_as_its_name_says(name: str, text: str, pieces: str) -> None:
     assert "|".join(splittings()[name].pieces(text)) == pieces
 
@@ -428,14 +408,7 @@ def test_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
         with_named(tmp_path, "any").encode("a\ud800b")
 
 
-@pytest.mark.parametrize(
-    ("beside", "is_named"),
-    [
-        (["<|return|>", "<|call|>"], True),
-        (["<|flush|>", "<|calls|>"], True),
-        (["<|return|>"], False),
-    ],
-)
+@cases
 def test_the_end_of_harmony_is_a_named_token_unless_those_beside_it_show_that_it_ends_a_text(
     tmp_path: Path, beside: list[str], is_named: bool
 ) -> None:

@@ -147,28 +147,12 @@ def test_chosen_rows_are_sorted_by_norm_and_keep_their_ranks(own_file: Path) -> 
         assert found.order.ranks[row] == order.index(row) + 1
 
 
-def test_the_norms_are_those_of_an_audit(own_file: Path) -> None:
-    model = embcli.open(own_file)
-
-    norms = model.weights(sort="norm").order.norms
-
-    assert np.array_equal(norms, model.audit().main.norms, equal_nan=True)
-
-
 def test_a_page_in_the_order_of_norms_shows_both_ends(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
     ran = in_process.ok("weights", "--vocab", "1000", "--dim", "4", "--sort", "norm")
 
     snapshot("weights/sorted-by-norm.txt", ran.text)
-
-
-def test_a_summary_is_the_same_in_any_order() -> None:
-    model = embcli.seeded(vocab=1000, dim=4)
-
-    by_norm = model.weights(sort="norm").summary
-
-    assert vars(by_norm) == vars(model.weights().summary)
 
 
 @pytest.mark.parametrize("heat", [False, True])

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import embcli
 from embcli import formats
 from embcli.errors import Notes, OutputError
-from embcli.records import ArraySpec, Names, Piece, Records, listed
+from embcli.records import ArraySpec, Names, Piece, Records
 from embcli.writers import write
 from tests.oracles import assert_same_bits
 from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
@@ -394,36 +394,6 @@ def test_more_numbers_than_are_written_at_a_time_are_read_back(step: int) -> Non
         assert_in_text([line[1:] for line in lines[1:]], matrix)
 
 
-def test_parquet_of_many_numbers_has_several_row_groups() -> None:
-    records = of_matrix(np.ones((3000, 2000), np.float32), step=500)
-    file = pyarrow.parquet.ParquetFile(io.BytesIO(written(records, "parquet")))
-    assert file.metadata.num_row_groups == 2
-    assert file.metadata.num_rows == 3000
-
-
-@pytest.mark.parametrize(
-    "records",
-    [
-        listed({}, "rows", file=(str, []), used=(str, [])),
-        Result({"file": [], "used": np.zeros(0, np.int64)}).records(),
-    ],
-)
-def test_fields_without_rows_are_written(records: Records) -> None:
-    assert document(records) == {"run": {}, "rows": []}
-    assert written(records, "ndjson") == b""
-    assert written(records, "csv") == b"file,used\r\n"
-    assert written(records, "tsv") == b"file\tused\n"
-
-
-def test_a_matrix_without_rows_is_written() -> None:
-    matrix = np.zeros((0, 3), np.float32)
-    records = of_matrix(matrix)
-
-    assert document(records)["matrices"] == {"token": []}
-    assert written(records, "npy") == as_npy(matrix)
-    assert safetensors.numpy.load(written(records, "safetensors"))["token"].shape == (0, 3)
-
-
 def test_a_row_without_fields_is_still_an_object() -> None:
     records = Result({}, {"token": np.ones((2, 1), np.float32)}).records()
     assert objects(records) == [{"vectors": {"token": [1.0]}}] * 2
@@ -431,38 +401,6 @@ def test_a_row_without_fields_is_still_an_object() -> None:
 
 
 # --- what a format asks for -----------------------------------------------------------------------
-
-ALL = ("sequence", "position", "id", "token")
-ARRAYS = [(("id",), ()), (("position",), ()), (("sequence",), ())]
-
-
-@pytest.mark.parametrize(
-    ("form", "show", "asked"),
-    [
-        ("json", None, [(ALL, ()), ((), ("token",)), ((), ("input",))]),
-        ("json", ("input",), [(ALL, ()), ((), ("input",))]),
-        ("ndjson", ("token",), [(ALL, ("token",))]),
-        ("csv", None, [(ALL, ("token",))]),
-        ("tsv", ("input",), [(ALL, ("input",))]),
-        ("npy", None, [((), ("token",))]),
-        ("npy", ("input",), [((), ("input",))]),
-        ("safetensors", ("input",), [*ARRAYS, ((), ("input",))]),
-        ("parquet", None, [(ALL, ("token",))]),
-        ("parquet", ("input",), [(ALL, ("input",))]),
-        ("ids", None, [(("sequence", "id"), ())]),
-    ],
-)
-def test_a_format_asks_only_for_what_it_writes(
-    form: formats.DataFormat, show: Names | None, asked: list[tuple[Names, Names]]
-) -> None:
-    numbers = np.zeros((3, 2), np.float32)
-    zeros = np.zeros(3, np.int64)
-    fields = {"sequence": zeros, "position": zeros, "id": zeros, "token": ["a"] * 3}
-    result = Result(fields, {"token": numbers, "input": numbers})
-
-    write(replace(result.records(), shown=show), form, io.BytesIO())
-
-    assert result.asked == asked
 
 
 @pytest.mark.parametrize("form", get_args(formats.DataFormat))
@@ -508,20 +446,6 @@ def test_any_finite_float32_has_the_fewest_digits_that_give_it_back(bits: list[i
         shortest = np.format_float_scientific(value)
         assert len(significant_digits(number)) <= len(significant_digits(shortest))
     assert [line[1] for line in from_tsv(written(records, "tsv"))[1:]] == numbers
-
-
-@given(st.lists(finite_bits, min_size=1))
-@example(EXTREME_BITS)
-def test_json_gives_back_any_finite_float32_without_a_note(bits: list[int]) -> None:
-    matrix = from_bits(bits)[:, None]
-    records = of_matrix(matrix)
-    notes = Notes()
-
-    in_document = document(records, notes)["matrices"]["token"]
-
-    assert_same_bits(float32(in_document), matrix)
-    assert vectors(records) == in_document
-    assert [*notes] == []
 
 
 def test_a_field_of_numbers_is_written_as_a_matrix_is() -> None:

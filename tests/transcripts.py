@@ -2,7 +2,7 @@
 
 Some snapshots are their own table of cases: a line `$ embcli lookp x` is a case, a line `# Slips`
 is a heading, and all other lines are answers. Whoever adds a case adds its `$` line;
-`pytest --accept` writes the answer below it.
+`pytest --accept=PATH` writes the answer below it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,14 @@ def document_of(in_process: InProcess, *words: str) -> dict[str, Any]:
 def on_a_small_screen(in_process: InProcess, *words: str) -> str:
     """Return a page that has room below its command line and above the next, on 24 lines."""
     page = in_process(*words, terminal=True, COLUMNS="80", LINES="24", NO_COLOR="1").text
-    assert page.count("\n") <= 22
+    assert_height(page, 22)
     return page
+
+
+def assert_height(page: str, limit: int) -> None:
+    """Hold the lines of a page against the most that it may have; a failure says both."""
+    lines = page.count("\n")
+    assert lines <= limit, f"{lines} lines, of at most {limit}:\n{page}"
 
 
 @pytest.fixture(autouse=True)

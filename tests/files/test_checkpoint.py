@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import embcli
 from embcli.errors import InputError, Notes
 from embcli.files import roles
 from embcli.files.checkpoint import Checkpoint
+from tests.cases import cases
 from tests.files.made import assert_rows, closed, matrix, written
 
 Shape = tuple[int, ...]
@@ -131,18 +130,6 @@ def test_what_does_not_fit_in_shape_is_passed_over() -> None:
     assert tensor_name(source, "head") is None
 
 
-def test_the_origin_is_the_file_and_of_open_layers_tensor_dtype_and_shape() -> None:
-    source = opened({"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
-    of_layers = ("tensors", "dtypes", "bytes", "shapes", "guesses")
-    of_file = {"from": "model.safetensors", **{key: {} for key in of_layers}}
-    assert source.origin.document() == of_file
-    origin = source.open({"token": None, "position": None}).origin.document()
-    assert origin["tensors"] == {"token": "wte", "position": "wpe"}
-    assert origin["dtypes"] == {"token": "float16", "position": "float32"}
-    assert origin["bytes"] == {"token": 70, "position": 112}
-    assert origin["shapes"] == {"token": [5, 7], "position": [4, 7]}
-
-
 def test_values_that_float32_cannot_hold_are_counted_over_all_layers() -> None:
     source = opened({"wte": np.full((5, 7), 0.1), "roberta.wpe": np.full((6, 7), 0.1)})
     notes = Notes()
@@ -192,17 +179,7 @@ def test_without_one_token_matrix_a_file_is_refused(
         opened(tensors, token=token)
 
 
-@pytest.mark.parametrize(
-    ("model_type", "own", "stray"),
-    [
-        ("llama", "model.embed_tokens.weight", "model.wte.weight"),
-        ("llama", "model.embed_tokens.weight", "shared.weight"),
-        ("gpt2", "wte.weight", "model.embed_tokens.weight"),
-        ("bert", "embeddings.word_embeddings.weight", "tok_emb.weight"),
-        ("mamba", "backbone.embeddings.weight", "wte.weight"),
-        ("t5", "shared.weight", "wte.weight"),
-    ],
-)
+@cases
 def test_of_several_names_that_of_the_model_s_type_counts(
     model_type: str, own: str, stray: str
 ) -> None:
@@ -431,16 +408,7 @@ def test_a_head_that_is_in_no_file_is_what_config_json_states(
     assert head.reason == reason
 
 
-@pytest.mark.parametrize(
-    ("architecture", "causal", "relation", "reason"),
-    [
-        ("gemma", None, "same", "the file has no output.weight"),
-        ("gemma", True, "same", "the file has no output.weight"),
-        ("gemma", False, "none", ""),
-        ("t5encoder", None, "none", "'t5encoder' is an encoder, which has none"),
-        ("nomic-bert", False, "none", "'nomic-bert' is an encoder, which has none"),
-    ],
-)
+@cases
 def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
     architecture: str, causal: bool | None, relation: str, reason: str
 ) -> None:
@@ -466,21 +434,3 @@ def test_the_head_of_rembert_has_columns_of_its_own() -> None:
 
 
 # --- imports --------------------------------------------------------------------------------------
-
-READING = """
-import sys, numpy
-from embcli.files.checkpoint import Checkpoint
-for path in sys.argv[1:]:
-    Checkpoint(path).open({"token": None})["token"].rows(numpy.arange(3))
-heavy = ("torch", "gguf", "zipfile", "tokenizers", "rich")
-print([name for name in heavy if name in sys.modules])
-"""
-
-
-def test_no_heavy_module_is_loaded_on_the_way_to_rows() -> None:
-    opened({"wte": matrix()}, {"model_type": "gpt2"})
-    np.save("wte.npy", matrix())
-    written("m.gguf", {"token_embd.weight": matrix().astype(np.float16)})
-    command = [sys.executable, "-c", READING, ".", "wte.npy", "m.gguf"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout == "['zipfile']\n"

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 import embcli
 from embcli.errors import InputError
+from tests.cases import cases
 from tests.runners import InProcess
 from tests.transcripts import document_of
 
@@ -238,17 +239,7 @@ def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path)
     check(tmp_path, tensors, matrix, {"quantization": settings})
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"bits": 3, "group_size": 64}, "3 bits"),
-        ({"bits": 6, "group_size": 64}, "6 bits"),
-        ({}, "in unknown bits"),
-        ({"bits": 8, "group_size": 64}, "do not fit"),
-        ({"bits": 4, "group_size": 16}, "do not fit"),
-        ({"mode": "mxfp4"}, "without biases"),
-    ],
-)
+@cases
 def test_other_packings_of_mlx_are_refused(
     tmp_path: Path, settings: dict[str, Any], reason: str
 ) -> None:

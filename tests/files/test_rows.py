@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,21 +155,3 @@ def test_several_blocks_give_the_same_rows() -> None:
     weight = matrix(500, 1111)
     np.savez("m.npz", weight=weight)
     assert_rows(layer("m.npz", "weight"), weight)
-
-
-@pytest.mark.parametrize("row", [3, 4_999_999])
-def test_a_file_of_columns_is_not_read_whole(row: int) -> None:
-    """It has 2 GB of zeros, which take no room on the disk."""
-    described = {"descr": "<f4", "fortran_order": True, "shape": (5_000_000, 100)}
-    with open("weight.npy", "wb") as file:
-        np.lib.format.write_array_header_1_0(file, described)
-        file.truncate(file.tell() + 2 * 10**9)
-    found = layer("weight.npy", "weight").rows(np.array([row]))
-    assert not found.any()
-
-
-def test_a_stored_array_is_not_read_through_its_archive(monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez("m.npz", weight=matrix())
-    found = layer("m.npz", "weight")
-    monkeypatch.setattr(zipfile.ZipFile, "open", None)
-    assert_rows(found, matrix())
