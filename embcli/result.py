@@ -7,11 +7,10 @@ pages and writers are imported when a method needs them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NoReturn, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from embcli.page import Hint, Note
     from embcli.records import Records
 
 ResultType = TypeVar("ResultType", bound="Result")
@@ -62,8 +60,6 @@ class Style:
     bare: bool = False  # whether a page has only titles, tables, pictures and drawings
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "auto"  # the background; auto: the terminal's, and light in a file or notebook
-    # This function makes a line from what notes say of parameters.
-    suggest: Callable[[Sequence[Note | Hint]], str] | None = None
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
@@ -152,13 +148,9 @@ class Result:
 
     def _view(self) -> RenderableType:
         """Return the page, as the style says."""
-        from embcli.page.parts import BarePage, SuggestingPage
+        from embcli.page.parts import BarePage
 
-        if self.style.bare:
-            return BarePage(self)
-        if self.style.suggest:
-            return SuggestingPage(self, self.style.suggest)
-        return self
+        return BarePage(self) if self.style.bare else self
 
     def page(self, format: FormatName) -> bytes:
         """Return the result as a page in one of the formats that are views, as in a file."""
@@ -185,21 +177,20 @@ class Result:
         Raises OutputError for a format that cannot hold this result, and for a place that cannot be
         written.
         """
+        chosen = chosen_format(self.content, format, path)
+        with explaining_failure(Path(path)), destination(Path(path)) as file:
+            self._write(file, chosen)
+
+    def _write(self, file: BinaryIO, format: FormatName) -> None:
+        """Write the result into an open file, as a page or as data."""
+        if format in VIEWS:
+            file.write(self.page(format))
+            return
         from embcli import writers
 
-        chosen = chosen_format(self.content, format, path)
-        file = Path(path)
-        if chosen in VIEWS:
-            content = self.page(chosen)
-            with explaining_failure(file), destination(file) as place:
-                place.write(content)
-            return
-
         records = self.records()
-        refuse_many(records.shown, chosen)
-        data_format = cast("DataFormat", chosen)
-        with explaining_failure(file), destination(file) as place:
-            writers.write(records, data_format, place, self.notes)
+        refuse_many(records.shown, format)
+        writers.write(records, cast("DataFormat", format), file, self.notes)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.

@@ -144,8 +144,7 @@ class Hint:
 class Composite:
     """A renderable of our own that yields parts, among them notes."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        raise NotImplementedError
+    __rich_console__: Any
 
 
 @dataclass(frozen=True, eq=False)
