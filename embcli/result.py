@@ -6,7 +6,6 @@ pages and writers are imported when a method needs them.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +23,6 @@ from embcli.errors import (
 from embcli.formats import (
     ALIASES,
     FORMATS,
-    PICTURES,
     SUFFIXES,
     VIEWS,
     ContentKind,
@@ -158,7 +156,7 @@ class Result:
 
         chosen_format(self.content, format, None)
         page_format = cast("PageFormat", format)
-        width = width_of(self.style.width, format)
+        width = self.style.width or 0
         return exported(self._view(), page_format, width, self.style.theme, remark=self.notes.add)
 
     def __str__(self) -> str:
@@ -168,8 +166,7 @@ class Result:
         """Return the page as a fragment of HTML, for notebooks."""
         from embcli.page.export import fragment
 
-        width = width_of(self.style.width, "html")
-        return fragment(self._view(), width, self.style.theme)
+        return fragment(self._view(), self.style.width or 0, self.style.theme)
 
     def save(self, path: str | Path, format: FormatName | None = None) -> None:
         """Write the result to a file atomically, in the format of its suffix or in a named one.
@@ -326,26 +323,3 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
         wrong = "this format holds one matrix, not {shown}; choose one with {show}"
         raise OutputError(Sentence(wrong, shown=", ".join(shown)))
-
-
-_PIPE_WIDTH = 120
-
-
-def width_of(width: int | None, format: FormatName) -> int:
-    """Return the columns of a page in a format that is not for a terminal.
-
-    0 is the width that a picture has unless the user chose one.
-    """
-    if width:
-        return width
-    if format in PICTURES:
-        return 0
-    return max(number_in("COLUMNS") or _PIPE_WIDTH, _LEAST_WIDTH)
-
-
-def number_in(variable: str) -> int:
-    """Return a whole number from the environment; 0 if there is none."""
-    value = os.environ.get(variable, "")
-    if not (value.isascii() and value.isdigit()):
-        return 0
-    return int(value[:6])

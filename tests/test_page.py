@@ -774,20 +774,6 @@ def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first() 
     assert "each line: 3 rows, labelled by the first" in svg.replace("&#160;", " ")
 
 
-@pytest.mark.parametrize(
-    ("rows", "last_bar"), [(7, "╵"), (8, "│"), (9, "│")], ids=["a third", "two thirds", "whole"]
-)
-def test_the_bar_of_a_picture_is_as_long_as_its_rows(rows: int, last_bar: str) -> None:
-    values = np.ones((rows, 384), np.float32)
-    labels = [Label("pos", range(rows))]
-    page = Strips(labels, [Values(values)], np.arange(384), lines=7)  # three rows share a line
-
-    svg = export.exported(page, "svg", 0, "light").decode()
-
-    header_and_lines = re.findall("[│╵]", svg)
-    assert header_and_lines == ["│", "│", "│", last_bar]
-
-
 def test_the_label_of_a_high_row_is_in_the_middle_of_it() -> None:
     page = Strips([Label("ID", [7, 8])], [Values(np.ones((2, 3), np.float32))], np.arange(3))
     svg = export.exported(page, "svg", 0, "light").decode()

@@ -20,7 +20,7 @@ from embcli.cli.console import is_terminal, say, terminal_size
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, VIEWS, ContentKind, FormatName
 from embcli.names import Color
-from embcli.result import Result, Style, chosen_format, width_of
+from embcli.result import Result, Style, chosen_format
 from embcli.wording import in_bytes, printable
 
 if TYPE_CHECKING:
@@ -97,33 +97,23 @@ class ResultWriter:
         """Write a page as a table, as wide as the style or the terminal says."""
         from embcli.page import export
 
-        width = width_of(self.style.width, "table")
+        width = self.style.width or 0
         lines = None
         encoding = "utf-8"
         if self._on_a_terminal:
             columns, lines = terminal_size()
-            width = self.style.width or columns
+            width = width or columns
             encoding = sys.stdout.encoding or encoding
         text = export.text(page, width, lines, self.is_colored, self.style.theme)
         self._write_bytes(text.encode(encoding, "backslashreplace"), "page")
 
     def _write_other(self, result: Result) -> None:
-        """Write a page in another format than a table, or data; JSON has colours on a terminal."""
+        """Write a page in another format than a table, or data."""
         kind: Content = "binary" if FORMATS[self.format].binary else "text"
         if self.format in VIEWS:
             kind = "page"
         elif self._on_a_terminal:
             self._refuse_many_numbers(result.records())
-        if self.format == "json" and self._on_a_terminal:
-            from rich.highlighter import JSONHighlighter
-
-            from embcli.page import export
-
-            document = io.BytesIO()
-            result._write(document, "json")
-            text = JSONHighlighter()(printable(document.getvalue().decode()))
-            self._write_bytes(export.text(text, 2**31, color=self.is_colored).encode(), "page")
-            return
         with self._open(kind) as file:
             result._write(file, self.format)
 

@@ -175,21 +175,15 @@ class SuggestingPage:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         notes: list[Note | Hint] = []
-        for part in self._parts(console, options):
-            if isinstance(part, Note | Hint):
-                notes.append(part)
-            yield part
+        for part in self.page.__rich_console__(console, options):
+            parts = [part]
+            if isinstance(part, Composite):
+                parts = list(part.__rich_console__(console, options))
+            notes += [part for part in parts if isinstance(part, Note | Hint)]
+            yield from parts
         line = self.suggest(notes)
         if line:
             yield safe_text(line, "dim")
-
-    def _parts(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the parts of the page and, in place of a composite, its parts."""
-        for part in self.page.__rich_console__(console, options):
-            if isinstance(part, Composite):
-                yield from part.__rich_console__(console, options)
-            else:
-                yield part
 
 
 @dataclass(frozen=True, eq=False)

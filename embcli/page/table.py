@@ -110,14 +110,12 @@ def ruled(
     tones: Sequence[str] = (),
     has_rule: bool = True,
     sections: Sequence[int] = (),
-    last_bar: str = "│",
 ) -> Table:
     """Return a table of labels, blocks and trailing labels, with a bar before each block.
 
     A block is a header and its cells. A row of dots is inserted before each row in `gaps`; `tones`
     are the names of the rows' styles. Without a rule below the header, columns are one cell apart;
     with one, there is a blank line before each row in `sections`, which count rows of dots, too.
-    The bar of the last row can be shorter.
     """
     table = Table(
         box=_RULED if has_rule else None,
@@ -134,10 +132,7 @@ def ruled(
     for header, rows in blocks:
         bar = "│\n│" if "\n" in header.plain else "│"
         table.add_column(Bar(bar, _DIM), no_wrap=True)
-        bars: list[RenderableType] = [Bar("│", _DIM)] * len(rows)
-        if bars:
-            bars[-1] = Bar(last_bar, _DIM)
-        columns.append(bars)
+        columns.append([Bar("│", _DIM)] * len(rows))
         table.add_column(header, no_wrap=True)
         columns.append(list(rows))
     for label in trailing:
