@@ -6,6 +6,7 @@ pages and writers are imported when a method needs them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -175,19 +176,24 @@ class Result:
         written.
         """
         chosen = chosen_format(self.content, format, path)
+        write = self._writer(chosen)
         with explaining_failure(Path(path)), destination(Path(path)) as file:
-            self._write(file, chosen)
+            write(file)
 
-    def _write(self, file: BinaryIO, format: FormatName) -> None:
-        """Write the result into an open file, as a page or as data."""
+    def _writer(self, format: FormatName) -> Callable[[BinaryIO], object]:
+        """Return a function that writes the result into an open file, as a page or as data.
+
+        What can fail before the file is opened has been done.
+        """
         if format in VIEWS:
-            file.write(self.page(format))
-            return
+            page = self.page(format)
+            return lambda file: file.write(page)
         from embcli import writers
 
         records = self.records()
         refuse_many(records.shown, format)
-        writers.write(records, cast("DataFormat", format), file, self.notes)
+        data_format = cast("DataFormat", format)
+        return lambda file: writers.write(records, data_format, file, self.notes)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.

@@ -114,8 +114,9 @@ class ResultWriter:
             kind = "page"
         elif self._on_a_terminal:
             self._refuse_many_numbers(result.records())
+        write = result._writer(self.format)
         with self._open(kind) as file:
-            result._write(file, self.format)
+            write(file)
 
     def _refuse_many_numbers(self, records: Records) -> None:
         """Raise OutputError for more numbers than a terminal is for."""
