@@ -50,7 +50,7 @@ _LARGEST_WIDTH = 1000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Style:
+class PageStyle:
     """How a result looks on a page; raises OutputError and InputError for values out of range."""
 
     precision: int = DEFAULT_PRECISION  # decimals
@@ -78,16 +78,16 @@ class Result:
     """The result of a verb.
 
     `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page
-    with colours. A subclass names its verb.
+    with colours. A subclass names its verb: `class Lookup(Result, verb="lookup")`.
     """
 
     _verb: ClassVar[str]
     notes: Notes = field(default_factory=Notes)  # remarks on how it came about
-    style: Style = field(default_factory=Style)
+    style: PageStyle = field(default_factory=PageStyle)
 
     def __init_subclass__(cls, *, verb: str) -> None:
         cls._verb = verb
-        # A dataclass makes no __repr__ for a class that has one of its own.
+        # A dataclass would make a __repr__ with all fields, unless its class has one of its own.
         setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - mypy refuses the assignment
 
     def __copy__(self: ResultType) -> ResultType:
@@ -138,7 +138,7 @@ class Result:
         return 1 if self._why_no else 0
 
     def styled(self: ResultType, **changes: Any) -> ResultType:
-        """Return the same result with another style: `styled(heat=True, width=80)`; see Style.
+        """Return the same result with another style: `styled(heat=True, width=80)`; see PageStyle.
 
         Raises OutputError and InputError for values out of range.
         """

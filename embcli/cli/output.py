@@ -20,7 +20,7 @@ from embcli.cli.console import is_terminal, say, terminal_size
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, VIEWS, ContentKind, FormatName
 from embcli.names import Color
-from embcli.result import Result, Style, chosen_format
+from embcli.result import PageStyle, Result, chosen_format
 from embcli.wording import in_bytes, printable
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ResultWriter:
     format: FormatName = "table"
     path: Path | None = None  # None for standard output
     color: Color = "auto"
-    style: Style = field(default_factory=Style)
+    style: PageStyle = field(default_factory=PageStyle)
     options: Collection[str] = ()  # the command's; a line below a page suggests some of them
 
     def __post_init__(self) -> None:
@@ -155,8 +155,8 @@ class ResultWriter:
         """
         if self.path is None and sys.stdout is None:
             raise OutputError("standard output is closed; open it, or name a file with --output")
-        place = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
-        with explaining_failure(self.path), place as file:
+        opened = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
+        with explaining_failure(self.path), opened as file:
             if kind == "page" or not file.isatty():
                 yield file
             elif kind == "binary":

@@ -73,7 +73,7 @@ _TOKEN_STYLES = [Style.parse(color) for color in _SIX_COLORS.split()]
 
 
 def token_style(place: int) -> Style:
-    """Return the style of a token, which differs from those of the five tokens before it."""
+    """Return the style of the token at a place in a text: six styles take turns."""
     return _TOKEN_STYLES[place % len(_TOKEN_STYLES)]
 
 

@@ -432,10 +432,10 @@ def _column(header: Text, cells: Sequence[Text], is_right: bool) -> list[str]:
     width = max(3, *(cell.cell_len for cell in written))
     for cell in written:
         cell.align("right" if is_right else "left", width)
-    head, *rest = (cell.plain for cell in written)
+    first_line, *lines = (cell.plain for cell in written)
     dashes = "-" * (width - 1)
     rule = f"{dashes}:" if is_right else f":{dashes}"
-    return [head, rule, *rest]
+    return [first_line, rule, *lines]
 
 
 def _cell(cell: Text) -> Text:

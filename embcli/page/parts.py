@@ -133,7 +133,7 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False)
 class Hint:
-    """Parameters that show more than a page does; rich draws nothing for it."""
+    """Names of parameters that would show more; it is no part that is seen on the page."""
 
     parameters: tuple[str, ...]
 
@@ -142,14 +142,17 @@ class Hint:
 
 
 class Composite:
-    """A renderable of our own that yields parts, among them notes."""
+    """A part of a page that consists of parts, as a matrix does: its table, and notes below it."""
 
     __rich_console__: Any
 
 
 @dataclass(frozen=True, eq=False)
 class BarePage:
-    """The titles, tables, pictures, drawings and answers of a page; all of it if it has none."""
+    """A page without remarks: its titles, tables, pictures, drawings and answers.
+
+    It ends after the last of them, titles not counted. A page that has none is shown whole.
+    """
 
     page: Any
 

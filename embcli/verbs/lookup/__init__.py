@@ -16,8 +16,7 @@ import numpy as np
 
 from embcli.errors import InputError, Notes, check_choice
 from embcli.layer import Layer, Layers, Origin, shape_of
-from embcli.names import MATRICES
-from embcli.names import Matrix as MatrixName
+from embcli.names import MATRICES, MatrixName
 from embcli.numerics.steps import StepValues, Term, sinusoids
 from embcli.opened import Opened, TextOrIds
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, NO_POSITIONS, JoinedKind, kind_named
