@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ import orjson
 from embcli.errors import Notes
 from embcli.files.safetensors import header
 from embcli.formats import FORMATS, DataFormat
-from embcli.records import ArraySpec, Document, Names, NumbersBy, Piece, Records
+from embcli.records import ArraySpec, Columns, Document, Names, NumbersBy, Piece, Records
 from embcli.wording import in_data
 
 
@@ -161,22 +161,20 @@ class _Dialect(NamedTuple):
     def write(self, reader: _Reader, file: BinaryIO) -> None:
         """Write a line of names, then a line for each row; a matrix has a cell for each column."""
         records = reader.records
-        matrices = reader.records.one
-        no_rows = Piece(0, {name: [] for name in records.fields})
-        names: list[str | int] = [*_in_columns(no_rows, records).fields]
+        matrices = records.one
+        no_rows: Columns = {name: [] for name in records.fields}
+        names: list[str | int] = [*_in_columns(no_rows, records)]
         for name in matrices:
             array = records.matrices[name]
             names += array.columns or records.columns or range(array.shape[1])
         file.write(self.separator.join(self.cells(names)) + self.line_end)
         for block in reader.blocks(records.fields, matrices):
-            file.writelines(self.lines(_in_columns(block, records)))
-
-    def lines(self, piece: Piece) -> Iterator[bytes]:
-        columns = [self.cells(values) for values in piece.fields.values()]
-        for rows in piece.matrices.values():
-            columns.append([_numbers(row).replace(b",", self.separator) for row in rows])
-        for cells in zip(*columns, strict=True):
-            yield self.separator.join(cells) + self.line_end
+            fields = _in_columns(block.fields, records)
+            columns = [self.cells(values) for values in fields.values()]
+            for rows in block.matrices.values():
+                columns.append([_numbers(row).replace(b",", self.separator) for row in rows])
+            for cells in zip(*columns, strict=True):
+                file.write(self.separator.join(cells) + self.line_end)
 
     def cells(self, values: Iterable[Any]) -> list[bytes]:
         if isinstance(values, np.ndarray):
@@ -190,17 +188,17 @@ class _Dialect(NamedTuple):
         return in_data(self.escape(str(value))).encode()
 
 
-def _in_columns(piece: Piece, records: Records) -> Piece:
-    """Return a piece with a field for each key of an object, such as `tokens.gpt2`."""
-    fields = {}
-    for name, values in piece.fields.items():
+def _in_columns(fields: Columns, records: Records) -> Columns:
+    """Return fields with one for each key of an object, such as `tokens.gpt2`."""
+    columns = {}
+    for name, values in fields.items():
         kind = records.fields[name]
-        if not isinstance(kind, NumbersBy):
-            fields[name] = values
-            continue
-        for key in kind.keys:
-            fields[f"{name}.{key}"] = [numbers[key] for numbers in values]
-    return replace(piece, fields=fields)
+        if isinstance(kind, NumbersBy):
+            for key in kind.keys:
+                columns[f"{name}.{key}"] = [numbers[key] for numbers in values]
+        else:
+            columns[name] = values
+    return columns
 
 
 def _in_quotes(text: str) -> str:

@@ -26,10 +26,7 @@ from embcli.wording import in_bytes, printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.records import Records
-
 Content = Literal["page", "text", "binary"]
-_MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _NOT_FOR_A_TERMINAL = (
     "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 )
@@ -112,19 +109,9 @@ class ResultWriter:
         kind: Content = "binary" if FORMATS[self.format].binary else "text"
         if self.format in VIEWS:
             kind = "page"
-        elif self._on_a_terminal:
-            self._refuse_many_numbers(result.records())
         write = result._writer(self.format)
         with self._open(kind) as file:
             write(file)
-
-    def _refuse_many_numbers(self, records: Records) -> None:
-        """Raise OutputError for more numbers than a terminal is for."""
-        names = records.one if FORMATS[self.format].one_matrix else records.several
-        numbers = records.numbers(names)
-        if numbers > _MOST_ON_A_TERMINAL:
-            wrong = f"{numbers:,} numbers are too many for a terminal"
-            raise OutputError(f"{wrong}; name a file with -o, or use a pipe")
 
     def _write_bytes(self, content: bytes, kind: Content) -> None:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
