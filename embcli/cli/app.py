@@ -86,7 +86,7 @@ def _in_help(paragraph: str) -> str:
 
 
 class _Helping:
-    """A part of a command that makes its help end well: if nobody reads it, and in any width."""
+    """Help that is refused without standard output, and is at most 1,000 columns wide."""
 
     def format_help(self, context: Any, formatter: Any) -> None:
         check_stdout()

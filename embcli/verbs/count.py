@@ -253,7 +253,7 @@ class Counts(Result, verb="count"):
         yield ruled(
             [*labels, *columns],
             gaps=gaps,
-            tones=[*tones, "strong"],
+            row_styles=[*tones, "strong"],
             sections=[len(gaps) + len(self.ends)],
         )
 

@@ -335,7 +335,7 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         [*_one_hot_columns(tokens, ids, rows.rows), *_row_labels(comparison, tokens, rows.rows)],
         [Values(np.concatenate([factors, sums]))],
         gaps=rows.gaps,
-        tones=[*rows.tones, *["strong"] * len(ids)],
+        row_styles=[*rows.row_styles, *["strong"] * len(ids)],
         sections=[len(rows.rows) + len(rows.gaps)],
         rows_left_out=omission(tokens, "token"),
     )

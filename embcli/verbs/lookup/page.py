@@ -172,7 +172,7 @@ def _matrix(
         heat=lookup.style.heat,
         every=every,
         sections=sections,
-        tones=tones * len(index),
+        row_styles=tones * len(index),
         rows_left_out=omission(excerpt, "token", lookup.only),
         rows_parameter="only",
         has_notes=not lookup.style.bare,
@@ -296,7 +296,7 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
         picked.gaps,
         [Label("to seq:pos" if tokens.many else "to pos", goals, "left")],
         lookup.style.precision,
-        tones=picked.tones,
+        row_styles=picked.row_styles,
         heat=lookup.style.heat,
         column="",  # the table below names columns
     )
