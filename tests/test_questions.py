@@ -16,27 +16,16 @@ from tests.snapshots import Snapshot
 # What a student, a lecturer and an engineer ask, and the word whose entry answers. Those named
 # "later" were written when the search had been made, "fresh" ones before their answers were seen;
 # "held out" and "unseen" ones were measured before an entry was written for any of them. "heard"
-# ones were asked by readers who did not find an answer, or found it in a list.
+# ones were asked by readers who did not find an answer, or found it in a list. Those
+# "elsewhere" are about something else: no word answers.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
+ELSEWHERE = [*ASKED.pop("elsewhere")]
 QUESTIONS: dict[str, str] = {
     question: word for questions in ASKED.values() for question, word in questions.items()
 }
 ANSWERS = {question: glossary.explain(question) for question in QUESTIONS}
 FOUND = {question: [entry.word for entry in ANSWERS[question].entries] for question in QUESTIONS}
 IS_UNSURE = {question: bool(ANSWERS[question].sentences) for question in QUESTIONS}
-ELSEWHERE = (
-    "what is the weather like",
-    "how do I cook rice",
-    "why is the sky blue",
-    "what is the price of gold",
-    "what is a neural network",
-    "what is a decision tree",
-    "what is reinforcement learning",
-    "what is a diffusion model",
-    "what are scaling laws",
-    "mixture of experts",
-    "how do I exit vim",
-)
 
 
 def test_at_least_95_of_100_questions_find_their_entry() -> None:
@@ -57,10 +46,13 @@ def test_at_least_98_of_100_entries_that_stand_alone_are_right() -> None:
     assert len(wrong) <= 0.02 * len(alone), wrong
 
 
-@pytest.mark.parametrize("question", ELSEWHERE)
-def test_no_entry_is_near_a_question_about_something_else(question: str) -> None:
-    with pytest.raises(embcli.InputError, match="no entry is near it"):
-        glossary.explain(question)
+def test_no_entry_is_near_9_of_10_questions_about_something_else() -> None:
+    answered = {}
+    for question in ELSEWHERE:
+        with contextlib.suppress(embcli.InputError):
+            answered[question] = [entry.word for entry in glossary.explain(question).entries]
+    assert len(answered) <= 0.1 * len(ELSEWHERE), answered
+    assert "what is a neural network" not in answered
 
 
 @pytest.mark.parametrize(

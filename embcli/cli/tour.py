@@ -35,7 +35,7 @@ _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
 _ASKING = ("", "idk", "don'tknow", "idon'tknow", "hint", "help")  # "" is what is left of "?"
-_SHEET = 40  # lines of a step on paper
+_LINES_ON_PAPER = 40  # of a step
 _Sheet = list[RenderableType]
 _NEXT = (
     '$ embcli tokenize "A text of yours" --merges',
@@ -177,7 +177,7 @@ def _sheets(
     pages: _Pages, steps: list[TourStep], is_on_paper: bool
 ) -> tuple[list[_Sheet], list[_Sheet]]:
     """Return the sheets of steps, and on paper, with lines to write on, those of the answers."""
-    height = _SHEET if is_on_paper else None
+    height = _LINES_ON_PAPER if is_on_paper else None
     sheets = []
     answers = []
     for step in steps:
@@ -195,14 +195,14 @@ def _sheets(
 class Handout(Result, verb="tour", content="page"):
     """Steps of the tour on one page, each on a sheet of its own."""
 
-    pages: Sheets
+    sheets: Sheets
     status: int = 0  # 2 if the command of a step has failed
 
     def _view(self) -> RenderableType:
-        return self.pages
+        return self.sheets
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.pages
+        yield self.sheets
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """Explanations: what a word on a page means, an example that runs, and where a book has it.
 
 The words are read from `data/explain/`: a file for each part, an entry for each word. An entry is a
-heading (`# one-hot`), perhaps other names (`Also: one-hot row, one-hot vector`) and the questions
-that it answers (`Asked: what does one-hot mean; why not use one-hot vectors`), and blocks between
-blank lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; a
+heading (`# one-hot`), its other names (`Also: one-hot row, one-hot vector`), the questions that it
+answers (`Asked: what does one-hot mean; why not use one-hot vectors`), and blocks between blank
+lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; a
 table, whose lines begin with `| `; and at the end where a book or a paper has it (`From: ...`). An
 item is a word of its own, too. The questions are not printed: a reader's own question is compared
 with them.
