@@ -133,17 +133,18 @@ def guide(
         raise InputError(Sentence(wrong, count=len(STEPS), given=str(first)[:20]))
 
     pages = _Pages(decoded(text, "--text"), result_of)
+    steps = _numbered(STEPS)
     if not is_file and is_terminal(sys.stdout) and is_terminal(sys.stdin):
-        is_at_the_end = _walk(pages, _numbered(STEPS), first or 1)
+        is_at_the_end = _walk(pages, steps, first or 1)
         last_sheets = [_last_words()] if is_at_the_end else []
         return Handout(Sheets(last_sheets, heading), pages.status)
 
-    is_whole = first is None
-    steps = _numbered([*STEPS, *EXERCISES] if is_file and is_whole else STEPS)
     if first is not None:
         steps = [steps[first - 1]]
+    elif is_file:
+        steps = _numbered([*STEPS, *EXERCISES])
     sheets, answers = _sheets(pages, steps, is_file)
-    if is_whole:
+    if first is None:
         sheets[-1] += _last_words()
         if is_file:
             sheets.insert(0, _first_sheet(heading, has_answers))

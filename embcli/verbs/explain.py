@@ -159,7 +159,7 @@ def explain(word: str | None = None) -> Explanations:
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
     not count. A question finds the entry that answers it, if one is ahead of all others, and names
-    the next ones; otherwise four candidates at most, each with the sentence that fits best. "One vs
+    the next ones; otherwise two to four candidates, each with the sentence that fits best. "One vs
     another" and "the difference between one and another" find both. Raises InputError for a word
     that is not explained, with words of similar spelling, and for a question that no entry is near.
 
@@ -183,7 +183,7 @@ def explain(word: str | None = None) -> Explanations:
     if len(sides) == 2 and all(map(_is_sure, sides)) and max(near.values()) < 1:
         both = dict.fromkeys(next(iter(side)) for side in sides)
         return Explanations(tuple(both))
-    if _is_sure(near):
+    if _is_sure(near) or len(near) == 1:
         first, *others = near
         return Explanations((first,), see_also=tuple(others))
     asked = _telling_words(question)
