@@ -393,7 +393,7 @@ def test_a_file_without_what_the_first_block_needs_is_not_sound(missing: str) ->
     write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
-    assert "is a 'bert' model, and it has no" in audit.findings[0].text
+    assert "is a 'bert' model, and it has no" in audit.findings[1].text
 
 
 @pytest.mark.parametrize(("types", "is_finding"), [(None, False), (2, False), (1, True), (3, True)])

@@ -30,7 +30,7 @@ from embcli.page.labels import (
     origin_lines,
 )
 from embcli.selection import Excerpt
-from embcli.verbs.audit.fit import padded_multiple
+from embcli.verbs.audit.fit import padded_in_words
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -86,36 +86,35 @@ def _facts(audit: Audit) -> Iterator[Fact]:
 
 def _rows_fact(audit: Audit) -> Fact:
     size = audit.main.shape[0]
-    encoding = audit.encoding
+    encoding = audit.files.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    return Fact("rows", f"{size:,}, for {audit.fit.tokens:,} tokens of {encoding.name}")
+    return Fact("rows", f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}")
 
 
 def _unused_fact(audit: Audit) -> Fact:
-    if audit.encoding is None:
+    encoding = audit.files.encoding
+    if encoding is None:
         return Fact("unused", "unknown without an encoding")
-    parts = []
+    counts = []
     for reason, ids in audit.main.by_use.items():
-        noun, rest = _REASONS[reason]
-        part = counted(len(ids), noun) + rest
+        count = counted(len(ids), _UNUSED_UNITS[reason]) + _WHY_UNUSED[reason]
         is_range = ids[-1] - ids[0] == len(ids) - 1
         if len(ids) > 1 and is_range:
-            part += f" ({ids[0]} to {ids[-1]})"
-        parts.append(part)
-    text = ", ".join(parts) or "none"
+            count += f" ({ids[0]} to {ids[-1]})"
+        counts.append(count)
+    text = ", ".join(counts) or "none"
     if "padding" in audit.main.by_use:
-        multiple = padded_multiple(audit.main.shape[0], audit.encoding.vocabulary_size)
-        if multiple:
-            text += f", up to a multiple of {multiple}"
+        text += padded_in_words(audit.main.shape[0], encoding.vocabulary_size)
     return Fact("unused", text)
 
 
-_REASONS = {
-    "padding": ("row", " after the last token"),
-    "gap": ("ID", " without a token"),
-    "byte": ("byte", " invalid in UTF-8"),
-    "reserved": ("reserved name", ""),
+_UNUSED_UNITS = {"padding": "row", "gap": "ID", "byte": "byte", "reserved": "reserved name"}
+_WHY_UNUSED = {
+    "padding": " after the last token",
+    "gap": " without a token",
+    "byte": " invalid in UTF-8",
+    "reserved": "",
 }
 
 
@@ -127,7 +126,7 @@ def _broken_fact(audit: Audit, matrix: MatrixAudit, name: str = "broken") -> Fac
             rows = first_of(named_rows(shown, audit.tokens(shown)), audit.top)
             parts.append(f"{counted(len(ids), f'{kind} row')}: {rows}")
     text = "; ".join(parts) or "none"
-    for row in sorted(matrix.may_be_zero):
+    for row in sorted({*matrix.files.padding_rows}):
         if 0 <= row < matrix.shape[0] and matrix.norms[row] == 0:
             text += f"; row {row} is zero, and padding by the configuration"
     return Fact(name, text, is_bad=len(parts) > 0)
@@ -184,7 +183,7 @@ def _head_facts(audit: Audit) -> Iterator[Fact]:
     if audit.head_is_copy:
         yield Fact("output head", "a copy of the token matrix: all rows are equal")
         return
-    if audit.fit.has_files:
+    if audit.files.checkpoint:
         yield Fact("output head", _head_in_words(audit))
     for head in audit.matrices[1:]:
         yield _broken_fact(audit, head, "  broken")
@@ -196,7 +195,7 @@ def _head_facts(audit: Audit) -> Iterator[Fact]:
 
 def _head_in_words(audit: Audit) -> str:
     """Describe the output head by what the file has and, without one there, by its class."""
-    head = audit.fit.head
+    head = audit.files.head
     if head is None:
         return "not read"
     if head.tensor is not None and head.relation != "same":
@@ -211,14 +210,14 @@ def _head_in_words(audit: Audit) -> str:
 
 def _candidates_fact(audit: Audit) -> Fact:
     matrix = audit.listed
-    choice = matrix.choice
-    if choice.threshold is None:
-        return Fact("candidates", f"none: {choice.reason}")
+    separation = matrix.separation
+    if separation.threshold is None:
+        return Fact("candidates", f"none: {separation.reason}")
     count = len(matrix.candidates)
-    indicator = _INDICATORS[choice.indicator]
+    indicator = _INDICATORS[separation.indicator]
     where = "" if matrix is audit.main else f" of the {matrix.in_words}"
-    threshold = _indicator_format(audit).write(choice.threshold)
-    area = f"area under curve {choice.area:.2f}"
+    threshold = _indicator_format(audit).write(separation.threshold)
+    area = f"area under curve {separation.area:.2f}"
     return Fact("candidates", f"{count:,}{where}: {indicator} up to {threshold}, {area}")
 
 
@@ -237,7 +236,7 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     labels = id_labels(ids, audit.tokens(ids))
     headers = {"cosine_distance": "cosine distance"}  # other indicators are headers as they are
     for name, values in matrix.values.items():
-        if name == matrix.choice.indicator:
+        if name == matrix.separation.indicator:
             numbers = _indicator_format(audit)
             cells = [numbers.write(value) for value in values[ids]]
         else:
@@ -250,8 +249,8 @@ def _indicator_format(audit: Audit) -> NumberFormat:
     """Return the format that the threshold and the indicators in the table have in common."""
     matrix = audit.listed
     shown = matrix.ranked[: audit.top]
-    values = matrix.values[matrix.choice.indicator][shown]
-    threshold = np.array([matrix.choice.threshold])
+    values = matrix.values[matrix.separation.indicator][shown]
+    threshold = np.array([matrix.separation.threshold])
     return NumberFormat([threshold, values], audit.style.precision)
 
 
@@ -273,7 +272,9 @@ def _verdict(audit: Audit) -> Text:
     names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
         names.append("the output head")
-    text = f"Sound: the rows of {' and of '.join(names)}{audit.fit.checked}{audit.loading.in_words}"
+    text = (
+        f"Sound: the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
+    )
     if not audit.not_checked:
         return Note(text, style="good")
     unchecked = "; ".join(audit.not_checked)
