@@ -265,7 +265,7 @@ def test_the_bias_of_the_head_is_a_finite_number_for_each_row(
     bias[-1] = value
     if name == "final_logits_bias":
         bias = bias[None]
-    tensors = {"model.embed_tokens.weight": vectors(1), name: bias, "layers.0.bias": bias * np.nan}
+    tensors = {"model.embed_tokens.weight": vectors(1), name: bias, "b.bias": bias * np.nan}
     if has_head:
         tensors["lm_head.weight"] = vectors(2)
     save_file(tensors, "m/model.safetensors")

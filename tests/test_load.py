@@ -341,7 +341,7 @@ def test_matrices_of_two_parts_that_the_class_ties_are_equal_in_all_rows(
     if place is not None:
         own[place, 0] += 1
     decoder = "decoder.embed_tokens.weight"
-    write({"shared.weight": normal(ROWS, DIM, 1), decoder: own, "decoder.block.wi.weight": own})
+    write({"shared.weight": normal(ROWS, DIM, 1), decoder: own, "decoder.block.0.wi.weight": own})
     ties = {decoder: "shared.weight", HEAD: "shared.weight"}
     audit = audited(asked, ties=ties, token="shared.weight")
     text = f"{decoder} and shared.weight, {APART}"

@@ -637,7 +637,7 @@ def weights(
     return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort)
 
 
-@command("Matrices and models", content="ranking", view=NUMBERS)
+@command("Matrices and models", content="ranking", view=BARE)
 def neighbors(
     *,
     given: Given,

@@ -11,7 +11,6 @@ from typing import Any
 
 from embcli.asked.process import NotAskedError
 from embcli.asked.weights import ModelFacts, Question
-from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.families import NAMES
 from embcli.files.roles import equal_rows
@@ -54,7 +53,7 @@ def _why_not(checkpoint: Checkpoint) -> str:
     elif layers > len(tensors):
         found = counted(len(tensors), "tensor")
         reason = f"config.json states {layers:,} layers, the file has {found}"
-    elif not _has_layers(checkpoint):
+    elif not _has_layers(tensors):
         reason = "the file has no layers"
     return reason
 
@@ -82,24 +81,9 @@ def _states_untied(config: Mapping[str, Any]) -> bool:
     return False in flags and True not in flags
 
 
-def _has_layers(checkpoint: Checkpoint) -> bool:
-    """Return whether there are matrices beside those of tokens, positions, types and the head."""
-    known = set()
-    for role in NAMES:
-        try:
-            tensor = checkpoint.roles.find(role)
-        except InputError:  # Several tensors could have the role.
-            return True
-        if tensor is not None:
-            known.add(tensor.name)
-    for name in checkpoint.tensors:
-        try:
-            shape = checkpoint.tensors[name].shape
-        except InputError:  # An index names what its file lacks.
-            return True
-        if name not in known and len(shape) > 1 and min(shape) > 1:
-            return True
-    return False
+def _has_layers(names: Iterable[str]) -> bool:
+    """Return whether names of tensors have numbers, as those of all layers: `h.0.attn.weight`."""
+    return any(part.isdigit() for name in names for part in name_parts(name))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_tex
 from embcli.page.labels import first_of, named_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import tokens_of
-from embcli.wording import QUANTILES, counted
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,7 +47,8 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     if changed.total:
         yield from _changed_table(diff, changed)
         yield ""
-    missing = left_out(*_omissions(diff, changed), parameters=("top",))
+    ranks = np.arange(1, changed.total + 1)
+    missing = left_out(omission(changed, "changed row", ranks), parameters=("top",))
     if missing is not None:
         yield missing
     for reason, names in _guesses(diff).items():
@@ -92,25 +93,16 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
         labels.append(token_label(diff.tokens(pairs)))
 
     precision = diff.style.precision
-    medians = []
     columns = {"cosine distance": diff.cosine_distances, "L2 distance": diff.distances}
     for name, distances in columns.items():
         labels.append(Label(name, _distances_in_words(distances[pairs], precision)))
-        quantiles = diff.quantiles(distances)
-        if quantiles:
-            numbers = written(np.array(quantiles), precision)
-            by_name = dict(zip(QUANTILES, numbers, strict=True))
-            medians.append(f"{name} {by_name['median']}")
     if diff.atol:
         largest = _distances_in_words(diff.largest_differences[pairs], precision)
         labels.append(Label("largest |difference|", largest))
         labels.append(Label("column", diff.columns[pairs]))
 
-    heading = "Changed most"
-    if excerpt.left_out:
-        heading += f", and least; medians: {', '.join(medians)}"
     yield ""
-    yield title(heading)
+    yield title("Changed most, and least" if excerpt.left_out else "Changed most")
     yield ruled(labels, gaps=excerpt.gaps)
 
 
@@ -121,17 +113,6 @@ def _distances_in_words(distances: np.ndarray, precision: int) -> list[str]:
         if distance and float(texts[place]) == 0:
             texts[place] = f"{distance:.{precision}e}"
     return texts
-
-
-def _omissions(diff: Diff, changed: Excerpt) -> list[str]:
-    """Return in words what the page leaves out of each kind of rows."""
-    omissions = [omission(changed, "changed row", np.arange(1, changed.total + 1))]
-    for side in diff.sides:
-        excerpt = Excerpt.first(diff.top, len(side.alone))
-        rows = omission(excerpt, "row", side.alone)
-        if rows:
-            omissions.append(f"{rows} of {side.name}")
-    return omissions
 
 
 def _guesses(diff: Diff) -> dict[str, list[str]]:
