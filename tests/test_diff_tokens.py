@@ -391,10 +391,10 @@ def test_heads_of_both_models_are_compared_in_the_same_run(
 @pytest.mark.parametrize(
     ("token", "head", "verdict"),
     [
-        (0, 0, "The token matrices and the output heads are equal in 6 rows"),
-        (1, 0, "The token matrices differ, the output heads are equal in 6 rows"),
-        (0, 1, "The token matrices are equal in 6 rows, the output heads differ"),
-        (1, 1, "The token matrices and the output heads differ"),
+        (0, 0, "The token matrices are equal in 6 rows; the output heads are equal in 6 rows"),
+        (1, 0, "The token matrices differ; the output heads are equal in 6 rows"),
+        (0, 1, "The token matrices are equal in 6 rows; the output heads differ"),
+        (1, 1, "The token matrices differ; the output heads differ"),
     ],
 )
 def test_the_verdict_names_the_matrix_that_differs(

@@ -13,7 +13,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, decoders, models, normalizers
 
 import embcli
 from embcli import encodings
@@ -290,35 +289,6 @@ def test_an_empty_line_has_no_neighbours(in_process: InProcess) -> None:
     error = in_process.refused("neighbors", "--lines", "--dim", "4", stdin="a\n\nb\n")
 
     assert "no tokens" in error
-
-
-def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
-    tokens = [("<unk>", 0), ("▁", -1), ("▁Paris", -1), ("▁Rome", -1)]
-    spacing = Tokenizer(models.Unigram(tokens, unk_id=0))
-    steps = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    spacing.normalizer = normalizers.Sequence(steps)
-    spacing.decoder = decoders.Replace("▁", " ")
-    Path("spacing").mkdir()
-    spacing.save("spacing/tokenizer.json")
-    save_file({"wte.weight": np.eye(4, dtype=np.float32)}, "spacing/model.safetensors")
-
-    pages = session(
-        in_process,
-        "neighbors ' Paris' --from ./spacing -k 1",
-        "neighbors Paris --plus ' Rome' --from ./spacing -k 1",
-        "neighbors Paris --from ./spacing -k 1",
-    )
-
-    snapshot("neighbors/spaces.txt", pages)
-
-
-@pytest.mark.parametrize("text", [" Paris", "  Paris", " \x00"])
-def test_a_space_that_a_tokenizer_does_not_add_is_no_mistake(text: str) -> None:
-    notes = embcli.seeded(dim=4).neighbors(text).notes
-
-    assert not [*notes]
 
 
 @pytest.mark.parametrize(

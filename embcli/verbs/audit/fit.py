@@ -23,8 +23,6 @@ from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
 from embcli.wording import counted
 
-_PADDED_TO = (256, 128, 64)  # rows, of which matrices often have a multiple
-
 
 def check_sizes(files: ModelFiles) -> Iterator[Finding]:
     """Check that each token has a row; rows after the last token are padding."""
@@ -39,16 +37,7 @@ def check_sizes(files: ModelFiles) -> Iterator[Finding]:
         yield Finding("finding", "missing", -padding, text)
     elif padding:
         text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"
-        text += padded_in_words(files.rows, tokens)
         yield Finding("remark", "padding", padding, text, is_in_matrix=True)
-
-
-def padded_in_words(rows: int, tokens: int) -> str:
-    """Return the multiple that the rows were probably padded to, in words; empty for none."""
-    for multiple in _PADDED_TO:
-        if rows % multiple == 0 and rows - tokens < multiple:
-            return f", up to a multiple of {multiple}"
-    return ""
 
 
 def check_shards(checkpoint: Checkpoint, files: ModelFiles) -> Found:

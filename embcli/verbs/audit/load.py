@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,6 @@ from embcli.verbs.audit.finding import Finding, Level, first_names
 from embcli.wording import counted
 
 _LOADED = ("model.safetensors", "model.safetensors.index.json")
-# The keys by which config.json states how many layers a model has.
-_LAYER_COUNTS = (
-    *("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    *("encoder_layers", "decoder_layers"),
-)
 
 
 def question_about(checkpoint: Checkpoint | None) -> Question | str:
@@ -38,7 +33,6 @@ def question_about(checkpoint: Checkpoint | None) -> Question | str:
 def _why_not(checkpoint: Checkpoint) -> str:
     """Return why transformers has no answer about a model's weights; empty if it may have one."""
     tensors = checkpoint.tensors
-    layers = _stated_layers(checkpoint.config)
     reason = ""
     if checkpoint.roles.token.binary.is_remote:
         reason = "the weights are remote"
@@ -50,34 +44,18 @@ def _why_not(checkpoint: Checkpoint) -> str:
         reason = "adapter_config.json names another model"
     elif "transformers_weights" in checkpoint.config:
         reason = "config.json names another file of weights"
-    elif layers > len(tensors):
-        found = counted(len(tensors), "tensor")
-        reason = f"config.json states {layers:,} layers, the file has {found}"
     elif not _has_layers(tensors):
         reason = "the file has no layers"
     return reason
 
 
-def _stated(config: Mapping[str, Any], names: Collection[str]) -> Iterator[Any]:
-    """Yield what config.json states under these names, for the whole model and for its parts."""
+def _states_untied(config: Mapping[str, Any]) -> bool:
+    """Return whether config.json states that the head is a matrix of its own, for any part."""
+    flags = []
     parts = [config]
     for part in parts:  # Those of parts are added while they are read.
-        for key, value in part.items():
-            if isinstance(value, dict):
-                parts.append(value)
-            elif key in names:
-                yield value
-
-
-def _stated_layers(config: Mapping[str, Any]) -> int:
-    """Return the most layers that config.json states."""
-    counts = [value for value in _stated(config, _LAYER_COUNTS) if type(value) is int]
-    return max(counts, default=0)
-
-
-def _states_untied(config: Mapping[str, Any]) -> bool:
-    """Return whether config.json states that the head is a matrix of its own."""
-    flags = [*_stated(config, ("tie_word_embeddings",))]
+        flags.append(part.get("tie_word_embeddings"))
+        parts += [value for value in part.values() if isinstance(value, dict)]
     return False in flags and True not in flags
 
 

@@ -96,12 +96,12 @@ class MatrixAudit:
         return count
 
     @cached_property
-    def by_use(self) -> dict[Unused, np.ndarray]:
-        """The unused rows by the reason why they are unused, (n,) int64 each."""
-        rows = np.array(list(self.unused), np.int64)
-        reasons = list(self.unused.values())
-        by_row = np.array(reasons)
-        return {reason: rows[by_row == reason] for reason in dict.fromkeys(reasons)}
+    def by_use(self) -> dict[Unused, list[int]]:
+        """The unused rows by the reason why they are unused."""
+        rows: dict[Unused, list[int]] = {}
+        for row, reason in self.unused.items():
+            rows.setdefault(reason, []).append(row)
+        return rows
 
     @cached_property
     def quantiles(self) -> tuple[float, ...]:

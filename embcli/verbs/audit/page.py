@@ -29,7 +29,6 @@ from embcli.page.labels import (
     origin_lines,
 )
 from embcli.selection import Excerpt
-from embcli.verbs.audit.fit import padded_in_words
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -92,8 +91,7 @@ def _rows_fact(audit: Audit) -> Fact:
 
 
 def _unused_fact(audit: Audit) -> Fact:
-    encoding = audit.files.encoding
-    if encoding is None:
+    if audit.files.encoding is None:
         return Fact("unused", "unknown without an encoding")
     counts = []
     for reason, ids in audit.main.by_use.items():
@@ -102,10 +100,7 @@ def _unused_fact(audit: Audit) -> Fact:
         if len(ids) > 1 and is_range:
             count += f" ({ids[0]} to {ids[-1]})"
         counts.append(count)
-    text = ", ".join(counts) or "none"
-    if "padding" in audit.main.by_use:
-        text += padded_in_words(audit.main.shape[0], encoding.vocabulary_size)
-    return Fact("unused", text)
+    return Fact("unused", ", ".join(counts) or "none")
 
 
 _UNUSED_UNITS = {"padding": "row", "gap": "ID", "byte": "byte", "reserved": "reserved name"}

@@ -96,7 +96,7 @@ class Diff(Result, verb="diff", content="ranking"):
     @property
     def has_other_rows(self) -> bool:
         """Whether the two matrices differ, whatever the output heads do."""
-        return self.counts["equal"] < sum(self.counts.values()) or bool(self.other_shapes)
+        return bool(differences(self.counts, "row") or self.other_shapes)
 
     @property
     def _why_no(self) -> str:
