@@ -17,7 +17,7 @@ import typer.core
 
 from embcli import names
 from embcli.cli import options as o
-from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, Command, Function, Options
+from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, SCORES, Command, Function, Options
 from embcli.cli.console import PrintedNotes, check_stdout, limit_columns
 from embcli.cli.groups import (
     BatchModel,
@@ -592,7 +592,7 @@ def weights(
     return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort)
 
 
-@command("Matrices and models", view=NUMBERS)
+@command("Matrices and models", view=SCORES)
 def neighbors(
     *,
     given: Given,

@@ -25,7 +25,8 @@ Options = dict[str, Any]  # the values of all options, by their names
 
 PAGE = (groups.Page,)
 BARE = (groups.Bare, groups.Page)
-NUMBERS = (groups.Numbers, groups.Bare, groups.Page)
+SCORES = (groups.Precision, *BARE)
+NUMBERS = (groups.Precision, groups.Heat, *BARE)
 FILE = (groups.File,)
 
 # Options that name files which the command reads.
