@@ -799,7 +799,7 @@ def diff(
 
 def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
     """Return whether an argument is a tokenizer's file, or an encoding if tokens are compared."""
-    from embcli.hub import is_tokenizer
+    from embcli.hub.local import is_tokenizer
 
     return is_tokenizer(name) or (compares_tokens and name in names.ENCODINGS)
 

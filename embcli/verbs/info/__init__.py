@@ -293,7 +293,7 @@ def local_models(notes: Notes) -> Models:
 
     A note names a model that cannot be read.
     """
-    from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
+    from embcli.hub.local import cache_folder, cached_models, ollama_models, ollama_places
 
     cache = cache_folder()
     models = []

@@ -24,8 +24,8 @@ from huggingface_hub.file_download import repo_folder_name
 from embcli.atomic import replacing
 from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
 from embcli.errors import InputError, Notes
-from embcli.hub import TOKENIZERS, module_folders, preferred
-from embcli.remote import session
+from embcli.hub import session
+from embcli.hub.local import TOKENIZERS, module_folders, preferred
 from embcli.store import Store
 from embcli.wording import in_bytes
 
