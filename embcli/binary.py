@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import weakref
+from codecs import getincrementaldecoder
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from embcli.errors import InputError
 from embcli.wording import Sentence
 
 LONGEST_LOAD = 256_000_000  # bytes that a remote file gives at once
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _SEEKING = Lock()  # all threads share the offset of an open file
 
 
@@ -127,6 +130,16 @@ class BinaryStream(io.RawIOBase):
         buffer[:count] = data
         self._place += count
         return count
+
+
+def is_text(data: bytes) -> bool:
+    """Return whether bytes are UTF-8 without control characters; the last one may be incomplete."""
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(data)
+    except UnicodeDecodeError:
+        return False
+    return not _CONTROLS.search(text)
 
 
 def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> InputError:

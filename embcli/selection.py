@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
 from embcli.errors import InputError
-from embcli.text import hint_at_range
 from embcli.wording import Parameter, Sentence
 
 if TYPE_CHECKING:
@@ -67,6 +66,18 @@ def _range_of(part: str, size: int, what: str) -> range:
         reason = "the stop is excluded, so it must be larger than the start"
         raise InputError(f"{what}s {part} are empty: {reason}")
     return range(start, stop)
+
+
+def hint_at_range(text: str) -> str:
+    """Return how to write a range such as `3-7` or `3..7`; empty for another text.
+
+    >>> hint_at_range("3..7")
+    'A range has a colon and ends before its stop: 3:7.'
+    """
+    match = re.fullmatch(r"([0-9]+)(?:-|\.{2,3})([0-9]+)", text)
+    if match is None:
+        return ""
+    return f"A range has a colon and ends before its stop: {match[1]}:{match[2]}."
 
 
 class Excerpt(NamedTuple):

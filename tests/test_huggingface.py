@@ -33,8 +33,7 @@ from embcli import encodings, names, seeded
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.merging import bytes_of
 from embcli.errors import InputError
-from embcli.text import Sequences
-from embcli.tokens import tokenize
+from embcli.text import Sequences, encode_sequences
 from embcli.verbs.tokenize import Tokenization
 from tests.readers import from_ndjson
 from tests.runners import InProcess
@@ -224,7 +223,7 @@ Span = tuple[bytes, int, int, bool]
 
 def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> list[Span]:
     """Return the bytes of each token, its start and end, and if it begins within a character."""
-    tokens = tokenize(Sequences(texts=(text,)), encoding, special)
+    tokens = encode_sequences(Sequences(texts=(text,)), encoding, special)
     result = Tokenization(tokens)
     starts, ends = result.spans.T.tolist()
     known = [token or b"" for token in tokens.bytes_of(tokens.ids)]

@@ -494,7 +494,7 @@ def compare(
     # on the matrix of a model
     embcli compare --from model.safetensors
     """
-    from embcli.opened import sequences_of
+    from embcli.text import sequences_of
 
     sequences = sequences_of(names.COMPARED_IDS) if given.is_empty else given.read("embcli compare")
     from embcli.verbs import compare as verb

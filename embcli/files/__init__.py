@@ -13,12 +13,11 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from embcli.binary import Binary, quoted, read_object
+from embcli.binary import Binary, is_text, quoted, read_object
 from embcli.errors import InputError, Notes
 from embcli.files.tensors import Tensor, Tensors
 from embcli.hub import remote
 from embcli.hub.local import located
-from embcli.text import is_text
 
 
 class _Format(NamedTuple):

@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, BinaryStream
+from embcli.binary import Binary, BinaryStream, is_text
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError, Notes
 from embcli.files.numbers import STORED_DTYPES
 from embcli.files.tensors import StoredLayer, Tensor, Tensors
 from embcli.layer import Layer
-from embcli.text import is_text
 
 LONGEST_LINE = 1 << 22  # bytes
 LARGE = 1 << 29  # bytes of a file that takes seconds to read
