@@ -180,10 +180,6 @@ def tokens_of_sequences(
         unknown = "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
         raise InputError(Sentence(unknown, missing=missing))
     else:
-        for text in texts:
-            remark = encoding.why_in_memory(text, special)
-            if remark:
-                notes.add(remark)
         tokens = encode_sequences(sequences, encoding, special, has_added)
         if not special:
             _remark_special(texts, encoding, has_added, notes)

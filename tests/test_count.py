@@ -19,7 +19,6 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 import embcli
 from embcli import encodings
-from embcli.encodings import cutting
 from embcli.errors import InputError
 from embcli.text import lines_of
 from embcli.verbs.count import Count, Counting, Source
@@ -106,13 +105,6 @@ def libraries(saved: Saved, folder: Path) -> dict[str, Oracle]:
     return found
 
 
-@pytest.fixture
-def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut most texts of a tokenizer.json."""
-    monkeypatch.setattr(cutting, "PART_SIZE", 100)
-
-
-@pytest.mark.usefixtures("_small_parts")
 def test_the_counts_are_those_of_the_libraries(saved: Saved, tmp_path: Path) -> None:
     oracles = libraries(saved, tmp_path)
     assert len(oracles) == 9
@@ -127,7 +119,6 @@ def test_the_counts_are_those_of_the_libraries(saved: Saved, tmp_path: Path) -> 
     assert counts.total.tokens["gpt2"] == sum(row.tokens["gpt2"] for row in counts.rows)
 
 
-@pytest.mark.usefixtures("_small_parts")
 def test_the_lines_have_the_counts_of_the_libraries(saved: Saved, tmp_path: Path) -> None:
     oracles = libraries(saved, tmp_path)
     paths = write_files(tmp_path, 12, seed=49)

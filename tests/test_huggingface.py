@@ -30,6 +30,7 @@ from tokenizers import (
 )
 
 from embcli import encodings, names, seeded
+from embcli.encodings import huggingface
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.merging import bytes_of
 from embcli.errors import InputError
@@ -585,3 +586,13 @@ def test_threads_share_a_tokenizer(saved: Saved) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(encode, cases)] == alone
     assert os.path.samestat(os.fstat(2), before)
+
+
+def test_a_text_that_would_not_fit_into_memory_is_refused(
+    saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface, "memory_of_machine", lambda: 150_000)
+    encoding = opened(saved("gpt2"))
+    assert len(encoding.encode("a" * 1000)) > 0
+    with pytest.raises(InputError, match=r"150 kB.*give it in parts"):
+        encoding.encode("a" * 1001)

@@ -96,7 +96,7 @@ class Counting:
             wrong = "{fail_above} must be at least 0, not {given:,}"
             raise InputError(Sentence(wrong, given=self.fail_above))
         for encoding in self.encodings:
-            encoding.count("", self.special)
+            encoding.encode("", self.special)
         names = [encoding.name for encoding in self.encodings]
         self.total = Count("total", 0, dict.fromkeys(names, 0), 0, 0)
 
@@ -143,11 +143,8 @@ class Counting:
 
     def _tokens(self, encoding: Encoding, text: str) -> int:
         """Return how many tokens a model reads for a text."""
-        remark = encoding.why_in_memory(text, self.special)
-        if remark:
-            self.notes.add(remark)
         added = sum(map(len, encoding.bos_eos)) if self.special else 0
-        return added + encoding.count(text, self.special)
+        return added + len(encoding.encode(text, self.special))
 
     def _fail(self, path: str | None, error: OSError | InputError) -> None:
         """Note that a file cannot be counted; the next one is."""
