@@ -594,5 +594,5 @@ def test_a_text_that_would_not_fit_into_memory_is_refused(
     monkeypatch.setattr(huggingface, "memory_of_machine", lambda: 150_000)
     encoding = opened(saved("gpt2"))
     assert len(encoding.encode("a" * 1000)) > 0
-    with pytest.raises(InputError, match=r"150 kB.*give it in parts"):
+    with pytest.raises(InputError, match="give it in parts"):
         encoding.encode("a" * 1001)

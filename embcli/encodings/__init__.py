@@ -47,7 +47,7 @@ __all__ = [
 _MOST_NAMED = 100
 
 
-def get(named: str | Path, notes: Notes | None = None) -> Encoding:
+def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     """Return the encoding with this name or of this model, which can be a path of a file or folder.
 
     Remarks on what is read over the network for a name that begins with `hf://`, and on what
@@ -56,7 +56,7 @@ def get(named: str | Path, notes: Notes | None = None) -> Encoding:
     >>> get("gpt-4o").name
     'o200k_base'
     """
-    name = str(named)
+    name = str(name_or_path)
     remarks = notes or Notes()
     if name in DEFINITIONS:
         return _of_tiktoken(name)

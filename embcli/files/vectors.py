@@ -115,9 +115,9 @@ def _usual_count(lines: Iterable[bytes]) -> int:
 def _count_numbers(line: bytes) -> int:
     """Return how many numbers a line ends with, after a word."""
     stripped = line.rstrip()
-    _, _, rest = stripped.partition(b"\t" if b"\t" in stripped else b" ")
+    _, _, numbers = stripped.partition(b"\t" if b"\t" in stripped else b" ")
     count = 0
-    for field in reversed(rest.split()):
+    for field in reversed(numbers.split()):
         if not is_number(field):
             break
         count += 1

@@ -321,7 +321,7 @@ def _wrong_parts(source: Checkpoint, head: Head) -> Iterator[str]:
     for name in HEAD_BIASES.split():
         bias = roles.nearest(name)
         if bias is not None:
-            biases[bias.place] = bias
+            biases[bias.stored_at] = bias
     for bias in biases.values():
         is_finite = np.isfinite(source.values(bias.name))
         if is_finite.size != size or not is_finite.all():
