@@ -60,7 +60,7 @@ def models(incomplete: str) -> list[str]:
 
     Without such a model there are no names, and the shell completes paths.
     """
-    from embcli.hub import cache_folder, cached_names
+    from embcli.hub.local import cache_folder, cached_names
 
     return [name for name in cached_names(cache_folder()) if name.startswith(incomplete)]
 

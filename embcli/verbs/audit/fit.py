@@ -141,7 +141,7 @@ def _wrong_biases(checkpoint: Checkpoint, size: int) -> Iterator[Finding]:
     for name in HEAD_BIASES.split():
         bias = checkpoint.roles.nearest(name)
         if bias is not None:
-            biases[bias.place] = bias
+            biases[bias.stored_at] = bias
     for bias in biases.values():
         is_finite = np.isfinite(checkpoint.values(bias.name))
         if is_finite.size != size or not is_finite.all():

@@ -196,7 +196,7 @@ def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> I
     head = None
     if facts.ties_head and not _states_untied(checkpoint.config):
         head = checkpoint.roles.find("head")
-    if head is not None and head.place != token.place and not head_is_copy:
+    if head is not None and head.stored_at != token.stored_at and not head_is_copy:
         yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
     for name, other in facts.ties.items():
         if name == facts.head or not {name, other} <= stored:

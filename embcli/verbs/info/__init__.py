@@ -177,7 +177,7 @@ def parameters_of(tensors: Tensors) -> int | None:
     It is None if a file of several cannot be read.
     """
     try:
-        places = {tensor.place for tensor in tensors.values()}
+        places = {tensor.stored_at for tensor in tensors.values()}
     except InputError:
         return None
     return sum(math.prod(shape) for _, _, shape in places)
@@ -293,7 +293,7 @@ def local_models(notes: Notes) -> Models:
 
     A note names a model that cannot be read.
     """
-    from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
+    from embcli.hub.local import cache_folder, cached_models, ollama_models, ollama_places
 
     cache = cache_folder()
     models = []
