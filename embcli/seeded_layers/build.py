@@ -12,7 +12,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -39,8 +39,13 @@ class Build(NamedTuple):
 @lru_cache
 def this_build() -> Build:
     library, version = platform.libc_ver()
-    flags = _flags()
     torch = _torch()
+    flags = b""  # the line of the processor's flags, which only Linux has
+    with suppress(OSError), open(CPU_FLAGS, "rb") as lines:
+        for line in lines:
+            if line.startswith((b"flags", b"Features")):
+                flags = line
+                break
     return Build(
         torch=torch,
         machine=platform.machine(),
@@ -117,15 +122,3 @@ def _torch() -> str:
     version = values.get("__version__", "unknown")
     commit = values.get("git_version", "unknown")
     return f"{version}+{commit}"
-
-
-def _flags() -> bytes:
-    """Return the line of the processor's flags, empty if the system is not Linux."""
-    try:
-        with open(CPU_FLAGS, "rb") as lines:
-            for line in lines:
-                if line.startswith((b"flags", b"Features")):
-                    return line
-    except OSError:
-        pass
-    return b""

@@ -50,7 +50,7 @@ _DRAWN_CELLS = 48  # of a drawing beside the positions: labels and a number
 
 
 def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderResult:
-    if not len(lookup):
+    if not len(lookup.chosen):
         yield safe_text("Nothing to look up: there are no tokens.")
         return
     width = options.max_width
@@ -64,7 +64,7 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
         lines_elsewhere = _MOST_STRIPS_BESIDE_HIDDEN if has_two_maps else _MOST_STRIPS
     rows = rows_that_fit(options, lines_elsewhere)
     tokens = max(rows // lines, _FEWEST_TOKENS)
-    is_spaced = (lines + 1) * len(lookup) <= rows + 1
+    is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
     yield from _table(lookup, tokens, is_spaced)
 
     remarks = list(_remarks(lookup))
@@ -90,9 +90,9 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
 
     If it is spaced, there is a blank line between the lines of two tokens.
     """
-    excerpt = Excerpt.ends(most_tokens, len(lookup))
-    index = lookup.index(excerpt.places)
-    yield title(f"{_heading(lookup)}: {_size(lookup)}")
+    excerpt = Excerpt.ends(most_tokens, len(lookup.chosen))
+    index = lookup.chosen[excerpt.places]
+    yield title(_title(lookup))
 
     terms = []
     hidden = []
@@ -124,35 +124,34 @@ def _shows_sum(lookup: Lookup) -> bool:
     return lookup.shown == lookup.matrices
 
 
-def _heading(lookup: Lookup) -> str:
-    if not _shows_sum(lookup):
-        return f"{' and '.join(lookup.shown).capitalize()} embeddings"
-    if not lookup.plan.input_steps:
-        return "Input embeddings, input = token"
-    formula = in_words(lookup.plan.input_steps).replace("sinusoidal ", "")
-    return f"Input embeddings = {formula} embeddings"
+def _title(lookup: Lookup) -> str:
+    """Return what is shown, and of how many tokens."""
+    what = f"{' and '.join(lookup.shown).capitalize()} embeddings"
+    if _shows_sum(lookup):
+        formula = in_words(lookup.plan.input_steps).replace("sinusoidal ", "")
+        what = f"Input embeddings = {formula} embeddings"
+        if not lookup.plan.input_steps:
+            what = "Input embeddings, input = token"
 
-
-def _size(lookup: Lookup) -> str:
     tokens = lookup.tokens
     count = counted(len(tokens), "token")
     sequences = counted(tokens.sequences, "sequence")
-    if lookup.only is not None:
-        size = f"{len(lookup):,} of {count}"
+    if len(lookup.chosen) < len(tokens):
+        size = f"{len(lookup.chosen):,} of {count}"
     elif not tokens.many:
         size = f"T = {count}"
     elif tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
         size = f"B = {sequences}, T = {counted(tokens.longest, 'token')}"
     else:
         size = f"{sequences}, {count}"
-    return f"{size}, D = {counted(lookup.layers['token'].shape[1], 'column')}"
+    return f"{what}: {size}, D = {counted(lookup.layers['token'].shape[1], 'column')}"
 
 
 def _matrix(
     lookup: Lookup, terms: list[Term], excerpt: Excerpt, is_spaced: bool, every: bool
 ) -> Matrix:
     """Return terms with the same columns as a table, with a line for each term of each token."""
-    index = lookup.index(excerpt.places)
+    index = lookup.chosen[excerpt.places]
     columns = lookup.columns_of(terms[0].name)
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
     labels = _labels_of_terms(lookup, index, terms)
@@ -173,7 +172,7 @@ def _matrix(
         every=every,
         sections=sections,
         tones=tones * len(index),
-        rows_left_out=omission(excerpt, "token", lookup.only),
+        rows_left_out=omission(excerpt, "token", lookup.chosen),
         rows_parameter="only",
         has_notes=not lookup.style.bare,
     )
@@ -217,12 +216,21 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
         size = counted(lookup.layers["token"].shape[0], "token")
         yield f"token: row ID of {tensor}V = {size}"
     if "position" in shown:
-        yield f"position: {_position_rows_in_words(lookup)}"
+        rows = "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
+        if recipe is not None:
+            halves = "sines in the first half of the columns, then cosines"
+            rows = f"the model's own sinusoids, {halves}"
+        if "position" in lookup.layers:
+            first = origin.first_position
+            row = f"row p + {first}" if first else "row p"
+            size = counted(lookup.layers["position"].shape[0], "position")
+            rows = f"{row} of C = {size}"
+        yield f"position: {rows}"
     if "input" in shown:
         types = [step for step in lookup.plan.input_steps if isinstance(step, AddType)]
         if types:
-            rows, width = origin.shapes["token_type"]
-            tensor = f"{origin.tensors['token_type']}, ({rows:,}, {width:,})"
+            height, width = origin.shapes["token_type"]
+            tensor = f"{origin.tensors['token_type']}, ({height:,}, {width:,})"
             yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
         elif not lookup.plan.input_steps:
             yield "input: the token row, the same at every position"
@@ -234,17 +242,6 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
             yield "A file of one matrix (npy, csv) has input, not hidden, unless show names hidden."
     if recipe is not None and recipe.part is not None:
         yield f"part: {recipe.part}"
-
-
-def _position_rows_in_words(lookup: Lookup) -> str:
-    """Describe the position rows: rows of a layer, or sinusoids by a formula."""
-    if "position" in lookup.layers:
-        first = lookup.layers.origin.first_position
-        row = f"row p + {first}" if first else "row p"
-        return f"{row} of C = {counted(lookup.layers['position'].shape[0], 'position')}"
-    if lookup.plan.recipe is not None:
-        return "the model's own sinusoids, sines in the first half of the columns, then cosines"
-    return "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
 
 
 def _comparison(lookup: Lookup) -> RenderResult:
@@ -269,7 +266,7 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     size = f"V = {counted(vocabulary_size, 'token')}, D = {counted(dim, 'column')}"
     yield title(f"Each ID picks a row of the token matrix: {size}")
 
-    index = lookup.index(np.arange(len(lookup)))
+    index = lookup.chosen
     ids = tokens.ids[index]
     picked = picked_rows(ids, context_rows(vocabulary_size))
     values = lookup.layers["token"].rows(picked.rows)[:, lookup.columns]
