@@ -70,7 +70,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def columns_of(self, name: str) -> np.ndarray:
+    def _columns_of(self, name: str) -> np.ndarray:
         """Return the columns of a matrix that are shown, (columns,) int64."""
         recipe = self.plan.recipe
         if name == "hidden" and recipe and recipe.width != self.layers["token"].shape[1]:
@@ -99,7 +99,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             terms.append(Term("input", "=", rows, places))
         if "hidden" in names and "hidden" in self.matrices:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
-        return [term._replace(values=term.values[:, self.columns_of(term.name)]) for term in terms]
+        return [term._replace(values=term.values[:, self._columns_of(term.name)]) for term in terms]
 
     def _hidden(self, index: np.ndarray, input_rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens, (n, D) -> (n, H) float32."""
@@ -137,7 +137,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         rows = len(self.chosen)
         matrices = {}
         for name in self.matrices:
-            columns = tuple(self.columns_of(name).tolist())
+            columns = tuple(self._columns_of(name).tolist())
             matrices[name] = ArraySpec((rows, len(columns)), columns=columns)
         pieces = in_pieces(
             rows,

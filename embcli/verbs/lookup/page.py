@@ -106,7 +106,7 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     if terms:
         yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
     if hidden:
-        columns = lookup.columns_of("hidden")
+        columns = lookup._columns_of("hidden")
         if terms and lookup.style.heat:
             yield ""
         yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
@@ -115,7 +115,7 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
 
 def _is_hidden_apart(lookup: Lookup) -> bool:
     """Return whether `hidden` has a table of its own: other columns, or a scale of colours."""
-    has_other_columns = len(lookup.columns_of("hidden")) != len(lookup.columns)
+    has_other_columns = len(lookup._columns_of("hidden")) != len(lookup.columns)
     return has_other_columns or (lookup.style.heat and lookup.shown != ("hidden",))
 
 
@@ -152,7 +152,7 @@ def _matrix(
 ) -> Matrix:
     """Return terms with the same columns as a table, with a line for each term of each token."""
     index = lookup.chosen[excerpt.places]
-    columns = lookup.columns_of(terms[0].name)
+    columns = lookup._columns_of(terms[0].name)
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
     labels = _labels_of_terms(lookup, index, terms)
     lines = len(terms)

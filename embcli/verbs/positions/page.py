@@ -32,7 +32,7 @@ _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
 def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
-    shown = table.shown()
+    shown = table.shown
     views = _views(table)
     heading = list(_heading(table, shown))
     notes = list(_notes(table, shown))
@@ -57,22 +57,22 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
 
 
 def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
-    letter = "C" if table.kind == "learned" else "T"
-    which = f"positions: {letter} = {counted(table.length, 'position')}"
+    letter = "C" if table.model_positions.kind == "learned" else "T"
+    which = f"positions: {letter} = {counted(table.model_positions.length, 'position')}"
     if table.is_long:
-        which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.length:,}"
+        which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.model_positions.length:,}"
     if not table.is_similarity:
-        yield title(f"{table.kind.capitalize()} {which}, {shown.size}")
+        yield title(f"{table.model_positions.kind.capitalize()} {which}, {shown.size}")
         yield safe_text(shown.formula)
         return
-    name = "Cosines" if table.similarity_metric == "cosine" else "Dot products"
-    what = f"{table.kind} {which}, {shown.size}"
-    if table.kind == "relative":
-        what = f"token row {table.token_id} with {what}"
+    name = "Cosines" if table.metric == "cosine" else "Dot products"
+    what = f"{table.model_positions.kind} {which}, {shown.size}"
+    if table.model_positions.kind == "relative":
+        what = f"token row {table.token_ids[0]} with {what}"
     yield title(f"{name} of {what}")
     yield safe_text(shown.meaning)
-    if table.kind == "rotary":
-        yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_id}.")
+    if table.model_positions.kind == "rotary":
+        yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_ids[0]}.")
 
 
 def _views(table: PositionTable) -> list[PositionMatrix]:
@@ -157,10 +157,10 @@ def _shortened(matrix: Matrix, width: int) -> Matrix:
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     if shown.note and not table.is_similarity:
         yield Note(shown.note)
-    if table.reason:
-        yield Note(table.reason)
-    if table.origin is not None:
-        yield from _origin(table, table.origin)
+    if table.model_positions.reason:
+        yield Note(table.model_positions.reason)
+    if table.layers:
+        yield from _origin(table, table.layers.origin)
 
 
 def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
@@ -171,6 +171,6 @@ def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
             if origin.first_position:
                 text += f"; position 0 is its row {origin.first_position}"
             yield Note(text)
-        elif not table.reason:
+        elif not table.model_positions.reason:
             yield Note(f"{origin.tensors['token']} ({origin.dtypes['token']})")
     yield from origin_lines(origin)
