@@ -7,7 +7,7 @@ takes tokens or rows shows as many as fit, and says which it leaves out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -471,28 +471,25 @@ def _training(training: Training) -> RenderResult:
     yield safe_text(f"Moved: {embedding}, {linear}.")
 
 
-CostRow = tuple[str, Document, Callable[[Any], str]]
-
-
 def _cost_table(cost: Document) -> Table:
-    """Return what each way costs: a name, a number for each way, and how it is written."""
-    in_int64 = {"embedding": 0, "linear": cost["one_hot_bytes"]["int64"]}
-    in_float32 = {"embedding": 0, "linear": cost["one_hot_bytes"]["float32"]}
-    rows: list[CostRow] = [
-        ("multiply-adds, T·V·D", cost["multiply_adds"], "{:,}".format),
-        ("weight read, T·D or V·D float32", cost["weight_bytes_read"], in_bytes),
-        ("one-hot int64, T·V, as torch makes it", in_int64, in_bytes),
-        ("one-hot float32, T·V", in_float32, in_bytes),
+    """Return what each way costs; a lookup makes no one-hot matrix."""
+    read = cost["weight_bytes_read"]
+    made = cost["one_hot_bytes"]
+    nothing = in_bytes(0)
+    adds = f"{cost['multiply_adds']['linear']:,}"
+    rows = [
+        ("multiply-adds, T·V·D", "0", adds),
+        ("weight read, T·D or V·D float32", in_bytes(read["embedding"]), in_bytes(read["linear"])),
+        ("one-hot int64, T·V, as torch makes it", nothing, in_bytes(made["int64"])),
+        ("one-hot float32, T·V", nothing, in_bytes(made["float32"])),
     ]
-    labels = [Label("Cost", [name for name, _, _ in rows], "left", short=True)]
-    for way in OUTPUTS:
-        cells = [write(numbers[way]) for _, numbers, write in rows]
-        labels.append(Label(way, cells))
+    what, embedding, linear = zip(*rows, strict=True)
+    labels = [Label("Cost", what, "left", short=True)]
+    labels += [Label("embedding", embedding), Label("linear", linear)]
     return ruled(labels)
 
 
 def _cost_line(cost: Document) -> Text:
-    zeros = "none"
-    if cost["tokens"]:
-        zeros = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}"
+    products = cost["multiply_adds"]["linear"]
+    zeros = f"{cost['multiplications_by_zero']:,} of {products:,}" if products else "none"
     return safe_text(f"linear: {zeros} are multiplications by zero.")
