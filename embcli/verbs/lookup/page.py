@@ -26,16 +26,15 @@ from embcli.page import (
     ruled,
     safe_text,
     title,
-    written,
 )
 from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
-from embcli.recipe import AddType, Norm, Recipe, in_words
+from embcli.recipe import AddType, in_words
 from embcli.selection import Excerpt
 from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
     from embcli.verbs.lookup import Lookup
@@ -313,7 +312,7 @@ def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
 
 
 def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
-    """Yield the sum of one token, value by value, and the norm after it."""
+    """Yield the sum of one token, value by value."""
     dim = lookup.layers["token"].shape[1]
     excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))
     terms = replace(lookup, columns=np.arange(dim)).terms_of_sum(np.array([place]))
@@ -329,18 +328,6 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     decimals = lookup.style.precision
     yield Note(f"Rounded to {decimals} decimals: the last digit of a sum may differ by one.")
 
-    recipe = lookup.plan.recipe
-    if recipe is not None and len(recipe.hidden_steps) == 1:
-        (norm,) = recipe.hidden_steps
-        if isinstance(norm, Norm):
-            norm_terms = _terms_of_norm(recipe, norm, input_term, terms[-1])
-            yield ""
-            yield title(
-                f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)"
-            )
-            yield _moments_in_words(lookup, norm, input_term)
-            yield from _lines_of_terms(lookup, list(norm_terms), excerpt, width)
-
     missing = omission(excerpt, "column", lookup.columns)
     yield from omitted(missing, parameters=("columns",))
 
@@ -352,29 +339,6 @@ def _row_in_words(lookup: Lookup, term: Term) -> str:
     if term.name == "position":
         row += lookup.layers.origin.first_position
     return f" row {row}"
-
-
-def _terms_of_norm(
-    recipe: Recipe, norm: Norm, input_term: Term, hidden_term: Term
-) -> Iterator[Term]:
-    exact = input_term.values.astype(np.float64)
-    normed = (exact - exact.mean()) / np.sqrt(exact.var() + norm.epsilon)
-    yield input_term._replace(sign="")
-    yield Term("normed", "→", normed)
-    yield Term("gain", "x", recipe.values(norm.weight)[None])
-    if norm.bias:
-        yield Term("bias", "+", recipe.values(norm.bias)[None])
-    yield hidden_term._replace(sign="=")
-
-
-def _moments_in_words(lookup: Lookup, norm: Norm, input_term: Term) -> RenderableType:
-    exact = input_term.values.astype(np.float64)
-    moments = np.array([exact.mean(), exact.var()])
-    mean, variance = written(moments, lookup.style.precision)
-    return safe_text(
-        f"mean {mean}, variance {variance}, over all {exact.size:,} columns; "
-        f"epsilon {norm.epsilon:g}"
-    )
 
 
 def _lines_of_terms(
