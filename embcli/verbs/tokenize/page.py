@@ -1,7 +1,6 @@
-"""The page of a tokenized text: a table of tokens, counts, and the text with its IDs below it.
+"""The page of a tokenized text: a table of tokens, and counts.
 
-A character can be spread over several tokens. Such tokens are a group: brackets join them in the
-table, and they are one word in the text.
+A character can be spread over several tokens. Such tokens are a group, which brackets join.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rich.text import Text
 
-from embcli.page import Label, omission, omitted, ruled, safe_text, side_by_side, token_style
+from embcli.page import Label, omission, omitted, ruled, safe_text, token_style
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Tokenization, characters_begun
@@ -46,9 +45,6 @@ def page(result: Tokenization, console: Console, options: ConsoleOptions) -> Ren
     yield from omitted(omission(excerpt, "row"))
     yield ""
     yield _totals(result)
-    if console.is_terminal and groups:
-        yield ""
-        yield from _text_with_ids(result, groups, options.max_width)
 
 
 def _rows(result: Tokenization, places: np.ndarray) -> list[TokenRow]:
@@ -131,26 +127,5 @@ def _totals(result: Tokenization) -> Text:
     if len(tokens):
         counts.append(f"{characters / len(tokens):.2f} characters per token")
     encoding = tokens.encoding.name if tokens.encoding else "no encoding"
-    remark = "" if result._comes_back else "; they decode to another text"
+    remark = "" if result._decodes_to_text else "; they decode to another text"
     return safe_text(f"{', '.join(counts)} ({encoding}){remark}")
-
-
-def _text_with_ids(result: Tokenization, groups: Sequence[Group], width: int) -> RenderResult:
-    """Yield the text as one reads it, each group a word in its colour, with its IDs below."""
-    words: list[list[Text]] = []
-    next_place = 0
-    for group in groups:
-        first = group[0].place
-        if first > next_place:  # tokens are left out here
-            words.append([Text("…", "dim")])
-        if words and result.spans[first, 0] == 0:  # the first of another text
-            yield from side_by_side(words, width, 1)
-            yield ""
-            words = []
-
-        next_place = group[-1].place + 1
-        style = token_style(first)
-        word = safe_text(shown(b"".join(row.token for row in group)), style)
-        ids = result.tokens.ids[first:next_place].tolist()
-        words.append([word, Text(" ".join(map(str, ids)), style)])
-    yield from side_by_side(words, width, 1)
