@@ -326,7 +326,7 @@ TOY_TEXT = "Once upon a time there lived"
         (80, "  Once … → ␣there  │"),
         (62, "     0  │"),
         (59, "  Once … → ␣there  │"),
-        (56, "  … → ␣there  │"),
+        (56, "     0  │"),
         (52, "     0  │"),
     ],
 )
