@@ -6,8 +6,7 @@ user chose, and only the first 16 positions if nobody chose which.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,15 +27,14 @@ if TYPE_CHECKING:
     from embcli.verbs.positions import PositionTable
 
 
+_LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
 def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
     shown = table.shown
     views = _views(table)
-    heading = list(_heading(table, shown))
-    notes = list(_notes(table, shown))
-    yield from heading
+    yield from _heading(table, shown)
     for place, view in enumerate(views):
         if place:
             yield ""
@@ -46,11 +44,12 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         lines = None
         if table.style.heat:
             most_rows = len(view.row_numbers)
-            lines = _lines_of_picture(len(views), [*heading, *notes], options)
+            lines = rows_that_fit(options, _LINES_OF_PICTURES) // len(views)
         matrix = _drawn(table, view, most_rows, lines)
         if table.is_similarity and not table.style.keeps_precision:
             matrix = _shortened(matrix, options.max_width)
         yield matrix
+    notes = list(_notes(table, shown))
     if notes:
         yield ""
     yield from notes
@@ -90,19 +89,6 @@ def _views(table: PositionTable) -> list[PositionMatrix]:
         row_numbers = matrix.row_numbers if len(matrix.row_numbers) else positions
         views.append(matrix._replace(columns=columns, row_numbers=row_numbers))
     return views
-
-
-def _lines_of_picture(views: int, texts: Sequence[Text], options: ConsoleOptions) -> int:
-    """Return the lines that each of several pictures can have beside the texts of a page."""
-    lines = 55  # of a slide, beside a blank line
-    if options.is_terminal:
-        blank_line_and_suggestions_and_prompt = 3
-        lines = options.max_height - blank_line_and_suggestions_and_prompt
-    for text in texts:
-        lines -= math.ceil(text.cell_len / options.max_width)
-    if views > 1:
-        lines -= 2 * views - 1  # their headings, and blank lines between them
-    return lines // views
 
 
 def _most_rows(
