@@ -156,9 +156,7 @@ def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) 
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_the_page_marks_cuts_and_hints_at_what_has_ids(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_the_page_marks_cuts(in_process: InProcess, snapshot: Snapshot) -> None:
     text = "Unbelievable 日本!"
     words = ("tokenize", text, "--encoding", PAIR)
     page = in_process.ok(*words, COLUMNS="85", suggestions=True).text

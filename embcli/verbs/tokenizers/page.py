@@ -14,7 +14,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from embcli.page import (
-    Hint,
     Label,
     left_out,
     rows_that_fit,
@@ -65,7 +64,6 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     yield ""
 
     yield ruled(_count_labels(result))
-    yield Hint(("format",))
     yield ""
 
     yield _totals(result)
