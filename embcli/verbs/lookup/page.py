@@ -44,7 +44,10 @@ _MOST_STRIPS = 42  # of a heat map there
 _MOST_STRIPS_BESIDE_HIDDEN = 24
 _FEWEST_TOKENS = 2  # any table shows these
 _MOST_TRACED = 40  # columns of a trace
-_TONES = {"input": "strong", "hidden": "strong"}  # results stand out from the terms above them
+_STYLES_OF_RESULTS = {
+    "input": "strong",
+    "hidden": "strong",
+}  # results stand out from the terms above them
 _DRAWN_CELLS = 48  # of a drawing beside the positions: labels and a number
 
 
@@ -155,10 +158,10 @@ def _matrix(
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
     labels = _labels_of_terms(lookup, index, terms)
     lines = len(terms)
-    tones = []
+    row_styles = []
     sections = range(0)
     if lines > 1:
-        tones = [_TONES.get(term.name, "term") for term in terms]
+        row_styles = [_STYLES_OF_RESULTS.get(term.name, "term") for term in terms]
     if lines > 1 and is_spaced:
         sections = range(0, lines * len(index), lines)
     return Matrix(
@@ -170,7 +173,7 @@ def _matrix(
         heat=lookup.style.heat,
         every=every,
         sections=sections,
-        tones=tones * len(index),
+        tones=row_styles * len(index),
         rows_left_out=omission(excerpt, "token", lookup.chosen),
         rows_parameter="only",
         has_notes=not lookup.style.bare,
@@ -190,7 +193,7 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
     names = []
     for term in terms:
         name = f"{term.sign} {term.name}".lstrip() if _shows_sum(lookup) else term.name
-        names.append(safe_text(name, _TONES.get(term.name, "dim")))
+        names.append(safe_text(name, _STYLES_OF_RESULTS.get(term.name, "dim")))
     labels.append(Label("", names * len(index), "left"))
 
     numbers: list[object] = []

@@ -196,10 +196,10 @@ def _totals(result: Tokenizers) -> Text:
 def _omission(result: Tokenizers, rows: Sequence[TextRow]) -> LeftOut | None:
     if not result.different:
         return left_out("the rest of the text")
-    parts = []
+    missing = []
     if result.same:
-        parts.append("where all agree")
-    missing = result.different - sum(len(row.columns) for row in rows)
-    if missing:
-        parts.append(f"{missing:,} more places")
-    return left_out(*parts)
+        missing.append("where all agree")
+    places = result.different - sum(len(row.columns) for row in rows)
+    if places:
+        missing.append(f"{places:,} more places")
+    return left_out(*missing)
