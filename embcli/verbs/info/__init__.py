@@ -59,7 +59,7 @@ def this_machine() -> Info:
     from importlib.metadata import version
 
     from embcli.encodings.tiktoken import DEFINITIONS, rank_file
-    from embcli.seeded_layers.build import cpu_capability, this_build
+    from embcli.seeded_layers.build import this_build
     from embcli.store import Store
 
     build = this_build()
@@ -79,8 +79,7 @@ def this_machine() -> Info:
     notes = Notes()
     store = Store.from_environment(notes)
     cache = str(store.folder) if store else None
-    capability = cpu_capability() or build.machine
-    return Info(versions, capability, cache, encodings, notes=notes)
+    return Info(versions, build.capability, cache, encodings, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)
