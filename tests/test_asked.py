@@ -23,7 +23,7 @@ from embcli.encodings.encoding import Encoding, UnknownTokenizerError
 from embcli.errors import InputError, Notes
 from tests import recorded
 from tests.cases import cases
-from tests.files.made import PLAIN, save_words
+from tests.files.made import save_words
 from tests.oracles import normal
 from tests.recorded import ANSWERS, Recorded, write_folder
 from tests.runners import InProcess
@@ -198,21 +198,7 @@ def test_a_tokenizer_json_that_its_class_leaves_as_it_is_is_read_by_itself(
     assert asked.questions == []
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizerFast"}},
-        {"tokenizer_config.json": {}},
-        {"config.json": {}},
-        {"tokenizer_config.json": PLAIN | {"eos_token": "<eos>"}},
-        {"tokenizer_config.json": PLAIN | {"eos_token": {"content": "a"}}},
-        {"tokenizer_config.json": PLAIN | {"extra_special_tokens": ["<eos>"]}},
-        {"tokenizer_config.json": PLAIN | {"added_tokens_decoder": {"9": {"content": "<eos>"}}}},
-        {"tokenizer_config.json": PLAIN, "special_tokens_map.json": {"eos_token": "<eos>"}},
-        {"tokenizer_config.json": PLAIN, "added_tokens.json": {"<eos>": 9}},
-    ],
-    ids=str,
-)
+@cases
 def test_a_tokenizer_json_that_its_class_can_change_is_asked_for(
     asked: Recorded, files: dict[str, Any]
 ) -> None:

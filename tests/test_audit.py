@@ -286,18 +286,7 @@ def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_re
 # --- odd matrices and verdicts --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("shape", "value", "status"),
-    [
-        ((1, 1), 1, 0),
-        ((3, 1), 1, 0),
-        ((3, 2), 0, 1),
-        ((2, 2), np.nan, 1),
-        ((4, 3), 3e38, 1),
-        ((4, 3), 1e19, 0),
-        ((4, 3), 1e-45, 0),
-    ],
-)
+@cases
 def test_a_matrix_of_one_value_is_audited(
     in_process: InProcess, shape: tuple[int, int], value: float, status: int
 ) -> None:
@@ -310,24 +299,7 @@ def test_a_matrix_of_one_value_is_audited(
         assert ran.out
 
 
-FLOAT16 = {"dtype": "float16"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "value"),
-    [
-        ({}, 1e30),
-        ({}, 1.9e19),
-        ({}, 1.8e19),
-        ({}, 70_000),
-        (FLOAT16, 70_000),
-        (FLOAT16, 65_519),
-        (FLOAT16, 65_520),
-        ({"torch_dtype": "float16"}, 70_000),
-        ({"dtype": "bfloat16"}, 70_000),
-        ({"dtype": "bfloat16", "text_config": FLOAT16}, 70_000),
-    ],
-)
+@cases
 @pytest.mark.parametrize(("name", "kind"), [("wte", "non-finite"), ("lm_head", "head")])
 def test_a_row_that_overflows_is_an_alarm(
     settings: dict[str, Any], value: float, name: str, kind: str

@@ -434,15 +434,7 @@ def test_a_level_of_a_scale_is_the_nearest_one(
             assert distances[level] <= distances.min() + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("terminal", "background"),
-    [
-        ("", (0, 0, 0)),
-        ("15;0", (0, 0, 0)),
-        ("0;default;15", (255, 255, 255)),
-        ("0;7", (255, 255, 255)),
-    ],
-)
+@cases
 def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sign(
     terminal: str, background: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from embcli.errors import EmbcliError
+from tests.cases import cases
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
 
 ODD = "x\x1b]0;pwn\x07\x9b2J\u202e\n[bold]"
@@ -226,24 +227,7 @@ def test_a_note_is_one_line_whatever_the_path_holds(in_process: InProcess, tmp_p
     assert not RAW.search(ran.err)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("tokenize", "--file", ODD),
-        ("tokenize", "hi", "-o", f"{ODD}/none"),
-        ("tokenize", "hi", "-o", f"out.{ODD}"),
-        ("tokenize", "hi", "--encoding", ODD),
-        ("tokenize", "hi", "--format", ODD),
-        ("lookup", "hi", "--show", ODD),
-        ("lookup", "hi", "--columns", ODD),
-        ("lookup", "--ids", ODD),
-        ("lookup", "--seed", ODD),
-        ("decode", ODD),
-        (ODD,),
-        (f"--{ODD}",),
-    ],
-    ids=ascii,
-)
+@cases
 def test_a_refusal_names_its_value_safely(in_process: InProcess, words: tuple[str, ...]) -> None:
     error = in_process.refused(*words)
 
