@@ -303,14 +303,6 @@ def test_a_tokenizer_json_without_an_answer_is_read_as_it_is(
     assert notes[-1] == f"tokenizer.json is read as it is: {reason}"
 
 
-def test_with_asking_turned_off_nothing_kept_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_folder("bert")
-    opened("./bert")
-    monkeypatch.setenv("EMBCLI_ASK", "0")
-
-    assert str(refusal("./bert")).endswith("no answer about its class: EMBCLI_ASK is 0")
-
-
 @pytest.fixture(params=["no transformers", "Python 3.10"])
 def reason(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return why nothing can be asked on this machine."""
@@ -319,19 +311,6 @@ def reason(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         return "needs Python 3.11"
     monkeypatch.setitem(sys.modules, "transformers", None)
     return "pip install 'embcli[transformers]'"
-
-
-def test_where_nothing_can_be_asked_a_tokenizer_json_is_read_as_it_is(
-    in_process: InProcess, reason: str
-) -> None:
-    save_words("m/tokenizer.json", ["a", "b"])
-    Path("m/tokenizer_config.json").write_text("{}")
-
-    ran = in_process("tokenize", "b", "--encoding", "./m", "-f", "ids")
-
-    assert ran.out == b"1\n"
-    told = f"transformers has no answer about its class: {reason}"
-    assert ran.err == f"embcli: tokenizer.json is read as it is: {told}\n"
 
 
 def test_where_nothing_can_be_asked_another_tokenizer_is_refused(

@@ -190,26 +190,6 @@ def test_a_signal_while_a_layer_is_cached_leaves_no_wrong_row(
     assert statuses <= {0, 130, 143, -signal.SIGKILL} | before_embcli_began
 
 
-SHORT_OF_MEMORY = """
-import sys
-class Shortage:
-    def find_spec(name, path, target=None):
-        if name == "embcli.cli.app":
-            raise MemoryError
-sys.meta_path.insert(0, Shortage)
-from embcli.__main__ import run
-run()
-"""
-
-
-def test_a_shortage_of_memory_before_the_first_page_is_a_sentence() -> None:
-    command = [sys.executable, "-c", SHORT_OF_MEMORY]
-    ran = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
-
-    assert ran.returncode == 2
-    assert ran.stderr == b"embcli: memory ran out; choose fewer rows, or smaller layers\n"
-
-
 INTERRUPTED = """
 import os, runpy, signal, sys
 sys.modules.pop("__future__", None)

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 import embcli
 from embcli.files.families import FAMILIES, Family
 from embcli.text import Sequences
+from tests.cases import data
 from tests.files.made import closed
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
@@ -53,7 +54,7 @@ BIAS = WEIGHTS["bias"]
 
 # Models, by what they call their weights: a name with a dot has its own suffix, one with a slash no
 # prefix. The other lists are of configurations, most of them with the names of the weights.
-DATA: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("hidden.json").read_text())
+DATA: dict[str, dict[str, Any]] = data(__name__)
 NAMES = DATA["names"]
 
 

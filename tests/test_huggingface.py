@@ -405,21 +405,6 @@ def test_a_tokenizer_is_taken_as_it_is_without_truncation_padding_and_chance(
     assert opened(path).encode(PLAIN * 9).tolist() == whole
 
 
-def test_it_is_named_by_its_path_its_folder_or_its_model(
-    saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = saved("byte_level")
-    snapshot = tmp_path / "models--org--name" / "snapshots" / "0123456"
-    snapshot.mkdir(parents=True)
-    (snapshot / "tokenizer.json").symlink_to(path)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    ids = opened(path).encode(PLAIN).tolist()
-    for name in (str(path), str(path.parent), "name@0123456"):
-        assert encodings.get(name).encode(PLAIN).tolist() == ids
-    with pytest.raises(InputError, match=r"has no tokenizer\.json"):
-        encodings.get(str(tmp_path))
-
-
 def test_names_of_tiktoken_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("gpt2", "gpt-4"):
@@ -512,12 +497,6 @@ def test_the_tokenizer_beside_the_weights_is_theirs_and_no_guess(
 
     ids = [row["id"] for row in document["tokens"]]
     assert ids == encodings.get("gpt2").encode(PLAIN).tolist()
-
-
-def test_rows_behind_the_vocabulary_have_no_tokens(in_process: InProcess, model: str) -> None:
-    ran = in_process.ok("weights", "--from", model, "--rows", "50256:", "-f", "ndjson")
-    tokens = [row["token"] for row in from_ndjson(ran.out)]
-    assert tokens == ["<|endoftext|>", None, None]
 
 
 # --- the package ----------------------------------------------------------------------------------

@@ -118,17 +118,6 @@ def test_an_answer_that_is_none_of_ours_is_no_answer(asked: Asked) -> None:
     assert "unheard" in audited().loading.not_asked
 
 
-@pytest.mark.parametrize(
-    ("missing", "verdict"),
-    [(HEAD, "Broken: load (1)"), (LAYER, "Not sound: load (1)")],
-)
-def test_the_last_line_names_the_level(
-    asked: Asked, missing: str, verdict: str, in_process: InProcess
-) -> None:
-    asked.facts = FACTS | {"missing": [missing]}
-    assert last_line(in_process) == verdict
-
-
 # --- tensors that are drawn at random -------------------------------------------------------------
 
 

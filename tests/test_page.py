@@ -822,34 +822,6 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "remark"),
-    [
-        (191, ""),
-        (192, "1 in 3 columns"),
-        (573, "1 in 3 columns"),
-        (574, "1 in 5 columns"),
-    ],
-)
-def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark: str) -> None:
-    values = np.sin(np.arange(40 * columns, dtype=np.float32).reshape(40, columns))
-    labels = [Label("position", np.arange(40))]
-    page = Strips(labels, [Values(values)], np.arange(columns), lines=45)
-
-    document = export.exported(page, "html", 0, "light")
-
-    printed = "".join(ET.fromstring(document).find(".//{*}pre").itertext())  # type: ignore[union-attr]
-    strips = re.findall(r"^ *(\d*)  │  ( +)$", printed, re.MULTILINE)
-    assert len(strips) == 40
-    numbers = [number for number, _ in strips if number]
-    assert numbers == [str(row) for row in range(0, 40, 2)], "a label for each second row"
-    if remark:
-        assert f"shown: {remark}" in printed
-    else:
-        assert "shown:" not in printed
-        assert {len(strip) for _, strip in strips} == {columns}
-
-
-@pytest.mark.parametrize(
     ("width", "remark"),
     [
         (0, "each colour: the mean of up to 2 columns"),
@@ -1044,15 +1016,6 @@ def test_no_sight_confuses_the_colours_of_neighbouring_tokens(
 
     distances = [float(np.linalg.norm(one - other)) for one, other in pairwise(seen)]
     assert min(distances) >= 15
-
-
-def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the_font() -> None:
-    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1])
-    dots = '<span style="display: inline-block; width: 1ch">⋮</span>'
-
-    for html in (export.exported(page, "html", 60, "light").decode(), export.fragment(page, 60)):
-        assert html.count("⋮") == 4
-        assert html.count(dots) == 4
 
 
 @pytest.mark.parametrize(
