@@ -19,15 +19,15 @@ from tokenizers import BertWordPieceTokenizer
 import embcli
 from embcli import encodings
 from embcli.asked.process import NotAskedError, RefusedError
-from embcli.encodings.encoding import Encoding, UnknownTokenizerError
-from embcli.errors import InputError, Notes
+from embcli.encodings.encoding import UnknownTokenizerError
+from embcli.errors import InputError
 from tests import recorded
 from tests.cases import cases
 from tests.files.made import save_words
 from tests.oracles import normal
 from tests.recorded import ANSWERS, Recorded, write_folder
 from tests.runners import InProcess
-from tests.test_dialects import PAIR_MODEL, SCORED, sentencepiece
+from tests.test_dialects import PAIR_MODEL, SCORED, opened, sentencepiece
 from tests.transcripts import document_of
 
 ASKING = "asking transformers for the tokenizer of 'bert': some seconds"
@@ -39,12 +39,6 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _environment: None) -
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EMBCLI_CACHE_DIR", "cache")
     return recorded.put_in_place(monkeypatch)
-
-
-def opened(path: str) -> tuple[Encoding, list[str]]:
-    """Return the encoding of a path, and what is noted of it."""
-    notes = Notes()
-    return encodings.get(path, notes), [*notes]
 
 
 def kept() -> list[str]:

@@ -367,31 +367,12 @@ def test_the_faults_of_fail_on_break_a_matrix() -> None:
     assert all_kinds == ("non-finite", "zero", "equal", "padding", "candidates")
 
 
-def test_findings_are_all_kinds_that_take_sound_away_without_remarks() -> None:
-    matrix = trained()
-    matrix[:USED, 5] = 0.25
-    matrix[3] = matrix[4]
-    write_model(matrix)
-    model = embcli.open("m")
-    assert model.audit().status == 0
-    assert model.audit(fail_on="findings").broken == ("constant",)
-    assert model.audit(fail_on=["findings", "equal"]).broken == ("constant", "equal")
-
-
 @pytest.mark.parametrize("kinds", ["padding,none", "all,zero", "all,none", "none,default"])
 def test_all_and_none_are_taken_only_by_themselves(in_process: InProcess, kinds: str) -> None:
     write_model(trained())
     error = in_process.refused("audit", "m", "--fail-on", kinds)
     group = "all" if "all" in kinds else "none"
     assert error == f"embcli: --fail-on takes {group} only by itself\n"
-
-
-def test_a_remark_that_is_an_alarm_breaks_no_model() -> None:
-    write_model(trained())
-    found = embcli.open("m").audit(fail_on="padding")
-    assert found.status == 1
-    assert "Alarm: padding" in str(found)
-    assert "Broken" not in str(found)
 
 
 @cases

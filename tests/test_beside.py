@@ -40,19 +40,6 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [2]
 
 
-def test_the_same_name_in_another_folder_is_another_tokenizer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_words("one/tokenizer.json", ["a", "b"])
-    save_words("two/tokenizer.json", ["b", "a"])
-    monkeypatch.chdir(tmp_path / "one")
-    assert encodings.get("./tokenizer.json").encode("b").tolist() == [1]
-
-    monkeypatch.chdir(tmp_path / "two")
-
-    assert encodings.get("./tokenizer.json").encode("b").tolist() == [0]
-
-
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "vocab.json"])
 def test_a_tokenizer_that_cannot_be_read_is_noted_and_ids_go_on(
     in_process: InProcess, name: str

@@ -161,15 +161,6 @@ def test_the_lines_of_bytes_are_those_of_their_text(data: bytes) -> None:
 # --- special tokens -------------------------------------------------------------------------------
 
 
-def test_special_tokens_count_as_tokenize_counts_them(saved: Saved) -> None:
-    text = "every<|endoftext|>effort<s>"
-    for name in ("gpt2", str(saved("byte_level"))):
-        for special in (False, True):
-            expected = len(embcli.seeded(encoding=name).tokenize(text, special=special).ids)
-            counts = embcli.count(text, encodings=name, special=special)
-            assert counts.total.tokens == {name: expected}
-
-
 def test_the_tokens_around_a_text_count_with_special(tmp_path: Path) -> None:
     path = written(
         tmp_path / "m.gguf", "llama", ["<unk>", "<s>", "a"], add_bos_token=True, bos_token_id=1

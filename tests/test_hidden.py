@@ -25,6 +25,7 @@ from tests.files.made import closed
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fixture.
 
 V = 20  # tokens
 D = 6  # columns
@@ -56,11 +57,6 @@ BIAS = WEIGHTS["bias"]
 # prefix. The other lists are of configurations, most of them with the names of the weights.
 DATA: dict[str, dict[str, Any]] = data(__name__)
 NAMES = DATA["names"]
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def model(config: dict[str, Any] | None, names: str, prefix: str = "bert.embeddings.") -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from embcli.errors import EmbcliError
 from tests.cases import cases
-from tests.runners import TIMEOUT, InProcess, Process, Terminal
+from tests.runners import TIMEOUT, InProcess, Process
 
 ODD = "x\x1b]0;pwn\x07\x9b2J\u202e\n[bold]"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
@@ -159,19 +159,6 @@ def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blam
 
     assert "File name too long" in error
     assert "standard output" not in error
-
-
-@pytest.mark.parametrize("command", ["weights --vocab 9 --dim 2000", "tokenize --ids 0:2000"])
-def test_a_terminal_larger_than_any_is_taken_for_a_large_one(
-    terminal: Terminal, command: str
-) -> None:
-    ran = terminal(*command.split(), "--color", "never", width=60_000, height=60_000)
-
-    lines = ran.text.splitlines()
-    width = max(len(line) for line in lines)
-    assert width <= 1000
-    assert len(lines) <= 1002
-    assert max(width, len(lines)) > 900
 
 
 # --- names that reach no terminal raw -------------------------------------------------------------
