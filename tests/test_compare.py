@@ -486,7 +486,7 @@ def test_both_ways_are_strips_of_colours(snapshot: Snapshot) -> None:
     snapshot("compare/strips.txt", export.text(result, 80))
 
 
-@pytest.mark.parametrize(("height", "has_output"), [(None, True), (26, True), (25, False)])
+@cases
 def test_output_and_target_are_in_turn_or_the_output_is_named_as_left_out(
     height: int | None, has_output: bool
 ) -> None:
@@ -503,14 +503,7 @@ def test_output_and_target_are_in_turn_or_the_output_is_named_as_left_out(
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("more", "copies"),
-    [
-        ({}, 2),
-        ({"gradient": True}, 5),
-        ({"learning_rate": 0}, 5),
-    ],
-)
+@cases
 def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], copies: int
 ) -> None:

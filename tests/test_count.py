@@ -22,6 +22,7 @@ from embcli.encodings import cutting
 from embcli.errors import InputError
 from embcli.text import lines_of
 from embcli.verbs.count import Count, Counting, Source
+from tests.cases import cases
 from tests.readers import from_ndjson
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
 from tests.snapshots import Snapshot
@@ -336,7 +337,7 @@ def test_a_long_page_leaves_out_rows_in_the_middle(in_process: InProcess, files:
     assert ("Left out: 100 rows." in page) == (files == 300)
 
 
-@pytest.mark.parametrize(("limit", "status"), [(2, 0), (1, 1), (0, 1)])
+@cases
 def test_the_status_says_whether_a_row_has_more_tokens(
     in_process: InProcess, limit: int, status: int
 ) -> None:

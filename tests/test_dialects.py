@@ -175,14 +175,7 @@ def test_the_two_files_of_gpt2_are_one_encoding(tmp_path: Path, name: str, merge
     assert notes == [f"no config.json beside {name} says more of it: it is read as GPT-2's"]
 
 
-@pytest.mark.parametrize(
-    ("vocabulary", "merges", "word"),
-    [
-        ('{"a": 0}', "other.txt", "its merges are not beside it"),
-        ('{"a": 0, "b": 0}', "merges.txt", "two tokens one ID"),
-        ('{"a": 0', "merges.txt", "its JSON cannot be read"),
-    ],
-)
+@cases
 def test_two_files_that_are_no_encoding_are_refused(
     tmp_path: Path, vocabulary: str, merges: str, word: str
 ) -> None:

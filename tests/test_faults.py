@@ -321,28 +321,7 @@ def test_any_words_are_answered_or_refused_in_a_sentence(
     assert statuses[2] > 10
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "WORD",
-        "lookup --ids WORD",
-        "lookup hi --columns WORD",
-        "lookup hi --only WORD",
-        "lookup hi --show WORD",
-        "lookup hi --from WORD",
-        "lookup hi --encoding WORD",
-        "lookup hi -f WORD",
-        "lookup hi --position WORD",
-        "weights --rows WORD",
-        "decode WORD",
-        "positions WORD",
-        "explain WORD",
-        "audit --fail-on WORD",
-        "diff WORD a",
-        "neighbors hi --match (WORD",
-        "info WORD",
-    ],
-)
+@cases
 def test_an_error_is_no_longer_than_it_can_be_read(in_process: InProcess, command: str) -> None:
     error = in_process.refused(*command.replace("WORD", "x" * 3000).split())
     assert max(len(line) for line in error.splitlines()) <= 220

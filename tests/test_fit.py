@@ -374,7 +374,7 @@ def test_a_file_without_what_the_first_block_needs_is_not_sound(missing: str) ->
     assert "is a 'bert' model, and it has no" in audit.findings[0].text
 
 
-@pytest.mark.parametrize(("types", "is_finding"), [(None, False), (2, False), (1, True), (3, True)])
+@cases
 def test_the_token_types_of_config_json_are_those_of_their_matrix(
     types: int | None, is_finding: bool
 ) -> None:

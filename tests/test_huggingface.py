@@ -35,6 +35,7 @@ from embcli.errors import InputError
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.tokenize import Tokenization
+from tests.cases import cases
 from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.test_encodings import TEXTS
@@ -339,15 +340,7 @@ def test_a_part_of_a_word_is_shown_as_one_on_every_page_and_in_every_format(
 # --- special tokens -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("template", "told"),
-    [
-        ("[CLS] $A [SEP] [SEP]", "[CLS] before and [SEP] [SEP] after a text; --special adds them"),
-        ("$A [SEP]", "[SEP] after a text; --special adds them"),
-        ("[CLS] $A", "[CLS] before a text; --special adds them"),
-        ("$A", ""),
-    ],
-)
+@cases
 def test_special_adds_what_the_tokenizer_adds(
     in_process: InProcess, tmp_path: Path, saved: Saved, template: str, told: str
 ) -> None:

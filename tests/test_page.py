@@ -645,7 +645,7 @@ def colors_of_picture(page: Strips) -> np.ndarray:
     return np.concatenate(strips)
 
 
-@pytest.mark.parametrize(("size", "step"), [(200, 1), (512, 1), (600, 2)])
+@cases
 def test_a_similarity_in_a_picture_has_a_cell_for_each_number(size: int, step: int) -> None:
     """Without room for all, every n-th row and column is shown, never a mean."""
     numbers = np.arange(size)
@@ -755,14 +755,7 @@ def test_a_notebook_gets_a_fragment_and_nothing_else(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    ("theme", "colors"),
-    [
-        ("auto", "background: #ffffff; color: #24292f"),
-        ("light", "background: #ffffff; color: #24292f"),
-        ("dark", "background: #11151c; color: #e2e6ea"),
-    ],
-)
+@cases
 def test_a_fragment_has_the_background_that_its_colours_are_for(theme: Theme, colors: str) -> None:
     page = of_one_row(np.float32([-1, 0, 1]), heat=True)
 
@@ -821,15 +814,7 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
     assert not re.search(r"\w://|www\.|\w@", document), "GitHub would make a link"
 
 
-@pytest.mark.parametrize(
-    ("width", "remark"),
-    [
-        (0, "each colour: the mean of up to 2 columns"),
-        (80, "each colour: the mean of up to 6 columns"),
-        (100, "each colour: the mean of up to 5 columns"),
-        (400, ""),
-    ],
-)
+@cases
 def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width: int, remark: str) -> None:
     values = np.ones((2, 384), np.float32)
     page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
@@ -1018,10 +1003,7 @@ def test_no_sight_confuses_the_colours_of_neighbouring_tokens(
     assert min(distances) >= 15
 
 
-@pytest.mark.parametrize(
-    ("text", "undrawn"),
-    [("Every Привет ␣✓", ""), ("a 日 ת", "日"), ("ת 日 b", "日"), ("ᚠ 日", "ᚠ")],
-)
+@cases
 def test_a_character_that_no_font_has_is_noted_for_png(
     in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, undrawn: str
 ) -> None:

@@ -186,10 +186,7 @@ def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(
     assert_same_bits(chosen["input"], turned[:, columns])
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("learned", "position"), ("sinusoidal", "position"), ("rotary", "input")],
-)
+@cases
 def test_similarity_is_the_dot_product_of_what_two_positions_become(kind: str, name: str) -> None:
     matrix = getattr(table(kind), name)
     vectors = matrix.astype(np.float64)
@@ -226,9 +223,7 @@ def test_chosen_similarities_are_those_of_the_whole(kind: str) -> None:
 
 
 @pytest.mark.parametrize("similarity", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "count"), [("learned", 1024), ("sinusoidal", 1024), ("relative", 16), ("rotary", 1024)]
-)
+@cases
 def test_all_positions_are_there_unless_a_length_is_given(
     kind: Any, count: int, similarity: bool
 ) -> None:
@@ -290,9 +285,7 @@ def test_the_name_of_a_kind_is_that_kind_also_beside_a_file_of_this_name(
     assert in_process.ok("positions", "rotary", "--dim", "4").text == page
 
 
-@pytest.mark.parametrize(
-    ("named", "kind"), [("Sinusoidal", "sinusoidal"), ("RoPE", "rotary"), ("ABSOLUTE", "learned")]
-)
+@cases
 def test_capitals_in_the_name_of_a_kind_do_not_count(
     in_process: InProcess, named: str, kind: str
 ) -> None:

@@ -57,10 +57,7 @@ def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
     assert last.startswith("ImportError")
 
 
-@pytest.mark.parametrize(
-    ("package", "format"),
-    [("typer", "table"), ("rich", "table"), ("numpy", "table"), ("orjson", "json")],
-)
+@cases
 def test_a_package_that_is_missing_is_named_in_one_line(package: str, format: str) -> None:
     ran = run_script(f"""
 import sys

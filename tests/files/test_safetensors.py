@@ -240,7 +240,7 @@ def test_every_dtype_that_the_library_knows_is_known_with_its_width() -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("BOOL", 1), ("C64", 8), ("F8_E4M3FNUZ", 1)])
+@cases
 def test_other_numbers_are_named_and_refused(dtype: str, size: int) -> None:
     data = safetensors_bytes({"weight": (dtype, (2, 3), bytes(6 * size))})
     assert dtype in refused("m.safetensors", data)
