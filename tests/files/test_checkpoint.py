@@ -391,6 +391,3 @@ def test_the_head_of_rembert_has_columns_of_its_own() -> None:
     assert head.relation == "other"
     assert head.tensor.shape == (50, 7)
     assert opened(tensors, {"model_type": "albert"}).head.tensor is None
-
-
-# --- imports --------------------------------------------------------------------------------------
