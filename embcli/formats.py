@@ -1,12 +1,16 @@
 """The formats that a result can be written in.
 
-`ROWS` has one row per format; everything else is derived from it. A result's `ContentKind` says
-which of them can hold it.
+`ROWS` has one row per format; everything else is derived from it. `content_of` says what the
+result of a verb is, which decides the formats that can hold it.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+from embcli.names import OUTPUTS
+from embcli.positions import kind_named
 
 PageFormat = Literal["table", "markdown", "svg", "html", "png"]
 DataFormat = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
@@ -20,12 +24,60 @@ ContentKind = Literal[
     "embeddings",  # rows that are embeddings
     "document",  # more than rows, which only JSON can hold
     "page",  # a page without data
+    "text",  # bytes, which are written as they are
 ]
 
 _ROWS: tuple[ContentKind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
 _DATA: tuple[ContentKind, ...] = (*_ROWS, "batches")
 _PAGES: tuple[ContentKind, ...] = (*_DATA, "document", "page")
 _ARRAYS: tuple[ContentKind, ...] = ("tokens", "matrices", "batches", "embeddings")
+
+
+# What the results of verbs are; `content_of` knows of options that make another of one.
+CONTENTS: dict[str, ContentKind] = {
+    "tokenize": "tokens",
+    "merges": "list",
+    "tokenizers": "list",
+    "batch": "batches",
+    "lookup": "embeddings",
+    "compare": "matrices",
+    "positions": "embeddings",
+    "weights": "embeddings",
+    "neighbors": "ranking",
+    "audit": "ranking",
+    "diff": "ranking",
+    "tour": "page",
+    "explain": "page",
+    "decode": "text",
+    "count": "list",
+    "info": "list",
+    "cache": "list",
+}
+
+
+def content_of(verb: str, options: Mapping[str, Any]) -> ContentKind:
+    """Return what the result of a verb with these options is.
+
+    The command asks with all its options before the work. Afterwards the result asks with those
+    that matter.
+
+    >>> content_of("compare", {}), content_of("compare", {"gradient": True})
+    ('matrices', 'document')
+    """
+    if verb == "tokenize":
+        is_derived = options.get("merges") or options.get("draw")
+        if is_derived or len(options.get("encoding", ())) > 1:
+            return "list"
+    elif verb == "compare":
+        has_gradient = options.get("gradient") or options.get("learning_rate") is not None
+        shown = options.get("show") or ()
+        if has_gradient or not {"outputs", *OUTPUTS}.issuperset(shown):
+            return "document"  # Other steps are no matrices.
+    elif verb == "positions":
+        kinds = (kind_named(options.get("kind")), kind_named(options.get("named_kind")))
+        if "relative" in kinds and not options.get("similarity"):
+            return "batches"  # There is a row for each pair of tokens.
+    return CONTENTS[verb]
 
 
 class Format(NamedTuple):

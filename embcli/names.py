@@ -13,7 +13,7 @@ __version__ = "0.2.0"  # No other file names the version.
 
 LayerName = Literal["token", "position", "head"]
 TokenLayer = Literal["token", "head"]  # the layers that have a row for each token
-Matrix = Literal["token", "position", "input", "hidden"]  # a model's first block reads `hidden`
+MatrixName = Literal["token", "position", "input", "hidden"]  # a model's first block reads `hidden`
 ComparisonStep = Literal["ids", "one-hot", "first", "shared", "outputs"]
 ComparedOutput = Literal["embedding", "linear"]  # the outputs in the last step of a comparison
 Pairing = Literal["interleaved", "halves"]  # how rotary positions pair the columns they rotate
@@ -60,7 +60,7 @@ METRICS: dict[Metric, MetricRow] = {
     "dot": MetricRow("dot product"),
     "l2": MetricRow("L2 distance", is_distance=True),
 }
-MATRICES: tuple[Matrix, ...] = get_args(Matrix)
+MATRICES: tuple[MatrixName, ...] = get_args(MatrixName)
 STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
 OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
 PARTS: tuple[ModelPart, ...] = get_args(ModelPart)

@@ -37,7 +37,7 @@ class AddPosition(NamedTuple):
     """Add the position rows."""
 
     when: When | None = None
-    sinusoid_formula: str = ""  # empty for the rows of a position matrix
+    sinusoid_formula: str = ""  # empty for the rows of a position matrix; "paper" for seeded rows
     position_offset: int = 0  # the position in the formula that position 0 has
     padding_id: int = -1  # the position in the formula whose row is zero, if it has one
 
@@ -123,7 +123,7 @@ class Recipe(NamedTuple):
     quirks: tuple[tuple[int, str], ...] = ()  # IDs that the model treats differently, and how
 
     @property
-    def sum(self) -> tuple[RecipeStep, ...]:
+    def input_steps(self) -> tuple[RecipeStep, ...]:
         """The steps before the first norm or projection, which make an input embedding."""
         for place, step in enumerate(self.steps):
             if isinstance(step, Norm | Project):
@@ -131,12 +131,12 @@ class Recipe(NamedTuple):
         return self.steps
 
     @property
-    def rest(self) -> tuple[RecipeStep, ...]:
+    def hidden_steps(self) -> tuple[RecipeStep, ...]:
         """The steps from the first norm or projection on.
 
         They are empty if the first block reads input embeddings.
         """
-        return self.steps[len(self.sum) :]
+        return self.steps[len(self.input_steps) :]
 
     @property
     def scale(self) -> float:

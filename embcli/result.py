@@ -33,6 +33,7 @@ from embcli.formats import (
     Format,
     FormatName,
     PageFormat,
+    content_of,
     formats_for,
 )
 from embcli.names import DEFAULT_PRECISION, Theme
@@ -82,18 +83,15 @@ class Result:
     """The result of a verb.
 
     `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page
-    with colours. A subclass names its verb, and the kind of its content, which decides the formats
-    that can hold it.
+    with colours. A subclass names its verb.
     """
 
     _verb: ClassVar[str]
-    _content: ClassVar[ContentKind]
     notes: Notes = field(default_factory=Notes)  # remarks on how it came about
     style: Style = field(default_factory=Style)
 
-    def __init_subclass__(cls, *, verb: str, content: ContentKind) -> None:
+    def __init_subclass__(cls, *, verb: str) -> None:
         cls._verb = verb
-        cls._content = content
         # A dataclass makes no __repr__ for a class that has one of its own.
         setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - mypy refuses the assignment
 
@@ -103,8 +101,13 @@ class Result:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a result is not pickled or deep-copied; save it, or compute it again")
 
+    @property
+    def content(self) -> ContentKind:
+        """What the result is, which decides the formats that can hold it."""
+        return content_of(self._verb, {})
+
     def __repr__(self) -> str:
-        if self._content == "page":
+        if self.content == "page":
             return f"<embcli {self._verb}>"
         records = self.records()
         facts = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
@@ -161,7 +164,7 @@ class Result:
         """Return the result as a page in one of the formats that are views, as in a file."""
         from embcli.page.export import exported
 
-        chosen_format(self._content, format, None)
+        chosen_format(self.content, format, None)
         page_format = cast("PageFormat", format)
         width = width_of(self.style.width, format)
         return exported(self._view(), page_format, width, self.style.theme, remark=self.notes.add)
@@ -184,7 +187,7 @@ class Result:
         """
         from embcli import writers
 
-        chosen = chosen_format(self._content, format, path)
+        chosen = chosen_format(self.content, format, path)
         file = Path(path)
         if chosen in VIEWS:
             content = self.page(chosen)
@@ -206,10 +209,10 @@ class Result:
         from embcli import writers
 
         records = self.records()
-        if "parquet" not in formats_for(self._content):
+        if "parquet" not in formats_for(self.content):
             names = ", ".join(records.matrices) or "none"
             raise OutputError(f"this result is not a table; it has matrix(name), of {names}")
-        chosen_format(self._content, "parquet", None)
+        chosen_format(self.content, "parquet", None)
         refuse_many(records.shown, "parquet")
         return writers.table(records)
 

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import orjson
 
-from embcli.errors import Notes, OutputError
+from embcli.errors import Notes
 from embcli.files.safetensors import header
 from embcli.formats import FORMATS, DataFormat
 from embcli.records import ArraySpec, Document, Names, NumbersBy, Piece, Records
-from embcli.wording import Sentence, in_data
+from embcli.wording import in_data
 
 
 def write(
@@ -57,16 +57,6 @@ class _Reader:
 
     records: Records
     notes: Notes
-
-    @property
-    def table_matrix(self) -> Names:
-        """The matrix whose rows a table has; raises OutputError if it is not two-dimensional."""
-        for name in self.records.one:
-            shape = self.records.matrices[name].shape
-            if len(shape) != 2:
-                reason = f"{name} is of shape {shape}, and this file holds numbers only"
-                raise OutputError(Sentence("{reason}; {format} npy holds it all", reason=reason))
-        return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
         pieces = self.records.pieces(tuple(fields), matrices)
@@ -171,7 +161,7 @@ class _Dialect(NamedTuple):
     def write(self, reader: _Reader, file: BinaryIO) -> None:
         """Write a line of names, then a line for each row; a matrix has a cell for each column."""
         records = reader.records
-        matrices = reader.table_matrix
+        matrices = reader.records.one
         no_rows = Piece(0, {name: [] for name in records.fields})
         names: list[str | int] = [*_in_columns(no_rows, records).fields]
         for name in matrices:
@@ -329,7 +319,7 @@ def _schema(reader: _Reader) -> Any:
         int: pyarrow.int64(),
     }
     columns = [(name, types.get(kind, types[int])) for name, kind in records.fields.items()]
-    for name in reader.table_matrix:
+    for name in reader.records.one:
         array = records.matrices[name]
         number = pyarrow.from_numpy_dtype(array.dtype)
         columns.append(("vector", pyarrow.list_(number, array.shape[1])))
@@ -341,7 +331,7 @@ def _batches(reader: _Reader, schema: Any) -> Iterator[Any]:
     """Yield copies of the pieces, whose own arrays are valid only until the next piece."""
     import pyarrow
 
-    for piece in reader.pieces(reader.records.fields, reader.table_matrix):
+    for piece in reader.pieces(reader.records.fields, reader.records.one):
         columns = []
         for name, values in piece.fields.items():
             columns.append(pyarrow.array(copy(values), schema.field(name).type))

@@ -16,7 +16,7 @@ from textual.worker import WorkerCancelled, WorkerFailed
 from embcli.explore.app import Explorer
 from embcli.explore.find import FindScreen
 from embcli.explore.matrix import MatrixScreen
-from embcli.explore.row import PairScreen, RowScreen
+from embcli.explore.row import RowScreen
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _matrix(app: Explorer, screen: Any, matrix: np.ndarray) -> int:
     rows = [line.split("│") for line in body if "│" in line]
     for (label, values), row_id in zip(rows, order[top:], strict=False):
         row = matrix[row_id]
-        shown_id = re.match(r"[• ]*(\d+)", label)
+        shown_id = re.match(r" *(\d+)", label)
         assert int(shown_id[1]) == row_id, label
         if screen.matrix.by_norm:
             count += _hold_values(label.split()[-1:], norms(row[None]))
@@ -227,38 +227,6 @@ def _nearest(app: Explorer, screen: Any, matrix: np.ndarray, metric: str) -> int
     return table.row_count
 
 
-def _pair(app: Explorer, screen: Any, matrix: np.ndarray) -> int:
-    """Hold two rows: their scores, and their values with the differences."""
-    title, header, *body = lines(app)[:-2]
-    one, other = matrix[list(screen.rows)]
-    exact = np.stack([one, other]).astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cosine = exact[0] @ exact[1] / np.prod(np.linalg.norm(exact, axis=1))
-        distance = np.linalg.norm(exact[0] - exact[1])
-        difference = one - other
-    _hold_score(title, "cosine", cosine)
-    _hold_score(title, "L2 distance", distance)
-    assert "│" in header
-    columns: list[int] = []
-    count = 0
-    expected = {"A": one, "B": other, "A -": difference}
-    for line in [header, *body]:
-        label, bar, cells = line.rstrip(SCROLL_BAR).partition("│")
-        name = re.match(" *(A -|A|B|)", label)[1]
-        if name:
-            count += _hold_values(cells.split(), expected[name][columns])
-        elif bar:
-            columns = [*map(int, cells.split())]
-    return count
-
-
-def _hold_score(title: str, name: str, value: float) -> None:
-    """Hold a score in the title, if there is room for it."""
-    found = re.search(rf"{name} (\S+)", title)
-    if found and not title.rstrip().endswith("…"):
-        assert same(found[1], value), title
-
-
 def _find(app: Explorer, screen: Any, matrix: np.ndarray) -> int:
     """Hold the list of found rows: the text's own tokens are those of the encoding."""
     encoding = screen.matrix.model.encoding
@@ -273,4 +241,4 @@ def _find(app: Explorer, screen: Any, matrix: np.ndarray) -> int:
     return table.row_count
 
 
-CHECKS = {MatrixScreen: _matrix, RowScreen: _row, PairScreen: _pair, FindScreen: _find}
+CHECKS = {MatrixScreen: _matrix, RowScreen: _row, FindScreen: _find}

@@ -29,7 +29,13 @@ ALLOWED = {
     "textual": ("explore",),
     "pyarrow": ("writers",),
     "torch": (
-        *("seeded_layers.drawing", "verbs.batch", "verbs.compare", "numerics.steps"),
+        *(
+            "seeded_layers.drawing",
+            "verbs.batch",
+            "verbs.compare",
+            "numerics.steps",
+            "positions.sinusoidal",
+        ),
         "verbs.info",  # It imports torch only for the table of its version.
     ),
     "mmap": (),  # A file that is cut while it is mapped ends the process.

@@ -92,7 +92,7 @@ MOVES = [
     *("home", "end", "0", "dollar_sign"),
 ]
 KEYS = [*MOVES, *MOVES]
-KEYS += ["j", "k", "G", "s", "h", "c", "s", "h", "space", "c", "enter", "enter", "n", "tab"]
+KEYS += ["j", "k", "G", "s", "h", "s", "h", "enter", "enter", "n", "tab"]
 KEYS += ["escape", "escape", "slash", "colon"]
 
 
@@ -121,7 +121,7 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
 ) -> None:
     path = broken(tmp_path)
     matrix = np.load(path)
-    chance = random.Random(2)
+    chance = random.Random(3)
     count = 0
     async with walk(path, size=(61, 12)) as (app, pilot):
         for _ in range(16):
@@ -149,7 +149,6 @@ SCREENS = [
     ("matrix", ["j", "right"]),
     ("by norm", ["s"]),
     ("row", ["enter"]),
-    ("pair", ["space", "escape", "j", "c"]),
     ("find", ["escape", "slash", "H", "i"]),
 ]
 
@@ -179,11 +178,7 @@ async def test_every_screen_names_commands_that_print_its_numbers(
             expected = {format(float(decimal), ".4f") for decimal in decimals}
             shown = re.findall(r"-?\d+\.\d{4}\b", "\n".join(lines(app)[:-2]))
 
-            others = {*shown} - expected
-            if name == "pair":  # Its rows of differences are printed by no command.
-                for line in re.findall(r"A - B.*", screen(app)):
-                    others -= {*line.split()}
-            assert others == set(), name
+            assert {*shown} - expected == set(), name
             assert shown or name == "find"
 
 
@@ -321,9 +316,9 @@ async def test_a_prompt_that_is_left_changes_nothing(snapshot: Snapshot) -> None
 
 # Widths, and the keys that lead to a further screen.
 NARROW_AND_WIDE = [
-    (40, ["space", "j"]),
+    (40, ["j"]),
     (40, ["right", "enter"]),
-    (40, ["escape", "c"]),
+    (40, ["escape"]),
     (80, ["down"]),
     (80, ["escape", "enter"]),
     (80, ["escape", "s"]),
@@ -444,7 +439,7 @@ async def test_hostile_words_and_names_are_shown_escaped(tmp_path: Path) -> None
     rows = [f"{word} {place} 1" for place, word in enumerate(HOSTILE)]
     path = tmp_path / "a\x1b]0;[red]b.vec"
     path.write_text("\n".join(["6 2", *rows, ""]))
-    keys = ["j", "h", "s", "enter", "space", "escape", "j", "c", "escape", "slash", "x", "d"]
+    keys = ["j", "h", "s", "enter", "escape", "j", "slash", "x", "d"]
     async with walk(path, size=(80, 20)) as (app, pilot):
         for key in [*keys, "escape"]:
             await press(pilot, key)

@@ -178,14 +178,14 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(model_type: str) -> N
 
     last = result.matrices[-1]
     assert_same_bits(result.matrix(last), expected)
-    assert (last == "hidden") == bool(result.recipe.rest)
+    assert (last == "hidden") == bool(result.plan.hidden_steps)
 
     ids = np.array(IDS)
     two_texts = Sequences(ids=(ids, ids[:2]), many=True)
     together = opened.lookup(two_texts, show="hidden")
     assert_same_bits(together.hidden[:T], expected)
 
-    others = "none" if "learned" in str(result.kind) else "sinusoidal"
+    others = "none" if "learned" in str(result.plan.kind) else "sinusoidal"
     assert opened.lookup(IDS, position=others).matrices[-1] == "input"
 
 
@@ -234,8 +234,8 @@ def test_a_gguf_file_and_its_safetensors_give_equal_rows(
     keys = {"embedding_length": D, "attention__layer_norm_epsilon": 0.1}
     found = embcli.open(gguf(architecture, tensors, **keys)).lookup(IDS)
 
-    assert found.recipe.words == expected.recipe.words
-    assert found.recipe.blocks == expected.recipe.blocks
+    assert found.plan.recipe.words == expected.plan.recipe.words
+    assert found.plan.recipe.blocks == expected.plan.recipe.blocks
     assert found.matrices == expected.matrices
     for name in expected.matrices:
         assert_same_bits(found.matrix(name), expected.matrix(name))
@@ -326,7 +326,7 @@ def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(
 
 def test_a_decoder_alone_is_no_part_of_what_is_looked_up() -> None:
     path = model(BART, "DECODER", "model.decoder.")
-    assert embcli.open(path).lookup(IDS).recipe.part is None
+    assert embcli.open(path).lookup(IDS).plan.recipe.part is None
 
 
 def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import embcli
 from embcli.errors import InputError, LayerError
+from embcli.layer import Origin
 from embcli.model import Model
-from embcli.positions.sinusoidal import wave_rows
+from embcli.positions.sinusoidal import waves
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from tests.cases import cases
@@ -90,7 +91,7 @@ def test_each_kind_joins_the_token_rows_as_its_formula_says(
     if kind == "learned":
         expected["position"] = layers["position"][places]
     if kind == "sinusoidal":
-        expected["position"] = wave_rows(D, np.array(places))
+        expected["position"] = waves(D, np.array(places)).astype(np.float32)
     expected["input"] = sum(expected.values())
 
     found = looked_up(in_process, "--position", kind, *only)
@@ -110,7 +111,8 @@ def test_a_source_without_a_layer_says_so() -> None:
 
 
 def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
-    tokens_only = Model(StubSource({"token": Stub(np.eye(2))}))
+    source = StubSource({"token": Stub(np.eye(2))}, origin=Origin(path="tokens.npy"))
+    tokens_only = Model(source)
 
     result = tokens_only.lookup(of_ids([1, 0]))
 

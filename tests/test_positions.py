@@ -16,7 +16,7 @@ import embcli
 from embcli.model import Model
 from embcli.positions import KINDS
 from embcli.positions.rotary import rotated_rows
-from embcli.positions.sinusoidal import wave_rows
+from embcli.positions.sinusoidal import waves
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.positions import PositionTable
 from tests.cases import cases
@@ -35,7 +35,7 @@ pairings = st.sampled_from(["interleaved", "halves"])
 
 @given(dims, places)
 def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: list[int]) -> None:
-    found = wave_rows(dim, np.array(positions))
+    found = waves(dim, np.array(positions)).astype(np.float32)
 
     assert found.dtype == np.float32
     for row, position in zip(found.tolist(), positions, strict=True):
@@ -111,7 +111,7 @@ def test_sinusoidal_positions_are_rows_of_the_formula() -> None:
     result = table("sinusoidal", dim=7)
 
     found = matrices_of(result)
-    expected = wave_rows(7, np.arange(T))
+    expected = waves(7, np.arange(T)).astype(np.float32)
     assert_same_bits(found["position"], expected)
     assert "seed" not in result.records().run
     with pytest.raises(AttributeError, match="there are: position"):

@@ -353,21 +353,6 @@ def test_whole_numbers_have_no_decimal_point_in_csv() -> None:
     assert written(records, "csv") == b"row,0,1\r\n0,4611686018427387904,-1\r\n1,0,7\r\n"
 
 
-@pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
-@pytest.mark.parametrize("shape", [(3,), (3, 4, 2)])
-def test_a_matrix_without_rows_of_numbers_is_refused_before_anything_is_written(
-    form: formats.DataFormat, shape: tuple[int, ...]
-) -> None:
-    result = Result({"row": np.arange(3)}, {"inputs": np.zeros(shape, np.float32)})
-    file = io.BytesIO()
-
-    with pytest.raises(OutputError, match="inputs is of shape"):
-        write(result.records(), form, file)
-
-    assert file.getvalue() == b""
-    assert result.asked == []
-
-
 # --- texts as a whole -----------------------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ has no `from __future__ import annotations`.
 """
 
 import inspect
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
@@ -30,7 +29,6 @@ from embcli.cli.groups import (
     ModelGiven,
     ModelOptions,
     PositionsModel,
-    listed,
     one_path,
     opened,
 )
@@ -39,11 +37,11 @@ from embcli.cli.input import read_ids, read_vectors, sources
 from embcli.cli.options import (
     argument,
     explained_words,
+    listed,
     option,
     some_of,
 )
 from embcli.errors import InputError
-from embcli.formats import ContentKind
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS, kind_named
 from embcli.wording import counted
@@ -63,19 +61,17 @@ _FIRST_HELP = (
 COMMANDS: dict[str, tuple[Command, dict[str, Any]]] = {}  # by name, with settings for Typer
 
 
-def command(
-    panel: str, content: Any = None, view: tuple[type, ...] = ()
-) -> Callable[[Function], Function]:
+def command(panel: str, view: Any = ()) -> Callable[[Function], Function]:
     """Return a decorator that makes a function a command in a panel of the list.
 
-    Its docstring is its help: paragraphs, and examples, each a comment above a command line.
-    `content` and `view` are those of Command.
+    Its docstring is its help: paragraphs, and examples, each a comment above a command line. `view`
+    has the groups of options that say how its result is shown, and where it goes.
     """
 
     def register(function: Function) -> Function:
         paragraphs = (inspect.getdoc(function) or "").split("\n\n")
         settings = {"rich_help_panel": panel, "help": "\n\n".join(map(_in_help, paragraphs))}
-        COMMANDS[function.__name__] = Command(function, content, view), settings
+        COMMANDS[function.__name__] = Command(function, view), settings
         return function
 
     return register
@@ -217,35 +213,12 @@ def first_screen(context: typer.Context) -> None:
     context.get_help()
 
 
-def _kind_of_tokenize(options: Options) -> ContentKind:
-    """Return "tokens", or "list" for merges and for several tokenizers."""
-    if options["merges"] or options["draw"]:
-        return "list"
-    encodings = _several(options["encoding"])
-    return "tokens" if len(encodings) == 1 else "list"
-
-
-def _several(encodings: list[str] | None) -> list[str]:
-    """Return the encodings that are named, one or several in a word.
-
-    The path of a file can contain commas.
-    """
-    found: list[str] = []
-    for word in encodings or [names.DEFAULT_ENCODING]:
-        is_file = os.access(word, os.F_OK)
-        if is_file:
-            found.append(word)
-        else:
-            found += word.split(",")
-    return found
-
-
-@command("Text and vectors", content=_kind_of_tokenize, view=BARE)
+@command("Text and vectors", view=BARE)
 def tokenize(
     *,
     given: ModelGiven,
     lines: o.Lines = False,
-    encoding: o.Encodings = None,
+    encoding: o.Encodings = o.DEFAULT_ENCODINGS,
     merges: Annotated[
         bool, option("View", "Show how each piece becomes tokens, merge by merge.", "--merges")
     ] = False,
@@ -274,22 +247,21 @@ def tokenize(
     # under two tokenizers, side by side
     embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base
     """
-    encodings = _several(encoding)
     is_derived = merges or draw
-    if is_derived and len(encodings) > 1:
+    if is_derived and len(encoding) > 1:
         raise InputError("--merges and --draw take one encoding, not several; give one name")
     sequences = given.read('embcli tokenize "Every effort moves you"', lines)
-    if len(encodings) > 1:
+    if len(encoding) > 1:
         from embcli.verbs.tokenizers import tokenizers
 
         return tokenizers(
-            sequences, encodings, special=given.special, fail_on=fail_on, notes=PrintedNotes()
+            sequences, encoding, special=given.special, fail_on=fail_on, notes=PrintedNotes()
         )
     if fail_on is not None:
         raise InputError(
             "--fail-on compares tokenizers; give --encoding several names: gpt2,o200k_base"
         )
-    model = opened({"encoding": encodings[0]})
+    model = opened({"encoding": encoding[0]})
     if is_derived:
         from embcli.verbs.merges import merges as derive
 
@@ -299,7 +271,7 @@ def tokenize(
     return verb.tokenize(model, sequences, special=given.special, no_added=given.no_added)
 
 
-@command("Text and vectors", content="batches", view=NUMBERS)
+@command("Text and vectors", view=NUMBERS)
 def batch(
     *,
     given: Given,
@@ -369,7 +341,7 @@ def batch(
     )
 
 
-@command("Text and vectors", content="embeddings", view=NUMBERS)
+@command("Text and vectors", view=NUMBERS)
 def lookup(
     *,
     given: ModelGiven,
@@ -388,11 +360,12 @@ def lookup(
         ),
     ] = None,
     show: Annotated[
-        str | None,
+        Any,
         option(
             "View",
             "Which matrices: token, position, input, hidden.",
             "--show NAMES",
+            parser=listed,
             default="all",
             autocompletion=some_of(names.MATRICES),
         ),
@@ -436,7 +409,7 @@ def lookup(
         special=given.special,
         no_added=given.no_added,
         window=window,
-        show=listed(show),
+        show=show,
         columns=columns,
         trace=trace,
         draw=draw,
@@ -445,29 +418,20 @@ def lookup(
     )
 
 
-def _kind_of_compare(options: Options) -> ContentKind:
-    """Return "matrices" for outputs, or "document" for other steps, which are no matrices."""
-    if options["gradient"] or options["learning_rate"] is not None:
-        return "document"
-    for step in listed(options["show"]) or ():
-        if step not in (*names.OUTPUTS, "outputs"):
-            return "document"
-    return "matrices"
-
-
-@command("Text and vectors", content=_kind_of_compare, view=NUMBERS)
+@command("Text and vectors", view=NUMBERS)
 def compare(
     *,
     given: ComparedGiven,
     model: ComparedModel,
     show: Annotated[
-        str | None,
+        Any,
         option(
             "View",
             "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost, "
             "or all; or embedding, "
             "linear.",
             "--show NAMES",
+            parser=listed,
             default="ids,outputs",
             autocompletion=some_of((*names.STEPS, "cost", "all", *names.OUTPUTS)),
         ),
@@ -504,21 +468,12 @@ def compare(
         sequences,
         special=given.special,
         no_added=given.no_added,
-        show=listed(show),
+        show=show,
         gradient=gradient,
         learning_rate=learning_rate,
         draw=draw,
         seed=model.seed,
     )
-
-
-def _kind_of_positions(options: Options) -> ContentKind:
-    """Return "embeddings", or "batches" for relative positions: a row for each pair of tokens."""
-    named = KindAndPath(options["named_kind"], options["named"])
-    kind, _ = named.chosen(options["kind"])
-    if kind_named(kind) == "relative" and not options["similarity"]:
-        return "batches"
-    return "embeddings"
 
 
 def _hint_at_word(word: str) -> str:
@@ -530,7 +485,7 @@ def _hint_at_word(word: str) -> str:
     return "For the row of a token: --ids takes its ID, which embcli tokenize shows"
 
 
-@command("Text and vectors", content=_kind_of_positions, view=NUMBERS)
+@command("Text and vectors", view=NUMBERS)
 def positions(
     *,
     named: KindAndPath,
@@ -605,7 +560,7 @@ def positions(
     )
 
 
-@command("Matrices and models", content="embeddings", view=NUMBERS)
+@command("Matrices and models", view=NUMBERS)
 def weights(
     *,
     named: o.Path_ = None,
@@ -637,7 +592,7 @@ def weights(
     return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort)
 
 
-@command("Matrices and models", content="ranking", view=NUMBERS)
+@command("Matrices and models", view=NUMBERS)
 def neighbors(
     *,
     given: Given,
@@ -699,7 +654,7 @@ def neighbors(
     )
 
 
-@command("Matrices and models", content="ranking", view=BARE)
+@command("Matrices and models", view=BARE)
 def audit(
     *,
     named: o.Path_ = None,
@@ -709,11 +664,12 @@ def audit(
         option("Model", "Audit only this matrix.", "", default="token, and a head of its own"),
     ] = None,
     fail_on: Annotated[
-        str | None,
+        Any,
         option(
             "View",
             f"Exit with 1 for these: {', '.join((*names.FAULTS, *names.FAULT_GROUPS))}.",
             "NAMES",
+            parser=listed,
             default=f"the first {len(names.ALARMS)}, and the worst of load",
             autocompletion=some_of((*names.FAULTS, *names.FAULT_GROUPS)),
         ),
@@ -739,10 +695,10 @@ def audit(
     """
     from embcli.verbs import audit as verb
 
-    return verb.audit(model.opened(named), layer=layer, fail_on=listed(fail_on), rows=rows, top=top)
+    return verb.audit(model.opened(named), layer=layer, fail_on=fail_on, rows=rows, top=top)
 
 
-@command("Matrices and models", content="ranking", view=BARE)
+@command("Matrices and models", view=BARE)
 def diff(
     *,
     base: Annotated[str, argument("BASE", o.MODEL)],
@@ -853,7 +809,7 @@ def explore(
     return walk(one_path(named, model.path), model, layer, row, text, sort)
 
 
-@command("Text and vectors", content="page")
+@command("Text and vectors")
 def tour(
     *,
     text: Annotated[
@@ -896,7 +852,7 @@ def tour(
     return guide(text, step, title, result_of, is_file, has_answers=not no_answers)
 
 
-@command("Text and vectors", content="page", view=PAGE)
+@command("Text and vectors", view=PAGE)
 def explain(
     *,
     word: Annotated[
@@ -925,7 +881,7 @@ def explain(
     return explain(" ".join(word) if word else None)
 
 
-@command("More", content="text", view=FILE)
+@command("More", view=FILE)
 def decode(
     *,
     ids: Annotated[list[str] | None, argument("IDS", "Token IDs: 6109 3626, or 6109,3626.")] = None,
@@ -950,7 +906,7 @@ def decode(
     return verb.decode_bytes(opened({"encoding": encoding}), token_ids)
 
 
-@command("More", content="list", view=BARE)
+@command("More", view=BARE)
 def count(
     *,
     files: Annotated[
@@ -969,7 +925,7 @@ def count(
     lines: Annotated[
         bool, option("Input", "Count each line, without its line end.", "--lines")
     ] = False,
-    encoding: o.Encodings = None,
+    encoding: o.Encodings = o.DEFAULT_ENCODINGS,
     special: o.Special = False,
     fail_above: Annotated[
         int | None, option("View", "Exit with 1 if a file or line has more tokens.", "N")
@@ -992,7 +948,7 @@ def count(
     from embcli.verbs.count import Counting, Counts
 
     notes = PrintedNotes()
-    found = get_several(_several(encoding), notes)
+    found = get_several(encoding, notes)
     counting = Counting(found, lines, special, fail_above, recursive, notes)
     rows = counting.rows(sources(files, text))
     first_row = [*islice(rows, 1)]
@@ -1016,7 +972,7 @@ def help(
     run([*(words or ()), "--help"])
 
 
-@command("Matrices and models", content="list", view=PAGE)
+@command("Matrices and models", view=PAGE)
 def info(
     *,
     named: o.Path_ = None,
@@ -1056,7 +1012,7 @@ def info(
     return local_models(PrintedNotes()) if models else this_machine()
 
 
-@command("More", content="list", view=PAGE)
+@command("More", view=PAGE)
 def cache(
     *,
     action: Annotated[

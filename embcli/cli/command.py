@@ -6,14 +6,14 @@ writes the result, and gives the exit status. The tour takes the same results wi
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from embcli.cli import groups
 from embcli.cli.options import flag_of, formats_that_show
 from embcli.errors import OutputError
-from embcli.formats import ContentKind, FormatName, or_list
+from embcli.formats import CONTENTS, FormatName, content_of, or_list
 from embcli.names import MATRICES, OUTPUTS
 
 if TYPE_CHECKING:
@@ -32,30 +32,28 @@ FILE = (groups.File,)
 _READ = ("file", "files", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")
 
 
-@dataclass(frozen=True, eq=False)
 class Command:
-    """A function, what its result can be written as, and the groups that say where it goes.
+    """A function that has the name of its verb, and the groups that say where its result goes.
 
-    `content` is the kind of the result, or a function of all options that returns the kind. A
-    function without a result, such as a full screen, has no content and returns the exit status
-    itself.
+    A function without a result, such as a full screen, returns the exit status itself.
     """
 
-    function: Function
-    content: ContentKind | Literal["text"] | Callable[[Options], ContentKind] | None
-    view: tuple[type, ...] = ()
+    def __init__(self, function: Function, view: tuple[type[groups.OptionGroup], ...] = ()) -> None:
+        self.function = function
+        self.verb = function.__name__
+        self.view = view
 
     @property
     def flags(self) -> list[inspect.Parameter]:
         """The parameters that Typer sees: the fields of each group in its place."""
         found: list[inspect.Parameter] = []
         for parameter in inspect.signature(self.function).parameters.values():
-            if is_dataclass(parameter.annotation):
-                found += _flags_of(parameter.annotation)
+            if _is_group(parameter.annotation):
+                found += parameter.annotation.flags()
             else:
                 found.append(parameter)
         for group in self.view:
-            found += _flags_of(group)
+            found += group.flags()
         return found
 
     def for_typer(self, finish: Callable[["Command", Options], object]) -> Function:
@@ -72,11 +70,7 @@ class Command:
         arguments = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
             group = parameter.annotation
-            if is_dataclass(group):
-                values = {field.name: options[field.name] for field in fields(group)}
-                arguments[name] = group(**values)  # type: ignore[operator]
-            else:
-                arguments[name] = options[name]
+            arguments[name] = group(options) if _is_group(group) else options[name]
         return self.function(**arguments)
 
     def result(self, options: Options) -> "Result":
@@ -86,7 +80,7 @@ class Command:
 
     def write(self, options: Options) -> int:
         """Write the result where the options say; return the exit status."""
-        if self.content is None:
+        if self.verb not in CONTENTS:
             return self.call(options) or 0
         output = self._output(options)
         return output.write(self.call(options))
@@ -101,14 +95,14 @@ class Command:
 
         name = options["output"]
         path = None if name in (None, "-") else Path(name)
-        if self.content == "text":
+        content = content_of(self.verb, options)
+        if content == "text":
             output = ResultWriter(path=path)
         else:
             style = Style(**_style_options(options))
-            kind = self.content(options) if callable(self.content) else self.content
-            format = format_of(kind, options.get("format"), name)  # type: ignore[arg-type]
+            format = format_of(content, options.get("format"), name)
             _refuse_options(format, options, path, self.flags)
-            shown = groups.listed(options.get("show")) or ()
+            shown = options.get("show") or ()
             matrices = tuple(name for name in shown if name in (*MATRICES, *OUTPUTS))
             refuse_many(matrices, format)
             known = frozenset(flag.name for flag in self.flags)
@@ -117,12 +111,8 @@ class Command:
         return output
 
 
-def _flags_of(group: Any) -> list[inspect.Parameter]:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(field.name, kind, default=field.default, annotation=field.type)
-        for field in fields(group)
-    ]
+def _is_group(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, groups.OptionGroup)
 
 
 def _refuse_options(
@@ -161,10 +151,7 @@ def _refuse_overwriting(path: Path | None, options: Options) -> None:
 
 
 def _files_read(options: Options) -> Iterator[Path]:
-    """Yield what the command may read: also the parts of an option that names several encodings."""
+    """Yield what the command may read."""
     for name in _READ:
         value = options.get(name) or []
-        words = value if isinstance(value, list) else [str(value)]
-        for word in words:
-            yield Path(word)
-            yield from map(Path, word.split(","))
+        yield from map(Path, value if isinstance(value, list) else [str(value)])

@@ -3,6 +3,7 @@
 Each is declared once, as an annotated type, and named in the signature of a command or in a group.
 """
 
+import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -81,6 +82,26 @@ def tensors(context: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
+def listed(words: str) -> tuple[str, ...]:
+    """Return comma-separated names, which the library checks."""
+    return tuple(name.strip() for name in words.split(","))
+
+
+def several(encodings: list[str]) -> list[str]:
+    """Return the encodings that are named, one or several in a word.
+
+    The path of a file can contain commas.
+    """
+    found: list[str] = []
+    for word in encodings:
+        is_file = os.access(word, os.F_OK)
+        if is_file:
+            found.append(word)
+        else:
+            found += word.split(",")
+    return found
+
+
 def argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False, **settings)
 
@@ -140,14 +161,16 @@ Encoding = Annotated[
         autocompletion=encodings,
     ),
 ]
+DEFAULT_ENCODINGS = [names.DEFAULT_ENCODING]
 Encodings = Annotated[
-    list[str] | None,
+    list[str],
     option(
         "Input",
         "An encoding or model, a tokenizer's file, or a GGUF; several are compared: "
         "gpt2,o200k_base.",
         "--encoding NAMES",
         default=names.DEFAULT_ENCODING,
+        callback=several,
         autocompletion=encodings,
     ),
 ]

@@ -168,7 +168,7 @@ def _last_words() -> list[RenderableType]:
 
 
 @dataclass(frozen=True, eq=False)
-class Handout(Result, verb="tour", content="page"):
+class Handout(Result, verb="tour"):
     """Steps of the tour on one page, each on a sheet of its own."""
 
     sheets: Sequence[Sequence[RenderableType]]

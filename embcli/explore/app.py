@@ -24,7 +24,7 @@ from embcli.errors import EmbcliError
 from embcli.explore.explored import ExploredMatrix
 from embcli.explore.find import FindScreen
 from embcli.explore.matrix import MatrixScreen
-from embcli.explore.row import PairScreen, RowScreen
+from embcli.explore.row import RowScreen
 from embcli.explore.view import ExplorerScreen, sentence
 from embcli.verbs.explain import explain
 
@@ -80,8 +80,6 @@ class Explorer(App[list[str]]):
         # typed at once.
         Binding("colon,g", "screen.open_prompt", "Go", key_display=":", priority=True),
         Binding("slash", "find", "Find", priority=True),
-        Binding("space", "mark", "Mark"),
-        Binding("c", "compare", "Compare"),
         Binding("y", "copy", show=False),
         Binding("escape,backspace", "back", "Back", key_display="Esc"),
         Binding("question_mark", "keys", "Keys"),
@@ -149,8 +147,6 @@ class Explorer(App[list[str]]):
         # is solidus.
         if action == "find":
             return not isinstance(self.focused, Input)
-        if action in ("mark", "compare"):
-            return hasattr(self.screen, "row")
         return True
 
     async def action_find(self) -> None:
@@ -170,22 +166,6 @@ class Explorer(App[list[str]]):
             self.pop_screen()
         else:
             self.notify("This is the first screen; q quits.")
-
-    def action_mark(self) -> None:
-        is_marked = self.matrix.marked == self.screen.row
-        self.matrix.marked = None if is_marked else self.screen.row
-        self.screen.show_title()
-        self.screen.query("MatrixLines").refresh()
-
-    async def action_compare(self) -> None:
-        marked = self.matrix.marked
-        if marked is None or marked == self.screen.row:
-            self.notify(
-                "Space marks a row; then c on another row compares the two.", severity="warning"
-            )
-            return
-        with self.errors_as_notes():
-            await self._open(PairScreen(self.matrix, marked, self.screen.row))
 
     def action_copy(self) -> None:
         self.copy_to_clipboard("\n".join(self.screen.commands()))

@@ -28,7 +28,7 @@ Spell: TypeAlias = Callable[..., str]
 
 
 class ExploredMatrix:
-    """The token matrix of a model or its output head, its rows by ID or norm, and the marked row.
+    """The token matrix of a model or its output head, with its rows by ID or norm.
 
     It lives as long as the app. The order by norm is None until a pass has found it.
     """
@@ -49,7 +49,6 @@ class ExploredMatrix:
             self.name = f"output head of {self.name}"
         self.order: NormOrder | None = None
         self.by_norm = False
-        self.marked: int | None = None
 
     def ids(self, start: int, stop: int) -> np.ndarray:
         """Return the IDs of the rows at these places, (n,) int64."""
@@ -69,12 +68,6 @@ class ExploredMatrix:
 
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
-
-    def neighbor_commands(self, row: int, *words: str) -> list[str]:
-        """Return the commands that print the neighbours of a row by both metrics."""
-        by_cosine = self.spell("neighbors", "--ids", str(row), *words)
-        by_distance = self.spell("neighbors", "--ids", str(row), *words, "--metric", "l2")
-        return [by_cosine, by_distance]
 
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
         """Return the IDs and the scores of the rows nearest to a row, (n,) each."""

@@ -81,7 +81,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
     @property
     def room(self) -> int:
         """The cells for numbers or colours beside the labels."""
-        labels = self._labels("", "", "", "")
+        labels = self._labels("", "", "")
         return max(self.size.width - len(labels) - 3, 1)
 
     def move_to(self, place: int, top: int | None = None) -> None:
@@ -170,17 +170,16 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
             columns = "".join(f"  {number:>{self._number_cells}}" for number in numbers)
         else:
             columns = f" {self.matrix.dim:,} columns, blue to orange: ±{self.heat_limit:.4g}"
-        labels = self._labels(" ", "ID", "token", "norm")
+        labels = self._labels("ID", "token", "norm")
         return self.line(Segment(labels, STRONG), Segment(" │", DIM), Segment(columns, STRONG))
 
     def _row_line(self, index: int) -> Strip:
         """Return the line of a row on the screen, which is made anew for each draw."""
         row = int(self.ids[index])
-        mark = "•" if row == self.matrix.marked else " "
         norm = ""
         if self.matrix.order:
             norm = written(self.matrix.order.norms[row : row + 1], 4)[0]
-        labels = self._labels(mark, str(row), self.tokens[index], norm)
+        labels = self._labels(str(row), self.tokens[index], norm)
         look = None
         if self.first_line + index == self.cursor:
             look = CURSOR
@@ -204,9 +203,9 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         colors = strip(averages, ColorScale(limit), console, fit.cells_per_bin)
         return [Segment(" "), *colors.render(console)]
 
-    def _labels(self, mark: str, row: str, token: str, norm: str) -> str:
+    def _labels(self, row: str, token: str, norm: str) -> str:
         """Return the labels before a row's numbers, in cells of the widths that all lines have."""
-        parts = [f"{mark:1} {row:>{self._id_cells}}"]
+        parts = [f"  {row:>{self._id_cells}}"]
         if self._token_cells:
             parts.append(fitted(token, self._token_cells))
         if self.matrix.by_norm:

@@ -1,4 +1,4 @@
-"""A row with its nearest rows, and a pair of rows with the columns in which they differ most."""
+"""A row: its values, its norm, and the rows nearest to it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from rich.segment import Segment
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.strip import Strip
-from textual.widgets import Static
 
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
 from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, right
 from embcli.names import Metric
 from embcli.numerics.statistics import norms_of
-from embcli.page.matrix import Matrix, NumberFormat, written
-from embcli.page.strips import Values
-from embcli.page.table import Label
+from embcli.page.matrix import NumberFormat, written
 
 # The metrics of the two lists beside the values of a row.
 _SHOWN_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
@@ -105,18 +102,20 @@ class RowScreen(ExplorerScreen):
                     yield ListTable(id=metric, cursor_type="row")
 
     def heading(self) -> list[str]:
-        mark = "• " if self.row == self.matrix.marked else ""
         values = self.lines.values.astype(np.float64)
         norm = f"norm {written(norms_of(values[None]), 4)[0]}"
         order = self.matrix.order
         if order:
             norm += f", rank {order.ranks[self.row]:,} of {self.matrix.size:,}"
-        return [f"{mark}Row {self.row}  {self.token}", norm, self.matrix.name]
+        return [f"Row {self.row}  {self.token}", norm, self.matrix.name]
 
     def commands(self) -> list[str]:
         words = ["--columns", f"0:{self.matrix.dim}", "--sort", "norm"]
         values = self.matrix.spell("weights", "--rows", str(self.row), *words)
-        return [values, *self.matrix.neighbor_commands(self.row, "--top", str(TOP))]
+        nearest = ["neighbors", "--ids", str(self.row), "--top", str(TOP)]
+        by_cosine = self.matrix.spell(*nearest)
+        by_distance = self.matrix.spell(*nearest, "--metric", "l2")
+        return [values, by_cosine, by_distance]
 
     async def go_to(self, row: int | None, column: int | None = None) -> None:
         if row is None and column is not None:
@@ -169,40 +168,3 @@ class RowScreen(ExplorerScreen):
     def action_page(self, pages: int) -> None:
         lines = max(self.lines.size.height - 2, 1)
         self.lines.scroll_relative(y=pages * lines, animate=False)
-
-
-class PairScreen(ExplorerScreen):
-    """The columns in which two rows differ most, and their cosine and L2 distance."""
-
-    AUTO_FOCUS = "VerticalScroll"
-
-    def __init__(self, matrix: ExploredMatrix, one: int, other: int) -> None:
-        super().__init__(matrix)
-        self.rows = (one, other)
-        rows = matrix.layer.rows(np.array(self.rows)).astype(np.float64)
-        with np.errstate(all="ignore"):
-            difference = rows[0] - rows[1]
-            distance = np.linalg.norm(difference)
-            cosine = rows[0] @ rows[1] / np.linalg.norm(rows, axis=1).prod()
-        self.scores = written(np.array([cosine, distance]), 4)
-        self.columns = np.argsort(-np.abs(difference), kind="stable")[:100]  # NaN last
-        self.values = np.vstack([rows, difference])[:, self.columns]  # (3, n) float64
-
-    def body(self) -> ComposeResult:
-        one, other = self.rows
-        names = Label("", [f"A {one}", f"B {other}", "A - B"], "left")
-        tokens = [*self.matrix.tokens(np.array(self.rows)), ""]
-        labels = [names, Label("", tokens, "left", short=True)]
-        with VerticalScroll():
-            yield Static(Matrix(labels, [Values(self.values)], self.columns, every=True))
-
-    def heading(self) -> list[str]:
-        cosine, distance = self.scores
-        return [f"cosine {cosine}", f"L2 distance {distance}", "columns that differ most"]
-
-    def commands(self) -> list[str]:
-        one, other = self.rows
-        columns = ",".join(map(str, self.columns))
-        words = ["--rows", f"{one},{other}", "--columns", columns]
-        scores = self.matrix.neighbor_commands(one, "--rows", str(other))
-        return [*scores, self.matrix.spell("weights", *words)]

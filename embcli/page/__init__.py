@@ -6,6 +6,7 @@ files of the same page. Everything here imports rich, so that a verb imports it 
 
 from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
+from embcli.page.medium import medium_of
 from embcli.page.parts import (
     Answer,
     Drawing,
@@ -35,6 +36,7 @@ __all__ = [
     "Strips",
     "Values",
     "left_out",
+    "medium_of",
     "omission",
     "omitted",
     "rows_that_fit",

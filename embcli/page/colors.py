@@ -7,13 +7,14 @@ it, or lighter on a dark background. Numbers without a sign use the upper half o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.color import Color
 from rich.style import Style
+
+from embcli.page.medium import medium_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,9 +66,6 @@ INKS = {
         "#d70087": "#ff4fa8",
     },
 }
-# A console whose background is known has a style of one of these names.
-BACKGROUNDS: dict[Background, str] = {"light": "light_background", "dark": "dark_background"}
-FINE_CELLS = "fine_cells"  # A console whose page becomes an SVG picture has a style of this name.
 # Blue and orange mean signs, so that tokens have other colours. These six differ also among 16
 # colours, and no common colour blindness confuses neighbours.
 _SIX_COLORS = "#008700 #af5fd7 #008787 #d75f5f #5f5fff #d70087"
@@ -96,20 +94,10 @@ def colors_of(console: Console) -> Sequence[Color]:
     """Return the colours of a scale on a console, the least number first; none without colour."""
     if console.color_system is None or console.no_color:
         return ()
-    background = background_of(console)
+    background = medium_of(console).background
     if console.color_system in ("standard", "windows"):
         return _SCALES_OF_16[background]
     return _SCALES[background]
-
-
-def background_of(console: Console) -> Background:
-    """Return the background that is known of a console, or that of the terminal."""
-    for background, name in BACKGROUNDS.items():
-        if console.get_style(name, default="none"):
-            return background
-    # COLORFGBG has the numbers of two colours among 16, `15;0`: the last is the background.
-    number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
-    return "light" if number in ("7", "15") else "dark"
 
 
 def _scale(names: str) -> list[Color]:

@@ -7,10 +7,9 @@ the last two: PNG is drawn of the SVG, and Markdown is made of the same tables a
 from __future__ import annotations
 
 import html
-import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from rich.console import Console
 from rich.padding import Padding
@@ -19,10 +18,10 @@ from rich.style import Style
 from rich.table import Table
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
-from rich.theme import Theme as Themes
 
 from embcli.errors import OutputError
-from embcli.page.colors import BACKGROUNDS, FINE_CELLS, INKS, background_of
+from embcli.page.colors import INKS
+from embcli.page.medium import Medium, PageConsole, terminal_background
 from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Line, Shortened
@@ -100,29 +99,33 @@ def text(
     color: bool = False,
     theme: Theme = "auto",
 ) -> str:
-    """Return a page as in a pipe, or on a terminal of some lines.
+    """Return a page as in a pipe or, with the lines of a screen, as on a terminal.
 
-    There are no spaces at the ends of lines.
+    No line ends in spaces.
     """
+    background = terminal_background() if theme == "auto" else theme
     color_system = None
     if color:
-        color_system = Console(force_terminal=True).color_system or "standard"
-    console = _console(
-        width,
-        height=lines,
-        force_terminal=lines is not None,
-        color_system=color_system,
-        no_color=not color,
-    )
-    if theme != "auto":
-        console.push_theme(Themes({BACKGROUNDS[theme]: "bold"}))
-    segments = console.render(page, console.options.update(highlight=False, markup=False))
-    if color and background_of(console) == "light":
-        segments = [_inked(segment, INKS["light"]) for segment in segments]
+        terminal = Console(force_terminal=True)
+        color_system = terminal.color_system or "standard"
+    console = PageConsole(Medium(background, height=lines), width, color_system)
     with console.capture() as captured:
-        console.print(Segments(segments), end="")
+        console.print(Segments(_segments(page, console, width)), end="")
     printed = captured.get().split("\n")
     return "\n".join(line.rstrip(" ") for line in printed)
+
+
+def _segments(page: RenderableType, console: PageConsole, width: int) -> list[Segment]:
+    """Return a page as wide as this, in colours for its background.
+
+    On a terminal that is dark, or of which nothing is known, those are the colours of all pages.
+    """
+    options = console.options.update(max_width=width, highlight=False, markup=False)
+    segments = console.render(page, options)
+    medium = console.medium
+    if medium.is_file or medium.background == "light":
+        segments = [_inked(segment, INKS[medium.background]) for segment in segments]
+    return list(segments)
 
 
 def exported(
@@ -160,8 +163,9 @@ def exported(
 def _svg(page: RenderableType, width: int, background: Background) -> str:
     terminal = _THEMES[background]
     margin = 2
-    lines = _lines(page, width, background, FINE_CELLS)
-    console = _recorded(lines, margin)
+    medium = Medium(background, is_file=True, has_fine_cells=True)
+    lines = _lines(page, width, medium)
+    console = _recorded(lines, medium, margin)
     code = _SVG.replace("GROUND", terminal.background_color.hex)
     code = code.replace("FINE_CELLS", _fine_cells(lines, margin))
     return console.export_svg(
@@ -203,9 +207,7 @@ def _html(page: RenderableType, width: int, background: Background) -> str:
     terminal = _THEMES[background]
 
     def element(part: RenderableType, name: str = "pre", columns: int = width) -> str:
-        console = _recorded(_lines(part, columns, background))
-        code = console.export_html(theme=terminal, code_format="{code}", inline_styles=True)
-        return f"<{name}>{code}</{name}>".replace("⋮", _DOTS)
+        return f"<{name}>{_html_code(part, columns, background)}</{name}>"
 
     heading = "embcli"
     body = ""
@@ -237,10 +239,14 @@ def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
     terminal = _THEMES[background]
     colors = f"background: {terminal.background_color.hex}; color: {terminal.foreground_color.hex}"
     style = f"{colors}; font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
-    console = _recorded(_lines(page, width, background))
-    code = console.export_html(
-        theme=terminal, code_format=f'<pre style="{style}">{{code}}</pre>', inline_styles=True
-    )
+    return f'<pre style="{style}">{_html_code(page, width, background)}</pre>'
+
+
+def _html_code(page: RenderableType, width: int, background: Background) -> str:
+    """Return a page as text with elements of HTML for its colours."""
+    medium = Medium(background, is_file=True)
+    console = _recorded(_lines(page, width, medium), medium)
+    code = console.export_html(theme=_THEMES[background], code_format="{code}", inline_styles=True)
     return code.replace("⋮", _DOTS)
 
 
@@ -296,30 +302,18 @@ def _zoom(svg: str) -> float:
     return max(zoom, smallest)
 
 
-def _console(width: int, **options: Any) -> Console:
-    """Return a console that prints into a text, also in a notebook, where rich's own would not."""
-    return Console(file=io.StringIO(), width=width, force_jupyter=False, **options)
-
-
-def _lines(
-    page: RenderableType, width: int, background: Background, *styles: str
-) -> list[list[Segment]]:
-    """Return the lines of a page in a file; `styles` tell what the file can show."""
-    room = width or _SLIDE_WIDTH
-    console = _console(room, record=True, color_system="truecolor")
-    console.push_theme(Themes(dict.fromkeys([BACKGROUNDS[background], *styles], "bold")))
-    options = console.options.update(
-        max_width=width or _PICTURE_WIDTH, highlight=False, markup=False
-    )
-    segments = (_inked(segment, INKS[background]) for segment in console.render(page, options))
+def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:
+    """Return the lines of a page in a file; without a width, colours can take that of a slide."""
+    console = PageConsole(medium, width or _SLIDE_WIDTH, "truecolor")
+    segments = _segments(page, console, width or _PICTURE_WIDTH)
     return list(Segment.split_lines(segments))
 
 
-def _recorded(lines: Sequence[list[Segment]], margin: int = 0) -> Console:
+def _recorded(lines: Sequence[list[Segment]], medium: Medium, margin: int = 0) -> Console:
     """Return a console with lines and margins; as wide as its longest line and the margins."""
     longest = max(map(Segment.get_line_length, lines), default=0)
     width = longest + 2 * margin
-    console = _console(width, record=True, color_system="truecolor")
+    console = PageConsole(medium, width, "truecolor")
     edge = [Segment("\n")] * (margin // 2)
     framed = list(edge)
     for line in lines:
@@ -344,7 +338,7 @@ def _inked(segment: Segment, inks: dict[str, str]) -> Segment:
 
 def markdown(page: RenderableType, width: int) -> str:
     """Return a page as Markdown: its tables, its texts as paragraphs, drawings as code."""
-    console = _console(width, color_system=None)
+    console = PageConsole(Medium("light"), width)
     blocks = [block for block in _blocks(page, console) if block]
     return "\n\n".join(blocks) + "\n"
 

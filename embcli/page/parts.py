@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from embcli.page.colors import STYLES
+from embcli.page.medium import medium_of
 from embcli.wording import in_line
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Drawing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self.lines:
             line.no_wrap = True
-            line.overflow = "ignore" if console.record else "crop"  # a file has room
+            line.overflow = "ignore" if medium_of(console).is_file else "crop"
             yield line
 
 

@@ -21,7 +21,8 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from embcli.page.colors import FINE_CELLS, INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
+from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
+from embcli.page.medium import medium_of
 from embcli.page.parts import Composite
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
@@ -61,9 +62,10 @@ _FINE = Density(12, 4)  # in an SVG picture: on a slide a number is 1.5 pixels h
 def density_of(console: Console) -> Density:
     if not colors_of(console):
         return Density()
-    if console.get_style(FINE_CELLS, default="none"):
+    medium = medium_of(console)
+    if medium.has_fine_cells:
         return _FINE
-    return Density() if console.record else _STACKED
+    return Density() if medium.is_file else _STACKED
 
 
 class Shades(Text):
@@ -190,7 +192,8 @@ class Strips(Composite):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = fit_labels(options.max_width, self.labels, self.trailing, len(self.blocks))
         cells_of_slide = cells
-        if console.record:
+        is_file = medium_of(console).is_file
+        if is_file:
             cells_of_slide += (console.width - options.max_width) // len(self.blocks)
         fit = self._fit(console, cells, cells_of_slide)
         shown = []
@@ -202,7 +205,7 @@ class Strips(Composite):
         scale = self.scale or ColorScale.of(shown).without_outliers(shown)
 
         table = self._strips(labels, shown, scale, fit, console)
-        if console.record:
+        if is_file:
             table.width = console.measure(table).maximum  # A file is as wide as its strips.
         yield table
         yield ""

@@ -7,34 +7,37 @@ first half of the columns, then the cosines.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from embcli.names import DEFAULT_THETA, Similarity
 from embcli.positions.kind import (
     ONLY_THE_DISTANCE,
     PositionMatrix,
-    Rows,
     ShownPositions,
     frequencies,
     similarities_of,
 )
+from embcli.recipe import AddPosition
+from embcli.seeded_layers.build import loading_torch
 
 
 def sinusoidal(
-    dim: int, columns: np.ndarray, model_formula: Rows | None, metric: Similarity
+    dim: int, columns: np.ndarray, model_step: AddPosition | None, metric: Similarity
 ) -> ShownPositions:
-    """Return sinusoids by the paper's formula, or by that of a model, (n,) -> (n, D) float32."""
+    """Return sinusoids by the paper's formula, or by that of a model's step, if one is given."""
     formula = "Columns 2i, 2i + 1: sine, cosine of p · 10,000^(-2i/D); added to the token row."
     meaning = ONLY_THE_DISTANCE
-    if model_formula is not None:
+    if model_step is not None:
         halves = "sines in the first half of the columns, cosines in the second"
         formula = f"The model's own formula: {halves}; added to the token row."
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so the diagonals are not equal."
 
     def vectors(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, D) float64
-        if model_formula is not None:
-            return model_formula(positions).astype(np.float64)
+        if model_step is not None:
+            return sinusoids(model_step, dim, positions).astype(np.float64)
         return waves(dim, positions)
 
     def chosen_columns(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
@@ -64,6 +67,37 @@ def waves(dim: int, positions: np.ndarray) -> np.ndarray:
     return rows
 
 
-def wave_rows(dim: int, positions: np.ndarray) -> np.ndarray:
-    """Return the rows of these positions, (n,) int64 -> (n, D) float32."""
-    return waves(dim, positions).astype(np.float32)
+def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
+    """Return the rows that a step adds at positions, (n,) -> (n, D) float32.
+
+    A row of a model has the sines in its first half and the cosines in its second. That of padding
+    is zero.
+    """
+    if step.sinusoid_formula == "paper":
+        return waves(dim, positions).astype(np.float32)
+    if step.sinusoid_formula == "sines, cosines in float64":
+        return _sinusoids_in_float64(dim, positions)
+
+    with loading_torch():
+        import torch
+
+    shifted = np.maximum(positions + step.position_offset, 0)
+    column = torch.from_numpy(shifted).float()[:, None]  # (n, 1)
+    half = dim // 2
+    exponents = torch.arange(half, dtype=torch.int64).float()
+    rates = torch.exp(exponents * -(math.log(10000) / (half - 1)))
+    angles = column * rates
+    halves = torch.cat([torch.sin(angles), torch.cos(angles)], dim=1)
+    odd_column = (0, dim % 2)  # an odd D ends with a zero
+    rows = np.asarray(torch.nn.functional.pad(halves, odd_column))
+    rows[shifted == step.padding_id] = 0
+    return rows
+
+
+def _sinusoids_in_float64(dim: int, positions: np.ndarray) -> np.ndarray:
+    """Return the rows of Marian's formula, (n,) -> (n, D) float32."""
+    pairs = np.arange(dim) // 2
+    angles = positions[:, None] / np.power(10000, 2 * pairs / dim)
+    sines = np.sin(angles[:, 0::2])
+    cosines = np.cos(angles[:, 1::2])
+    return np.concatenate([sines, cosines], axis=1).astype(np.float32)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Files(Result, verb="cache", content="list"):
+class Files(Result, verb="cache"):
     """The kept files, or those that were removed."""
 
     folder: str

@@ -188,7 +188,7 @@ def _shown(path: str | None) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts(Result, verb="count", content="list"):
+class Counts(Result, verb="count"):
     """The counts of texts and files, or of their lines.
 
     The rows of `count` can be read again. Those of the command are counted while they are read, and

@@ -92,7 +92,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Explanations(Result, verb="explain", content="page"):
+class Explanations(Result, verb="explain"):
     """The entry of one word, of two that are compared, candidates, or the entries of all words."""
 
     entries: tuple[Entry, ...]

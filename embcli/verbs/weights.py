@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightMatrix(Result, verb="weights", content="embeddings"):
+class WeightMatrix(Result, verb="weights"):
     """Rows and columns of a layer; the rows are read when they are used."""
 
     name: LayerName
@@ -130,11 +130,11 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         return f"{what}: {rows}, D = {columns}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Matrix, Values, omission, rows_that_fit, title
+        from embcli.page import Matrix, Values, medium_of, omission, rows_that_fit, title
 
         most_rows = 200
         if not self._rows_chosen:
-            rows_elsewhere = 40 if console.record else 10  # of a picture, and in a pipe
+            rows_elsewhere = 40 if medium_of(console).is_file else 10  # of a picture, and in a pipe
             most_rows = rows_that_fit(options, rows_elsewhere)
             if self.style.heat and options.is_terminal:
                 most_rows -= 2  # A colour bar and a blank line are below.

@@ -48,7 +48,7 @@ _SMALLEST_MEDIAN = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(Result, verb="audit", content="ranking"):
+class Audit(Result, verb="audit"):
     """What was found in the token matrix, in the output head, and between a model's files.
 
     `findings` has all of it. A remark changes no verdict, a finding takes the word "Sound" away,

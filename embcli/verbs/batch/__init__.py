@@ -26,7 +26,7 @@ from embcli.wording import Sentence, counted
 
 
 @dataclass(frozen=True, eq=False)
-class Batches(Result, verb="batch", content="batches"):
+class Batches(Result, verb="batch"):
     """One batch of a text, or all of them; layers are drawn and rows are gathered on demand."""
 
     tokens: Tokens

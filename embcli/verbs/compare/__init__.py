@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from embcli.errors import InputError, check_choice, check_number, refuse_too_large
+from embcli.formats import ContentKind, content_of
 from embcli.layer import Origin, shape_of
 from embcli.names import COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.opened import Opened, TextOrIds
@@ -26,7 +27,7 @@ from embcli.wording import Sentence
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Pair, Result, verb="compare", content="matrices"):
+class Comparison(Pair, Result, verb="compare"):
     """The outputs of both layers for the same weight, their cost and their gradients."""
 
     tokens: Tokens
@@ -38,6 +39,10 @@ class Comparison(Pair, Result, verb="compare", content="matrices"):
     gradient: Gradient | None
     show: tuple[str, ...] | None  # chosen steps and outputs; None: the IDs and both outputs
     draw: bool
+
+    @property
+    def content(self) -> ContentKind:
+        return content_of("compare", {"gradient": self.gradient, "show": self.show})
 
     @cached_property
     def verdict(self) -> Verdict:

@@ -47,7 +47,7 @@ State = Literal["equal", "changed", "removed", "added"]
 
 
 @dataclass(frozen=True, eq=False)
-class Diff(Result, verb="diff", content="ranking"):
+class Diff(Result, verb="diff"):
     """A comparison of two matrices, for each pair of rows that stand for the same token.
 
     A pair is equal if all numbers are, in whatever dtypes: NaN equals NaN, and +0 equals -0; or if

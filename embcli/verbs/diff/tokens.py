@@ -58,7 +58,7 @@ class TokenChange(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class TokenDiff(Result, verb="diff", content="ranking"):
+class TokenDiff(Result, verb="diff"):
     """The tokens in which two vocabularies differ, in the order of the IDs of BASE, then of TUNED.
 
     A token is `removed` if only BASE has it, `added` if only TUNED has it, and `moved` if its IDs

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Info(Result, verb="info", content="list"):
+class Info(Result, verb="info"):
     """The versions, the processor, the cache and the encodings of this machine."""
 
     versions: dict[str, str]
@@ -84,7 +84,7 @@ def this_machine() -> Info:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelInfo(Result, verb="info", content="list"):
+class ModelInfo(Result, verb="info"):
     """The tensors of a checkpoint, and what was found out about them."""
 
     checkpoint: Checkpoint
@@ -193,7 +193,7 @@ def facts_of(tensors: Tensors) -> dict[str, str]:
 
 
 @dataclass(frozen=True, eq=False)
-class FileInfo(Result, verb="info", content="list"):
+class FileInfo(Result, verb="info"):
     """The tensors of a file whose token matrix is not known."""
 
     path: str
@@ -263,7 +263,7 @@ class LocalModel(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Models(Result, verb="info", content="list"):
+class Models(Result, verb="info"):
     """The models that programs hold on this machine, and where they were looked for."""
 
     models: tuple[LocalModel, ...]

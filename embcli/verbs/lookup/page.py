@@ -29,7 +29,7 @@ from embcli.page import (
     written,
 )
 from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
-from embcli.recipe import AddType, Norm, in_words
+from embcli.recipe import AddType, Norm, Recipe, in_words
 from embcli.selection import Excerpt
 from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import counted
@@ -79,7 +79,7 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
 
     if lookup.trace is not None:
         yield from _trace(lookup, lookup.trace, width)
-    yield from origin_lines(lookup.origin)
+    yield from origin_lines(lookup.layers.origin)
 
 
 # --- the table of terms ---
@@ -96,15 +96,17 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
 
     terms = []
     hidden = []
-    for term in _shown_terms(lookup, index):
+    for term in lookup.terms_of_sum(index, lookup.shown):
+        is_same_as_token = term.name == "input" and not lookup.plan.input_steps
+        is_shown = not is_same_as_token if _shows_sum(lookup) else term.name in lookup.shown
         if term.name == "hidden" and _is_hidden_apart(lookup):
             hidden.append(term)
-        else:
+        elif is_shown:
             terms.append(term)
     if terms:
         yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
     if hidden:
-        columns = lookup._columns_of("hidden")
+        columns = lookup.columns_of("hidden")
         if terms and lookup.style.heat:
             yield ""
         yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
@@ -113,7 +115,7 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
 
 def _is_hidden_apart(lookup: Lookup) -> bool:
     """Return whether `hidden` has a table of its own: other columns, or a scale of colours."""
-    has_other_columns = len(lookup._columns_of("hidden")) != len(lookup.columns)
+    has_other_columns = len(lookup.columns_of("hidden")) != len(lookup.columns)
     return has_other_columns or (lookup.style.heat and lookup.shown != ("hidden",))
 
 
@@ -125,9 +127,9 @@ def _shows_sum(lookup: Lookup) -> bool:
 def _heading(lookup: Lookup) -> str:
     if not _shows_sum(lookup):
         return f"{' and '.join(lookup.shown).capitalize()} embeddings"
-    if not lookup.steps:
+    if not lookup.plan.input_steps:
         return "Input embeddings, input = token"
-    formula = in_words(lookup.steps).replace("sinusoidal ", "")
+    formula = in_words(lookup.plan.input_steps).replace("sinusoidal ", "")
     return f"Input embeddings = {formula} embeddings"
 
 
@@ -143,16 +145,7 @@ def _size(lookup: Lookup) -> str:
         size = f"B = {sequences}, T = {counted(tokens.longest, 'token')}"
     else:
         size = f"{sequences}, {count}"
-    return f"{size}, D = {counted(lookup.layer.shape[1], 'column')}"
-
-
-def _shown_terms(lookup: Lookup, index: np.ndarray) -> list[Term]:
-    terms = lookup.terms(index, lookup.shown)
-    if not _shows_sum(lookup):
-        return [term for term in terms if term.name in lookup.shown]
-    if not lookup.steps:  # a token row is the input
-        return [term for term in terms if term.name != "input"]
-    return terms
+    return f"{size}, D = {counted(lookup.layers['token'].shape[1], 'column')}"
 
 
 def _matrix(
@@ -160,7 +153,7 @@ def _matrix(
 ) -> Matrix:
     """Return terms with the same columns as a table, with a line for each term of each token."""
     index = lookup.index(excerpt.places)
-    columns = lookup._columns_of(terms[0].name)
+    columns = lookup.columns_of(terms[0].name)
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
     labels = _labels_of_terms(lookup, index, terms)
     lines = len(terms)
@@ -216,15 +209,25 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
 def _remarks(lookup: Lookup) -> Iterator[str]:
     """Yield where the rows come from, unless the title says it."""
     shown = lookup.shown
-    origin = lookup.origin
-    recipe = lookup.recipe
+    origin = lookup.layers.origin
+    recipe = lookup.plan.recipe
+    formula = in_words(lookup.plan.input_steps)
     if "token" in shown and not lookup.draw:
         tensor = f"tensor {origin.tensors['token']}, " if origin.is_custom_tensor else ""
-        yield f"token: row ID of {tensor}V = {counted(lookup.layer.shape[0], 'token')}"
-    if "position" in shown and lookup._step_values.positions is not None:
-        yield f"position: {lookup.position_source}"
+        size = counted(lookup.layers["token"].shape[0], "token")
+        yield f"token: row ID of {tensor}V = {size}"
+    if "position" in shown:
+        yield f"position: {_position_rows_in_words(lookup)}"
     if "input" in shown:
-        yield from _remarks_on_input(lookup)
+        types = [step for step in lookup.plan.input_steps if isinstance(step, AddType)]
+        if types:
+            rows, width = origin.shapes["token_type"]
+            tensor = f"{origin.tensors['token_type']}, ({rows:,}, {width:,})"
+            yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
+        elif not lookup.plan.input_steps:
+            yield "input: the token row, the same at every position"
+        elif not _shows_sum(lookup):
+            yield f"input: {formula}"
     if "hidden" in shown and recipe is not None:
         yield f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it"
         if "input" in shown:
@@ -233,18 +236,15 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
         yield f"part: {recipe.part}"
 
 
-def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
-    origin = lookup.origin
-    formula = in_words(lookup.steps)
-    types = [step for step in lookup.steps if isinstance(step, AddType)]
-    if types:
-        rows, width = origin.shapes["token_type"]
-        tensor = f"{origin.tensors['token_type']}, ({rows:,}, {width:,})"
-        yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
-    elif not lookup.steps:
-        yield "input: the token row, the same at every position"
-    elif not _shows_sum(lookup):
-        yield f"input: {formula}"
+def _position_rows_in_words(lookup: Lookup) -> str:
+    """Describe the position rows: rows of a layer, or sinusoids by a formula."""
+    if "position" in lookup.layers:
+        first = lookup.layers.origin.first_position
+        row = f"row p + {first}" if first else "row p"
+        return f"{row} of C = {counted(lookup.layers['position'].shape[0], 'position')}"
+    if lookup.plan.recipe is not None:
+        return "the model's own sinusoids, sines in the first half of the columns, then cosines"
+    return "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
 
 
 def _comparison(lookup: Lookup) -> RenderResult:
@@ -253,7 +253,7 @@ def _comparison(lookup: Lookup) -> RenderResult:
     if np.array_equal(first, second) or not np.array_equal(np.sort(first), np.sort(second)):
         return
     yield safe_text("Both sequences are the same bag of tokens in different orders:")
-    if lookup._step_values.positions:
+    if "position" in lookup.matrices:
         yield safe_text("equal token rows, different input embeddings.")
     else:
         yield safe_text("equal input embeddings: the order is lost.")
@@ -265,14 +265,14 @@ def _comparison(lookup: Lookup) -> RenderResult:
 def _drawing(lookup: Lookup, width: int) -> RenderResult:
     """Yield the token layer with the picked rows marked, and the positions where they go."""
     tokens = lookup.tokens
-    vocabulary_size, dim = lookup.layer.shape
+    vocabulary_size, dim = lookup.layers["token"].shape
     size = f"V = {counted(vocabulary_size, 'token')}, D = {counted(dim, 'column')}"
     yield title(f"Each ID picks a row of the token matrix: {size}")
 
     index = lookup.index(np.arange(len(lookup)))
     ids = tokens.ids[index]
     picked = picked_rows(ids, context_rows(vocabulary_size))
-    values = lookup.layer.rows(picked.rows)[:, lookup.columns]
+    values = lookup.layers["token"].rows(picked.rows)[:, lookup.columns]
     names = tokens.bytes_of(picked.rows)
     room = max(width - _DRAWN_CELLS, len("→ …"))
     arrows = []
@@ -317,9 +317,9 @@ def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
 
 def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     """Yield the sum of one token, value by value, and the norm after it."""
-    dim = lookup.layer.shape[1]
+    dim = lookup.layers["token"].shape[1]
     excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))
-    terms = replace(lookup, columns=np.arange(dim)).terms(np.array([place]))
+    terms = replace(lookup, columns=np.arange(dim)).terms_of_sum(np.array([place]))
     *addends, input_term = [term for term in terms if term.name != "hidden"]
 
     formula = ""
@@ -332,14 +332,17 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     decimals = lookup.style.precision
     yield Note(f"Rounded to {decimals} decimals: the last digit of a sum may differ by one.")
 
-    if len(lookup.rest) == 1 and isinstance(lookup.rest[0], Norm):
-        norm_terms = _terms_of_norm(lookup, lookup.rest[0], input_term, terms[-1])
-        yield ""
-        yield title(
-            f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)"
-        )
-        yield _moments_in_words(lookup, lookup.rest[0], input_term)
-        yield from _lines_of_terms(lookup, list(norm_terms), excerpt, width)
+    recipe = lookup.plan.recipe
+    if recipe is not None and len(recipe.hidden_steps) == 1:
+        (norm,) = recipe.hidden_steps
+        if isinstance(norm, Norm):
+            norm_terms = _terms_of_norm(recipe, norm, input_term, terms[-1])
+            yield ""
+            yield title(
+                f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)"
+            )
+            yield _moments_in_words(lookup, norm, input_term)
+            yield from _lines_of_terms(lookup, list(norm_terms), excerpt, width)
 
     missing = omission(excerpt, "column", lookup.columns)
     yield from omitted(missing, parameters=("columns",))
@@ -350,21 +353,20 @@ def _row_in_words(lookup: Lookup, term: Term) -> str:
         return ""
     row = int(term.numbers[0])
     if term.name == "position":
-        row += lookup.origin.first_position
+        row += lookup.layers.origin.first_position
     return f" row {row}"
 
 
 def _terms_of_norm(
-    lookup: Lookup, norm: Norm, input_term: Term, hidden_term: Term
+    recipe: Recipe, norm: Norm, input_term: Term, hidden_term: Term
 ) -> Iterator[Term]:
-    tensor = lookup._step_values.values
     exact = input_term.values.astype(np.float64)
     normed = (exact - exact.mean()) / np.sqrt(exact.var() + norm.epsilon)
     yield input_term._replace(sign="")
     yield Term("normed", "→", normed)
-    yield Term("gain", "x", tensor(norm.weight)[None])
+    yield Term("gain", "x", recipe.values(norm.weight)[None])
     if norm.bias:
-        yield Term("bias", "+", tensor(norm.bias)[None])
+        yield Term("bias", "+", recipe.values(norm.bias)[None])
     yield hidden_term._replace(sign="=")
 
 

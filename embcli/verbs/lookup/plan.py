@@ -7,7 +7,7 @@ source says about its model, never at a row, and raise InputError for options th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,47 +21,43 @@ from embcli.text import parse_ids
 from embcli.tokens import Tokens, hint_at_token, id_in_words
 from embcli.wording import Sentence, counted
 
+Steps = tuple[RecipeStep, ...]
 
-@dataclass(frozen=True)
-class Plan:
+
+class Plan(NamedTuple):
     """The steps of a lookup, from a token row to what the first block of a model reads."""
 
-    kind: JoinedKind  # the kind of positions
-    sum: tuple[RecipeStep, ...]  # they make an input embedding of a token row
-    rest: tuple[RecipeStep, ...] = ()  # they make `hidden` of the input embedding
+    kind: JoinedKind  # the kind of positions in the input embeddings
+    input_steps: Steps  # they make an input embedding of a token row
+    hidden_steps: Steps = ()  # they make `hidden` of the input embedding
     recipe: Recipe | None = None  # None unless the lookup follows the model's own recipe
 
-    @property
-    def steps(self) -> tuple[RecipeStep, ...]:
-        return (*self.sum, *self.rest)
-
-    @property
-    def token_types(self) -> np.ndarray:
-        """The rows of token types that the steps add, (n,) int64."""
-        rows = [step.row for step in self.steps if isinstance(step, AddType)]
-        return np.array(rows, np.int64)
-
-    @property
-    def sinusoid_step(self) -> AddPosition | None:
-        """The step that adds the model's own sinusoids, whose formula differs from the paper's."""
-        step = self.recipe.position if self.recipe else None
-        return step if step and step.sinusoid_formula else None
-
-    @property
-    def needs_position_layer(self) -> bool:
-        if self.kind == "sinusoidal" or self.sinusoid_step:
-            return False
-        has_step = any(isinstance(step, AddPosition) for step in self.steps)
-        return has_step or self.kind == DEFAULT_KIND
+    def matrices(self, asked: Names) -> Names:
+        """Return the names of the matrices that a lookup has, if the user asks for these."""
+        names = ["token", "input"]
+        if self.kind != NO_POSITIONS:
+            names.insert(1, "position")
+        if self.hidden_steps or "hidden" in asked:
+            names.append("hidden")
+        return tuple(names)
 
     def wanted_rows(self, tokens: Tokens) -> dict[str, np.ndarray]:
         """Return the rows that the tokens need of each layer, (n,) integers by the layer's name."""
         wanted = {"token": tokens.ids}
-        if self.needs_position_layer:
-            wanted["position"] = np.arange(tokens.longest)
-        if len(self.token_types):
-            wanted["token_type"] = self.token_types
+        for step in (*self.input_steps, *self.hidden_steps):
+            if isinstance(step, AddType):
+                wanted["token_type"] = np.array([step.row])
+            elif isinstance(step, AddPosition) and not step.sinusoid_formula:
+                wanted["position"] = np.arange(tokens.longest)
         return wanted
+
+
+# What is added to the rows of a model without a recipe.
+_STEPS_OF_KIND: dict[JoinedKind, Steps] = {
+    "learned": (AddPosition(),),
+    "sinusoidal": (AddPosition(sinusoid_formula="paper"),),
+    "none": (),
+}
 
 
 def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes: Notes) -> Plan:
@@ -71,82 +67,53 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
     model makes it, or if the user asks for other positions than the model's.
     """
     is_default = position in (None, DEFAULT_KIND)
-    is_seeded = source.origin.is_seeded
+    if source.origin.is_seeded:
+        kind = position or DEFAULT_KIND
+        return Plan(kind, _STEPS_OF_KIND[kind])
     if matrices == ("token",) and is_default:
-        # Token rows are the same whatever the recipe says.
-        if is_seeded:
-            return Plan(DEFAULT_KIND, (AddPosition(),))
-        return Plan(NO_POSITIONS, ())
+        return Plan(NO_POSITIONS, ())  # Token rows are the same whatever the recipe says.
 
-    model = _ModelSum.of(source)
-    recipe = model.recipe
-    if recipe is None and source.orphan_norm:
-        norm = quoted(source.orphan_norm)
-        notes.add(f"no file says how the model applies {norm}: these rows are before it")
-    if is_default:
-        _remark_additions(model, notes)
+    # What the model itself adds to its token rows, according to its files.
+    recipe = source.recipe
+    if recipe is not None:
+        added_kind = _kind_of(recipe.steps)
+        model_kind = _kind_of(recipe.input_steps)
+        has_types = False
+    else:
+        added_kind = NO_POSITIONS if source.shape("position") is None else DEFAULT_KIND
+        model_kind = added_kind
+        has_types = source.shape("token_type") is not None
+        if source.orphan_norm:
+            norm = quoted(source.orphan_norm)
+            notes.add(f"no file says how the model applies {norm}: these rows are before it")
+    if is_default and has_types:
+        notes.add(_TYPE_0)
+    elif is_default and added_kind == NO_POSITIONS:
+        notes.add(_why_no_positions(recipe))
 
-    if recipe is not None and recipe.is_known and model.has(position):
-        return Plan(model.kind, recipe.sum, recipe.rest, recipe)
-    if "hidden" in matrices and not is_seeded:
+    if recipe is not None and recipe.is_known and position in (None, model_kind, added_kind):
+        return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
+    if "hidden" in matrices:
         raise InputError(_why_no_hidden(recipe))
 
-    kind = position or model.kind
-    if position == DEFAULT_KIND and not model.has_position_layer:
+    kind = position or model_kind
+    if position == DEFAULT_KIND and source.shape("position") is None:
         kind = NO_POSITIONS
-    steps: list[RecipeStep] = []
-    if is_default and model.has_types:
-        steps.append(AddType())
-    if kind != NO_POSITIONS:
-        steps.append(AddPosition())
-    return Plan(kind, tuple(steps))
+    steps = _STEPS_OF_KIND[kind]
+    if is_default and has_types:
+        steps = (AddType(), *steps)
+    return Plan(kind, steps)
 
 
-@dataclass(frozen=True)
-class _ModelSum:
-    """The sum that a model itself makes of its token rows, according to its files."""
-
-    recipe: Recipe | None  # None if nothing names the type of the model
-    has_position_layer: bool
-    has_types: bool  # whether there are token types, and no recipe says how they are used
-
-    @classmethod
-    def of(cls, source: Source) -> _ModelSum:
-        recipe = source.recipe
-        has_position_layer = source.shape("position") is not None
-        has_types = False
-        if recipe is None and not source.origin.is_seeded:
-            has_types = source.shape("token_type") is not None
-        return cls(recipe, has_position_layer, has_types)
-
-    @property
-    def kind(self) -> JoinedKind:
-        """The kind of the positions in the input embeddings."""
-        if self.recipe is None:
-            return DEFAULT_KIND if self.has_position_layer else NO_POSITIONS
-        step = self.recipe.position
-        if step is None or step not in self.recipe.sum:
-            return NO_POSITIONS
-        return "sinusoidal" if step.sinusoid_formula else DEFAULT_KIND
-
-    def has(self, position: JoinedKind | None) -> bool:
-        """Return whether the model's positions are of this kind; None stands for any."""
-        if position in (None, self.kind):
-            return True
-        # Position rows that are added after a projection are learned, too.
-        step = self.recipe.position if self.recipe else None
-        return position == DEFAULT_KIND and step is not None and not step.sinusoid_formula
+_TYPE_0 = "no file says so, but a model with token types adds the row of one: here that of type 0"
 
 
-def _remark_additions(model: _ModelSum, notes: Notes) -> None:
-    """Add a note if a token type is added that no file asks for, or if no positions are added."""
-    has_step = model.recipe is not None and model.recipe.position is not None
-    if model.has_types:
-        notes.add(
-            "no file says so, but a model with token types adds the row of one: here that of type 0"
-        )
-    elif model.kind == NO_POSITIONS and not has_step:
-        notes.add(_why_no_positions(model.recipe))
+def _kind_of(steps: Steps) -> JoinedKind:
+    """Return the kind of the positions that steps add."""
+    for step in steps:
+        if isinstance(step, AddPosition):
+            return "sinusoidal" if step.sinusoid_formula else "learned"
+    return NO_POSITIONS
 
 
 def _why_no_positions(recipe: Recipe | None) -> str:
@@ -156,7 +123,7 @@ def _why_no_positions(recipe: Recipe | None) -> str:
         )
     if recipe.is_known:
         blocks = f"; {recipe.blocks}" if recipe.blocks else ""
-        rows = in_words(recipe.sum).replace("token", "token rows", 1)
+        rows = in_words(recipe.input_steps).replace("token", "token rows", 1)
         return f"this model adds no position rows{blocks}: the input rows are the {rows}"
     model = quoted(recipe.model)
     reason = f": {recipe.unknown}" if recipe.unknown else ""
@@ -177,7 +144,7 @@ def _why_no_hidden(recipe: Recipe | None) -> Sentence:
 
 def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
     """Raise InputError if there is no sum to write out, or no such token."""
-    if not plan.steps:
+    if not (plan.input_steps or plan.hidden_steps):
         wrong = "{trace} writes out a sum; {position} {kind} adds nothing"
         raise InputError(Sentence(wrong, kind=plan.kind))
     if not 0 <= whole_number("trace", trace) < len(tokens):

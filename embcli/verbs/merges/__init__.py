@@ -47,7 +47,7 @@ def step_rows(pieces: Iterable[Derivation]) -> list[StepRow]:
 
 
 @dataclass(frozen=True, eq=False)
-class Merges(Result, verb="merges", content="list"):
+class Merges(Result, verb="merges"):
     """The steps by which each piece of a text becomes tokens."""
 
     tokens: Tokens

@@ -16,6 +16,7 @@ from embcli.encodings.merging import Derivation
 from embcli.page import (
     Hint,
     Label,
+    medium_of,
     omission,
     omitted,
     ruled,
@@ -44,7 +45,7 @@ _TREE_GAP = 4  # cells between trees
 
 def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
     width = options.max_width
-    widest_tree = max(width, _WIDEST_IN_FILE) if console.record else width
+    widest_tree = max(width, _WIDEST_IN_FILE) if medium_of(console).is_file else width
     pieces = [piece for piece in result.pieces[:_MOST_TREES] if piece.merges]
     is_drawn = result.draw and max(map(symbols_width, pieces), default=0) <= widest_tree
 

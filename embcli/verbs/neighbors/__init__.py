@@ -35,7 +35,7 @@ __all__ = ["Neighbors", "Query", "neighbors", "vectors_in_array"]
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbors(Result, verb="neighbors", content="ranking"):
+class Neighbors(Result, verb="neighbors"):
     """The rows nearest to each query; query i has `vectors[i]` and `search.rankings[i]`."""
 
     metric: Metric

@@ -14,6 +14,7 @@ from typing import get_args
 import numpy as np
 
 from embcli.errors import InputError, check_choice, check_number, refuse_too_large
+from embcli.formats import ContentKind, content_of
 from embcli.layer import Layers, Origin, Source
 from embcli.names import (
     DEFAULT_THETA,
@@ -22,10 +23,9 @@ from embcli.names import (
     Similarity,
     __version__,
 )
-from embcli.numerics.steps import sinusoids
 from embcli.opened import Opened
 from embcli.positions import KINDS, PositionKind, check_options, kind_named
-from embcli.positions.kind import PositionMatrix, Rows, ShownPositions
+from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.positions.learned import learned
 from embcli.positions.relative import LARGEST_DISTANCE, relative
 from embcli.positions.rotary import check_rotation, rotary
@@ -42,7 +42,7 @@ __all__ = ["PositionTable", "positions"]
 
 
 @dataclass(frozen=True, eq=False)
-class PositionTable(Result, verb="positions", content="embeddings"):
+class PositionTable(Result, verb="positions"):
     """The matrices of a kind of positions, for the chosen positions.
 
     Each matrix is an array under its name.
@@ -66,6 +66,10 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
     distance = MatrixOf()  # (n, T) int64
     similarity = MatrixOf()  # (n, T) float32, dot products or cosines
+
+    @property
+    def content(self) -> ContentKind:
+        return content_of("positions", {"kind": self.kind, "similarity": self.is_similarity})
 
     @property
     def is_similarity(self) -> bool:
@@ -171,8 +175,8 @@ def positions(
             is_stored = not source.origin.is_seeded
             shown = partial(learned, layers["position"], vector_columns, is_stored, metric)
         case "sinusoidal":
-            model_formula = _model_formula(source, dim)
-            shown = partial(sinusoidal, dim, vector_columns, model_formula, metric)
+            model_step = source.recipe.position if source.recipe else None
+            shown = partial(sinusoidal, dim, vector_columns, model_step, metric)
         case "relative":
             options = {"clip": LARGEST_DISTANCE}
             layer = layers["position"]
@@ -232,11 +236,3 @@ def _token_row(layers: Layers, token_ids: np.ndarray) -> np.ndarray:
     if "token" not in layers:
         return np.empty((1, 0), np.float32)
     return layers["token"].rows(token_ids)
-
-
-def _model_formula(source: Source, dim: int) -> Rows | None:
-    """Return the formula of a model's sinusoids, (n,) -> (n, D) float32; None for the paper's."""
-    recipe = source.recipe
-    if recipe is None or recipe.position is None:
-        return None
-    return partial(sinusoids, recipe.position, dim)

@@ -21,7 +21,7 @@ from embcli.tokens import Tokens, check_known
 
 
 @dataclass(frozen=True, eq=False)
-class Tokenization(Result, verb="tokenize", content="tokens"):
+class Tokenization(Result, verb="tokenize"):
     """The tokens of texts, or of IDs, which have no text but that of their tokens.
 
     As a sequence it has their IDs: `len(result)` is T, `result[0]` the first ID, and `list(result)`

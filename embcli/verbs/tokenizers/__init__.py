@@ -28,7 +28,7 @@ __all__ = ["Segment", "Tokenizers", "tokenizers"]
 
 
 @dataclass(frozen=True, eq=False)
-class Tokenizers(Result, verb="tokenizers", content="list"):
+class Tokenizers(Result, verb="tokenizers"):
     """The tokens of a text, or of several, in each encoding.
 
     Places are counted in bytes of all texts; one more place is between two texts. A token extends

@@ -1,0 +1,51 @@
+"""What a page is drawn for: a terminal, a pipe or a file, and what is known of it."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from embcli.names import Background
+
+
+class Medium(NamedTuple):
+    """What rich's console and its options do not say of that which a page is drawn for."""
+
+    background: Background
+    is_file: bool = False  # a picture or a document, which has room beside the page
+    height: int | None = None  # lines of a screen; None if there is no end
+    has_fine_cells: bool = False  # an SVG picture, in which many numbers can share a cell
+
+
+class PageConsole(Console):
+    """A console for the pages of a medium, which keeps what it prints; rich's may not."""
+
+    def __init__(self, medium: Medium, width: int, color_system: Any = None) -> None:
+        super().__init__(
+            file=io.StringIO(),
+            record=medium.is_file,
+            width=width,
+            height=medium.height,
+            color_system=color_system,
+            no_color=color_system is None,
+            force_terminal=medium.height is not None,
+            force_jupyter=False,
+        )
+        self.medium = medium
+
+
+def medium_of(console: Console) -> Medium:
+    """Return what a console's pages are for: the terminal or a file, if the console is not ours."""
+    if isinstance(console, PageConsole):
+        return console.medium
+    return Medium(terminal_background(), is_file=console.record)
+
+
+def terminal_background() -> Background:
+    # COLORFGBG has the numbers of two colours among 16, `15;0`: the last is the background.
+    number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if number in ("7", "15") else "dark"
