@@ -31,13 +31,14 @@ import safetensors
 import safetensors.numpy
 import torch
 from gguf import GGMLQuantizationType, GGUFReader, quants
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
 from tests.files.made import npy_bytes, written, zipped
+from tests.readers import as_npy
+from tests.test_huggingface import MADE
 
 SLOWEST = 1.0  # seconds of processor time
 EXTREMES = (
@@ -197,8 +198,8 @@ def of_gguf() -> list[Seed]:
 
 def of_numpy() -> list[Seed]:
     token = arrays()["wte.weight"]
-    plain = saved(token)
-    column = saved(np.asfortranarray(token))
+    plain = as_npy(token)
+    column = as_npy(np.asfortranarray(token))
 
     def with_header(part: bytes) -> bytes:
         return npy_bytes(part, token.tobytes())
@@ -217,13 +218,6 @@ def of_numpy() -> list[Seed]:
         Seed("npz deflated", column, deflated),
         Seed("npz archive", deflated(plain)),
     ]
-
-
-def saved(array: np.ndarray) -> bytes:
-    """Return what numpy saves of an array."""
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def of_vectors() -> list[Seed]:
@@ -263,55 +257,11 @@ def gguf_bytes(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def of_tokenizers() -> list[Seed]:
-    tokenizers = {
-        "BPE": bytewise(),
-        "Unigram": pieces(),
-        "WordPiece": parts_of_words(),
-        "WordLevel": whole_words(),
-    }
+    names = ("byte_level", "pieces", "byte_fallback", "word_pieces")
     return [
-        Seed(f"tokenizer {name}", tokenizer.to_str().encode(), read=read_tokenizer)
-        for name, tokenizer in tokenizers.items()
+        Seed(f"tokenizer {name}", MADE[name]().to_str().encode(), read=read_tokenizer)
+        for name in names
     ]
-
-
-def bytewise() -> Tokenizer:
-    words = ["a", "b", "c", "\u00c3", "\u0120", "ab", "\u0120a", "abc"]
-    ids = {word: number for number, word in enumerate(words)}
-    tokenizer = Tokenizer(models.BPE(ids, [("a", "b"), ("\u0120", "a"), ("ab", "c")]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken("<|end|>", special=True)])
-    tokenizer.enable_truncation(5)
-    tokenizer.enable_padding(pad_id=1, pad_token="a", length=9)
-    return tokenizer
-
-
-def pieces() -> Tokenizer:
-    scores = [("<unk>", 0.0), ("<0xC3>", -1.0), ("\u2581", -2.0), ("\u2581ab", -3.5)]
-    tokenizer = Tokenizer(models.Unigram(scores, 0, byte_fallback=True))
-    with_margin = [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
-    tokenizer.normalizer = normalizers.Sequence(with_margin)
-    steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
-    tokenizer.decoder = decoders.Sequence(steps)
-    return tokenizer
-
-
-def parts_of_words() -> Tokenizer:
-    ids = {"[UNK]": 0, "a": 1, "##b": 2, "##c": 3}
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    return tokenizer
-
-
-def whole_words() -> Tokenizer:
-    tokenizer = Tokenizer(models.WordLevel({"abc": 0, "<unk>": 1}, unk_token="<unk>"))
-    split = pre_tokenizers.Split(Regex(r"\p{L}+|\s+"), "isolated")
-    steps = [split, pre_tokenizers.Digits(), pre_tokenizers.Metaspace()]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
-    return tokenizer
 
 
 # --- mutations ------------------------------------------------------------------------------------

@@ -35,6 +35,13 @@ def from_csv(data: bytes) -> list[list[str]]:
     return [[cell.replace(nul, "\0") for cell in row] for row in rows]
 
 
+def as_npy(array: np.ndarray) -> bytes:
+    """Return what numpy saves of an array."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
 
 

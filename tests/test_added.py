@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import embcli
 from embcli.errors import InputError
+from tests.cases import cases
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
@@ -77,9 +78,7 @@ def test_a_row_is_found_by_the_name_of_its_special_token(
         embcli.open(".").weights(rows="<tool_calls>")
 
 
-@pytest.mark.parametrize(
-    ("text", "status"), [("Every effort moves you", 0), ("moves   you", 1), ("", 0)]
-)
+@cases
 def test_fail_on_different_is_status_1_where_cuts_differ(
     in_process: InProcess, text: str, status: int
 ) -> None:
@@ -90,10 +89,7 @@ def test_fail_on_different_is_status_1_where_cuts_differ(
     assert bool(result._why_no) == bool(result.different) == bool(status)
 
 
-@pytest.mark.parametrize(
-    ("names", "status"),
-    [("gpt2,r50k_base", 0), ("gpt2,o200k_base", 1), ("gpt2,r50k_base,o200k_base", 1)],
-)
+@cases
 def test_fail_on_different_ids_is_status_1_where_only_ids_differ(
     in_process: InProcess, names: str, status: int
 ) -> None:

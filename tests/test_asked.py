@@ -19,15 +19,15 @@ from tokenizers import BertWordPieceTokenizer
 import embcli
 from embcli import encodings
 from embcli.asked.process import NotAskedError, RefusedError
-from embcli.encodings.encoding import Encoding, UnknownTokenizerError
-from embcli.errors import InputError, Notes
+from embcli.encodings.encoding import UnknownTokenizerError
+from embcli.errors import InputError
 from tests import recorded
 from tests.cases import cases
-from tests.files.made import PLAIN, save_words
+from tests.files.made import save_words
 from tests.oracles import normal
 from tests.recorded import ANSWERS, Recorded, write_folder
 from tests.runners import InProcess
-from tests.test_dialects import PAIR_MODEL, SCORED, sentencepiece
+from tests.test_dialects import PAIR_MODEL, SCORED, opened, sentencepiece
 from tests.transcripts import document_of
 
 ASKING = "asking transformers for the tokenizer of 'bert': some seconds"
@@ -39,12 +39,6 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _environment: None) -
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EMBCLI_CACHE_DIR", "cache")
     return recorded.put_in_place(monkeypatch)
-
-
-def opened(path: str) -> tuple[Encoding, list[str]]:
-    """Return the encoding of a path, and what is noted of it."""
-    notes = Notes()
-    return encodings.get(path, notes), [*notes]
 
 
 def kept() -> list[str]:
@@ -198,21 +192,7 @@ def test_a_tokenizer_json_that_its_class_leaves_as_it_is_is_read_by_itself(
     assert asked.questions == []
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizerFast"}},
-        {"tokenizer_config.json": {}},
-        {"config.json": {}},
-        {"tokenizer_config.json": PLAIN | {"eos_token": "<eos>"}},
-        {"tokenizer_config.json": PLAIN | {"eos_token": {"content": "a"}}},
-        {"tokenizer_config.json": PLAIN | {"extra_special_tokens": ["<eos>"]}},
-        {"tokenizer_config.json": PLAIN | {"added_tokens_decoder": {"9": {"content": "<eos>"}}}},
-        {"tokenizer_config.json": PLAIN, "special_tokens_map.json": {"eos_token": "<eos>"}},
-        {"tokenizer_config.json": PLAIN, "added_tokens.json": {"<eos>": 9}},
-    ],
-    ids=str,
-)
+@cases
 def test_a_tokenizer_json_that_its_class_can_change_is_asked_for(
     asked: Recorded, files: dict[str, Any]
 ) -> None:
@@ -317,14 +297,6 @@ def test_a_tokenizer_json_without_an_answer_is_read_as_it_is(
     assert notes[-1] == f"tokenizer.json is read as it is: {reason}"
 
 
-def test_with_asking_turned_off_nothing_kept_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_folder("bert")
-    opened("./bert")
-    monkeypatch.setenv("EMBCLI_ASK", "0")
-
-    assert str(refusal("./bert")).endswith("no answer about its class: EMBCLI_ASK is 0")
-
-
 @pytest.fixture(params=["no transformers", "Python 3.10"])
 def reason(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return why nothing can be asked on this machine."""
@@ -333,19 +305,6 @@ def reason(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         return "needs Python 3.11"
     monkeypatch.setitem(sys.modules, "transformers", None)
     return "pip install 'embcli[transformers]'"
-
-
-def test_where_nothing_can_be_asked_a_tokenizer_json_is_read_as_it_is(
-    in_process: InProcess, reason: str
-) -> None:
-    save_words("m/tokenizer.json", ["a", "b"])
-    Path("m/tokenizer_config.json").write_text("{}")
-
-    ran = in_process("tokenize", "b", "--encoding", "./m", "-f", "ids")
-
-    assert ran.out == b"1\n"
-    told = f"transformers has no answer about its class: {reason}"
-    assert ran.err == f"embcli: tokenizer.json is read as it is: {told}\n"
 
 
 def test_where_nothing_can_be_asked_another_tokenizer_is_refused(

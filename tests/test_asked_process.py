@@ -382,17 +382,7 @@ def test_what_is_no_fault_of_the_files_is_no_answer(
     assert failure() == reason
 
 
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ("raise ValueError('a\\n  b\\t\\x1b[2J')", "a b \x1b[2J"),
-        ("raise KeyError", "KeyError"),
-        ("raise ValueError('x' * 999)", "x" * 300),
-        ("raise BaseException('a panic')", "a panic"),
-        ("raise ValueError('x') from OSError('the cause')", "the cause"),
-        ("raise ValueError('\\ud800')", "?"),
-    ],
-)
+@cases
 def test_an_error_about_the_files_is_a_refusal(
     transformers: Callable[[str], None], source: str, reason: str
 ) -> None:

@@ -286,18 +286,7 @@ def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_re
 # --- odd matrices and verdicts --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("shape", "value", "status"),
-    [
-        ((1, 1), 1, 0),
-        ((3, 1), 1, 0),
-        ((3, 2), 0, 1),
-        ((2, 2), np.nan, 1),
-        ((4, 3), 3e38, 1),
-        ((4, 3), 1e19, 0),
-        ((4, 3), 1e-45, 0),
-    ],
-)
+@cases
 def test_a_matrix_of_one_value_is_audited(
     in_process: InProcess, shape: tuple[int, int], value: float, status: int
 ) -> None:
@@ -310,24 +299,7 @@ def test_a_matrix_of_one_value_is_audited(
         assert ran.out
 
 
-FLOAT16 = {"dtype": "float16"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "value"),
-    [
-        ({}, 1e30),
-        ({}, 1.9e19),
-        ({}, 1.8e19),
-        ({}, 70_000),
-        (FLOAT16, 70_000),
-        (FLOAT16, 65_519),
-        (FLOAT16, 65_520),
-        ({"torch_dtype": "float16"}, 70_000),
-        ({"dtype": "bfloat16"}, 70_000),
-        ({"dtype": "bfloat16", "text_config": FLOAT16}, 70_000),
-    ],
-)
+@cases
 @pytest.mark.parametrize(("name", "kind"), [("wte", "non-finite"), ("lm_head", "head")])
 def test_a_row_that_overflows_is_an_alarm(
     settings: dict[str, Any], value: float, name: str, kind: str
@@ -395,31 +367,12 @@ def test_the_faults_of_fail_on_break_a_matrix() -> None:
     assert all_kinds == ("non-finite", "zero", "equal", "padding", "candidates")
 
 
-def test_findings_are_all_kinds_that_take_sound_away_without_remarks() -> None:
-    matrix = trained()
-    matrix[:USED, 5] = 0.25
-    matrix[3] = matrix[4]
-    write_model(matrix)
-    model = embcli.open("m")
-    assert model.audit().status == 0
-    assert model.audit(fail_on="findings").broken == ("constant",)
-    assert model.audit(fail_on=["findings", "equal"]).broken == ("constant", "equal")
-
-
 @pytest.mark.parametrize("kinds", ["padding,none", "all,zero", "all,none", "none,default"])
 def test_all_and_none_are_taken_only_by_themselves(in_process: InProcess, kinds: str) -> None:
     write_model(trained())
     error = in_process.refused("audit", "m", "--fail-on", kinds)
     group = "all" if "all" in kinds else "none"
     assert error == f"embcli: --fail-on takes {group} only by itself\n"
-
-
-def test_a_remark_that_is_an_alarm_breaks_no_model() -> None:
-    write_model(trained())
-    found = embcli.open("m").audit(fail_on="padding")
-    assert found.status == 1
-    assert "Alarm: padding" in str(found)
-    assert "Broken" not in str(found)
 
 
 @cases

@@ -13,7 +13,6 @@ import pytest
 from safetensors.numpy import save_file
 
 import embcli
-from embcli.formats import formats_for
 from tests.runners import InProcess
 
 SIZE = 12
@@ -69,15 +68,6 @@ def test_a_document_has_findings_and_the_rows_that_are_asked_for(in_process: InP
     assert without["findings"] == with_rows["findings"]
     assert len(with_rows["rows"]) == SIZE
     assert without["audit"] == with_rows["audit"]
-
-
-@pytest.mark.parametrize("format", formats_for("ranking"))
-def test_an_audit_without_a_finding_can_be_written_in_every_format(
-    in_process: InProcess, format: str
-) -> None:
-    in_process.ok("audit", "sound.safetensors", "-f", format, "-o", "out")
-
-    assert Path("out").exists()
 
 
 def test_rows_that_are_not_there_are_refused(in_process: InProcess) -> None:

@@ -412,7 +412,7 @@ ONE_LONG_SAMPLE: dict[str, Any] = {"max_length": 64, "stride": 1}
 @pytest.mark.parametrize(
     "more", [BOOKS_BATCH, {"shuffle": True, "all": True}, {"index": 1}, ONE_LONG_SAMPLE]
 )
-@pytest.mark.parametrize(("width", "most_lines"), [(40, 30), (80, 22), (200, 22)])
+@cases
 def test_a_page_fits_its_width_and_a_screen(
     more: dict[str, Any], width: int, most_lines: int
 ) -> None:

@@ -14,6 +14,7 @@ import embcli
 from embcli import encodings
 from embcli.errors import InputError
 from tests import transcripts
+from tests.cases import cases
 from tests.files.made import save_words
 from tests.oracles import normal
 from tests.runners import InProcess
@@ -37,19 +38,6 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
     save_words("m/tokenizer.json", ["a", "other", "b"])
 
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [2]
-
-
-def test_the_same_name_in_another_folder_is_another_tokenizer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_words("one/tokenizer.json", ["a", "b"])
-    save_words("two/tokenizer.json", ["b", "a"])
-    monkeypatch.chdir(tmp_path / "one")
-    assert encodings.get("./tokenizer.json").encode("b").tolist() == [1]
-
-    monkeypatch.chdir(tmp_path / "two")
-
-    assert encodings.get("./tokenizer.json").encode("b").tolist() == [0]
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "vocab.json"])
@@ -114,23 +102,7 @@ def test_an_adapter_is_named_as_not_applied(in_process: InProcess, snapshot: Sna
     assert "it is not applied: merge it" in in_process("weights", "both.safetensors").err
 
 
-TRAINABLE_TOKENS = "embed_tokens.token_adapter.trainable_tokens_delta"
-
-
-@pytest.mark.parametrize(
-    ("modules", "changes"),
-    [
-        ("layers.0.q_proj.lora_A", "LoRA changes neither the token matrix nor the output head"),
-        ("embed_tokens.lora_embedding_A", "LoRA changes the token matrix"),
-        ("lm_head.lora_A", "LoRA changes the output head"),
-        ("embed_tokens.lora_embedding_A lm_head.lora_A", "LoRA changes the token matrix and the "),
-        (TRAINABLE_TOKENS, "trainable tokens change the token matrix, and no tensor"),
-        (
-            f"{TRAINABLE_TOKENS} lm_head.lora_A",
-            "trainable tokens change the token matrix, and whose LoRA changes the output head",
-        ),
-    ],
-)
+@cases
 def test_an_adapter_says_what_it_changes_of_the_two_matrices(
     in_process: InProcess, modules: str, changes: str
 ) -> None:

@@ -18,6 +18,7 @@ from embcli.seeded_layers import build
 from embcli.seeded_layers.build import NO_TORCH, loading_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import file_name
+from tests.cases import cases
 from tests.runners import TIMEOUT
 
 VERSION = "__version__ = '2.12.0'\ngit_version: Optional[str] = 'aa'\n"
@@ -106,16 +107,7 @@ def test_what_changes_the_draws_changes_the_key(
     assert key() != first
 
 
-@pytest.mark.parametrize(
-    ("version", "code", "name"),
-    [
-        (VERSION, "", "2.12.0+aa"),
-        ("__version__ = '2.12.0'", "", "2.12.0+unknown"),
-        ("\xff\xfe nonsense", "", "unknown+unknown"),
-        (None, "", "unknown"),
-        (VERSION, None, NO_TORCH),  # what pip leaves behind of a package that is gone
-    ],
-)
+@cases
 def test_torch_is_known_by_its_files(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -183,18 +175,7 @@ def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.Monke
 # --- loading torch --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("version", "code", "words"),
-    [
-        (VERSION, "raise ImportError('c.so:\\n cannot open')", "c.so: cannot open"),
-        (VERSION, "raise OSError('cut off')", "cut off"),
-        (VERSION, "raise ValueError", "ValueError"),
-        (VERSION, "import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
-        (VERSION, "f(", "never closed"),
-        (VERSION, None, "pip install torch"),
-        (None, None, "pip install torch"),
-    ],
-)
+@cases
 def test_a_torch_that_does_not_load_is_an_error_of_one_line(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

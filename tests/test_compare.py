@@ -500,14 +500,7 @@ def test_output_and_target_are_side_by_side_or_the_output_is_named_as_left_out(
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("more", "copies"),
-    [
-        ({}, 2),
-        ({"gradient": True}, 5),
-        ({"learning_rate": 0}, 5),
-    ],
-)
+@cases
 def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], copies: int
 ) -> None:

@@ -6,7 +6,6 @@ PowerShell's script is compared, and what it asks is asked, but it is not run.
 from __future__ import annotations
 
 import os
-import resource
 import shlex
 import shutil
 import threading
@@ -21,7 +20,7 @@ import tiktoken
 from embcli import formats, names
 from embcli.cli.app import command_line
 from tests.cases import cases
-from tests.runners import TIMEOUT, InProcess, Process
+from tests.runners import TIMEOUT, InProcess
 
 FOLDER = Path(__file__).parents[1] / "completions"
 SCRIPTS = {
@@ -298,40 +297,6 @@ def test_completion_is_installed_once_after_what_the_file_holds(
     content = file.read_bytes()
     assert content.startswith(b"alias e=\xff\n")
     assert content.count(SCRIPTS[shell].read_bytes().strip()) == 1
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_a_disk_that_fills_up_leaves_the_start_file_as_it_was(
-    tmp_path: Path, shell: str, in_process: InProcess
-) -> None:
-    """A limit on the size of files fails as a full disk does, in the middle of a write."""
-    start = tmp_path / f".{shell}rc"
-    before = b"alias e=vi\n" * 9000
-    start.write_bytes(before)
-
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limit[1]))
-    try:
-        message = in_process.refused("--install-completion", shell, HOME=str(tmp_path))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-
-    assert f"'{start}': File too large" in message
-    assert start.read_bytes() == before
-    assert not [*tmp_path.glob(".embcli*")]
-
-
-def test_the_path_of_an_installed_script_is_printed_in_any_encoding(
-    process: Process, tmp_path: Path
-) -> None:
-    home = tmp_path / "日本"
-    home.mkdir()
-
-    told = process.ok(
-        "--install-completion", "bash", HOME=str(home), PYTHONIOENCODING="latin-1"
-    ).text
-
-    assert f"completion is in {home}" in told
 
 
 def test_powershell_is_told_how_to_install_it(in_process: InProcess) -> None:

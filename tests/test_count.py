@@ -21,6 +21,7 @@ from embcli import encodings
 from embcli.errors import InputError
 from embcli.text import lines_of
 from embcli.verbs.count import Count, Counting, CountInput
+from tests.cases import cases
 from tests.readers import from_ndjson
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
 from tests.snapshots import Snapshot
@@ -150,15 +151,6 @@ def test_the_lines_of_bytes_are_those_of_their_text(data: bytes) -> None:
 
 
 # --- special tokens -------------------------------------------------------------------------------
-
-
-def test_special_tokens_count_as_tokenize_counts_them(saved: Saved) -> None:
-    text = "every<|endoftext|>effort<s>"
-    for name in ("gpt2", str(saved("byte_level"))):
-        for special in (False, True):
-            expected = len(embcli.seeded(encoding=name).tokenize(text, special=special).ids)
-            counts = embcli.count(text, encodings=name, special=special)
-            assert counts.total.tokens == {name: expected}
 
 
 def test_the_tokens_around_a_text_count_with_special(tmp_path: Path) -> None:
@@ -336,7 +328,7 @@ def test_a_long_page_leaves_out_rows_in_the_middle(in_process: InProcess, files:
     assert ("Left out: 100 rows." in page) == (files == 300)
 
 
-@pytest.mark.parametrize(("limit", "status"), [(2, 0), (1, 1), (0, 1)])
+@cases
 def test_the_status_says_whether_a_row_has_more_tokens(
     in_process: InProcess, limit: int, status: int
 ) -> None:

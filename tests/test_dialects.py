@@ -22,6 +22,7 @@ from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError, Notes
 from embcli.hub.local import TOKENIZERS, tokenizer_file
+from tests.cases import cases
 from tests.runners import InProcess, Process
 from tests.snapshots import Snapshot
 from tests.test_vocabularies import (
@@ -84,7 +85,6 @@ def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(tmp_path: Path) -> No
 # --- tekken.json ----------------------------------------------------------------------------------
 
 
-MANY = 4_000_000
 SPECIAL = [{"rank": 1, "token_str": "<s>", "is_control": True}]
 
 
@@ -114,16 +114,7 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
     assert_same_as(oracle, path)
 
 
-@pytest.mark.parametrize(
-    ("changed", "word"),
-    [
-        ({"pattern": "("}, "Parsing"),
-        ({"pattern": "(a|aa|a)+$(?!b)"}, "backtracking"),
-        ({"default_vocab_size": float("inf")}, "not a tekken.json"),
-        ({"default_num_special_tokens": -1}, "rank"),
-        ({"default_vocab_size": MANY, "default_num_special_tokens": MANY}, "4,000,000 special"),
-    ],
-)
+@cases
 def test_a_hostile_tekken_is_refused_in_a_sentence(
     in_process: InProcess, tmp_path: Path, changed: dict[str, object], word: str
 ) -> None:
@@ -184,14 +175,7 @@ def test_the_two_files_of_gpt2_are_one_encoding(tmp_path: Path, name: str, merge
     assert notes == [f"no config.json beside {name} says more of it: it is read as GPT-2's"]
 
 
-@pytest.mark.parametrize(
-    ("vocabulary", "merges", "word"),
-    [
-        ('{"a": 0}', "other.txt", "its merges are not beside it"),
-        ('{"a": 0, "b": 0}', "merges.txt", "two tokens one ID"),
-        ('{"a": 0', "merges.txt", "its JSON cannot be read"),
-    ],
-)
+@cases
 def test_two_files_that_are_no_encoding_are_refused(
     tmp_path: Path, vocabulary: str, merges: str, word: str
 ) -> None:
@@ -316,21 +300,14 @@ def test_a_sentencepiece_model_finds_named_tokens(tmp_path: Path) -> None:
     assert encoding.token_bytes(-1) is None
 
 
-@pytest.mark.parametrize(
-    ("kind", "first", "around"),
-    [
-        (PAIR_MODEL, "<unk>", ((1,), ())),
-        (PAIR_MODEL, "<s>", ((0,), ())),
-        (UNIGRAM_MODEL, "<unk>", ((), ())),
-    ],
-)
+@cases
 def test_a_lone_sentencepiece_model_has_bos_if_it_merges_pairs(
-    tmp_path: Path, kind: int, first: str, around: tuple[tuple[int, ...], tuple[int, ...]]
+    tmp_path: Path, kind: int, first: str, around: list[list[int]]
 ) -> None:
     ordered = sorted(SCORED, key=lambda piece: piece[0] != first)
     encoding, notes = opened(sentencepiece(tmp_path, kind, ordered))
 
-    assert encoding.bos_eos == around
+    assert [*map(list, encoding.bos_eos)] == around
     told = "a model can shift its IDs"
     assert notes == [f"no config.json beside tokenizer.model says more of it: {told}"]
 

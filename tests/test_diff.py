@@ -17,6 +17,7 @@ import embcli
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.diff import Diff
 from tests import transcripts
+from tests.cases import cases
 from tests.files.made import safetensors_bytes, save_words
 from tests.oracles import live
 from tests.runners import InProcess
@@ -206,20 +207,7 @@ def test_matrices_are_compared_by_value(left: torch.dtype, right: torch.dtype) -
     assert found.quantiles(found.distances)[3] == pytest.approx(median, rel=1e-12)
 
 
-NEAR = [[2**61, 5, 2**60], [3, 2**62, 2**63 - 2]]
-NEARBY = [[2**61, 5, 2**60 + 1], [3, 2**62, 2**63 - 3]]
-
-
-@pytest.mark.parametrize(
-    ("dtypes", "base", "tuned", "distances"),
-    [
-        (("i8", "i8"), NEAR, NEARBY, [0, 0]),
-        (("u8", "u8"), NEAR, NEARBY, [0, 0]),
-        ((">i8", "u8"), NEAR, NEARBY, [0, 0]),
-        (("i4", "f8"), [[1 << 24, 5]], [[(1 << 24) + 1, 5]], [1]),
-        (("i8", "f8"), [[(1 << 60) + 1, 5]], [[1 << 24, 5]], [2**60 - 2**24]),
-    ],
-)
+@cases
 def test_whole_numbers_are_compared_as_they_are_stored(
     dtypes: tuple[str, str],
     base: list[list[float]],
@@ -331,35 +319,6 @@ def test_arrays_of_any_dimensions_are_compared_by_their_rows(
         "diff batch.npy other-batch.npy",
     )
     snapshot("diff/of-arrays-of-any-dimensions.txt", pages)
-
-
-@pytest.mark.parametrize(
-    ("shape", "other_shape"),
-    [
-        ((2, 4, 3), (4, 2, 3)),
-        ((2, 4, 3), (8, 3)),
-        ((1, 8, 3), (8, 3)),
-        ((24,), (1, 24)),
-        ((2, 2, 2, 3), (2, 4, 3)),
-    ],
-)
-def test_arrays_of_other_shapes_differ_though_their_rows_are_equal(
-    shape: tuple[int, ...], other_shape: tuple[int, ...], in_process: InProcess
-) -> None:
-    values = np.arange(24, dtype=np.float32)
-
-    assert not compared_arrays(values.reshape(shape), values.reshape(shape)).different
-    for base, tuned in ((shape, other_shape), (other_shape, shape)):
-        found = compared_arrays(values.reshape(base), values.reshape(tuned))
-
-        words = f"the shapes differ: {base} in BASE, {tuned} in TUNED"
-        assert found._why_no == words
-        run = in_process("diff", "base.npy", "tuned.npy")
-        assert run.status == 1
-        assert f"The arrays differ; {words}\n" in run.text
-        document = document_of(in_process, "diff", "base.npy", "tuned.npy")
-        assert document["run"]["base"]["shapes"] == {"token": [*base]}
-        assert document["run"]["tuned"]["shapes"] == {"token": [*tuned]}
 
 
 def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process: InProcess) -> None:

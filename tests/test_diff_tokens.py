@@ -220,30 +220,6 @@ def test_tokenizers_differ_by_the_properties_of_an_added_token(
     assert removed.replace("True", "False") == added.replace("True", "False")
 
 
-def test_merges_differ_by_those_of_one_file_and_by_their_order(
-    in_process: InProcess, saved: Saved
-) -> None:
-    merges = json.loads(saved("byte_level").read_text())["model"]["merges"]
-    left, right, *others, last, only_tuned = merges
-
-    def with_merges(merges: list[list[str]], name: str) -> str:
-        def change(content: dict[str, Any]) -> None:
-            content["model"]["merges"] = merges
-
-        return changed_copy(saved("byte_level"), change, name)
-
-    base = with_merges([left, right, *others, last], "base/tokenizer.json")
-    tuned = with_merges([right, left, *others, only_tuned], "tuned/tokenizer.json")
-
-    assert rules_of(in_process, base, tuned) == {
-        "merges": {
-            "removed": [str(last)],
-            "added": [str(only_tuned)],
-            "reordered": [str(left), str(right)],
-        }
-    }
-
-
 @pytest.mark.parametrize("name", MADE)
 def test_a_tokenizer_that_is_saved_again_has_the_same_rules(
     in_process: InProcess, saved: Saved, name: str

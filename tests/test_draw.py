@@ -10,15 +10,13 @@ import pytest
 from wcwidth import wcswidth
 
 from embcli.formats import VIEWS, formats_for
-from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
-from tests.oracles import live, of_ids, stub
+from tests.oracles import live
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 
 CAT = "the cat saw the dog the the the the the the"
 CAT_IDS = [1169, 3797, 2497, 262, 3290, 262, 262, 262, 262, 262, 262]
-NUMBER = re.compile(r"-?\d+\.\d{4}\b")
 NUMBER_OR_DOTS = re.compile(r"-?\d+\.\d{4}|…")
 COLUMN = re.compile(r"\d+|…")
 
@@ -96,20 +94,6 @@ def test_a_picture_has_the_picked_rows_and_says_where_each_goes(
         assert_places(words, places)
 
 
-def test_rows_that_are_not_picked_are_asked_for_as_well() -> None:
-    source = stub(np.eye(20), np.eye(20))
-
-    Model(source).lookup(of_ids([7, 3]), draw=True)
-
-    assert source.asked["token"].tolist() == [7, 3, 0, 19]
-
-
-def test_a_picture_without_the_cache_is_the_same(in_process: InProcess) -> None:
-    command = ("lookup", "--ids", "7,3", "--vocab", "20", "--dim", "2", "--draw")
-
-    assert in_process.ok(*command, "--no-cache").text == in_process.ok(*command).text
-
-
 def test_a_picture_of_many_rows_has_torchs_numbers(in_process: InProcess) -> None:
     ids = range(10, 50)
     written = ",".join(map(str, ids))
@@ -123,15 +107,6 @@ def test_a_picture_of_many_rows_has_torchs_numbers(in_process: InProcess) -> Non
 
 
 SMALL = ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6", "--draw")
-
-
-def test_pictures_of_all_pages_have_the_same_numbers(in_process: InProcess) -> None:
-    table = in_process.ok(*SMALL, "-f", "table").text
-    markdown = in_process.ok(*SMALL, "-f", "markdown").text
-
-    numbers = NUMBER.findall(table)
-    assert len(numbers) >= 12
-    assert NUMBER.findall(markdown) == numbers
 
 
 @pytest.mark.parametrize("format", sorted({*formats_for("batches")} - {*VIEWS}))

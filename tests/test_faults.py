@@ -190,26 +190,6 @@ def test_a_signal_while_a_layer_is_cached_leaves_no_wrong_row(
     assert statuses <= {0, 130, 143, -signal.SIGKILL} | before_embcli_began
 
 
-SHORT_OF_MEMORY = """
-import sys
-class Shortage:
-    def find_spec(name, path, target=None):
-        if name == "embcli.cli.app":
-            raise MemoryError
-sys.meta_path.insert(0, Shortage)
-from embcli.__main__ import run
-run()
-"""
-
-
-def test_a_shortage_of_memory_before_the_first_page_is_a_sentence() -> None:
-    command = [sys.executable, "-c", SHORT_OF_MEMORY]
-    ran = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
-
-    assert ran.returncode == 2
-    assert ran.stderr == b"embcli: memory ran out; choose fewer rows, or smaller layers\n"
-
-
 INTERRUPTED = """
 import os, runpy, signal, sys
 sys.modules.pop("__future__", None)
@@ -341,28 +321,7 @@ def test_any_words_are_answered_or_refused_in_a_sentence(
     assert statuses[2] > 10
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "WORD",
-        "lookup --ids WORD",
-        "lookup hi --columns WORD",
-        "lookup hi --only WORD",
-        "lookup hi --show WORD",
-        "lookup hi --from WORD",
-        "lookup hi --encoding WORD",
-        "lookup hi -f WORD",
-        "lookup hi --position WORD",
-        "weights --rows WORD",
-        "decode WORD",
-        "positions WORD",
-        "explain WORD",
-        "audit --fail-on WORD",
-        "diff WORD a",
-        "neighbors hi --match (WORD",
-        "info WORD",
-    ],
-)
+@cases
 def test_an_error_is_no_longer_than_it_can_be_read(in_process: InProcess, command: str) -> None:
     error = in_process.refused(*command.replace("WORD", "x" * 3000).split())
     assert max(len(line) for line in error.splitlines()) <= 220

@@ -20,10 +20,12 @@ from safetensors.torch import save_file
 import embcli
 from embcli.files.families import FAMILIES, Family
 from embcli.text import Sequences
+from tests.cases import data
 from tests.files.made import closed
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
+from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fixture.
 
 V = 20  # tokens
 D = 6  # columns
@@ -51,41 +53,16 @@ POSITIONS = WEIGHTS["positions"]
 GAIN = WEIGHTS["gain"]
 BIAS = WEIGHTS["bias"]
 
-# What models call their weights: a name with a dot has its own suffix, one with a slash no prefix.
-Names = dict[str, str]
-TOKEN: Names = {"token": "/model.embed_tokens"}
-SHARED: Names = {"token": "/model.shared"}
-BERT: Names = {
-    "token": "word_embeddings",
-    "positions": "position_embeddings",
-    "types": "token_type_embeddings",
-}
-FIRST_BERT: Names = {**BERT, "gain": "LayerNorm.gamma", "bias": "LayerNorm.beta"}
-BERT_LIKE: Names = {**BERT, "gain": "LayerNorm.weight", "bias": "LayerNorm.bias"}
-ALBERT: Names = {
-    **BERT_LIKE,
-    "matrix": "/encoder.embedding_hidden_mapping_in.weight",
-    "offset": "/encoder.embedding_hidden_mapping_in.bias",
-}
-OPT: Names = {"token": "embed_tokens", "late": "embed_positions", "matrix": "project_in"}
-NOMIC: Names = {"token": "word_embeddings", "gain": "/emb_ln.weight", "bias": "/emb_ln.bias"}
-DECODER: Names = {
-    "token": "embed_tokens",
-    "positions": "embed_positions",
-    "gain": "layernorm_embedding.weight",
-    "bias": "layernorm_embedding.bias",
-}
+# Models, by what they call their weights: a name with a dot has its own suffix, one with a slash no
+# prefix. The other lists are of configurations, most of them with the names of the weights.
+DATA: dict[str, dict[str, Any]] = data(__name__)
+NAMES = DATA["names"]
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def model(config: dict[str, Any] | None, names: Names, prefix: str = "bert.embeddings.") -> str:
+def model(config: dict[str, Any] | None, names: str, prefix: str = "bert.embeddings.") -> str:
     """Save the weights under these names, with a config.json or without one; return the folder."""
     tensors = {}
-    for weight, name in names.items():
+    for weight, name in NAMES[names].items():
         full = name if name.startswith("/") else prefix + name
         suffix = "" if "." in name else ".weight"
         tensors[full.removeprefix("/") + suffix] = WEIGHTS[weight].clone()
@@ -169,24 +146,24 @@ def opt(token: torch.Tensor) -> torch.Tensor:
     return projected(token) + WEIGHTS["late"][2 : T + 2]
 
 
-CASES: dict[str, tuple[dict[str, Any], Names, Formula]] = {
-    "gemma": ({}, TOKEN, scaled),
-    "granite": ({"embedding_multiplier": 12}, TOKEN, lambda token: token * 12.0),
-    "llama": ({}, TOKEN, lambda token: token),
-    "bert": ({"layer_norm_eps": 0.1}, FIRST_BERT, lambda token: bert(token, 0.1)),
-    "roberta": ({}, BERT_LIKE, roberta),
-    "luke": ({"pad_token_id": 0}, BERT_LIKE, luke),
-    "deberta": ({"position_biased_input": False}, BERT_LIKE, deberta),
-    "albert": ({}, ALBERT, albert),
-    "opt": ({"word_embed_proj_dim": D, "hidden_size": H}, OPT, opt),
-    "nomic_bert": ({}, NOMIC, norm),
-    "xglm": ({}, TOKEN, lambda token: scaled(token) + sinusoids_of_tensor2tensor(2)),
+CASES: dict[str, tuple[dict[str, Any], str, Formula]] = {
+    "gemma": ({}, "TOKEN", scaled),
+    "granite": ({"embedding_multiplier": 12}, "TOKEN", lambda token: token * 12.0),
+    "llama": ({}, "TOKEN", lambda token: token),
+    "bert": ({"layer_norm_eps": 0.1}, "FIRST_BERT", lambda token: bert(token, 0.1)),
+    "roberta": ({}, "BERT_LIKE", roberta),
+    "luke": ({"pad_token_id": 0}, "BERT_LIKE", luke),
+    "deberta": ({"position_biased_input": False}, "BERT_LIKE", deberta),
+    "albert": ({}, "ALBERT", albert),
+    "opt": ({"word_embed_proj_dim": D, "hidden_size": H}, "OPT", opt),
+    "nomic_bert": ({}, "NOMIC", norm),
+    "xglm": ({}, "TOKEN", lambda token: scaled(token) + sinusoids_of_tensor2tensor(2)),
     "m2m_100": (
         {"scale_embedding": False, "pad_token_id": 4},
-        SHARED,
+        "SHARED",
         lambda token: token + sinusoids_of_tensor2tensor(5),
     ),
-    "marian": ({}, SHARED, lambda token: token + sinusoids_of_marian()),
+    "marian": ({}, "SHARED", lambda token: token + sinusoids_of_marian()),
 }
 
 
@@ -214,18 +191,13 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(model_type: str) -> N
 
 # --- GGUF -----------------------------------------------------------------------------------------
 
-OF_GGUF: Names = {
+OF_GGUF = {
     "token": "token_embd",
     "positions": "position_embd",
     "types": "token_types",
     "gain": "token_embd_norm.weight",
     "bias": "token_embd_norm.bias",
 }
-MODERN_BERT: Names = {
-    "token": "/model.embeddings.tok_embeddings",
-    "gain": "/model.embeddings.norm.weight",
-}
-GPT2: Names = {"token": "/wte", "positions": "/wpe"}
 
 
 def gguf(architecture: str, tensors: dict[str, Any], **metadata: Any) -> str:
@@ -244,19 +216,19 @@ def gguf(architecture: str, tensors: dict[str, Any], **metadata: Any) -> str:
 @pytest.mark.parametrize(
     ("architecture", "config", "names"),
     [
-        ("gemma", {"model_type": "gemma"}, TOKEN),
-        ("llama", {"model_type": "llama"}, TOKEN),
-        ("gpt2", {"model_type": "gpt2"}, GPT2),
-        ("bert", {"model_type": "bert", "layer_norm_eps": 0.1}, FIRST_BERT),
-        ("modern-bert", {"model_type": "modernbert", "norm_eps": 0.1}, MODERN_BERT),
+        ("gemma", {"model_type": "gemma"}, "TOKEN"),
+        ("llama", {"model_type": "llama"}, "TOKEN"),
+        ("gpt2", {"model_type": "gpt2"}, "GPT2"),
+        ("bert", {"model_type": "bert", "layer_norm_eps": 0.1}, "FIRST_BERT"),
+        ("modern-bert", {"model_type": "modernbert", "norm_eps": 0.1}, "MODERN_BERT"),
     ],
 )
 def test_a_gguf_file_and_its_safetensors_give_equal_rows(
-    architecture: str, config: dict[str, Any], names: Names
+    architecture: str, config: dict[str, Any], names: str
 ) -> None:
     expected = embcli.open(model(config, names)).lookup(IDS)
 
-    tensors = {OF_GGUF[weight]: WEIGHTS[weight] for weight in names}
+    tensors = {OF_GGUF[weight]: WEIGHTS[weight] for weight in NAMES[names]}
     # The converter of Gemma adds 1 to the gains of its norms, and leaves token rows as they are.
     tensors["blk.0.attn_norm.weight"] = GAIN + 1
     keys = {"embedding_length": D, "attention__layer_norm_epsilon": 0.1}
@@ -271,44 +243,12 @@ def test_a_gguf_file_and_its_safetensors_give_equal_rows(
 
 # --- models that contradict themselves ------------------------------------------------------------
 
-WIDE_NORM: Names = {**BERT_LIKE, "late_gain": "LayerNorm.weight"}
-WITHOUT_POSITIONS: Names = {
-    "token": "word_embeddings",
-    "gain": "LayerNorm.gamma",
-    "bias": "LayerNorm.beta",
-}
-WIDE_OPT: Names = {**BERT, "positions": "x", "late": "embed_positions", "wide": "project_in"}
-NORM_OF_BLOCK: Names = {
-    **BERT,
-    "gain": "/encoder.layer.0.output.LayerNorm.weight",
-    "bias": "/encoder.layer.0.output.LayerNorm.bias",
-}
-CONTRADICTIONS: dict[str, tuple[dict[str, Any], Names]] = {
-    "other columns": ({"hidden_size": 7}, BERT_LIKE),
-    "epsilon NaN": ({"layer_norm_eps": math.nan}, BERT_LIKE),
-    "epsilon below 0": ({"layer_norm_eps": -1}, BERT_LIKE),
-    "epsilon a text": ({"layer_norm_eps": "1e-12"}, BERT_LIKE),
-    "epsilon beyond float64": ({"layer_norm_eps": 10**400}, BERT_LIKE),
-    "no norm": ({}, BERT),
-    "a norm of a block": ({}, NORM_OF_BLOCK),
-    "a norm without its bias": ({}, {**BERT_LIKE, "bias": "x"}),
-    "a wide norm": ({}, WIDE_NORM),
-    "no types": ({"type_vocab_size": 2}, {"token": "word_embeddings"}),
-    "no positions": ({}, WITHOUT_POSITIONS),
-    "padding a text": ({"model_type": "roberta", "pad_token_id": "0"}, BERT_LIKE),
-    "scaled a number": ({"model_type": "bart", "scale_embedding": 1}, BERT_LIKE),
-    "a factor true": ({"model_type": "granite", "embedding_multiplier": True}, BERT),
-    "a factor beyond float32": ({"model_type": "granite", "embedding_multiplier": -1e300}, BERT),
-    "a wide projection": ({"model_type": "opt"}, WIDE_OPT),
-    "positions a number": ({"model_type": "esm", "position_embedding_type": 3}, BERT),
-}
-
 
 def test_a_config_that_contradicts_the_tensors_is_refused_except_for_token_rows(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
     told = []
-    for case, (config, names) in CONTRADICTIONS.items():
+    for case, (config, names) in DATA["contradictions"].items():
         words = ("lookup", "--ids", "1", "--from", model({"model_type": "bert", **config}, names))
         told.append(f"{case}\n{in_process.refused(*words)}")
         assert in_process.ok(*words, "--show", "token").text
@@ -343,7 +283,7 @@ def test_positions_of_another_part_are_not_taken(
 def test_the_page_shows_all_terms_and_the_trace_spells_out_their_sum(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
-    path = model({"model_type": "bert", "layer_norm_eps": 0.01}, BERT_LIKE)
+    path = model({"model_type": "bert", "layer_norm_eps": 0.01}, "BERT_LIKE")
     words = ("lookup", "--ids", "3,7", "--from", path, "--columns", "0")
     page = in_process.ok(*words, "--trace", "1").text
     snapshot("lookup/all-terms-traced.txt", page)
@@ -352,7 +292,7 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_their_sum(
 
 
 def test_data_formats_have_hidden_and_the_recipe(in_process: InProcess, snapshot: Snapshot) -> None:
-    path = model({"model_type": "bart", "scale_embedding": True}, DECODER, "model.encoder.")
+    path = model({"model_type": "bart", "scale_embedding": True}, "DECODER", "model.encoder.")
     words = ("lookup", "--ids", "1,2", "--from", path)
     document = json.loads(in_process.ok(*words, "-f", "json").out)
     assert [*document["matrices"]] == ["token", "position", "input", "hidden"]
@@ -363,92 +303,21 @@ def test_data_formats_have_hidden_and_the_recipe(in_process: InProcess, snapshot
 
 # --- which recipe a model follows, and which part of it reads the text ----------------------------
 
-SEEING: Names = {
-    "token": "/decoder.model.decoder.embed_tokens",
-    "positions": "/decoder.model.decoder.embed_positions",
-    "gain": "/decoder.layernorm_embedding.weight",
-    "bias": "/decoder.layernorm_embedding.bias",
-    "types": "/encoder.embed_tokens",
-}
-TWO_FAMILIES: Names = {
-    "token": "/encoder.word_embeddings",
-    "positions": "/encoder.position_embeddings",
-    "gain": "/encoder.embeddings.LayerNorm.gamma",
-    "bias": "/encoder.embeddings.LayerNorm.beta",
-    "late": "/decoder.wpe",
-    "matrix": "/decoder.wte",
-}
-NAMED_ALIKE: Names = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
-BARK: Names = {
-    "token": "/semantic.input_embeds_layer",
-    "positions": "/semantic.position_embeds_layer",
-    "types": "/fine_acoustics.input_embeds_layer",
-}
-BESIDE_AN_ENCODER: Names = {**DECODER, "wide": "/model.encoder.layers.0.fc1"}
-ALONE = {"is_decoder": True, "is_encoder_decoder": False}
 BART = {"model_type": "bart", "scale_embedding": True}
-SMALL = {"model_type": "blenderbot-small", "scale_embedding": True}
-FOLLOWED: dict[str, tuple[dict[str, Any], Names, str]] = {
-    "a model that sees: its decoder": (
-        {
-            "model_type": "vision-encoder-decoder",
-            "encoder": {"model_type": "vit"},
-            "decoder": {"model_type": "mbart", "scale_embedding": True},
-        },
-        SEEING,
-        "",
-    ),
-    "an encoder and a decoder of other families: the encoder": (
-        {
-            "model_type": "encoder-decoder",
-            "encoder": {"model_type": "bert"},
-            "decoder": {"model_type": "gpt2"},
-        },
-        TWO_FAMILIES,
-        "",
-    ),
-    "an encoder and a decoder that name alike: the encoder": (
-        {
-            "model_type": "encoder-decoder",
-            "encoder": {"model_type": "gemma"},
-            "decoder": {"model_type": "llama"},
-        },
-        NAMED_ALIKE,
-        "",
-    ),
-    "the models of Bark: the semantic one": (
-        {
-            "model_type": "bark",
-            "semantic_config": {"model_type": "semantic"},
-            "fine_acoustics_config": {},
-        },
-        BARK,
-        "",
-    ),
-    "a decoder alone by its config": (BART | ALONE, DECODER, "model."),
-    "another decoder alone by its config": (SMALL | ALONE, DECODER, "model."),
-    "a decoder alone by its names": (BART, DECODER, "model.decoder."),
-    "another decoder alone by its names": (SMALL, DECODER, "model.decoder."),
-    "a decoder beside an encoder: the encoder": (BART, BESIDE_AN_ENCODER, "model.decoder."),
-    "another decoder beside an encoder": (SMALL, BESIDE_AN_ENCODER, "model.decoder."),
-    "a model type that is not known": ({"model_type": "nobody's"}, TOKEN, ""),
-    "a model that reads places in HTML": ({"model_type": "markuplm"}, BERT, ""),
-    "a BERT without a norm": ({"model_type": "bert"}, BERT, ""),
-}
 
 
 def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
     told = []
-    for case, (config, names, prefix) in FOLLOWED.items():
+    for case, (config, names, prefix) in DATA["followed"].items():
         page = in_process.ok("info", "--from", model(config, names, prefix)).text
         told.append(f"{case}\n\n{page}")
     snapshot("info/recipes-of-models.txt", "\n".join(told))
 
 
 def test_a_decoder_alone_is_no_part_of_what_is_looked_up() -> None:
-    path = model(BART, DECODER, "model.decoder.")
+    path = model(BART, "DECODER", "model.decoder.")
     assert embcli.open(path).lookup(IDS).plan.recipe.part is None
 
 
@@ -464,36 +333,12 @@ def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -
 
 # --- what is not known, and what is said of positions ---------------------------------------------
 
-ESM = {
-    "model_type": "esm",
-    "token_dropout": True,
-    "position_embedding_type": "rotary",
-    "emb_layer_norm_before": False,
-}
-SAYING: dict[str, tuple[dict[str, Any] | None, Names]] = {
-    "llama, whose blocks rotate": ({"model_type": "llama"}, TOKEN),
-    "gemma, which scales too": ({"model_type": "gemma"}, TOKEN),
-    "mamba, which has no positions": ({"model_type": "mamba"}, TOKEN),
-    "a model type that is not known": ({"model_type": "nobody's"}, TOKEN),
-    "opt, which adds positions": ({"model_type": "opt"}, OPT),
-    "markuplm, which reads places in HTML": (
-        {"model_type": "markuplm"},
-        {"token": "word_embeddings", "positions": "position_embeddings"},
-    ),
-    "esm, which empties a mask": ({**ESM, "mask_token_id": 1}, BERT),
-    "esm without a mask in the text": ({**ESM, "mask_token_id": 7}, BERT),
-    "no config, and a norm": (None, BERT_LIKE),
-    "no config, and a norm of the first BERTs": (None, FIRST_BERT),
-    "no config and no norm": (None, BERT),
-    "a config without a norm's epsilon": ({"model_type": "bert"}, BERT_LIKE),
-}
-
 
 def test_what_a_model_does_beyond_its_rows_is_said(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
     told = []
-    for case, (config, names) in SAYING.items():
+    for case, (config, names) in DATA["said"].items():
         ran = in_process("lookup", "--ids", "1", "--from", model(config, names))
         assert ran.status == 0
         told.append(f"{case}\n{ran.err}")
@@ -504,7 +349,7 @@ def test_what_a_model_does_beyond_its_rows_is_said(
 def test_a_model_that_adds_no_positions_has_none_to_show(
     model_type: str, in_process: InProcess
 ) -> None:
-    words = ("lookup", "--ids", "1", "--from", model({"model_type": model_type}, TOKEN))
+    words = ("lookup", "--ids", "1", "--from", model({"model_type": model_type}, "TOKEN"))
     learned = in_process(*words, "--position", "learned", "-f", "json")
     assert "position" not in json.loads(learned.out)["matrices"]
     refused = in_process.refused(*words, "--show", "position", "-f", "csv")
@@ -512,52 +357,31 @@ def test_a_model_that_adds_no_positions_has_none_to_show(
 
 
 def test_hidden_of_a_model_type_that_is_not_known_is_not_known(in_process: InProcess) -> None:
-    path = model({"model_type": "nobody's"}, TOKEN)
+    path = model({"model_type": "nobody's"}, "TOKEN")
     words = ("lookup", "--ids", "1", "--from", path, "--show", "hidden")
     assert "not known for this model" in in_process.refused(*words)
 
 
 def test_positions_after_a_projection_are_the_model_s_own(in_process: InProcess) -> None:
-    path = model({"model_type": "opt"}, OPT)
+    path = model({"model_type": "opt"}, "OPT")
     words = ("lookup", "--ids", "1", "--from", path, "-f", "json")
     own = in_process.ok(*words).out
     assert in_process.ok(*words, "--position", "learned").out == own
 
 
 def test_a_model_of_several_token_matrices_has_no_token_matrix(in_process: InProcess) -> None:
-    names = {"token": "/a.0.weight", "types": "/a.1.weight"}
-    words = ("lookup", "--ids", "1", "--from", model({"model_type": "musicgen_decoder"}, names))
+    path = model({"model_type": "musicgen_decoder"}, "SEVERAL")
+    words = ("lookup", "--ids", "1", "--from", path)
     assert "no tensor has the name" in in_process.refused(*words)
     assert "it adds up rows of several" in in_process(*words, "--tensor", "a.0.weight").err
-
-
-BY_LAYER = {
-    "full_attention": {"rope_theta": 1e6, "rope_type": "linear"},
-    "sliding_attention": {"rope_theta": 1e4},
-}
-LLAMA3 = {"rope_type": "llama3", "factor": 8}
-DEFAULT = {"rope_type": "default", "rope_theta": 3}
-EVIL = {"type": ["\x1b[31m"], "rope_theta": True}
-ADDING_NONE: dict[str, dict[str, Any]] = {
-    "rotary": {"model_type": "llama"},
-    "theta": {"model_type": "llama", "rope_theta": 5e5, "rope_scaling": LLAMA3},
-    "parameters": {"model_type": "llama", "rope_parameters": DEFAULT},
-    "by layer": {"model_type": "gemma3_text", "rope_parameters": BY_LAYER},
-    "no theta": {"model_type": "llama", "rope_theta": "x", "rope_scaling": EVIL},
-    "too large": {"model_type": "llama", "rope_theta": 10**400, "rope_parameters": [1]},
-    "ALiBi": {"model_type": "mpt"},
-    "relative": {"model_type": "xlnet"},
-    "none": {"model_type": "mamba"},
-    "not known": {"model_type": "nobody's"},
-}
 
 
 def test_positions_says_which_the_blocks_of_a_model_compute(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
     told = []
-    for case, config in ADDING_NONE.items():
-        message = in_process.refused("positions", "--from", model(config, TOKEN))
+    for case, config in DATA["positions"].items():
+        message = in_process.refused("positions", "--from", model(config, "TOKEN"))
         told.append(f"{case}\n{message}")
     keys = {"embedding_length": D, "rope__freq_base": 5e5, "rope__scaling__type": "yarn"}
     path = gguf("llama", {"token_embd": WEIGHTS["token"]}, **keys)
@@ -570,16 +394,16 @@ def test_positions_says_which_the_blocks_of_a_model_compute(
 @pytest.mark.parametrize(
     ("page", "config", "names"),
     [
-        ("sinusoids-of-a-model", {"model_type": "xglm"}, TOKEN),
-        ("learned-and-relative", {"model_type": "mpnet"}, BERT_LIKE),
-        ("of-a-model-that-says-nothing", {"model_type": "nobody's"}, BERT),
-        ("of-a-model-that-says-nothing", None, BERT),
+        ("sinusoids-of-a-model", {"model_type": "xglm"}, "TOKEN"),
+        ("learned-and-relative", {"model_type": "mpnet"}, "BERT_LIKE"),
+        ("of-a-model-that-says-nothing", {"model_type": "nobody's"}, "BERT"),
+        ("of-a-model-that-says-nothing", None, "BERT"),
     ],
 )
 def test_positions_shows_those_that_a_model_adds(
     page: str,
     config: dict[str, Any] | None,
-    names: Names,
+    names: str,
     in_process: InProcess,
     snapshot: Snapshot,
 ) -> None:
@@ -589,7 +413,7 @@ def test_positions_shows_those_that_a_model_adds(
 
 
 def test_sinusoids_of_a_model_are_those_that_lookup_adds() -> None:
-    opened = embcli.open(model({"model_type": "xglm"}, TOKEN))
+    opened = embcli.open(model({"model_type": "xglm"}, "TOKEN"))
     result = opened.positions(context_length=T)
     assert_same_bits(result.position, opened.lookup(IDS).position)
 

@@ -48,43 +48,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cache
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("org/name", f"models--org--name/snapshots/{MAIN}"),
-        ("org/name@main", f"models--org--name/snapshots/{MAIN}"),
-        ("org/name@pr/1", f"models--org--name/snapshots/{OTHER}"),
-        (f"org/name@{OTHER}", f"models--org--name/snapshots/{OTHER}"),
-        (f"org/name@{OTHER[:7]}", f"models--org--name/snapshots/{OTHER}"),
-        ("gpt2", f"models--gpt2/snapshots/{MAIN}"),
-        ("lonely", f"models--org--lonely/snapshots/{MAIN}"),
-    ],
-)
+@cases
 def test_a_model_is_found_in_the_cache(cache: Path, name: str, found: str) -> None:
     assert located(name) == cache / found / "model.safetensors"
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("same", "2 models 'same': one/same, two/same"),
-        ("org/none", "a folder or in the Hugging Face cache"),
-        ("none", "a folder or in the Hugging Face cache"),
-        ("org/name@none", "not its revision 'none'; it has @0000.*, @1111"),
-        ("org/name@1", "not its revision '1'"),
-        ("org/name@../../x", "not a name like"),
-        ("org/name@pr/../../x", "not a name like"),
-        ("../org/name", "not a name like"),
-        ("a/b/c", "not a name like"),
-        ("", "not a name like"),
-        ("\x1b[2J", r"'\\x1b\[2J' not found"),
-        ("a\0b", "not a name like"),
-        ("x" * 10_000, "not a name like"),
-        ("~nobody/x", "not a name like"),
-        ("/nowhere/at/all", "not a name like"),
-    ],
-)
+@cases
 def test_what_is_neither_path_nor_model_is_refused(name: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         located(name)
@@ -237,19 +207,7 @@ def test_the_folder_of_ollama_is_that_of_its_own_variable(home: Path, elsewhere:
         located("ollama:llama3.2")
 
 
-TENSOR_LAYER = {"mediaType": "application/vnd.ollama.image.tensor"}
-
-
-@pytest.mark.parametrize(
-    ("manifest", "told"),
-    [
-        ({"layers": [{**LAYER, "digest": "sha256:../../../etc/passwd"}]}, "is not sha256"),
-        ({"layers": [{**LAYER, "digest": f"sha256:{OTHER_DIGEST}"}]}, "is missing"),
-        ({"layers": [TENSOR_LAYER]}, "it leads to no GGUF"),
-        ({"layers": 7}, "it leads to no GGUF"),
-        ({"manifests": [{"digest": 5}]}, "is not sha256"),
-    ],
-)
+@cases
 def test_a_manifest_that_lies_is_refused_and_not_listed(
     in_process: InProcess, home: Path, manifest: dict[str, object], told: str
 ) -> None:

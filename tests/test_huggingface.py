@@ -35,6 +35,7 @@ from embcli.encodings.merging import bytes_of
 from embcli.errors import InputError
 from embcli.text import Sequences, encode_sequences
 from embcli.verbs.tokenize import Tokenization
+from tests.cases import cases
 from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.test_encodings import TEXTS
@@ -339,15 +340,7 @@ def test_a_part_of_a_word_is_shown_as_one_on_every_page_and_in_every_format(
 # --- special tokens -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("template", "told"),
-    [
-        ("[CLS] $A [SEP] [SEP]", "[CLS] before and [SEP] [SEP] after a text; --special adds them"),
-        ("$A [SEP]", "[SEP] after a text; --special adds them"),
-        ("[CLS] $A", "[CLS] before a text; --special adds them"),
-        ("$A", ""),
-    ],
-)
+@cases
 def test_special_adds_what_the_tokenizer_adds(
     in_process: InProcess, tmp_path: Path, saved: Saved, template: str, told: str
 ) -> None:
@@ -403,21 +396,6 @@ def test_a_tokenizer_is_taken_as_it_is_without_truncation_padding_and_chance(
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(document))
     assert opened(path).encode(PLAIN * 9).tolist() == whole
-
-
-def test_it_is_named_by_its_path_its_folder_or_its_model(
-    saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = saved("byte_level")
-    snapshot = tmp_path / "models--org--name" / "snapshots" / "0123456"
-    snapshot.mkdir(parents=True)
-    (snapshot / "tokenizer.json").symlink_to(path)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    ids = opened(path).encode(PLAIN).tolist()
-    for name in (str(path), str(path.parent), "name@0123456"):
-        assert encodings.get(name).encode(PLAIN).tolist() == ids
-    with pytest.raises(InputError, match=r"has no tokenizer\.json"):
-        encodings.get(str(tmp_path))
 
 
 def test_names_of_tiktoken_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,12 +490,6 @@ def test_the_tokenizer_beside_the_weights_is_theirs_and_no_guess(
 
     ids = [row["id"] for row in document["tokens"]]
     assert ids == encodings.get("gpt2").encode(PLAIN).tolist()
-
-
-def test_rows_behind_the_vocabulary_have_no_tokens(in_process: InProcess, model: str) -> None:
-    ran = in_process.ok("weights", "--from", model, "--rows", "50256:", "-f", "ndjson")
-    tokens = [row["token"] for row in from_ndjson(ran.out)]
-    assert tokens == ["<|endoftext|>", None, None]
 
 
 # --- the package ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import torch
 import embcli
 from embcli.seeded_layers import build
 from tests import transcripts
+from tests.cases import cases
 from tests.runners import InProcess
 from tests.snapshots import Snapshot
 from tests.transcripts import document_of, session
@@ -129,13 +130,7 @@ def test_a_tensor_that_is_chosen_says_so_unless_it_is_the_only_one_of_its_role(
     assert tensors[0]["role"] == "token"
 
 
-@pytest.mark.parametrize(
-    ("verb", "files"),
-    [
-        ("audit", ["m.npz"]),
-        ("diff", ["m.npz", "m.npz"]),
-    ],
-)
+@cases
 def test_other_tensors_are_counted_and_an_option_is_said_to_take_one(
     in_process: InProcess, snapshot: Snapshot, verb: str, files: list[str]
 ) -> None:

@@ -118,66 +118,10 @@ def test_an_answer_that_is_none_of_ours_is_no_answer(asked: Asked) -> None:
     assert "unheard" in audited().loading.not_asked
 
 
-@pytest.mark.parametrize(
-    ("missing", "verdict"),
-    [(HEAD, "Broken: load (1)"), (LAYER, "Not sound: load (1)")],
-)
-def test_the_last_line_names_the_level(
-    asked: Asked, missing: str, verdict: str, in_process: InProcess
-) -> None:
-    asked.facts = FACTS | {"missing": [missing]}
-    assert last_line(in_process) == verdict
-
-
 # --- tensors that are drawn at random -------------------------------------------------------------
 
-SHAPES = "is (16, 8) in the file, (20, 8) by config.json"
-STARTS = "begin with 'module.'"
-OTHERS = ["model.layers.0.a.weight", "model.layers.0.b.weight", "model.norm.weight"]
 
-
-@pytest.mark.parametrize(
-    ("facts", "level", "text"),
-    [
-        ({"missing": [HEAD]}, "alarm", f"draws 1 tensor ({HEAD}) at random"),
-        ({"missing": [TOKEN]}, "alarm", f"draws 1 tensor ({TOKEN}) at random"),
-        (
-            {"missing": ["transformer.wpe.weight"]},
-            "alarm",
-            "draws 1 tensor (transformer.wpe.weight) at random",
-        ),
-        (
-            {"missing": ["model.vision_tower.embeddings.position_embedding.weight"]},
-            "finding",
-            "draws 1 tensor (model.vision_tower.embeddings.position_embedding.weight) at random",
-        ),
-        (
-            {"missing": OTHERS},
-            "finding",
-            f"draws 3 tensors ({', '.join(OTHERS)}) at random",
-        ),
-        (
-            {"missing": [*OTHERS, HEAD]},
-            "alarm",
-            f"draws 4 tensors ({HEAD}, {OTHERS[0]}, {OTHERS[1]}, ...) at random",
-        ),
-        (
-            {"mismatched": [[HEAD, [16, 8], [20, 8]]]},
-            "alarm",
-            f"draws 1 tensor ({HEAD}) at random: {HEAD} {SHAPES}",
-        ),
-        (
-            {"missing": [LAYER, TOKEN], "unexpected": [f"module.{TOKEN}", f"module.{LAYER}"]},
-            "alarm",
-            f"draws 2 tensors ({TOKEN}, {LAYER}) at random: all names in the file {STARTS}",
-        ),
-        (
-            {"missing": [LAYER], "unexpected": [f"module.{LAYER}", "other.weight"]},
-            "finding",
-            f"draws 1 tensor ({LAYER}) at random",
-        ),
-    ],
-)
+@cases
 def test_what_the_class_draws_at_random_is_named(
     asked: Asked, facts: dict[str, Any], level: str, text: str
 ) -> None:
@@ -215,19 +159,7 @@ def test_a_class_that_config_json_does_not_make_is_an_alarm(asked: Asked) -> Non
     assert found(audit, "tied") == []
 
 
-@pytest.mark.parametrize(
-    ("fail_on", "missing", "status"),
-    [
-        (None, [HEAD], 1),
-        (None, [LAYER], 0),
-        ("none", [HEAD], 0),
-        ("zero", [HEAD], 0),
-        ("findings", [LAYER], 1),
-        ("load", [LAYER], 1),
-        ("load", ["model.pooler.dense.weight"], 1),
-        ("findings", ["model.pooler.dense.weight"], 0),
-    ],
-)
+@cases
 def test_the_status_follows_the_level(
     asked: Asked, fail_on: str | None, missing: list[str], status: int
 ) -> None:
@@ -283,17 +215,7 @@ TIED = {"ties": {HEAD: TOKEN}}
 APART = "which the class ties, differ in the file: both are loaded, untied"
 
 
-@pytest.mark.parametrize(
-    ("facts", "head", "words"),
-    [
-        (TIED, "other", [f"{HEAD} and {TOKEN}, {APART}"]),
-        (TIED, "copy", []),
-        (TIED, "none", []),
-        ({}, "other", []),
-        ({}, "copy", []),
-        ({"head": None}, "other", []),
-    ],
-)
+@cases
 def test_a_head_that_the_class_ties_is_the_token_matrix(
     asked: Asked, facts: dict[str, Any], head: str, words: list[str]
 ) -> None:

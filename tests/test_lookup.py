@@ -167,15 +167,7 @@ def on_screen(in_process: InProcess, height: int, *words: str) -> str:
     return ran.text
 
 
-@pytest.mark.parametrize(
-    ("name", "height", "show"),
-    [
-        ("three-lines-a-token.txt", 24, ()),
-        ("two-lines-a-token.txt", 24, ("--show", "token,input")),
-        ("one-line-a-token.txt", 24, ("--show", "input")),
-        ("small-screen.txt", 12, ()),
-    ],
-)
+@cases
 def test_a_screen_has_as_many_tokens_as_leave_room_for_the_page(
     in_process: InProcess, snapshot: Snapshot, name: str, height: int, show: tuple[str, ...]
 ) -> None:

@@ -50,14 +50,7 @@ def test_a_variable_that_is_not_a_format_is_refused(in_process: InProcess) -> No
 # --- terminals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ids", "piped", "shown"),
-    [
-        ("6109 3626", "Every effort", "Every effort\n"),
-        ("198", "\n", "\n"),
-        ("15496 198", "Hello\n", "Hello\n"),
-    ],
-)
+@cases
 def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(
     in_process: InProcess, ids: str, piped: str, shown: str
 ) -> None:

@@ -434,15 +434,7 @@ def test_a_level_of_a_scale_is_the_nearest_one(
             assert distances[level] <= distances.min() + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("terminal", "background"),
-    [
-        ("", (0, 0, 0)),
-        ("15;0", (0, 0, 0)),
-        ("0;default;15", (255, 255, 255)),
-        ("0;7", (255, 255, 255)),
-    ],
-)
+@cases
 def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sign(
     terminal: str, background: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -653,7 +645,7 @@ def colors_of_picture(page: Strips) -> np.ndarray:
     return np.concatenate(strips)
 
 
-@pytest.mark.parametrize(("size", "step"), [(200, 1), (512, 1), (600, 2)])
+@cases
 def test_a_similarity_in_a_picture_has_a_cell_for_each_number(size: int, step: int) -> None:
     """Without room for all, every n-th row and column is shown, never a mean."""
     numbers = np.arange(size)
@@ -763,14 +755,7 @@ def test_a_notebook_gets_a_fragment_and_nothing_else(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    ("theme", "colors"),
-    [
-        ("auto", "background: #ffffff; color: #24292f"),
-        ("light", "background: #ffffff; color: #24292f"),
-        ("dark", "background: #11151c; color: #e2e6ea"),
-    ],
-)
+@cases
 def test_a_fragment_has_the_background_that_its_colours_are_for(theme: Theme, colors: str) -> None:
     page = of_one_row(np.float32([-1, 0, 1]), heat=True)
 
@@ -829,43 +814,7 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
     assert not re.search(r"\w://|www\.|\w@", document), "GitHub would make a link"
 
 
-@pytest.mark.parametrize(
-    ("columns", "remark"),
-    [
-        (191, ""),
-        (192, "1 in 3 columns"),
-        (573, "1 in 3 columns"),
-        (574, "1 in 5 columns"),
-    ],
-)
-def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark: str) -> None:
-    values = np.sin(np.arange(40 * columns, dtype=np.float32).reshape(40, columns))
-    labels = [Label("position", np.arange(40))]
-    page = Strips(labels, [Values(values)], np.arange(columns), lines=45)
-
-    document = export.exported(page, "html", 0, "light")
-
-    printed = "".join(ET.fromstring(document).find(".//{*}pre").itertext())  # type: ignore[union-attr]
-    strips = re.findall(r"^ *(\d*)  │  ( +)$", printed, re.MULTILINE)
-    assert len(strips) == 40
-    numbers = [number for number, _ in strips if number]
-    assert numbers == [str(row) for row in range(0, 40, 2)], "a label for each second row"
-    if remark:
-        assert f"shown: {remark}" in printed
-    else:
-        assert "shown:" not in printed
-        assert {len(strip) for _, strip in strips} == {columns}
-
-
-@pytest.mark.parametrize(
-    ("width", "remark"),
-    [
-        (0, "each colour: the mean of up to 2 columns"),
-        (80, "each colour: the mean of up to 6 columns"),
-        (100, "each colour: the mean of up to 5 columns"),
-        (400, ""),
-    ],
-)
+@cases
 def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width: int, remark: str) -> None:
     values = np.ones((2, 384), np.float32)
     page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
@@ -1054,19 +1003,7 @@ def test_no_sight_confuses_the_colours_of_neighbouring_tokens(
     assert min(distances) >= 15
 
 
-def test_dots_of_rows_that_are_left_out_keep_to_their_cells_in_html_whatever_the_font() -> None:
-    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), [1])
-    dots = '<span style="display: inline-block; width: 1ch">⋮</span>'
-
-    for html in (export.exported(page, "html", 60, "light").decode(), export.fragment(page, 60)):
-        assert html.count("⋮") == 4
-        assert html.count(dots) == 4
-
-
-@pytest.mark.parametrize(
-    ("text", "undrawn"),
-    [("Every Привет ␣✓", ""), ("a 日 ת", "日"), ("ת 日 b", "日"), ("ᚠ 日", "ᚠ")],
-)
+@cases
 def test_a_character_that_no_font_has_is_noted_for_png(
     in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, undrawn: str
 ) -> None:

@@ -444,14 +444,7 @@ def test_memory_does_not_grow_with_the_output(
 # --- other programs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("form", "columns"),
-    [
-        ("csv", "columns('^[01]$')"),
-        ("ndjson", "vectors.token[1], vectors.token[2]"),
-        ("parquet", "vector[1], vector[2]"),
-    ],
-)
+@cases
 def test_duckdb_reads_the_numbers_of_a_file(
     in_process: InProcess, tmp_path: Path, form: str, columns: str
 ) -> None:

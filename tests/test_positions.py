@@ -27,7 +27,6 @@ from tests.snapshots import Snapshot
 V = 50
 T = 40
 D = 6
-SIMILAR = {"similarity": True}
 dims = st.integers(1, 40)
 even_dims = st.integers(1, 20).map(lambda half: 2 * half)
 places = st.lists(st.integers(0, 10_000), min_size=1, max_size=6)
@@ -187,10 +186,7 @@ def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(
     assert_same_bits(chosen["input"], turned[:, columns])
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("learned", "position"), ("sinusoidal", "position"), ("rotary", "input")],
-)
+@cases
 def test_similarity_is_the_dot_product_of_what_two_positions_become(kind: str, name: str) -> None:
     matrix = getattr(table(kind), name)
     vectors = matrix.astype(np.float64)
@@ -227,9 +223,7 @@ def test_chosen_similarities_are_those_of_the_whole(kind: str) -> None:
 
 
 @pytest.mark.parametrize("similarity", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "count"), [("learned", 1024), ("sinusoidal", 1024), ("relative", 16), ("rotary", 1024)]
-)
+@cases
 def test_all_positions_are_there_unless_a_length_is_given(
     kind: Any, count: int, similarity: bool
 ) -> None:
@@ -241,17 +235,7 @@ def test_all_positions_are_there_unless_a_length_is_given(
         assert spec.shape[0] == count
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "diagonal"),
-    [
-        (140, (), "1.0000"),
-        (120, (), "1.000"),
-        (102, (), "1.00"),
-        (80, (), "1.00"),
-        (120, ("--precision", "4"), "1.0000"),
-        (80, ("--precision", "3"), "1.000"),
-    ],
-)
+@cases
 def test_similarities_lose_decimals_before_columns(
     in_process: InProcess, columns: int, options: tuple[str, ...], diagonal: str
 ) -> None:
@@ -266,21 +250,7 @@ def test_similarities_lose_decimals_before_columns(
 # --- on a page ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "more"),
-    [
-        ("learned-similarity.txt", "learned", SIMILAR),
-        ("sinusoidal-1024.txt", "sinusoidal", {"length": 1024, "dim": 64}),
-        ("sinusoidal-similarity.txt", "sinusoidal", SIMILAR),
-        ("sinusoidal-odd-similarity.txt", "sinusoidal", SIMILAR | {"dim": 7}),
-        ("relative.txt", "relative", {"length": 3}),
-        ("relative-similarity.txt", "relative", SIMILAR | {"length": 3, "ids": "9"}),
-        ("relative-similarity-1024.txt", "relative", SIMILAR | {"length": 1024}),
-        ("rotary.txt", "rotary", {"theta": 50.0}),
-        ("rotary-halves.txt", "rotary", {"pairing": "halves", "ids": "7"}),
-        ("rotary-similarity.txt", "rotary", SIMILAR | {"ids": "7"}),
-    ],
-)
+@cases
 def test_a_page_says_what_a_kind_is(
     snapshot: Snapshot, name: str, kind: str, more: dict[str, Any]
 ) -> None:
@@ -315,9 +285,7 @@ def test_the_name_of_a_kind_is_that_kind_also_beside_a_file_of_this_name(
     assert in_process.ok("positions", "rotary", "--dim", "4").text == page
 
 
-@pytest.mark.parametrize(
-    ("named", "kind"), [("Sinusoidal", "sinusoidal"), ("RoPE", "rotary"), ("ABSOLUTE", "learned")]
-)
+@cases
 def test_capitals_in_the_name_of_a_kind_do_not_count(
     in_process: InProcess, named: str, kind: str
 ) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from embcli.errors import EmbcliError
-from tests.runners import TIMEOUT, InProcess, Process, Terminal
+from tests.cases import cases
+from tests.runners import TIMEOUT, InProcess, Process
 
 ODD = "x\x1b]0;pwn\x07\x9b2J\u202e\n[bold]"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
@@ -56,10 +57,7 @@ def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
     assert last.startswith("ImportError")
 
 
-@pytest.mark.parametrize(
-    ("package", "format"),
-    [("typer", "table"), ("rich", "table"), ("numpy", "table"), ("orjson", "json")],
-)
+@cases
 def test_a_package_that_is_missing_is_named_in_one_line(package: str, format: str) -> None:
     ran = run_script(f"""
 import sys
@@ -160,19 +158,6 @@ def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blam
     assert "standard output" not in error
 
 
-@pytest.mark.parametrize("command", ["weights --vocab 9 --dim 2000", "tokenize --ids 0:2000"])
-def test_a_terminal_larger_than_any_is_taken_for_a_large_one(
-    terminal: Terminal, command: str
-) -> None:
-    ran = terminal(*command.split(), "--color", "never", width=60_000, height=60_000)
-
-    lines = ran.text.splitlines()
-    width = max(len(line) for line in lines)
-    assert width <= 1000
-    assert len(lines) <= 1002
-    assert max(width, len(lines)) > 900
-
-
 # --- names that reach no terminal raw -------------------------------------------------------------
 
 
@@ -226,24 +211,7 @@ def test_a_note_is_one_line_whatever_the_path_holds(in_process: InProcess, tmp_p
     assert not RAW.search(ran.err)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("tokenize", "--file", ODD),
-        ("tokenize", "hi", "-o", f"{ODD}/none"),
-        ("tokenize", "hi", "-o", f"out.{ODD}"),
-        ("tokenize", "hi", "--encoding", ODD),
-        ("tokenize", "hi", "--format", ODD),
-        ("lookup", "hi", "--show", ODD),
-        ("lookup", "hi", "--columns", ODD),
-        ("lookup", "--ids", ODD),
-        ("lookup", "--seed", ODD),
-        ("decode", ODD),
-        (ODD,),
-        (f"--{ODD}",),
-    ],
-    ids=ascii,
-)
+@cases
 def test_a_refusal_names_its_value_safely(in_process: InProcess, words: tuple[str, ...]) -> None:
     error = in_process.refused(*words)
 

@@ -384,19 +384,7 @@ def with_named(folder: Path, name: str) -> Encoding:
     return encoding_of(folder, "llama", [*NAMED], kinds=kinds, add_space_prefix=False, name=name)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "special", "ids"),
-    [
-        ("any", "a<t>xa<t>", False, [6, 4, 6, 3]),
-        ("any", "a<s>", False, [6, 9, 0, 11]),
-        ("any", "a<|channel|>", False, [6, 7]),
-        ("any", "a</s><|channel|><fim_prefix>", True, [6, 2, 7, 8]),
-        # It drops the spaces after named tokens.
-        ("Phi-3 mini", "a<t> \n a", False, [6, 3, 6]),
-        # It drops the spaces before its mask.
-        ("A Modern-BERT", "a \n[MASK] a<t>a [MASK]", False, [6, 12, 5, 6, 3, 6, 12]),
-    ],
-)
+@cases
 def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(
     tmp_path: Path, name: str, text: str, special: bool, ids: list[int]
 ) -> None:

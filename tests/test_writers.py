@@ -27,7 +27,16 @@ from embcli.errors import Notes, OutputError
 from embcli.records import ArraySpec, Names, Piece, Records
 from embcli.writers import write
 from tests.oracles import assert_same_bits
-from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
+from tests.readers import (
+    SEPARATED,
+    as_npy,
+    float32,
+    from_csv,
+    from_json,
+    from_ndjson,
+    from_tsv,
+    written,
+)
 from tests.snapshots import Snapshot
 
 AWKWARD = [
@@ -177,13 +186,6 @@ def assert_same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndar
         assert found[name].dtype == array.dtype
         assert found[name].shape == array.shape
         assert found[name].tobytes() == array.tobytes()
-
-
-def as_npy(array: np.ndarray) -> bytes:
-    """Return what numpy saves of an array."""
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 # --- any result -----------------------------------------------------------------------------------

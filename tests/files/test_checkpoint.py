@@ -247,26 +247,10 @@ def test_a_head_that_is_not_there_is_refused() -> None:
 # --- positions ------------------------------------------------------------------------------------
 
 OF_ROBERTA = "roberta.embeddings.position_embeddings.weight"
-OF_BERT = "embeddings.position_embeddings.weight"
 OF_OPT = "model.decoder.embed_positions.weight"
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "config", "first"),
-    [
-        (OF_BERT, 514, {"model_type": "roberta"}, 2),
-        (OF_BERT, 514, {"model_type": "roberta", "pad_token_id": 3}, 4),
-        (OF_BERT, 514, {"model_type": "roberta", "pad_token_id": None}, 2),
-        (OF_BERT, 514, {"model_type": "roberta", "pad_token_id": 513}, 0),
-        (OF_BERT, 512, {"model_type": "bert"}, 0),
-        (OF_BERT, 512, None, 0),
-        (OF_OPT, 2050, {"model_type": "opt"}, 2),
-        (OF_OPT, 2050, {"model_type": "opt", "pad_token_id": 7}, 2),
-        (OF_OPT, 448, None, 0),
-        (OF_OPT, 450, {"model_type": "whisper"}, 0),
-        (OF_ROBERTA, 2, None, 0),
-    ],
-)
+@cases
 def test_position_0_is_the_row_that_the_model_picks_for_it(
     name: str, rows: int, config: dict[str, Any] | None, first: int
 ) -> None:
@@ -290,24 +274,10 @@ def test_position_0_is_guessed_by_a_name_or_a_size_and_that_is_said(
     assert reason in source.reasons["first_position"]
 
 
-LLAMA = {"model_type": "llama", "max_position_embeddings": 4096, "rope_theta": 1e4}
 GPT2 = {"model_type": "gpt2", "n_positions": 1024}
-GEMMA3 = {"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 5.0}}
 
 
-@pytest.mark.parametrize(
-    ("config", "told"),
-    [
-        ({**LLAMA, "hidden_size": 7}, LLAMA),
-        (GPT2, GPT2),
-        (
-            {"model_type": "gemma3", "text_config": GEMMA3},
-            {"model_type": "gemma3_text", "rope_theta": 5.0},
-        ),
-        ({"rope_theta": [1], "position_embedding_type": None}, {}),
-        (None, {}),
-    ],
-)
+@cases
 def test_what_config_json_says_of_positions_is_told(
     config: dict[str, Any] | None, told: dict[str, Any]
 ) -> None:
@@ -387,17 +357,7 @@ def test_a_head_that_is_the_same_tensor_is_told() -> None:
     assert Checkpoint("m.pt").head.relation == "same"
 
 
-@pytest.mark.parametrize(
-    ("config", "relation", "stated"),
-    [
-        ({"tie_word_embeddings": True}, "stated", "true"),
-        ({"tie_word_embeddings": False}, "none", "false"),
-        ({"tie_word_embeddings": "true"}, "none", ""),
-        # What the class ties unless it is told, transformers knows.
-        ({"architectures": ["GPT2LMHeadModel"]}, "none", ""),
-        ({}, "none", ""),
-    ],
-)
+@cases
 def test_a_head_that_is_in_no_file_is_what_config_json_states(
     config: dict[str, object], relation: str, stated: str
 ) -> None:
@@ -431,6 +391,3 @@ def test_the_head_of_rembert_has_columns_of_its_own() -> None:
     assert head.relation == "other"
     assert head.tensor.shape == (50, 7)
     assert opened(tensors, {"model_type": "albert"}).head.tensor is None
-
-
-# --- imports --------------------------------------------------------------------------------------

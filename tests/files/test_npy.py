@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import zipfile
@@ -16,6 +15,7 @@ import pytest
 import embcli
 from embcli.errors import InputError, LayerError
 from tests.files.made import assert_rows, layer, matrix, npy_bytes, refusal, refused, zipped
+from tests.readers import as_npy
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,6 @@ def test_columns_that_are_cut_while_they_are_read_are_a_sentence() -> None:
 # --- archives -------------------------------------------------------------------------------------
 
 
-def saved(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 @pytest.mark.parametrize(
     ("start", "damage", "reason"),
     [
@@ -136,7 +130,7 @@ def test_a_damaged_archive_is_refused(start: int, damage: bytes, reason: str) ->
 def test_a_damaged_byte_of_a_compressed_array_is_refused_or_changes_nothing(
     compression: int,
 ) -> None:
-    archive = zipped({"a.npy": saved(matrix(30, 20))}, compression)
+    archive = zipped({"a.npy": as_npy(matrix(30, 20))}, compression)
     for place in range(40, len(archive) - 100, 61):
         data = bytearray(archive)
         data[place] ^= 0xFF
@@ -150,7 +144,7 @@ def test_a_damaged_byte_of_a_compressed_array_is_refused_or_changes_nothing(
 def test_an_archive_whose_first_member_is_no_array_is_read_as_numpy_reads_it(
     compression: int,
 ) -> None:
-    archive = zipped({"README.txt": b"of one array", "a.npy": saved(matrix())}, compression)
+    archive = zipped({"README.txt": b"of one array", "a.npy": as_npy(matrix())}, compression)
     Path("m.npz").write_bytes(archive)
     assert_rows(layer("m.npz", "a"), np.load("m.npz")["a"])
 
@@ -158,8 +152,8 @@ def test_an_archive_whose_first_member_is_no_array_is_read_as_numpy_reads_it(
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
 def test_an_array_that_is_there_twice_is_refused() -> None:
     with zipfile.ZipFile("m.npz", "w") as file:
-        file.writestr("a.npy", saved(matrix(seed=1)))
-        file.writestr("a.npy", saved(matrix(seed=2)))
+        file.writestr("a.npy", as_npy(matrix(seed=1)))
+        file.writestr("a.npy", as_npy(matrix(seed=2)))
     assert "'a' twice" in refusal("m.npz")
 
 
@@ -178,17 +172,6 @@ def test_a_member_that_claims_more_than_the_file_has_is_refused() -> None:
     message = refused("m.npz", archive)
     # zipfile of Python 3.13 sees it first.
     assert re.search(r"'a' ends at byte 35,\d+ of 20,\d+$|Overlapped entries", message)
-
-
-def test_a_small_deflated_array_is_inflated_once() -> None:
-    np.savez_compressed("m.npz", weight=matrix(20_000, 20))
-    found = layer("m.npz", "weight")
-    found.rows(np.array([1]))
-    model = embcli.open("m.npz")
-    first = model[1]
-    os.truncate("m.npz", 0)
-    assert_rows(found, matrix(20_000, 20))
-    assert model[1].tolist() == first.tolist()
 
 
 def test_a_deflated_array_that_is_larger_than_memory_is_refused(

@@ -132,8 +132,3 @@ def test_values_are_rounded_as_ml_dtypes_rounds_them(name: str, dtype: np.dtype)
         expected = values.astype(dtype).astype(np.float32)
 
     assert_equal(rounded_to(name, values), expected)
-
-
-def test_values_of_whole_numbers_are_not_rounded() -> None:
-    values = np.ones(3, np.float32)
-    assert rounded_to("int8", values) is values

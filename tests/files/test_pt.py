@@ -22,11 +22,6 @@ from tests.files.made import assert_rows, layer, matrix, refusal, refused, tenso
 # --- tensors in what a file holds -----------------------------------------------------------------
 
 
-def test_a_vector_is_read_whole_with_its_stride() -> None:
-    torch.save({"v": torch.arange(10.0)[1::3]}, "m.pt")
-    assert tensors_of("m.pt").array("v").tolist() == [1, 4, 7]
-
-
 def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_them() -> None:
     weight = torch.from_numpy(matrix())
     state = collections.OrderedDict({"wte.weight": weight, "again": torch.nn.Parameter(weight)})

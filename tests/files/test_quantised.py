@@ -169,10 +169,7 @@ def test_floats_without_a_scale_are_read_as_they_are(tmp_path: Path, dtype: Any)
 FP8_MATRIX = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
 
 
-@pytest.mark.parametrize(
-    ("beside", "has_scale"),
-    [("scaled_fp8", True), ("my_fp8_note", False), ("my_weight_scale_note", False)],
-)
+@cases
 def test_only_a_known_name_says_that_8_bit_floats_have_a_scale(
     tmp_path: Path, beside: str, has_scale: bool
 ) -> None:

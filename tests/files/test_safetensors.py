@@ -29,6 +29,7 @@ from embcli.binary import Binary
 from embcli.errors import InputError, Notes
 from embcli.files.safetensors import BITS, NAMES, header, read
 from embcli.files.tensors import Tensors
+from tests.cases import cases
 from tests.files.made import (
     assert_rows,
     large,
@@ -239,7 +240,7 @@ def test_every_dtype_that_the_library_knows_is_known_with_its_width() -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("BOOL", 1), ("C64", 8), ("F8_E4M3FNUZ", 1)])
+@cases
 def test_other_numbers_are_named_and_refused(dtype: str, size: int) -> None:
     data = safetensors_bytes({"weight": (dtype, (2, 3), bytes(6 * size))})
     assert dtype in refused("m.safetensors", data)
@@ -309,22 +310,7 @@ def test_shards_that_are_links_into_the_blobs_of_the_cache_are_read() -> None:
     assert_rows(layer(snapshot / "model.safetensors.index.json", "a.weight"), matrix(seed=1))
 
 
-@pytest.mark.parametrize(
-    ("file", "reason"),
-    [
-        ("../out.safetensors", "outside its folder"),
-        ("/etc/passwd", "outside its folder"),
-        ("deep/../../out.safetensors", "outside its folder"),
-        ("../model/model-1.safetensors", "outside its folder"),
-        ("none.safetensors", "missing"),
-        ("", "missing"),
-        ("a\0b", "missing"),
-        ("x" * 5000, "missing"),
-        ("circle", "missing"),
-        ("model.safetensors.index.json", "itself an index"),
-        ("model-2.safetensors", "has no tensor 'a.weight'"),
-    ],
-)
+@cases
 def test_an_index_names_files_of_its_own_folder_or_is_refused(file: str, reason: str) -> None:
     index = sharded(Path("model"), {"a.weight": file})
     save_file({"a.weight": matrix()}, "out.safetensors")
