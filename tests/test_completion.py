@@ -239,9 +239,7 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_models")
 @cases
-def test_models_of_the_cache_complete(
-    line: str, offered: list[str], in_process: InProcess
-) -> None:
+def test_models_of_the_cache_complete(line: str, offered: list[str], in_process: InProcess) -> None:
     words = f"embcli {line}"
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     ran = in_process(_EMBCLI_COMPLETE="complete_bash", **asked)
