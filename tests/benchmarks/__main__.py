@@ -116,9 +116,11 @@ def of_refusals() -> Iterator[Case]:
 def of_large_layers() -> Iterator[Case]:
     lookup = embcli(f"lookup {LARGE}", TEXT)
     of_torch = plain("lookup", "o200k_base", "4096", TEXT)
-    yield Case("lookup 200,019 x 4,096", lookup, of_torch, 0.25, runs=2)
+    # Nearly all of this is the import of torch: 0.9 of 1.3 s, where the script takes 5.6 s.
+    yield Case("lookup 200,019 x 4,096", lookup, of_torch, 0.3, runs=2)
     weights = embcli(f"weights {LARGE}")
-    yield Case("weights 200,019 x 4,096", weights, plain("weights", "200019", "4096"), 0.5, runs=2)
+    # torch's own drawing takes 3.1 of 5.6 s, its import 0.9, and statistics in float64 1.0.
+    yield Case("weights 200,019 x 4,096", weights, plain("weights", "200019", "4096"), 0.8, runs=2)
 
 
 def of_checkpoints(folder: Path) -> Iterator[Case]:
