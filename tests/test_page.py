@@ -972,9 +972,7 @@ def test_html_has_a_cell_for_each_number_that_fits_a_slide(columns: int, remark:
 
     printed = "".join(ET.fromstring(document).find(".//{*}pre").itertext())  # type: ignore[union-attr]
     strips = re.findall(r"^ *(\d*)  │  ( +)$", printed, re.MULTILINE)
-    assert len(strips) == 40
-    numbers = [number for number, _ in strips if number]
-    assert numbers == [str(row) for row in range(0, 40, 2)], "a label for each second row"
+    assert [number for number, _ in strips] == [str(row) for row in range(40)]
     if remark:
         assert f"shown: {remark}" in printed
     else:
