@@ -136,7 +136,5 @@ def or_list(formats: tuple[str, ...]) -> str:
     >>> or_list(("svg", "html", "png"))
     'svg, html or png'
     """
-    if len(formats) == 1:
-        return formats[0]
     others = ", ".join(formats[:-1])
     return f"{others} or {formats[-1]}"

@@ -83,22 +83,17 @@ def without_cost(text: str) -> dict[str, object]:
         "info",
     ],
 )
-def test_json_on_a_terminal_is_coloured_and_the_same_document(
+def test_json_on_a_terminal_is_the_same_document(
     in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "x\x9b2J\u202e"))
     words = (*shlex.split(command), "-f", "json")
 
     document = without_cost(in_process.ok(*words).text)
-    coloured = in_process.ok(*words, TERM="xterm-256color", terminal=True).text
-    plain = in_process.ok(*words, "--color", "never", terminal=True).text
+    shown = in_process.ok(*words, terminal=True).text
 
-    uncoloured = COLOR.sub("", coloured)
-    assert without_cost(uncoloured) == document
-    assert without_cost(plain) == document
-    assert len(set(COLOR.findall(coloured))) >= 3
-    assert "\x1b" not in plain
-    assert uncoloured.replace("\n", "").isprintable()
+    assert without_cost(shown) == document
+    assert shown.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(
