@@ -89,15 +89,14 @@ class Format(NamedTuple):
     one_matrix: bool = False  # whether it has room for one matrix only
     # Some formats need a package, which one of embcli's extras installs: (package, extra).
     extra: tuple[str, str] | None = None
-    picture: bool = False  # whether it is a page with colours for a file
 
 
 ROWS = (
     Format("table", _PAGES, (".table", ".txt")),
     Format("markdown", _PAGES, (".markdown", ".md"), aliases=("md",)),
-    Format("svg", _PAGES, (".svg",), picture=True),
-    Format("html", _PAGES, (".html",), picture=True),
-    Format("png", _PAGES, (".png",), binary=True, extra=("resvg_py", "pictures"), picture=True),
+    Format("svg", _PAGES, (".svg",)),
+    Format("html", _PAGES, (".html",)),
+    Format("png", _PAGES, (".png",), binary=True, extra=("resvg_py", "pictures")),
     Format("json", (*_DATA, "document"), (".json",)),
     Format("ndjson", _DATA, (".ndjson", ".jsonl"), aliases=("jsonl",)),
     Format("csv", _ROWS, (".csv",), one_matrix=True),
@@ -118,7 +117,7 @@ FORMATS: dict[str, Format] = {row.name: row for row in ROWS}
 SUFFIXES: dict[str, FormatName] = {suffix: row.name for row in ROWS for suffix in row.suffixes}
 ALIASES: dict[str, FormatName] = {alias: row.name for row in ROWS for alias in row.aliases}
 VIEWS: tuple[FormatName, ...] = get_args(PageFormat)
-PICTURES: tuple[FormatName, ...] = tuple(row.name for row in ROWS if row.picture)
+PICTURES: tuple[FormatName, ...] = ("svg", "html", "png")  # pages with colours, for a file
 
 
 def formats_for(kind: ContentKind) -> tuple[FormatName, ...]:
@@ -137,7 +136,5 @@ def or_list(formats: tuple[str, ...]) -> str:
     >>> or_list(("svg", "html", "png"))
     'svg, html or png'
     """
-    if len(formats) == 1:
-        return formats[0]
     others = ", ".join(formats[:-1])
     return f"{others} or {formats[-1]}"

@@ -6,6 +6,7 @@ Pages and errors use it. Whatever comes from a file or a user passes through `pr
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from string import Formatter
@@ -36,6 +37,14 @@ def in_bytes(size: int) -> str:
     from rich.filesize import decimal
 
     return decimal(size)
+
+
+def number_in(variable: str) -> int:
+    """Return a whole number from the environment; 0 if there is none."""
+    value = os.environ.get(variable, "")
+    if not (value.isascii() and value.isdigit()):
+        return 0
+    return int(value[:6])
 
 
 class Parameter(str):

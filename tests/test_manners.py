@@ -66,6 +66,41 @@ def without_cost(text: str) -> dict[str, object]:
     return document
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tokenize 'Every [bold] \x1b[31m\u202e \U0001f600'",
+        "lookup --ids 2,3,5,1 --vocab 6 --dim 3",
+        "weights --vocab 6 --dim 3",
+        "compare",
+        "cache",
+        "info",
+    ],
+)
+def test_json_on_a_terminal_is_the_same_document(
+    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "x\x9b2J\u202e"))
+    words = (*shlex.split(command), "-f", "json")
+
+    document = without_cost(in_process.ok(*words).text)
+    shown = in_process.ok(*words, terminal=True).text
+
+    assert without_cost(shown) == document
+    assert shown.replace("\n", "").isprintable()
+
+
+@cases
+def test_more_than_100_000_numbers_are_refused_on_a_terminal(
+    in_process: InProcess, command: str, numbers: str
+) -> None:
+    thousand_ids = ",".join(["1"] * 1000)
+    words = command.replace("IDS", thousand_ids).split()
+
+    error = in_process.refused(*words, terminal=True)
+    assert f"embcli: {numbers} numbers" in error
+
+
 @pytest.mark.parametrize("columns", range(20, 60, 5))
 def test_a_sentence_on_a_terminal_is_broken_between_words_so_that_a_flag_can_be_copied(
     in_process: InProcess, columns: int

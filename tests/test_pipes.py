@@ -16,8 +16,8 @@ import pytest
 
 from embcli import encodings
 from embcli.atomic import destination
-from embcli.cli.output import format_of
 from embcli.formats import ContentKind
+from embcli.result import chosen_format
 from embcli.seeded_layers.seeded import Seeded
 from tests.cases import cases
 from tests.files.made import save_words
@@ -157,24 +157,19 @@ def test_a_full_disk_is_an_error(process: Process, command: str) -> None:
 
 @cases
 def test_the_suffix_of_the_output_chooses_the_format(name: str, form: str) -> None:
-    assert format_of("embeddings", None, name) == form
+    assert chosen_format("embeddings", None, name) == form
 
 
 @cases
 def test_a_format_that_is_named_comes_first_and_that_of_the_environment_last(
-    monkeypatch: pytest.MonkeyPatch,
-    kind: ContentKind,
-    form: str | None,
-    name: str | None,
-    chosen: str,
+    kind: ContentKind, form: str | None, name: str | None, chosen: str
 ) -> None:
-    monkeypatch.setenv("EMBCLI_FORMAT", "npy")
-    assert format_of(kind, form, name) == chosen
+    assert chosen_format(kind, form, name, "npy") == chosen
 
 
-def test_an_empty_environment_sets_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EMBCLI_FORMAT", "")
-    assert format_of("embeddings", None, None) == "table"
+def test_an_empty_environment_sets_no_default(in_process: InProcess) -> None:
+    ran = in_process.ok("tokenize", "hi", EMBCLI_FORMAT="")
+    assert ran.text == in_process.ok("tokenize", "hi").text
 
 
 # --- files ----------------------------------------------------------------------------------------

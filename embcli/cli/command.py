@@ -5,6 +5,7 @@ writes the result, and gives the exit status. The tour takes the same results wi
 """
 
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -91,17 +92,18 @@ class Command:
 
         Raises OutputError for what the format, the file or a terminal cannot hold.
         """
-        from embcli.cli.output import ResultWriter, format_of
-        from embcli.result import PageStyle, refuse_many
+        from embcli.cli.output import ResultWriter
+        from embcli.result import PageStyle, chosen_format, refuse_many
 
-        name = options["output"]
-        path = None if name in (None, "-") else Path(name)
+        name = None if options["output"] == "-" else options["output"]
+        path = None if name is None else Path(name)
         content = content_of(self.verb, options)
         if content == "text":
             output = ResultWriter(path=path)
         else:
             style = PageStyle(**_style_options(options))
-            format = format_of(content, options.get("format"), name)
+            default = os.environ.get("EMBCLI_FORMAT", "")
+            format = chosen_format(content, options.get("format"), name, default)
             _refuse_options(format, options, path, self.flags)
             shown = options.get("show") or ()
             matrices = tuple(name for name in shown if name in (*MATRICES, *OUTPUTS))

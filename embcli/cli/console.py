@@ -14,7 +14,7 @@ from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
 from embcli.errors import EmbcliError, Notes, OutputError, Watch
-from embcli.wording import Sentence, in_line, shortened
+from embcli.wording import Sentence, in_line, number_in, shortened
 
 Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds before a bar is shown
@@ -34,8 +34,6 @@ def terminal_size() -> tuple[int, int]:
 
 def limit_columns() -> None:
     """Limit the width that rich reads from the environment; it would fill any number of columns."""
-    from embcli.page.medium import number_in
-
     if number_in("COLUMNS") > _LARGEST:
         os.environ["COLUMNS"] = str(_LARGEST)
 

@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, terminal_size
 from embcli.errors import OutputError
-from embcli.formats import FORMATS, VIEWS, ContentKind, FormatName
+from embcli.formats import FORMATS, VIEWS, FormatName
 from embcli.names import Color
-from embcli.result import PageStyle, Result, chosen_format
+from embcli.result import PageStyle, Result
 from embcli.wording import in_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from embcli.records import Records
+
 Content = Literal["page", "text", "binary"]
+_MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _NOT_FOR_A_TERMINAL = (
     "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 )
@@ -109,9 +112,18 @@ class ResultWriter:
         kind: Content = "binary" if FORMATS[self.format].binary else "text"
         if self.format in VIEWS:
             kind = "page"
+        elif self._on_a_terminal:
+            self._refuse_many_numbers(result.records())
         write = result._writer(self.format)
         with self._open(kind) as file:
             write(file)
+
+    def _refuse_many_numbers(self, records: Records) -> None:
+        """Raise OutputError for more numbers than a terminal is for."""
+        numbers = records.numbers(FORMATS[self.format].one_matrix)
+        if numbers > _MOST_ON_A_TERMINAL:
+            wrong = f"{numbers:,} numbers are too many for a terminal"
+            raise OutputError(f"{wrong}; name a file with -o, or use a pipe")
 
     def _write_bytes(self, content: bytes, kind: Content) -> None:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
@@ -155,13 +167,3 @@ class ResultWriter:
                 text = text.replace("\r\n", "\n")  # lines of csv end so
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
-
-
-def format_of(kind: ContentKind, named: str | None, file: str | None) -> FormatName:
-    """Return the format to write a kind of result in.
-
-    It is the named one, else that of the file's suffix, else that of EMBCLI_FORMAT. Raises
-    OutputError for a format that cannot hold the result.
-    """
-    path = None if file == "-" else file
-    return chosen_format(kind, named, path, os.environ.get("EMBCLI_FORMAT") or "")

@@ -6,7 +6,6 @@ as Lines, short lists as a ListTable.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -37,7 +36,6 @@ from embcli.wording import in_line
 DIM = Style(dim=True)
 STRONG = Style(bold=True)
 CURSOR = Style(bold=True, reverse=True)
-_PROGRESS_SECONDS = 0.2  # between two signs of progress
 
 # The keys that move the cursor of a list, with those of less and vi beside textual's.
 MOVES: list[BindingType] = [
@@ -97,6 +95,7 @@ class ExplorerScreen(Screen[int]):
     def __init__(self, matrix: ExploredMatrix) -> None:
         super().__init__()
         self.matrix = matrix
+        self.progress = ""  # the name of the pass that goes on
 
     def body(self) -> ComposeResult:
         """Yield the widgets between the title and the commands."""
@@ -148,12 +147,12 @@ class ExplorerScreen(Screen[int]):
         if row is not None:
             await self.app.open_row(row, column or 0)
 
-    def show_title(self, progress: str = "") -> None:
-        """Show the title and the commands as they are now, and the progress of a pass."""
+    def show_title(self) -> None:
+        """Show the title, with the name of a pass that goes on, and the commands."""
         if not self.query("#title"):  # it is not there yet, or no longer
             return
         first, *parts = self.heading()
-        title = "   ".join(filter(None, [first, progress, *parts]))
+        title = "   ".join(filter(None, [first, self.progress, *parts]))
         self.query_one("#title", Static).update(in_line(title), layout=False)
         prompt = self.query_one(Prompt)
         if prompt is not self.focused:
@@ -174,8 +173,9 @@ class ExplorerScreen(Screen[int]):
         self.call_after_refresh(self.show_title)
 
     def start(self, name: str, compute: Callable[[Watch], Any]) -> None:
-        """Compute in a thread, with the progress in the title, what `finished` is called with."""
-        self.show_title(f"{name} …")
+        """Compute in a thread what `finished` is called with; the title names the pass."""
+        self.progress = f"{name} …"
+        self.show_title()
         self.run_worker(
             partial(compute, self._watched),
             name,
@@ -187,25 +187,22 @@ class ExplorerScreen(Screen[int]):
     def _watched(
         self, items: Iterable[Any], total: int, size: Callable[[Any], int], /
     ) -> Iterator[Any]:
+        """Yield the items of a pass, until its screen is closed."""
         worker = get_current_worker()
-        last_progress = time.monotonic()
-        passed = 0
         for item in items:
             if worker.is_cancelled:
                 raise CancelledError
             yield item
-            passed += size(item)
-            if time.monotonic() - last_progress > _PROGRESS_SECONDS:
-                last_progress = time.monotonic()
-                self.call_later(self.show_title, f"{worker.name} {passed / max(total, 1):.0%}")
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         worker = event.worker
         with suppress(NoMatches):  # as the app ends, a screen's widgets go before the screen
             if event.state is WorkerState.SUCCESS:
+                self.progress = ""
                 self.finished(worker.name, worker.result)
                 self.show_title()
             elif event.state is WorkerState.ERROR:
+                self.progress = ""
                 self.failed(worker.name, worker.error)
                 self.show_title()
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
+from embcli.wording import number_in
+
 if TYPE_CHECKING:
     from embcli.names import Background
 
@@ -48,14 +50,6 @@ def medium_of(console: Console) -> Medium:
 def pipe_width() -> int:
     """Return the columns of a page in a pipe."""
     return max(number_in("COLUMNS") or 120, 40)
-
-
-def number_in(variable: str) -> int:
-    """Return a whole number from the environment; 0 if there is none."""
-    value = os.environ.get(variable, "")
-    if not (value.isascii() and value.isdigit()):
-        return 0
-    return int(value[:6])
 
 
 def terminal_background() -> Background:

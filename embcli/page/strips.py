@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _WIDEST = 4  # the most cells of a number
 _SLIDE_LINES = 36  # of a picture, which strips of few rows fill
 _LINES_AROUND = 4  # an axis and a rule above a picture; a blank line and a colour bar below
-_MOST_LABELS = 24  # of the rows of a picture
 _NOTHING = -3  # the level of a half of a cell without a number
 _MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours
 _MARKED = Style(color=_MARK, bgcolor="#000000", bold=True)
@@ -261,10 +260,6 @@ class Strips(Composite):
         starts: list[int] = []  # the first row of each strip
         for first, stop in pairwise(bounds):
             starts += range(first, stop, fit.rows_per_line)
-        strips_per_label = 1
-        if self.lines is not None:
-            strips_per_label = math.ceil(len(starts) / _MOST_LABELS)
-        labelled_rows = [start * fit.row_step for start in starts[::strips_per_label]]
 
         axis = self._axis(fit)
         density = density_of(console)
@@ -285,14 +280,11 @@ class Strips(Composite):
             header = f"{in_line(block.title)}\n{axis}" if block.title else axis
             blocks.append((Text(header), strips))
 
-        lines = len(starts) * fit.lines_per_row
-        lines_per_label = strips_per_label * fit.lines_per_row
         middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
 
         def at_lines(label: Label) -> Label:
-            cells = [label.cells[row] for row in labelled_rows]
-            spread = label._replace(cells=cells).spread(lines_per_label, middle)
-            return spread._replace(cells=spread.cells[:lines])
+            cells = [label.cells[start * fit.row_step] for start in starts]
+            return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
         labels_of_lines = list(map(at_lines, labels))
         trailing_of_lines = list(map(at_lines, self.trailing))
