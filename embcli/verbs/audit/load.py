@@ -56,10 +56,10 @@ def _why_not(checkpoint: Checkpoint) -> str:
 def _states_untied(config: Mapping[str, Any]) -> bool:
     """Return whether config.json states that the head is a matrix of its own, for any part."""
     flags = []
-    parts = [config]
-    for part in parts:  # Those of parts are added while they are read.
+    configs = [config]
+    for part in configs:  # Those of parts are added while they are read.
         flags.append(part.get("tie_word_embeddings"))
-        parts += [value for value in part.values() if isinstance(value, dict)]
+        configs += [value for value in part.values() if isinstance(value, dict)]
     return False in flags and True not in flags
 
 
@@ -111,7 +111,7 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     tensors = checkpoint.tensors
     if tensors.files == (tensors.binary.name,):
         return
-    if tensors.binary.is_remote:
+    if checkpoint.roles.token.binary.is_remote:
         yield NotChecked("the shards of other tensors")
         return
 
@@ -122,8 +122,8 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"
         yield Finding("finding", "load", len(repeated), text)
-    named = {*tensors}
-    unnamed = [name for name in counts if name not in named]
+    in_index = {*tensors}
+    unnamed = [name for name in counts if name not in in_index]
     if unnamed:
         index = tensors.path.name
         text = f"{index} does not name {_listed(unnamed)}; transformers reads whole files"
