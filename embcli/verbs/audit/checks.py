@@ -14,7 +14,7 @@ from embcli.verbs.audit.finding import Finding, Found
 from embcli.verbs.audit.matrix import MatrixAudit
 
 # Checks of what the files of a model say; no row of tokens is read for them.
-_OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found | Iterator[Finding]], ...] = (
+_OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     load.check_index,
     fit.check_input_tensors,
     fit.check_tokenizer,

@@ -37,6 +37,7 @@ def question_about(checkpoint: Checkpoint | None) -> Question | str:
 def _why_not(checkpoint: Checkpoint) -> str:
     """Return why transformers has no answer about a model's weights; empty if it may have one."""
     tensors = checkpoint.tensors
+    layers = checkpoint.config.get("num_hidden_layers")
     reason = ""
     if checkpoint.roles.token.binary.is_remote:
         reason = "the weights are remote"
@@ -48,6 +49,8 @@ def _why_not(checkpoint: Checkpoint) -> str:
         reason = "adapter_config.json names another model"
     elif "transformers_weights" in checkpoint.config:
         reason = "config.json names another file of weights"
+    elif isinstance(layers, int) and layers > len(tensors):
+        reason = f"config.json states {layers:,} layers, more than the file has tensors"
     elif not _has_layers(tensors):
         reason = "the file has no layers"
     return reason
