@@ -294,6 +294,10 @@ def rename(name: str) -> None:
             "config.json names another file of weights",
         ),
         (
+            lambda: write_config(num_hidden_layers=10**9),
+            "config.json states 1,000,000,000 layers, more than the file has tensors",
+        ),
+        (
             lambda: write({TOKEN: normal(ROWS, DIM, 1), "norm.weight": np.ones((1, DIM))}),
             "the file has no layers",
         ),

@@ -1,7 +1,8 @@
 """Whether a model is sound: its two matrices row by row, and whether tokenizer and files fit them.
 
-`audit` returns an Audit, which is plain data. `matrix` and `measure` compute what is unusual in a
-matrix, `fit` what does not fit together, and `page` shows it all.
+`audit` returns an Audit, which is plain data, and `page` shows it. `matrix` and `measure` compute
+the numbers of a matrix, `files` gathers what files say, and `checks` lists what is looked for in
+both: in `rows`, in `fit`, and in `load`, which asks transformers.
 """
 
 from __future__ import annotations

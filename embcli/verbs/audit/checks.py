@@ -14,8 +14,8 @@ from embcli.verbs.audit.finding import Finding, Found
 from embcli.verbs.audit.matrix import MatrixAudit
 
 # Checks of what the files of a model say; no row of tokens is read for them.
-_OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found | Iterator[Finding]], ...] = (
-    fit.check_shards,
+_OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
+    load.check_index,
     fit.check_input_tensors,
     fit.check_tokenizer,
     fit.check_config,
@@ -24,7 +24,6 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found | Iterator[Finding]], 
     fit.check_special_ids,
     fit.check_template,
     fit.check_words,
-    load.check_index,
 )
 # Checks of the rows of the token matrix, and of a head of its own; a matrix knows its files.
 _OF_MATRICES: tuple[Callable[[MatrixAudit], Iterator[Finding]], ...] = (

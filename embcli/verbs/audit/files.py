@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError
-from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint, Head
 from embcli.files.special_ids import SpecialId, special_ids
 from embcli.layer import Source, shape_of
@@ -90,28 +87,6 @@ class ModelFiles:
             return self.checkpoint.input_tensors if self.checkpoint else []
         except InputError:
             return []
-
-    @property
-    def is_remote(self) -> bool:
-        return self.checkpoint is not None and self.checkpoint.tensors.binary.is_remote
-
-    @property
-    def has_index(self) -> bool:
-        """Whether the tensors are in the files that an index names."""
-        tensors = self.checkpoint.tensors if self.checkpoint else None
-        return tensors is not None and tensors.files != (tensors.binary.name,)
-
-    @cached_property
-    def shards(self) -> Counter[str]:
-        """In how many files of an index on this machine a tensor is, by its name.
-
-        Raises InputError for a damaged file. Only headers are read, and each once.
-        """
-        names: Counter[str] = Counter()
-        if self.checkpoint and self.has_index and not self.is_remote:
-            for file in self.checkpoint.tensors.files:
-                names.update(list(open_tensors(Path(file))))
-        return names
 
 
 def files_of(source: Source) -> ModelFiles:

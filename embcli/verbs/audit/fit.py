@@ -40,16 +40,6 @@ def check_sizes(files: ModelFiles) -> Iterator[Finding]:
         yield Finding("remark", "padding", padding, text, is_in_matrix=True)
 
 
-def check_shards(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that the files of an index are whole, unless they are on the network.
-
-    Raises InputError for a damaged file.
-    """
-    if files.has_index and files.is_remote:
-        yield NotChecked("the shards of other tensors")
-    _ = files.shards
-
-
 def check_input_tensors(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that what token rows are added to, normed or projected with is finite."""
     try:

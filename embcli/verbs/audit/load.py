@@ -1,23 +1,27 @@
 """What transformers makes of a model's weights: which it draws at random, and which it ties.
 
 `question_about` asks beside the passes over the matrices, and `Loading` has the answer.
+`check_index` looks at the files that it loads.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from embcli.asked.process import NotAskedError
 from embcli.asked.weights import ModelFacts, Question
+from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.families import NAMES
 from embcli.files.roles import equal_rows
 from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Level, first_names
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
 from embcli.wording import counted
 
 _LOADED = ("model.safetensors", "model.safetensors.index.json")
@@ -33,6 +37,7 @@ def question_about(checkpoint: Checkpoint | None) -> Question | str:
 def _why_not(checkpoint: Checkpoint) -> str:
     """Return why transformers has no answer about a model's weights; empty if it may have one."""
     tensors = checkpoint.tensors
+    layers = checkpoint.config.get("num_hidden_layers")
     reason = ""
     if checkpoint.roles.token.binary.is_remote:
         reason = "the weights are remote"
@@ -44,6 +49,8 @@ def _why_not(checkpoint: Checkpoint) -> str:
         reason = "adapter_config.json names another model"
     elif "transformers_weights" in checkpoint.config:
         reason = "config.json names another file of weights"
+    elif isinstance(layers, int) and layers > len(tensors):
+        reason = f"config.json states {layers:,} layers, more than the file has tensors"
     elif not _has_layers(tensors):
         reason = "the file has no layers"
     return reason
@@ -52,10 +59,10 @@ def _why_not(checkpoint: Checkpoint) -> str:
 def _states_untied(config: Mapping[str, Any]) -> bool:
     """Return whether config.json states that the head is a matrix of its own, for any part."""
     flags = []
-    parts = [config]
-    for part in parts:  # Those of parts are added while they are read.
+    configs = [config]
+    for part in configs:  # Those of parts are added while they are read.
         flags.append(part.get("tie_word_embeddings"))
-        parts += [value for value in part.values() if isinstance(value, dict)]
+        configs += [value for value in part.values() if isinstance(value, dict)]
     return False in flags and True not in flags
 
 
@@ -99,16 +106,29 @@ class Loading:
         yield from _of_ties(self.facts, checkpoint, head_is_copy)
 
 
-def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that an index names all tensors of its files, which transformers reads whole."""
-    repeated = [name for name, count in files.shards.items() if count > 1]
+def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
+    """Check that an index names each tensor of its files, which transformers reads whole, and once.
+
+    Only headers are read. Raises InputError for a damaged file.
+    """
+    tensors = checkpoint.tensors
+    if tensors.files == (tensors.binary.name,):
+        return
+    if checkpoint.roles.token.binary.is_remote:
+        yield NotChecked("the shards of other tensors")
+        return
+
+    counts: Counter[str] = Counter()
+    for file in tensors.files:
+        counts.update(list(open_tensors(Path(file))))
+    repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"
         yield Finding("finding", "load", len(repeated), text)
-    named = {*checkpoint.tensors}
-    unnamed = [name for name in files.shards if name not in named]
+    in_index = {*tensors}
+    unnamed = [name for name in counts if name not in in_index]
     if unnamed:
-        index = checkpoint.tensors.path.name
+        index = tensors.path.name
         text = f"{index} does not name {_listed(unnamed)}; transformers reads whole files"
         yield Finding("remark", "load", len(unnamed), text)
 

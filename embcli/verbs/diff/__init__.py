@@ -100,14 +100,14 @@ class Diff(Result, verb="diff"):
 
     @property
     def _why_no(self) -> str:
-        parts = differences(self.counts, "row")
+        reasons = differences(self.counts, "row")
         if self.head is not None and self.head.different:
-            parts.append(f"in the output head {self.head._why_no}")
+            reasons.append(f"in the output head {self.head._why_no}")
         if self.lone_head:
-            parts.append(f"an output head only in {self.lone_head}")
+            reasons.append(f"an output head only in {self.lone_head}")
         if self.other_shapes:
-            parts.append(self.other_shapes)
-        return ", ".join(parts)
+            reasons.append(self.other_shapes)
+        return ", ".join(reasons)
 
     @property
     def other_shapes(self) -> str:
@@ -333,11 +333,11 @@ def _diff_of_layer(
         found = different_rules(base_encoding.rules, tuned_encoding.rules)
         rules = None if found is None else tuple(found)
 
-    def side(name: SideName, place: int, layers: Layers) -> Side:
+    def side(name: SideName, number: int, layers: Layers) -> Side:
         opened = layers[layer]
-        alone = matching.alone[place]
+        alone = matching.alone[number]
         shape = layers.origin.shapes[layer]
-        return Side(name, shape, opened.dtype, encodings[place], layers.origin, alone)
+        return Side(name, shape, opened.dtype, encodings[number], layers.origin, alone)
 
     return Diff(
         layer=layer,

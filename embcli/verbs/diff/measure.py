@@ -79,14 +79,14 @@ def chosen_among(
     """
     known = 0 if encodings[0] is not None else 1
 
-    def chosen(rows: np.ndarray, place: int) -> np.ndarray:
+    def chosen(rows: np.ndarray, number: int) -> np.ndarray:
         if ids is not None:
             rows = np.intersect1d(rows, ids)
         if match is None:
             return rows
-        if encodings[place] is None and place != known:
+        if encodings[number] is None and number != known:
             return rows[:0]
-        return matching_rows(rows, match, encodings[place])
+        return matching_rows(rows, match, encodings[number])
 
     base_rows, tuned_rows = matching.pairs
     base_alone, tuned_alone = matching.alone

@@ -110,9 +110,9 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
 def _distances_in_words(distances: np.ndarray, precision: int) -> list[str]:
     """Return distances as they are written alike, except those that would seem to be 0."""
     texts = written(distances, precision)
-    for place, distance in enumerate(distances):
-        if distance and float(texts[place]) == 0:
-            texts[place] = f"{distance:.{precision}e}"
+    for row, distance in enumerate(distances):
+        if distance and float(texts[row]) == 0:
+            texts[row] = f"{distance:.{precision}e}"
     return texts
 
 

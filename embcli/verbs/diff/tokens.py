@@ -69,7 +69,7 @@ class TokenDiff(Result, verb="diff"):
     tuned: Vocabulary
     same: int  # tokens with the same ID in both
     changes: tuple[TokenChange, ...]
-    rules: Rules | None = None  # the parts that differ, by state; None if none was compared
+    rules: Rules | None = None  # the entries that differ, by state; None if none was compared
     top: int = SHOWN_ROWS
     lengths: str = ""  # that the rows have different lengths, if matrices were to be compared
 
@@ -86,12 +86,12 @@ class TokenDiff(Result, verb="diff"):
 
     @property
     def _why_no(self) -> str:
-        parts = differences(self.counts, "token")
+        reasons = differences(self.counts, "token")
         if self.rules:
-            parts.append(self.rules_in_words)
+            reasons.append(self.rules_in_words)
         if self.lengths:
-            parts.append(self.lengths)
-        return ", ".join(parts)
+            reasons.append(self.lengths)
+        return ", ".join(reasons)
 
     @property
     def rules_in_words(self) -> str:
@@ -158,7 +158,7 @@ def compare_tokens(
 
 
 def different_rules(base: Rules, tuned: Rules) -> Rules | None:
-    """Return the parts of rules that only one encoding has, or that both have in another order.
+    """Return the entries of rules that only one encoding has, or that both have in another order.
 
     None means that they cannot be compared.
     """
@@ -166,21 +166,21 @@ def different_rules(base: Rules, tuned: Rules) -> Rules | None:
         return None
     found = {}
     for rule, value in base.items():
-        ours = _parts(value)
-        theirs = _parts(tuned[rule])
+        ours = _entries(value)
+        theirs = _entries(tuned[rule])
         pairs = zip(ours & theirs, theirs & ours, strict=True)  # in the order of the first of them
         states = {
             "removed": list(ours - theirs),
             "added": list(theirs - ours),
-            "reordered": [part for part, other in pairs if part != other],
+            "reordered": [entry for entry, other in pairs if entry != other],
         }
         if any(states.values()):
             found[rule] = states
     return found
 
 
-def _parts(rule: Any) -> Counter[str]:
-    """Return the parts of a rule as they are written, in order."""
+def _entries(rule: Any) -> Counter[str]:
+    """Return the entries of a rule as they are written, in order."""
     if isinstance(rule, dict):
         rule = [f"{name}: {value!r}" for name, value in rule.items()]
     if rule == "":
@@ -211,9 +211,9 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
         yield safe_text(f"{name:6} {words}")
     yield Answer(f"tokens {_in_words(diff.counts)}", style="")
     for rule, states in (diff.rules or {}).items():
-        counts = _in_words({state: len(parts) for state, parts in states.items()})
-        parts = first_of(chain.from_iterable(states.values()), diff.top)
-        yield safe_text(shorten(f"{rule:6} {counts}: {parts}", 240))
+        counts = _in_words({state: len(entries) for state, entries in states.items()})
+        entries = first_of(chain.from_iterable(states.values()), diff.top)
+        yield safe_text(shorten(f"{rule:6} {counts}: {entries}", 240))
 
     omissions = []
     for state in _WHERE:

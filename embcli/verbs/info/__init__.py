@@ -114,8 +114,8 @@ class ModelInfo(Result, verb="info"):
         if not recipe.is_known:
             reason = f": {recipe.unknown}" if recipe.unknown else ""
             return f"not known for {quoted(recipe.model)} models{reason}"
-        parts = [part for part in (recipe.words, recipe.blocks) if part]
-        return "; ".join(parts)
+        words = [text for text in (recipe.words, recipe.blocks) if text]
+        return "; ".join(words)
 
     def records(self) -> Records:
         """Return a row for each tensor; what holds for the whole checkpoint is in `run`."""

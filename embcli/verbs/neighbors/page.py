@@ -124,9 +124,9 @@ def _query_in_words(neighbors: Neighbors, number: int) -> str:
 
 
 def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
-    named = ids[: _MOST_IDS + 1]
+    shown_ids = ids[: _MOST_IDS + 1]
     names = []
-    for row, token in zip(named.tolist(), neighbors.tokens(named), strict=True):
+    for row, token in zip(shown_ids.tolist(), neighbors.tokens(shown_ids), strict=True):
         text = shown(token)
         names.append(f"{text} ({row})" if text else f"ID {row}")
     return first_of(names, _MOST_IDS)

@@ -76,13 +76,13 @@ def _terms(
 ) -> tuple[np.ndarray, ...]:
     """Return the IDs of each term that a parameter adds or subtracts, (n,) each."""
     encode = parse_ids if encoding is None else encoding.encode
-    terms = [encode(text) for text in texts]
-    for text, ids in zip(texts, terms, strict=True):
+    encoded = [encode(text) for text in texts]
+    for text, ids in zip(texts, encoded, strict=True):
         if not len(ids):
             wrong = "{parameter} {term!r} has no tokens"
             raise InputError(Sentence(wrong, parameter=Parameter(parameter), term=text[:40]))
         check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, can_enlarge=False)
-    return tuple(terms)
+    return tuple(encoded)
 
 
 def _sequences(tokens: Tokens) -> list[np.ndarray]:
