@@ -266,6 +266,7 @@ def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys() -> None
     covariance = Covariance(6)
     covariance.add(matrix)
 
+    np.testing.assert_allclose(covariance.mean(), matrix.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(covariance.matrix(), np.cov(matrix.T), rtol=1e-9, atol=1e-20)
 
 
