@@ -6,7 +6,6 @@ computed as they are read, so that a result can be larger than memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,12 +82,6 @@ class Records:
     sequences: int = 1
     batch: tuple[int, ...] = ()
     more: Document = field(default_factory=dict)
-
-    def numbers(self, names: Names) -> int:
-        """Return how many numbers matrices have, or how many the fields have if none is named."""
-        if not names:
-            return self.rows * len(self.fields)
-        return sum(math.prod(self.matrices[name].shape) for name in names)
 
     def shape(self, array: ArraySpec) -> tuple[int, ...]:
         """Return the shape of an array whose first dimension is the rows, or B and T."""

@@ -6,12 +6,11 @@ pages and writers are imported when a method needs them.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NoReturn, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
@@ -25,7 +24,6 @@ from embcli.errors import (
 from embcli.formats import (
     ALIASES,
     FORMATS,
-    PICTURES,
     SUFFIXES,
     VIEWS,
     ContentKind,
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from embcli.page import Hint, Note
     from embcli.records import Records
 
 ResultType = TypeVar("ResultType", bound="Result")
@@ -53,7 +50,7 @@ _LARGEST_WIDTH = 1000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Style:
+class PageStyle:
     """How a result looks on a page; raises OutputError and InputError for values out of range."""
 
     precision: int = DEFAULT_PRECISION  # decimals
@@ -62,8 +59,6 @@ class Style:
     bare: bool = False  # whether a page has only titles, tables, pictures and drawings
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "auto"  # the background; auto: the terminal's, and light in a file or notebook
-    # This function makes a line from what notes say of parameters.
-    suggest: Callable[[Sequence[Note | Hint]], str] | None = None
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
@@ -83,16 +78,16 @@ class Result:
     """The result of a verb.
 
     `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page
-    with colours. A subclass names its verb.
+    with colours. A subclass names its verb: `class Lookup(Result, verb="lookup")`.
     """
 
     _verb: ClassVar[str]
     notes: Notes = field(default_factory=Notes)  # remarks on how it came about
-    style: Style = field(default_factory=Style)
+    style: PageStyle = field(default_factory=PageStyle)
 
     def __init_subclass__(cls, *, verb: str) -> None:
         cls._verb = verb
-        # A dataclass makes no __repr__ for a class that has one of its own.
+        # A dataclass would make a __repr__ with all fields, unless its class has one of its own.
         setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - mypy refuses the assignment
 
     def __copy__(self: ResultType) -> ResultType:
@@ -143,7 +138,7 @@ class Result:
         return 1 if self._why_no else 0
 
     def styled(self: ResultType, **changes: Any) -> ResultType:
-        """Return the same result with another style: `styled(heat=True, width=80)`; see Style.
+        """Return the same result with another style: `styled(heat=True, width=80)`; see PageStyle.
 
         Raises OutputError and InputError for values out of range.
         """
@@ -152,13 +147,9 @@ class Result:
 
     def _view(self) -> RenderableType:
         """Return the page, as the style says."""
-        from embcli.page.parts import BarePage, SuggestingPage
+        from embcli.page.parts import BarePage
 
-        if self.style.bare:
-            return BarePage(self)
-        if self.style.suggest:
-            return SuggestingPage(self, self.style.suggest)
-        return self
+        return BarePage(self) if self.style.bare else self
 
     def page(self, format: FormatName) -> bytes:
         """Return the result as a page in one of the formats that are views, as in a file."""
@@ -166,7 +157,7 @@ class Result:
 
         chosen_format(self.content, format, None)
         page_format = cast("PageFormat", format)
-        width = width_of(self.style.width, format)
+        width = self.style.width or 0
         return exported(self._view(), page_format, width, self.style.theme, remark=self.notes.add)
 
     def __str__(self) -> str:
@@ -176,8 +167,7 @@ class Result:
         """Return the page as a fragment of HTML, for notebooks."""
         from embcli.page.export import fragment
 
-        width = width_of(self.style.width, "html")
-        return fragment(self._view(), width, self.style.theme)
+        return fragment(self._view(), self.style.width or 0, self.style.theme)
 
     def save(self, path: str | Path, format: FormatName | None = None) -> None:
         """Write the result to a file atomically, in the format of its suffix or in a named one.
@@ -185,21 +175,25 @@ class Result:
         Raises OutputError for a format that cannot hold this result, and for a place that cannot be
         written.
         """
+        chosen = chosen_format(self.content, format, path)
+        write = self._writer(chosen)
+        with explaining_failure(Path(path)), destination(Path(path)) as file:
+            write(file)
+
+    def _writer(self, format: FormatName) -> Callable[[BinaryIO], object]:
+        """Return a function that writes the result into an open file, as a page or as data.
+
+        What can fail before the file is opened has been done.
+        """
+        if format in VIEWS:
+            page = self.page(format)
+            return lambda file: file.write(page)
         from embcli import writers
 
-        chosen = chosen_format(self.content, format, path)
-        file = Path(path)
-        if chosen in VIEWS:
-            content = self.page(chosen)
-            with explaining_failure(file), destination(file) as place:
-                place.write(content)
-            return
-
         records = self.records()
-        refuse_many(records.shown, chosen)
-        data_format = cast("DataFormat", chosen)
-        with explaining_failure(file), destination(file) as place:
-            writers.write(records, data_format, place, self.notes)
+        refuse_many(records.shown, format)
+        data_format = cast("DataFormat", format)
+        return lambda file: writers.write(records, data_format, file, self.notes)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
@@ -335,26 +329,3 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
         wrong = "this format holds one matrix, not {shown}; choose one with {show}"
         raise OutputError(Sentence(wrong, shown=", ".join(shown)))
-
-
-_PIPE_WIDTH = 120
-
-
-def width_of(width: int | None, format: FormatName) -> int:
-    """Return the columns of a page in a format that is not for a terminal.
-
-    0 is the width that a picture has unless the user chose one.
-    """
-    if width:
-        return width
-    if format in PICTURES:
-        return 0
-    return max(number_in("COLUMNS") or _PIPE_WIDTH, _LEAST_WIDTH)
-
-
-def number_in(variable: str) -> int:
-    """Return a whole number from the environment; 0 if there is none."""
-    value = os.environ.get(variable, "")
-    if not (value.isascii() and value.isdigit()):
-        return 0
-    return int(value[:6])

@@ -7,11 +7,10 @@ the same float32 back, as orjson writes them.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ import orjson
 from embcli.errors import Notes
 from embcli.files.safetensors import header
 from embcli.formats import FORMATS, DataFormat
-from embcli.records import ArraySpec, Document, Names, NumbersBy, Piece, Records
+from embcli.records import ArraySpec, Columns, Document, Names, NumbersBy, Piece, Records
 from embcli.wording import in_data
 
 
@@ -48,12 +47,9 @@ def write(
     writers[format](reader, file)
 
 
-_BLOCK = 1 << 14  # numbers that are turned into text together
-
-
 @dataclass(frozen=True, eq=False)
 class _Reader:
-    """Reads records in the portions that formats need: pieces, smaller blocks, or JSON rows."""
+    """Reads records as formats need them: pieces, a field, a matrix, or JSON rows."""
 
     records: Records
     notes: Notes
@@ -70,20 +66,12 @@ class _Reader:
         for piece in self.pieces((), (name,)):
             yield piece.matrices[name]
 
-    def blocks(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
-        """Yield pieces whose text takes little memory."""
-        width = sum(math.prod(self.records.matrices[name].shape[1:]) for name in matrices)
-        step = max(_BLOCK // max(width, 1), 1)
-        for piece in self.pieces(fields, matrices):
-            for start in range(0, piece.rows, step):
-                yield _part_of(piece, start, min(start + step, piece.rows))
-
     def json_rows(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Document]:
         """Yield rows as JSON objects; those of matrices are together in `vectors`."""
-        for block in self.blocks(fields, matrices):
-            columns = {name: self.json_values(values) for name, values in block.fields.items()}
-            vectors = {name: self.json_values(values) for name, values in block.matrices.items()}
-            for place in range(block.rows):
+        for piece in self.pieces(fields, matrices):
+            columns = {name: self.json_values(values) for name, values in piece.fields.items()}
+            vectors = {name: self.json_values(values) for name, values in piece.matrices.items()}
+            for place in range(piece.rows):
                 row = {name: values[place] for name, values in columns.items()}
                 if vectors:
                     row["vectors"] = {name: values[place] for name, values in vectors.items()}
@@ -91,8 +79,8 @@ class _Reader:
 
     def json_vectors(self, matrix: str) -> Iterator[np.ndarray]:
         """Yield the rows of a matrix."""
-        for block in self.blocks((), (matrix,)):
-            yield from self.json_values(block.matrices[matrix])
+        for values in self.matrix(matrix):
+            yield from self.json_values(values)
 
     def json_values(self, values: Any) -> Any:
         """Return values that orjson takes one by one.
@@ -106,12 +94,6 @@ class _Reader:
                 "JSON has no NaN and no infinity: they are written as null; other formats keep them"
             )
         return np.ascontiguousarray(values)
-
-
-def _part_of(piece: Piece, start: int, stop: int) -> Piece:
-    fields = {name: values[start:stop] for name, values in piece.fields.items()}
-    matrices = {name: values[start:stop] for name, values in piece.matrices.items()}
-    return Piece(stop - start, fields, matrices)
 
 
 def _json(reader: _Reader, file: BinaryIO) -> None:
@@ -161,22 +143,20 @@ class _Dialect(NamedTuple):
     def write(self, reader: _Reader, file: BinaryIO) -> None:
         """Write a line of names, then a line for each row; a matrix has a cell for each column."""
         records = reader.records
-        matrices = reader.records.one
-        no_rows = Piece(0, {name: [] for name in records.fields})
-        names: list[str | int] = [*_in_columns(no_rows, records).fields]
+        matrices = records.one
+        no_rows: Columns = {name: [] for name in records.fields}
+        names: list[str | int] = [*_in_columns(no_rows, records)]
         for name in matrices:
             array = records.matrices[name]
             names += array.columns or records.columns or range(array.shape[1])
         file.write(self.separator.join(self.cells(names)) + self.line_end)
-        for block in reader.blocks(records.fields, matrices):
-            file.writelines(self.lines(_in_columns(block, records)))
-
-    def lines(self, piece: Piece) -> Iterator[bytes]:
-        columns = [self.cells(values) for values in piece.fields.values()]
-        for rows in piece.matrices.values():
-            columns.append([_numbers(row).replace(b",", self.separator) for row in rows])
-        for cells in zip(*columns, strict=True):
-            yield self.separator.join(cells) + self.line_end
+        for piece in reader.pieces(records.fields, matrices):
+            fields = _in_columns(piece.fields, records)
+            columns: list[Iterable[bytes]] = [self.cells(values) for values in fields.values()]
+            for rows in piece.matrices.values():  # Their text is made row by row.
+                columns.append(_numbers(row).replace(b",", self.separator) for row in rows)
+            for cells in zip(*columns, strict=True):
+                file.write(self.separator.join(cells) + self.line_end)
 
     def cells(self, values: Iterable[Any]) -> list[bytes]:
         if isinstance(values, np.ndarray):
@@ -190,17 +170,17 @@ class _Dialect(NamedTuple):
         return in_data(self.escape(str(value))).encode()
 
 
-def _in_columns(piece: Piece, records: Records) -> Piece:
-    """Return a piece with a field for each key of an object, such as `tokens.gpt2`."""
-    fields = {}
-    for name, values in piece.fields.items():
+def _in_columns(fields: Columns, records: Records) -> Columns:
+    """Return fields with one for each key of an object, such as `tokens.gpt2`."""
+    columns = {}
+    for name, values in fields.items():
         kind = records.fields[name]
-        if not isinstance(kind, NumbersBy):
-            fields[name] = values
-            continue
-        for key in kind.keys:
-            fields[f"{name}.{key}"] = [numbers[key] for numbers in values]
-    return replace(piece, fields=fields)
+        if isinstance(kind, NumbersBy):
+            for key in kind.keys:
+                columns[f"{name}.{key}"] = [numbers[key] for numbers in values]
+        else:
+            columns[name] = values
+    return columns
 
 
 def _in_quotes(text: str) -> str:

@@ -20,7 +20,7 @@ from embcli.files.tensors import StoredLayer
 from embcli.names import Fault
 from embcli.numerics.statistics import Covariance
 from embcli.verbs.audit import Audit, MatrixAudit, unused
-from embcli.verbs.audit.measure import choice_of
+from embcli.verbs.audit.measure import separation_of
 from tests import transcripts
 from tests.cases import cases
 from tests.files.made import save_words
@@ -224,7 +224,7 @@ def test_unused_rows_are_held_against_the_mean_of_the_others(factor: float, indi
     matrix[UNUSED[4]] *= np.float32(factor)
     write_model(matrix, tied=True)
 
-    choice = audited_matrix().choice
+    choice = audited_matrix().separation
 
     mean = matrix[:TOKENS].astype(np.float64).mean(axis=0)
     exact = matrix[UNUSED].astype(np.float64)
@@ -414,8 +414,8 @@ def test_without_a_threshold_there_is_a_reason_and_no_candidate(
 
     found = audited_matrix()
 
-    assert found.choice.threshold is None
-    assert reason in found.choice.reason
+    assert found.separation.threshold is None
+    assert reason in found.separation.reason
     assert found.candidates.size == 0
 
 
@@ -440,10 +440,10 @@ def test_unused_rows_that_cancel_out_tell_candidates_only_by_norm() -> None:
 
     found = audited_matrix()
 
-    assert found.choice.indicator == "norm"
+    assert found.separation.indicator == "norm"
     assert [*found.values] == ["norm"]
     assert found.candidates.tolist() == [60]
-    assert found.choice.threshold == pytest.approx(0.04, rel=1e-6)
+    assert found.separation.threshold == pytest.approx(0.04, rel=1e-6)
 
 
 def test_no_candidates_are_listed_if_half_of_the_tokens_would_be() -> None:
@@ -451,7 +451,7 @@ def test_no_candidates_are_listed_if_half_of_the_tokens_would_be() -> None:
     unused_norms = np.linspace(0.1, 0.99, RESERVED)
     used_norms = np.linspace(1, 1.1, USED)
 
-    choice = choice_of({"norm": unused_norms}, {"norm": used_norms})
+    choice = separation_of({"norm": unused_norms}, {"norm": used_norms})
 
     assert choice.area == 1
     assert choice.threshold is None

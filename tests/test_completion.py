@@ -13,11 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import pexpect
 import pytest
 import tiktoken
-from safetensors.numpy import save_file
 
 from embcli import formats, names
 from embcli.cli.app import command_line
@@ -222,24 +220,26 @@ def test_the_scripts_are_what_the_program_prints(name: str, in_process: InProces
     assert in_process.ok("--show-completion", name).text == SCRIPTS[name].read_text()
 
 
-# --- models and their tensors ---------------------------------------------------------------------
+def test_the_empty_request_that_powershell_leaves_behind_is_none(in_process: InProcess) -> None:
+    expected = in_process.ok("tokenize", "hi").text
+    assert in_process.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text == expected
+
+
+# --- models ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache with three models, one of them without weights, and a file beside."""
+    """A cache with three models."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     for folder in ("models--org--one", "models--org--two", "models--gpt2", "datasets--org--set"):
         (tmp_path / "hub" / folder).mkdir(parents=True)
-    tensors = {"wte": np.zeros((4, 2)), "lm_head": np.zeros((4, 2)), "bias": np.zeros(4)}
-    save_file(tensors, "own.safetensors")
-    Path("other.txt").touch()
 
 
 @pytest.mark.usefixtures("_models")
 @cases
-def test_models_of_the_cache_and_tensors_of_a_model_complete(
+def test_models_of_the_cache_complete(
     line: str, offered: list[str], in_process: InProcess
 ) -> None:
     words = f"embcli {line}"

@@ -79,7 +79,6 @@ def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process: 
     assert found_kinds(audit, "remark") == ["padding"]
     assert not audit.kinds("finding")
     assert not audit.broken
-    assert "multiple of 64" in audit.findings[0].text
     assert "Sound" in in_process.ok("audit", "m").text
 
 
@@ -266,7 +265,7 @@ def test_the_bias_of_the_head_is_a_finite_number_for_each_row(
     bias[-1] = value
     if name == "final_logits_bias":
         bias = bias[None]
-    tensors = {"model.embed_tokens.weight": vectors(1), name: bias, "layers.0.bias": bias * np.nan}
+    tensors = {"model.embed_tokens.weight": vectors(1), name: bias, "b.bias": bias * np.nan}
     if has_head:
         tensors["lm_head.weight"] = vectors(2)
     save_file(tensors, "m/model.safetensors")
@@ -371,7 +370,7 @@ def test_a_file_without_what_the_first_block_needs_is_not_sound(missing: str) ->
     write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
-    assert "is a 'bert' model, and it has no" in audit.findings[0].text
+    assert "is a 'bert' model, and it has no" in audit.findings[1].text
 
 
 @cases

@@ -280,21 +280,13 @@ def test_positions_of_another_part_are_not_taken(
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(
+def test_the_page_shows_all_terms_and_the_trace_spells_out_their_sum(
     in_process: InProcess, snapshot: Snapshot
 ) -> None:
     path = model({"model_type": "bert", "layer_norm_eps": 0.01}, "BERT_LIKE")
     words = ("lookup", "--ids", "3,7", "--from", path, "--columns", "0")
     page = in_process.ok(*words, "--trace", "1").text
-    snapshot("lookup/all-terms-and-a-norm-traced.txt", page)
-
-    sums = WEIGHTS["token"][7] + TYPE_0 + POSITIONS[1]
-    row = sums.double().numpy()
-    mean = row.mean()
-    variance = row.var()
-    normed = (row[0] - mean) / math.sqrt(variance + 0.01)
-    assert f"mean {mean:.4f}, variance {variance:.4f}, over all 6 columns" in page
-    assert f" → {normed:.4f} x " in page
+    snapshot("lookup/all-terms-traced.txt", page)
 
     assert "input, not hidden" in in_process(*words, "-f", "csv").err
 

@@ -11,7 +11,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, decoders, models, normalizers
 
 import embcli
 from embcli import encodings
@@ -212,7 +211,6 @@ def test_a_page_says_which_rows_were_searched_and_which_have_no_rank(
         "neighbors --ids 7 --from m.safetensors -k 1 --metric dot",
         "neighbors --ids 7 --from m.safetensors -k 1 --rows 9",
         "neighbors --ids 7 --from m.safetensors --rows 7",
-        "neighbors --ids 7 --from m.safetensors -k 2 --heat",
     )
 
     snapshot("neighbors/searched-rows.txt", pages)
@@ -240,23 +238,14 @@ def test_a_page_of_vectors_counts_them_from_1(in_process: InProcess, snapshot: S
     snapshot("neighbors/vectors.txt", page)
 
 
-@pytest.mark.parametrize(
-    ("view", "options"),
-    [
-        ("numbers", ""),
-        ("heat", "--heat"),
-    ],
-)
-def test_of_many_ranks_a_page_shows_both_ends(
-    in_process: InProcess, snapshot: Snapshot, view: str, options: str
-) -> None:
-    words = f"neighbors --ids 7 {FROM} -k 300 --width 80 {options}".split()
+def test_of_many_ranks_a_page_shows_both_ends(in_process: InProcess, snapshot: Snapshot) -> None:
+    words = f"neighbors --ids 7 {FROM} -k 300 --width 80".split()
     lines = in_process.ok(*words).text.splitlines()
 
     (gap,) = [place for place, line in enumerate(lines) if "⋮" in line]
     around_gap = "\n".join(lines[gap - 2 : gap + 3])
     end = "\n".join(lines[-7:])
-    snapshot(f"neighbors/many-ranks-as-{view}.txt", f"{around_gap}\n[...]\n{end}\n")
+    snapshot("neighbors/many-ranks-as-numbers.txt", f"{around_gap}\n[...]\n{end}\n")
 
 
 def test_of_many_queries_a_page_shows_both_ends(in_process: InProcess, snapshot: Snapshot) -> None:
@@ -288,35 +277,6 @@ def test_an_empty_line_has_no_neighbours(in_process: InProcess) -> None:
     error = in_process.refused("neighbors", "--lines", "--dim", "4", stdin="a\n\nb\n")
 
     assert "no tokens" in error
-
-
-def test_a_space_that_the_tokenizer_adds_itself_is_better_left_out(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
-    tokens = [("<unk>", 0), ("▁", -1), ("▁Paris", -1), ("▁Rome", -1)]
-    spacing = Tokenizer(models.Unigram(tokens, unk_id=0))
-    steps = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    spacing.normalizer = normalizers.Sequence(steps)
-    spacing.decoder = decoders.Replace("▁", " ")
-    Path("spacing").mkdir()
-    spacing.save("spacing/tokenizer.json")
-    save_file({"wte.weight": np.eye(4, dtype=np.float32)}, "spacing/model.safetensors")
-
-    pages = session(
-        in_process,
-        "neighbors ' Paris' --from ./spacing -k 1",
-        "neighbors Paris --plus ' Rome' --from ./spacing -k 1",
-        "neighbors Paris --from ./spacing -k 1",
-    )
-
-    snapshot("neighbors/spaces.txt", pages)
-
-
-@pytest.mark.parametrize("text", [" Paris", "  Paris", " \x00"])
-def test_a_space_that_a_tokenizer_does_not_add_is_no_mistake(text: str) -> None:
-    notes = embcli.seeded(dim=4).neighbors(text).notes
-
-    assert not [*notes]
 
 
 @pytest.mark.parametrize(

@@ -369,7 +369,7 @@ def test_sixteen_colours_have_no_white_and_no_grey() -> None:
 
 
 def test_signs_have_colours_and_dim_rows_have_none() -> None:
-    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), tones=["", "dim"])
+    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), row_styles=["", "dim"])
 
     colored = []
     for segment in console(80).render(page):
@@ -928,7 +928,7 @@ def test_words_of_a_picture_stand_out_from_its_background(
     theme: Literal["dark", "light"], least: float
 ) -> None:
     labels = [Label("ID", [0, 1])]
-    matrix = Matrix(labels, [Values(VALUES)], np.arange(3), [1], tones=["", "dim"], column="")
+    matrix = Matrix(labels, [Values(VALUES)], np.arange(3), [1], row_styles=["", "dim"], column="")
     page = Group(matrix, Text("Same", STYLES["good"]))
 
     html = export.exported(page, "html", 60, theme).decode()

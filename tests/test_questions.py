@@ -16,26 +16,16 @@ from tests.snapshots import Snapshot
 # What a student, a lecturer and an engineer ask, and the word whose entry answers. Those named
 # "later" were written when the search had been made, "fresh" ones before their answers were seen;
 # "held out" and "unseen" ones were measured before an entry was written for any of them. "heard"
-# ones were asked by readers who did not find an answer, or found it in a list.
+# ones were asked by readers who did not find an answer, or found it in a list. Those
+# "elsewhere" are about something else: no word answers.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
+ELSEWHERE = [*ASKED.pop("elsewhere")]
 QUESTIONS: dict[str, str] = {
     question: word for questions in ASKED.values() for question, word in questions.items()
 }
 ANSWERS = {question: glossary.explain(question) for question in QUESTIONS}
 FOUND = {question: [entry.word for entry in ANSWERS[question].entries] for question in QUESTIONS}
-IS_UNSURE = {question: ANSWERS[question].are_candidates for question in QUESTIONS}
-ELSEWHERE = (
-    "what is the weather like",
-    "how do I cook rice",
-    "why is the sky blue",
-    "what is the price of gold",
-    "what is a decision tree",
-    "what is reinforcement learning",
-    "what is a diffusion model",
-    "what are scaling laws",
-    "mixture of experts",
-    "how do I exit vim",
-)
+IS_UNSURE = {question: bool(ANSWERS[question].sentences) for question in QUESTIONS}
 
 
 def test_at_least_95_of_100_questions_find_their_entry() -> None:
@@ -56,10 +46,13 @@ def test_at_least_98_of_100_entries_that_stand_alone_are_right() -> None:
     assert len(wrong) <= 0.02 * len(alone), wrong
 
 
-@pytest.mark.parametrize("question", ELSEWHERE)
-def test_a_question_about_something_else_has_no_sure_answer(question: str) -> None:
-    with contextlib.suppress(embcli.InputError):
-        assert glossary.explain(question).are_candidates
+def test_no_entry_is_near_9_of_10_questions_about_something_else() -> None:
+    answered = {}
+    for question in ELSEWHERE:
+        with contextlib.suppress(embcli.InputError):
+            answered[question] = [entry.word for entry in glossary.explain(question).entries]
+    assert len(answered) <= 0.1 * len(ELSEWHERE), answered
+    assert "what is a neural network" not in answered
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_an_entry_that_names_both_sides_stands_alone() -> None:
 
 def test_a_word_that_is_only_in_texts_offers_their_entries() -> None:
     found = glossary.explain("pandoc")
-    assert found.are_candidates
+    assert found.sentences
     assert {entry.word for entry in found.entries} == {"formats", "pictures"}
 
 
@@ -112,7 +105,7 @@ def test_a_comparison_may_lack_a_side(question: str) -> None:
 
 @pytest.mark.parametrize("question", ["kernel size", "what is the size of a kernel"])
 def test_a_word_that_many_entries_have_does_not_find_a_question_of_others(question: str) -> None:
-    with pytest.raises(embcli.InputError, match="not explained; explain without one lists all"):
+    with pytest.raises(embcli.InputError, match="no entry is near it"):
         embcli.explain(question)
 
 

@@ -447,7 +447,7 @@ def test_files_of_the_cache_are_not_asked_for(hub: Hub) -> None:
 HEADER = "model.safetensors"
 FAULTS = data(__name__)  # as `Fault` takes them
 IMPATIENT = """
-from embcli.remote import session
+from embcli.hub import session
 session.TIMEOUT = session.PATIENCE = seconds
 """
 

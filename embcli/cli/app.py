@@ -17,7 +17,7 @@ import typer.core
 
 from embcli import names
 from embcli.cli import options as o
-from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, Command, Function, Options
+from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, SCORES, Command, Function, Options
 from embcli.cli.console import PrintedNotes, check_stdout, limit_columns
 from embcli.cli.groups import (
     BatchModel,
@@ -86,7 +86,7 @@ def _in_help(paragraph: str) -> str:
 
 
 class _Helping:
-    """A part of a command that makes its help end well: if nobody reads it, and in any width."""
+    """Help that is refused without standard output, and is at most 1,000 columns wide."""
 
     def format_help(self, context: Any, formatter: Any) -> None:
         check_stdout()
@@ -458,7 +458,7 @@ def compare(
     # on the matrix of a model
     embcli compare --from model.safetensors
     """
-    from embcli.opened import sequences_of
+    from embcli.text import sequences_of
 
     sequences = sequences_of(names.COMPARED_IDS) if given.is_empty else given.read("embcli compare")
     from embcli.verbs import compare as verb
@@ -592,7 +592,7 @@ def weights(
     return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort)
 
 
-@command("Matrices and models", view=NUMBERS)
+@command("Matrices and models", view=SCORES)
 def neighbors(
     *,
     given: Given,
@@ -755,7 +755,7 @@ def diff(
 
 def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
     """Return whether an argument is a tokenizer's file, or an encoding if tokens are compared."""
-    from embcli.hub import is_tokenizer
+    from embcli.hub.local import is_tokenizer
 
     return is_tokenizer(name) or (compares_tokens and name in names.ENCODINGS)
 

@@ -25,7 +25,8 @@ Options = dict[str, Any]  # the values of all options, by their names
 
 PAGE = (groups.Page,)
 BARE = (groups.Bare, groups.Page)
-NUMBERS = (groups.Numbers, groups.Bare, groups.Page)
+SCORES = (groups.Precision, *BARE)
+NUMBERS = (groups.Precision, groups.Heat, *BARE)
 FILE = (groups.File,)
 
 # Options that name files which the command reads.
@@ -91,7 +92,7 @@ class Command:
         Raises OutputError for what the format, the file or a terminal cannot hold.
         """
         from embcli.cli.output import ResultWriter, format_of
-        from embcli.result import Style, refuse_many
+        from embcli.result import PageStyle, refuse_many
 
         name = options["output"]
         path = None if name in (None, "-") else Path(name)
@@ -99,7 +100,7 @@ class Command:
         if content == "text":
             output = ResultWriter(path=path)
         else:
-            style = Style(**_style_options(options))
+            style = PageStyle(**_style_options(options))
             format = format_of(content, options.get("format"), name)
             _refuse_options(format, options, path, self.flags)
             shown = options.get("show") or ()
@@ -130,10 +131,10 @@ def _refuse_options(
 
 
 def _style_options(options: Options) -> "dict[str, Any]":
-    """Return the options that are fields of a Style, those that are given."""
-    from embcli.result import Style
+    """Return the options that are fields of a PageStyle, those that are given."""
+    from embcli.result import PageStyle
 
-    names = [field.name for field in fields(Style)]
+    names = [field.name for field in fields(PageStyle)]
     given = {name: options[name] for name in names if options.get(name) is not None}
     given["keeps_precision"] = "precision" in given
     return given
@@ -144,8 +145,8 @@ def _refuse_overwriting(path: Path | None, options: Options) -> None:
     if path is None or not path.is_file():
         return
     target = path.resolve()
-    for place in _files_read(options):
-        if place.resolve() in (target, target.parent):
+    for file in _files_read(options):
+        if file.resolve() in (target, target.parent):
             wrong = f"{str(path)!r} is read by this command; name another file with --output"
             raise OutputError(wrong)
 

@@ -34,7 +34,7 @@ def terminal_size() -> tuple[int, int]:
 
 def limit_columns() -> None:
     """Limit the width that rich reads from the environment; it would fill any number of columns."""
-    from embcli.result import number_in
+    from embcli.page.medium import number_in
 
     if number_in("COLUMNS") > _LARGEST:
         os.environ["COLUMNS"] = str(_LARGEST)

@@ -214,13 +214,18 @@ class KindAndPath(OptionGroup):
         return first, self.named
 
 
-class Numbers(OptionGroup):
-    """How numbers are shown."""
+class Precision(OptionGroup):
+    """How many digits numbers have."""
 
     precision: Annotated[
         int | None,
         option("View", "Decimals in a table.", "N", default=str(names.DEFAULT_PRECISION)),
     ] = None
+
+
+class Heat(OptionGroup):
+    """Whether numbers are colours."""
+
     heat: Annotated[
         bool, option("View", "Show all columns as a heat map.", "--heat"), o.ON_PAGES
     ] = False

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from embcli.cli.console import is_terminal, say
 from embcli.errors import InputError
+from embcli.names import PROGRAM
 from embcli.wording import counted, in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
 
     from embcli.text import Sequences
-    from embcli.verbs.count import Source
+    from embcli.verbs.count import CountInput
 
 _LONGEST_INPUT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
 _IDS = r"[0-9]+(?:[, ]+[0-9]+)*"
@@ -37,9 +38,8 @@ def read(
 ) -> Sequences:
     """Read a text or IDs; by default from standard input, unless that is a terminal.
 
-    `lines` makes each line a sequence, without its line end. The example, which begins with the
-    verb, says what could be given. A text that looks like IDs or is the name of a file is read as
-    text, with a note.
+    `lines` makes each line a sequence, without its line end. The example says what could be given.
+    A text that looks like IDs or is the name of a file is read as text, with a note.
     """
     from embcli.text import Sequences, lines_of
 
@@ -76,8 +76,7 @@ def _ids(ids: str, lines: bool, example: str) -> Sequences:
     from embcli.text import Sequences, lines_of_ids, parse_ids
 
     if ids == "-":
-        verb = _verb(example)
-        ids = _content(None, "--ids -", f"echo 2,3,5,1 | {verb} --ids -", verb)
+        ids = _content(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
     if lines:
         return Sequences(ids=lines_of_ids(ids), many=True)
     return Sequences(ids=(parse_ids(ids),), many=False)
@@ -105,20 +104,20 @@ def _note_carriage_returns(texts: list[str]) -> None:
         say(f"the text keeps {returns}; Python's open() reads them as LF")
 
 
-def sources(files: Sequence[str] | None, text: str | None) -> list[Source]:
+def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     """Return what is counted: a text, or files; by default, and for -, standard input."""
-    from embcli.verbs.count import Source
+    from embcli.verbs.count import CountInput
 
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
-        return [Source.of_text(text)]
+        return [CountInput.of_text(text)]
     found = []
     for name in files or ["-"]:
         if name != "-":
-            found.append(Source.of_file(name))
+            found.append(CountInput.of_file(name))
             continue
         _refuse_terminal("FILE", "embcli count book.txt")
-        found.append(Source(name, lambda: nullcontext(sys.stdin.buffer)))
+        found.append(CountInput(name, lambda: nullcontext(sys.stdin.buffer)))
     return found
 
 
@@ -143,21 +142,20 @@ def read_vectors(path: Path) -> np.ndarray:
     return vectors_in_array(data, _place(file))
 
 
-def _content(file: Path | None, name: str, example: str, verb: str | None = None) -> str:
+def _content(file: Path | None, name: str, example: str) -> str:
     """Return the text of a file, or of standard input; see `_bytes`."""
     from embcli.text import decoded
 
-    return decoded(_bytes(file, name, example, verb), str(file or _place(file)))
+    return decoded(_bytes(file, name, example), str(file or _place(file)))
 
 
-def _bytes(file: Path | None, name: str, example: str, verb: str | None = None) -> bytes:
+def _bytes(file: Path | None, name: str, example: str) -> bytes:
     """Return what is in a file, or in standard input.
 
-    `name` is what else could be given, as in the example, which begins with the verb unless that is
-    given.
+    `name` is what else could be given, as in the example.
     """
     if file is None:
-        _refuse_terminal(name, example, verb)
+        _refuse_terminal(name, example)
     place = _place(file)
     try:
         with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
@@ -174,13 +172,14 @@ def _place(file: Path | None) -> str:
     return "standard input" if file is None else repr(str(file))
 
 
-def _refuse_terminal(name: str, example: str, verb: str | None = None) -> None:
+def _refuse_terminal(name: str, example: str) -> None:
     """Raise InputError if standard input is a terminal, or closed; see `_content`."""
     if sys.stdin is None or is_terminal(sys.stdin):
-        hint = f"Try '{verb or _verb(example)} --help' for help."
+        hint = f"Try '{_verb(example)} --help' for help."
         raise InputError(f"no {name} given and nothing is piped in, as in: {example}", hint)
 
 
 def _verb(example: str) -> str:
-    """Return the command of an example, such as `embcli lookup`."""
-    return " ".join(example.split()[:2])
+    """Return the command in an example, such as `embcli lookup`."""
+    words = example[example.index(PROGRAM) :].split()
+    return " ".join(words[:2])

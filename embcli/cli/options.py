@@ -6,13 +6,11 @@ Each is declared once, as an annotated type, and named in the signature of a com
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from embcli import names
-from embcli.errors import InputError
 from embcli.formats import VIEWS, FormatName
 
 # Parameters of the library whose flags have other names; all others are flags of the same name.
@@ -62,24 +60,9 @@ def models(incomplete: str) -> list[str]:
 
     Without such a model there are no names, and the shell completes paths.
     """
-    from embcli.hub import cache_folder, cached_names
+    from embcli.hub.local import cache_folder, cached_names
 
     return [name for name in cached_names(cache_folder()) if name.startswith(incomplete)]
-
-
-def tensors(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a matrix in the model that the command line names before it."""
-    from embcli.files import open_tensors
-    from embcli.hub import located
-
-    # Arguments have no names yet while an option has no value.
-    paths = [context.params.get("path"), *context.args]
-    for path in filter(None, paths):
-        with suppress(InputError):
-            matrices = open_tensors(located(path)).items()
-            names_of_matrices = [name for name, tensor in matrices if tensor.is_matrix]
-            return [name for name in names_of_matrices if name.startswith(incomplete)]
-    return []
 
 
 def listed(words: str) -> tuple[str, ...]:
@@ -187,7 +170,7 @@ Special = Annotated[
 Path_ = Annotated[str | None, argument("PATH", MODEL, autocompletion=models)]
 Tensor = Annotated[
     str | None,
-    option("Model", "The token matrix in that file.", "NAME", autocompletion=tensors),
+    option("Model", "The token matrix in that file.", "NAME"),
 ]
 Vocab = Annotated[
     int | None, option("Model", "Rows of the token layer.", "V", default="the encoding's")

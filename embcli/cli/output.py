@@ -13,24 +13,20 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, terminal_size
 from embcli.errors import OutputError
-from embcli.formats import FORMATS, VIEWS, ContentKind, DataFormat, FormatName
+from embcli.formats import FORMATS, VIEWS, ContentKind, FormatName
 from embcli.names import Color
-from embcli.result import Result, Style, chosen_format, width_of
+from embcli.result import PageStyle, Result, chosen_format
 from embcli.wording import in_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.formats import PageFormat
-    from embcli.records import Records
-
 Content = Literal["page", "text", "binary"]
-_MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _NOT_FOR_A_TERMINAL = (
     "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 )
@@ -43,7 +39,7 @@ class ResultWriter:
     format: FormatName = "table"
     path: Path | None = None  # None for standard output
     color: Color = "auto"
-    style: Style = field(default_factory=Style)
+    style: PageStyle = field(default_factory=PageStyle)
     options: Collection[str] = ()  # the command's; a line below a page suggests some of them
 
     def __post_init__(self) -> None:
@@ -55,20 +51,15 @@ class ResultWriter:
         if isinstance(result, bytes):
             self._write_bytes(result, "text")
             return 0
-        style = self.style
-        if self.is_suggesting:
-            from embcli.cli.suggestions import suggestions
-
-            style = replace(style, suggest=partial(suggestions, result._verb, self.options))
-        result = replace(result, style=style)
+        result = replace(result, style=self.style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
             if self.path is not None and not self._is_device:
                 result.save(self.path, self.format)
                 self._say_written()
-            elif self.format in VIEWS:
-                self.show(result._view())
+            elif self.format == "table":
+                self.show(self._page_of(result))
             else:
-                self._write_data(result)
+                self._write_other(result)
         result.notes.finish()
         if result._why_no and self.path is not None:
             say(f"status 1: {result._why_no}")
@@ -77,7 +68,16 @@ class ResultWriter:
     @property
     def is_suggesting(self) -> bool:
         """Whether a line of suggestions stands below a page."""
-        return self.format == "table" and self.path is None and bool(self.options)
+        return self.path is None and bool(self.options) and not self.style.bare
+
+    def _page_of(self, result: Result) -> RenderableType:
+        page = result._view()
+        if not self.is_suggesting:
+            return page
+        from embcli.cli.suggestions import suggestions
+        from embcli.page.parts import SuggestingPage
+
+        return SuggestingPage(page, partial(suggestions, result._verb, self.options))
 
     @property
     def is_colored(self) -> bool:
@@ -91,49 +91,27 @@ class ResultWriter:
         )
 
     def show(self, page: RenderableType) -> None:
-        """Write a page, as wide as the style or the terminal says."""
+        """Write a page as a table, as wide as the style or the terminal says."""
         from embcli.page import export
 
-        width = width_of(self.style.width, self.format)
-        if self.format != "table":
-            format = cast("PageFormat", self.format)
-            content = export.exported(page, format, width, self.style.theme, say)
-        elif self._on_a_terminal:
+        width = self.style.width or 0
+        lines = None
+        encoding = "utf-8"
+        if self._on_a_terminal:
             columns, lines = terminal_size()
-            columns = self.style.width or columns
-            text = export.text(page, columns, lines, self.is_colored, self.style.theme)
-            content = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
-        else:
-            text = export.text(page, width, None, self.is_colored, self.style.theme)
-            content = text.encode("utf-8", "backslashreplace")
-        self._write_bytes(content, "page")
+            width = width or columns
+            encoding = sys.stdout.encoding or encoding
+        text = export.text(page, width, lines, self.is_colored, self.style.theme)
+        self._write_bytes(text.encode(encoding, "backslashreplace"), "page")
 
-    def _write_data(self, result: Result) -> None:
-        from embcli import writers
-
-        records = result.records()
-        format = cast("DataFormat", self.format)
-        self._refuse_many_numbers(records)
-        if format == "json" and self._on_a_terminal:
-            from rich.highlighter import JSONHighlighter
-
-            from embcli.page import export
-
-            document = io.BytesIO()
-            writers.write(records, format, document, result.notes)
-            text = JSONHighlighter()(printable(document.getvalue().decode()))
-            self._write_bytes(export.text(text, 2**31, color=self.is_colored).encode(), "page")
-            return
-        with self._open("binary" if FORMATS[format].binary else "text") as file:
-            writers.write(records, format, file, result.notes)
-
-    def _refuse_many_numbers(self, records: Records) -> None:
-        """Raise OutputError for more numbers than a terminal is for."""
-        names = records.one if FORMATS[self.format].one_matrix else records.several
-        numbers = records.numbers(names)
-        if self._on_a_terminal and numbers > _MOST_ON_A_TERMINAL:
-            wrong = f"{numbers:,} numbers are too many for a terminal"
-            raise OutputError(f"{wrong}; name a file with -o, or use a pipe")
+    def _write_other(self, result: Result) -> None:
+        """Write a page in another format than a table, or data."""
+        kind: Content = "binary" if FORMATS[self.format].binary else "text"
+        if self.format in VIEWS:
+            kind = "page"
+        write = result._writer(self.format)
+        with self._open(kind) as file:
+            write(file)
 
     def _write_bytes(self, content: bytes, kind: Content) -> None:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
@@ -164,8 +142,8 @@ class ResultWriter:
         """
         if self.path is None and sys.stdout is None:
             raise OutputError("standard output is closed; open it, or name a file with --output")
-        place = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
-        with explaining_failure(self.path), place as file:
+        opened = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
+        with explaining_failure(self.path), opened as file:
             if kind == "page" or not file.isatty():
                 yield file
             elif kind == "binary":

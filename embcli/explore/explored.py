@@ -12,11 +12,12 @@ from typing import TypeAlias
 import numpy as np
 from rich.text import Text
 
-from embcli.errors import InputError, Watch
+from embcli.errors import Notes, Watch
 from embcli.layer import shape_of
 from embcli.model import Model
 from embcli.names import Metric, TokenLayer
 from embcli.numerics.statistics import NormOrder
+from embcli.opened import resolve_rows
 from embcli.selection import select
 from embcli.tokens import shown, tokens_of
 
@@ -80,16 +81,8 @@ class ExploredMatrix:
 
         Raises InputError if no row has it.
         """
-        number = text.strip()
-        if number.isdecimal():
-            return int(select(number, self.size, "row")[0])
-        if self.model.encoding is None:
-            raise InputError(f"{text[:40]!r} is not a row; give its ID")
-        for token in (text, f" {text}"):
-            ids = self.model.encoding.encode(token)
-            if len(ids) == 1 and int(ids[0]) < self.size:
-                return int(ids[0])
-        raise InputError(f"{text[:40]!r} is not a row; give its ID or its token (/ finds rows)")
+        rows = resolve_rows(text, self.model.encoding, Notes())
+        return int(select(rows, self.size, "row")[0])
 
 
 def fitted(text: str, cells: int) -> str:

@@ -257,7 +257,7 @@ class Roles:
         rows = first.shape[0]
         compared = rows
         for other in by_name[1:]:
-            if other.place == first.place:
+            if other.stored_at == first.stored_at:
                 continue
             compared = min(compared, equal_rows(first, other))
             if not compared:

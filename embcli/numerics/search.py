@@ -58,19 +58,11 @@ def nearest(
     rankings, not_finite, zero = _ranked(blocks, queries, k, metric, excluded)
     left_out = []
     for query, ids in zip(queries, excluded, strict=True):
-        left_out.append(_ranking_of(layer, query, metric, _searched_ids(ids, among)))
+        left_out_ids = np.unique(ids) if among is None else np.intersect1d(ids, among)
+        left_out_blocks = _blocks(layer, left_out_ids)
+        (ranking,), _, _ = _ranked(left_out_blocks, [query], len(left_out_ids), metric, [_NO_IDS])
+        left_out.append(ranking)
     return Search(rankings, left_out, searched, not_finite, zero)
-
-
-def _searched_ids(ids: np.ndarray, among: np.ndarray | None) -> np.ndarray:
-    """Return those of some IDs that are searched, (n,) int64 ascending."""
-    return np.unique(ids) if among is None else np.intersect1d(ids, among)
-
-
-def _ranking_of(layer: Layer, query: np.ndarray, metric: Metric, ids: np.ndarray) -> Ranking:
-    """Return the ranking of these rows alone; rows without a score have no rank."""
-    (ranking,), _, _ = _ranked(_blocks(layer, ids), [query], len(ids), metric, [_NO_IDS])
-    return ranking
 
 
 def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -97,7 +89,7 @@ def _ranked(
     """
     vectors = np.stack(queries, axis=1)  # (D, queries)
     # The ranking of the rows so far, and the rows since then, of which k are worth a new one.
-    parts = [[Ranking(_NO_IDS, np.empty(0))] for _ in queries]
+    candidates = [[Ranking(_NO_IDS, np.empty(0))] for _ in queries]
     thresholds = np.full(len(queries), -np.inf)  # what the upper bound of a row must reach
     not_finite = [_NO_IDS]
     zero = [_NO_IDS]
@@ -121,12 +113,12 @@ def _ranked(
             chosen = np.flatnonzero(may_be_first[:, number])
             chosen = chosen[~np.isin(ids[chosen], excluded[number])]
             scores = _scores(rows[chosen], queries[number], metric)
-            parts[number].append(Ranking(ids[chosen], scores))
-            if sum(len(part.ids) for part in parts[number][1:]) >= k:
-                ranking = _first(k, metric, parts[number])
-                parts[number] = [ranking]
+            candidates[number].append(Ranking(ids[chosen], scores))
+            if sum(len(rows.ids) for rows in candidates[number][1:]) >= k:
+                ranking = _first(k, metric, candidates[number])
+                candidates[number] = [ranking]
                 thresholds[number] = _nearness(float(ranking.scores[-1]), metric)
-    rankings = [_first(k, metric, each) for each in parts]
+    rankings = [_first(k, metric, each) for each in candidates]
     return rankings, np.concatenate(not_finite), np.concatenate(zero)
 
 
@@ -171,10 +163,10 @@ def _scores(rows: np.ndarray, query: np.ndarray, metric: Metric) -> np.ndarray:
     return scores
 
 
-def _first(k: int, metric: Metric, parts: list[Ranking]) -> Ranking:
-    """Return the first k of some rows, which come in parts."""
-    ids = np.concatenate([part.ids for part in parts])
-    scores = np.concatenate([part.scores for part in parts])
+def _first(k: int, metric: Metric, rankings: list[Ranking]) -> Ranking:
+    """Return the first k rows of several rankings."""
+    ids = np.concatenate([ranking.ids for ranking in rankings])
+    scores = np.concatenate([ranking.scores for ranking in rankings])
     distances = scores if METRICS[metric].is_distance else -scores
     order = np.lexsort((ids, distances))[:k]
     return Ranking(ids[order], scores[order])

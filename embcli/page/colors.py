@@ -28,19 +28,20 @@ MARKS = {NAN: "?", INFINITE: "!"}
 RAMP = ".:-=+*#%@"  # levels without colour: denser means larger
 
 # Styles by what they are for. On a terminal with fewer colours rich takes the nearest ones.
-STYLES = {
-    "strong": Style.parse("bold"),
-    "dim": Style.parse("dim"),
-    "good": Style.parse("bold #008700"),
-    "bad": Style.parse("bold #ff0000"),
-    "negative": Style.parse("#0087d7"),
-    "positive": Style.parse("#d75f00"),
-    "negative_term": Style.parse("#5888b0"),  # in a sum whose result stands out
-    "positive_term": Style.parse("#b0784c"),
-    "embedding": Style.parse("#008700"),
-    "linear": Style.parse("#af5fd7"),
-    "accent": Style.parse("#0087d7"),  # commands, bars
+_STYLES = {
+    "strong": "bold",
+    "dim": "dim",
+    "good": "bold #008700",
+    "bad": "bold #ff0000",
+    "negative": "#0087d7",
+    "positive": "#d75f00",
+    "negative_term": "#5888b0",  # in a sum whose result stands out
+    "positive_term": "#b0784c",
+    "embedding": "#008700",
+    "linear": "#af5fd7",
+    "accent": "#0087d7",  # commands, bars
 }
+STYLES = {name: Style.parse(style) for name, style in _STYLES.items()}
 # Colours that replace others, and dim, if the background is known, as in a picture or on a light
 # terminal: they can have more contrast than colours for any background. Results have more than the
 # terms of a sum; the nearest of 16 colours to the one for positive numbers is red, not yellow.
@@ -73,7 +74,7 @@ _TOKEN_STYLES = [Style.parse(color) for color in _SIX_COLORS.split()]
 
 
 def token_style(place: int) -> Style:
-    """Return the style of a token, which differs from those of the five tokens before it."""
+    """Return the style of the token at a place in a text: six styles take turns."""
     return _TOKEN_STYLES[place % len(_TOKEN_STYLES)]
 
 

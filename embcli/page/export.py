@@ -21,7 +21,7 @@ from rich.text import Text
 
 from embcli.errors import OutputError
 from embcli.page.colors import INKS
-from embcli.page.medium import Medium, PageConsole, terminal_background
+from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
 from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Line, Shortened
@@ -101,16 +101,16 @@ def text(
 ) -> str:
     """Return a page as in a pipe or, with the lines of a screen, as on a terminal.
 
-    No line ends in spaces.
+    No line ends in spaces. A width of 0 stands for that of a pipe.
     """
     background = terminal_background() if theme == "auto" else theme
     color_system = None
     if color:
         terminal = Console(force_terminal=True)
         color_system = terminal.color_system or "standard"
-    console = PageConsole(Medium(background, height=lines), width, color_system)
+    console = PageConsole(Medium(background, height=lines), width or pipe_width(), color_system)
     with console.capture() as captured:
-        console.print(Segments(_segments(page, console, width)), end="")
+        console.print(Segments(_segments(page, console, console.width)), end="")
     printed = captured.get().split("\n")
     return "\n".join(line.rstrip(" ") for line in printed)
 
@@ -137,7 +137,7 @@ def exported(
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
 
-    A picture whose width is 0 has its default width, or that of a slide if colours need it.
+    A width of 0 stands for that of a pipe; for a picture, for that of a slide if colours need it.
     `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
@@ -338,7 +338,7 @@ def _inked(segment: Segment, inks: dict[str, str]) -> Segment:
 
 def markdown(page: RenderableType, width: int) -> str:
     """Return a page as Markdown: its tables, its texts as paragraphs, drawings as code."""
-    console = PageConsole(Medium("light"), width)
+    console = PageConsole(Medium("light"), width or pipe_width())
     blocks = [block for block in _blocks(page, console) if block]
     return "\n\n".join(blocks) + "\n"
 
@@ -432,10 +432,10 @@ def _column(header: Text, cells: Sequence[Text], is_right: bool) -> list[str]:
     width = max(3, *(cell.cell_len for cell in written))
     for cell in written:
         cell.align("right" if is_right else "left", width)
-    head, *rest = (cell.plain for cell in written)
+    first_line, *lines = (cell.plain for cell in written)
     dashes = "-" * (width - 1)
     rule = f"{dashes}:" if is_right else f":{dashes}"
-    return [head, rule, *rest]
+    return [first_line, rule, *lines]
 
 
 def _cell(cell: Text) -> Text:

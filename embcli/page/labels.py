@@ -98,8 +98,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 def bar(share: float, cells: int) -> str:
     """Return a bar that fills a share of some cells, in eighths of a cell, at least one."""
     eighths = max(round(share * cells * 8), 1)
-    whole, rest = divmod(eighths, 8)
-    return "█" * whole + _EIGHTHS[rest].strip()
+    whole, eighths_left = divmod(eighths, 8)
+    return "█" * whole + _EIGHTHS[eighths_left].strip()
 
 
 class PickedRows(NamedTuple):
@@ -107,7 +107,7 @@ class PickedRows(NamedTuple):
 
     rows: np.ndarray  # (n,) int64, in order
     gaps: list[int]  # places of rows that have hidden rows before them
-    tones: list[str]  # the style of each row
+    row_styles: list[str]  # the style of each row
     missing: str  # in words, picked rows that are not shown
 
 
@@ -121,5 +121,5 @@ def picked_rows(ids: np.ndarray, context: np.ndarray) -> PickedRows:
     rows = np.unique(np.concatenate([picked[excerpt.places], context]))
     gaps = (np.flatnonzero(np.diff(rows) > 1) + 1).tolist()
     is_picked = np.isin(rows, picked)
-    tones = np.where(is_picked, "strong", "dim").tolist()
-    return PickedRows(rows, gaps, tones, omission(excerpt, "picked row", picked))
+    row_styles = np.where(is_picked, "strong", "dim").tolist()
+    return PickedRows(rows, gaps, row_styles, omission(excerpt, "picked row", picked))

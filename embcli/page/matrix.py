@@ -66,11 +66,11 @@ def written(values: np.ndarray, precision: int) -> list[str]:
 class Matrix(Strips):
     """Matrices side by side in a table of numbers, or with `heat` as strips of colours.
 
-    A row of dots is inserted before each row in `gaps`; `tones` are the names of the rows' styles.
-    With `every`, columns that do not fit continue in further tables.
+    A row of dots is inserted before each row in `gaps`; `row_styles` are names in STYLES, one for
+    each row. With `every`, columns that do not fit continue in further tables.
     """
 
-    tones: Sequence[str] = ()
+    row_styles: Sequence[str] = ()
     heat: bool = False
     every: bool = False
     column: str = "column"  # what a column is, in the sentence on columns left out; "" for none
@@ -163,7 +163,9 @@ class Matrix(Strips):
         for block in self.blocks:
             header = Line(headers, widths, title=in_line(block.title))
             blocks.append((header, self._lines(block, places, dots, widths)))
-        return ruled(labels, blocks, self.trailing, self.gaps, self.tones, sections=self.sections)
+        return ruled(
+            labels, blocks, self.trailing, self.gaps, self.row_styles, sections=self.sections
+        )
 
     def _lines(
         self, block: Values, places: np.ndarray, dots: Sequence[int], widths: Sequence[int]
@@ -171,14 +173,14 @@ class Matrix(Strips):
         """Return the rows of a block, each as one line."""
         # Signs are coloured, except in dim rows and among IDs.
         has_signs = block.values.dtype.kind == "f"
-        tones = chain(self.tones, repeat("" if has_signs else "dim"))
+        row_styles = chain(self.row_styles, repeat("" if has_signs else "dim"))
         write = self._format.write
         lines = []
-        for tone, row in zip(tones, block.values[:, places].tolist(), strict=False):
-            if tone == "dim":
+        for style, row in zip(row_styles, block.values[:, places].tolist(), strict=False):
+            if style == "dim":
                 cells = [Text(write(value)) for value in row]
             else:
-                is_term = tone == "term"
+                is_term = style == "term"
                 cells = [Text(write(value), sign_style(value, is_term)) for value in row]
             for place in dots:
                 cells.insert(place, _DOTS)

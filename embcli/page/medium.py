@@ -45,6 +45,19 @@ def medium_of(console: Console) -> Medium:
     return Medium(terminal_background(), is_file=console.record)
 
 
+def pipe_width() -> int:
+    """Return the columns of a page in a pipe."""
+    return max(number_in("COLUMNS") or 120, 40)
+
+
+def number_in(variable: str) -> int:
+    """Return a whole number from the environment; 0 if there is none."""
+    value = os.environ.get(variable, "")
+    if not (value.isascii() and value.isdigit()):
+        return 0
+    return int(value[:6])
+
+
 def terminal_background() -> Background:
     # COLORFGBG has the numbers of two colours among 16, `15;0`: the last is the background.
     number = os.environ.get("COLORFGBG", "").rpartition(";")[2]

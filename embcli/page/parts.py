@@ -108,7 +108,7 @@ def omission(excerpt: Excerpt, what: str, numbers: np.ndarray | None = None) -> 
 
     if numbers is None:
         numbers = np.arange(excerpt.total)
-    hidden = numbers[excerpt.head : excerpt.total - excerpt.tail]
+    hidden = numbers[excerpt.leading : excerpt.total - excerpt.trailing]
     share = f"({excerpt.left_out:,} of {excerpt.total:,})"
     if len(hidden) == 1:
         return f"{what} {hidden[0]} {share}"
@@ -133,7 +133,7 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False)
 class Hint:
-    """Parameters that show more than a page does; rich draws nothing for it."""
+    """Names of parameters that would show more; it is no part that is seen on the page."""
 
     parameters: tuple[str, ...]
 
@@ -142,15 +142,17 @@ class Hint:
 
 
 class Composite:
-    """A renderable of our own that yields parts, among them notes."""
+    """A part of a page that consists of parts, as a matrix does: its table, and notes below it."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        raise NotImplementedError
+    __rich_console__: Any
 
 
 @dataclass(frozen=True, eq=False)
 class BarePage:
-    """The titles, tables, pictures, drawings and answers of a page; all of it if it has none."""
+    """A page without remarks: its titles, tables, pictures, drawings and answers.
+
+    It ends after the last of them, titles not counted. A page that has none is shown whole.
+    """
 
     page: Any
 
@@ -176,21 +178,15 @@ class SuggestingPage:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         notes: list[Note | Hint] = []
-        for part in self._parts(console, options):
-            if isinstance(part, Note | Hint):
-                notes.append(part)
-            yield part
+        for part in self.page.__rich_console__(console, options):
+            parts = [part]
+            if isinstance(part, Composite):
+                parts = list(part.__rich_console__(console, options))
+            notes += [part for part in parts if isinstance(part, Note | Hint)]
+            yield from parts
         line = self.suggest(notes)
         if line:
             yield safe_text(line, "dim")
-
-    def _parts(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the parts of the page and, in place of a composite, its parts."""
-        for part in self.page.__rich_console__(console, options):
-            if isinstance(part, Composite):
-                yield from part.__rich_console__(console, options)
-            else:
-                yield part
 
 
 @dataclass(frozen=True, eq=False)

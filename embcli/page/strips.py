@@ -296,17 +296,7 @@ class Strips(Composite):
 
         labels_of_lines = list(map(at_lines, labels))
         trailing_of_lines = list(map(at_lines, self.trailing))
-        rows_of_last_line = (bounds[-1] - bounds[-2]) % fit.rows_per_line
-        is_half_empty = 0 < rows_of_last_line <= fit.rows_per_line / 2
-        last_bar = "╵" if is_half_empty else "│"
-        return ruled(
-            labels_of_lines,
-            blocks,
-            trailing_of_lines,
-            gaps,
-            sections=self.sections,
-            last_bar=last_bar,
-        )
+        return ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
 
     def _axis(self, fit: Fit) -> str:
         """Return the numbers of the first and the last column, and of every 2^n-th between them."""

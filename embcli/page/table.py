@@ -107,17 +107,16 @@ def ruled(
     blocks: Sequence[tuple[Text, Sequence[RenderableType]]] = (),
     trailing: Sequence[Label] = (),
     gaps: Sequence[int] = (),
-    tones: Sequence[str] = (),
+    row_styles: Sequence[str] = (),
     has_rule: bool = True,
     sections: Sequence[int] = (),
-    last_bar: str = "│",
 ) -> Table:
     """Return a table of labels, blocks and trailing labels, with a bar before each block.
 
-    A block is a header and its cells. A row of dots is inserted before each row in `gaps`; `tones`
-    are the names of the rows' styles. Without a rule below the header, columns are one cell apart;
-    with one, there is a blank line before each row in `sections`, which count rows of dots, too.
-    The bar of the last row can be shorter.
+    A block is a header and its cells. A row of dots is inserted before each row in `gaps`;
+    `row_styles` are names in STYLES, one for each row. Without a rule below the header, columns are
+    one cell apart; with one, there is a blank line before each row in `sections`, which count rows
+    of dots, too.
     """
     table = Table(
         box=_RULED if has_rule else None,
@@ -134,20 +133,17 @@ def ruled(
     for header, rows in blocks:
         bar = "│\n│" if "\n" in header.plain else "│"
         table.add_column(Bar(bar, _DIM), no_wrap=True)
-        bars: list[RenderableType] = [Bar("│", _DIM)] * len(rows)
-        if bars:
-            bars[-1] = Bar(last_bar, _DIM)
-        columns.append(bars)
+        columns.append([Bar("│", _DIM)] * len(rows))
         table.add_column(header, no_wrap=True)
         columns.append(list(rows))
     for label in trailing:
         columns.append(_add_label(table, label, gaps))
 
     rows_of_dots = {gap + dots_above for dots_above, gap in enumerate(gaps)}
-    remaining_tones = iter(tones)
+    remaining_styles = iter(row_styles)
     for place, cells in enumerate(zip(*columns, strict=True)):
-        tone = "" if place in rows_of_dots else next(remaining_tones, "")
-        table.add_row(*cells, style=STYLES.get(tone), end_section=place + 1 in sections)
+        style = "" if place in rows_of_dots else next(remaining_styles, "")
+        table.add_row(*cells, style=STYLES.get(style), end_section=place + 1 in sections)
     return table
 
 

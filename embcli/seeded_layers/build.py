@@ -12,7 +12,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -32,21 +32,28 @@ class Build(NamedTuple):
     machine: str
     cpu: str  # the processor's flags and ATEN_CPU_CAPABILITY, which decide torch's CPU capability
     libc: str  # torch's scalar code calls its logarithm and cosine
-
-    def __str__(self) -> str:
-        return f"torch-{self.torch}-{self.machine}-{self.cpu}-{self.libc}"
-
-    @property
-    def version(self) -> str:
-        return self.torch.rpartition("+")[0] or self.torch
+    version: str  # torch's version without the commit
+    capability: str  # torch's CPU capability; the machine's name if only torch knows it
 
 
 @lru_cache
 def this_build() -> Build:
     library, version = platform.libc_ver()
-    libc = f"{library}-{version}" if library else platform.release()
-    processor = f"{zlib.crc32(_flags()):08x}{os.environ.get('ATEN_CPU_CAPABILITY', '')}"
-    return Build(_torch(), platform.machine(), processor, libc)
+    torch = _torch()
+    flags = b""  # the line of the processor's flags, which only Linux has
+    with suppress(OSError), open(CPU_FLAGS, "rb") as lines:
+        for line in lines:
+            if line.startswith((b"flags", b"Features")):
+                flags = line
+                break
+    return Build(
+        torch=torch,
+        machine=platform.machine(),
+        cpu=f"{zlib.crc32(flags):08x}{os.environ.get('ATEN_CPU_CAPABILITY', '')}",
+        libc=f"{library}-{version}" if library else platform.release(),
+        version=torch.rpartition("+")[0] or torch,
+        capability=_capability(flags),
+    )
 
 
 _X86 = ("x86_64", "AMD64")
@@ -55,15 +62,15 @@ _AVX512 = {"avx512vl", "avx512bw", "avx512dq", "fma"}
 _FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
 
 
-def cpu_capability() -> str | None:
-    """Return the CPU capability that torch uses here, or None if it cannot be known without torch.
+def _capability(line: bytes) -> str:
+    """Return the CPU capability that torch uses here, by the line of the processor's flags.
 
-    torch decides by ATEN_CPU_CAPABILITY and the processor's flags, in
-    aten/src/ATen/native/DispatchStub.cpp.
+    torch decides by ATEN_CPU_CAPABILITY and the flags, in aten/src/ATen/native/DispatchStub.cpp. It
+    is the name of the machine if that cannot be known without torch.
     """
-    flags = set(_flags().decode("ascii", "replace").split())
+    flags = set(line.decode("ascii", "replace").split())
     if platform.machine() not in _X86 or not flags:
-        return None
+        return platform.machine()
     forced = _FORCED.get(os.environ.get("ATEN_CPU_CAPABILITY", ""))
     if forced is not None:
         return forced
@@ -115,15 +122,3 @@ def _torch() -> str:
     version = values.get("__version__", "unknown")
     commit = values.get("git_version", "unknown")
     return f"{version}+{commit}"
-
-
-def _flags() -> bytes:
-    """Return the line of the processor's flags, empty if the system is not Linux."""
-    try:
-        with open(CPU_FLAGS, "rb") as lines:
-            for line in lines:
-                if line.startswith((b"flags", b"Features")):
-                    return line
-    except OSError:
-        pass
-    return b""

@@ -15,7 +15,7 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import Notes
 from embcli.layer import Layer, Layers, Origin
-from embcli.seeded_layers.build import Build, cpu_capability, loading_torch, this_build
+from embcli.seeded_layers.build import Build, loading_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.store import Store
 
@@ -33,7 +33,8 @@ def file_name(name: str, seeded: Seeded, build: Build) -> str:
     if name != "token":
         rows_before, dim_before = seeded.shape("token")
         shapes += f"-after-{rows_before}x{dim_before}"
-    return re.sub(r"[^\w.+-]", "-", f"{name}-{shapes}-seed{seeded.seed}-{build}.npy")
+    drawn_by = f"torch-{build.torch}-{build.machine}-{build.cpu}-{build.libc}"
+    return re.sub(r"[^\w.+-]", "-", f"{name}-{shapes}-seed{seeded.seed}-{drawn_by}.npy")
 
 
 class KeptLayer(Layer):
@@ -43,9 +44,8 @@ class KeptLayer(Layer):
 
     def __init__(self, matrix: np.ndarray, build: Build) -> None:
         rows, dim = matrix.shape
-        capability = cpu_capability() or build.machine
         self.shape = (rows, dim)
-        self.build = {"torch": build.version, "cpu_capability": capability}
+        self.build = {"torch": build.version, "cpu_capability": build.capability}
         self._matrix = matrix
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -68,10 +68,7 @@ class SeededSource:
         self.seeded = seeded
         self.store = store
         self.encoding = encoding
-
-    @property
-    def origin(self) -> Origin:
-        return Origin(seed=self.seeded.seed)
+        self.origin = Origin(seed=seeded.seed)
 
     def resized(self, context_length: int) -> SeededSource:
         seeded = replace(self.seeded, context_length=context_length)

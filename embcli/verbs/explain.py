@@ -1,9 +1,9 @@
 """Explanations: what a word on a page means, an example that runs, and where a book has it.
 
 The words are read from `data/explain/`: a file for each part, an entry for each word. An entry is a
-heading (`# one-hot`), perhaps other names (`Also: one-hot row, one-hot vector`) and the questions
-that it answers (`Asked: what does one-hot mean; why not use one-hot vectors`), and blocks between
-blank lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; a
+heading (`# one-hot`), its other names (`Also: one-hot row, one-hot vector`), the questions that it
+answers (`Asked: what does one-hot mean; why not use one-hot vectors`), and blocks between blank
+lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; a
 table, whose lines begin with `| `; and at the end where a book or a paper has it (`From: ...`). An
 item is a word of its own, too. The questions are not printed: a reader's own question is compared
 with them.
@@ -14,9 +14,9 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -50,12 +50,11 @@ _COMMON_WORDS = frozenset(
 _DIFFERENCE = re.compile(r"\bdifferences? between (.+?) and\b", re.IGNORECASE)
 _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
 _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
-_SURE = 0.7  # the likeness from which an entry may stand alone
-_LEAST = 0.3  # the likeness from which an entry is offered
-_LEAD = 0.1  # how much more like a question the entry that answers it is than the next one
+_SURE = 0.62  # how near to a question an entry must be to stand alone, from 0 to 1
+_LEAD = 0.1  # how much nearer it must be than the next one
+_LEAST = 0.3  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 4
-_TIE = 0.03  # entries whose likeness differs by less are equally like a question
-_NEAR = 0.81  # how similar the spelling of a word must be to that of a known one, from 0 to 1
+_SPELLING = 0.81  # how similar the spelling of a word must be to that of a known one, from 0 to 1
 
 
 class Block(NamedTuple):
@@ -70,25 +69,35 @@ class Block(NamedTuple):
         return f"{self.name}: {self.text}" if self.name else self.text
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Entry:
     """What is explained of a word."""
 
     word: str
     part: str  # the part of the glossary to which it belongs
-    also: tuple[str, ...]  # its other names
-    blocks: tuple[Block, ...]
-    source: str  # where a book or a paper has it; empty if nowhere
-    asked: tuple[str, ...] = ()  # questions that it answers, and words that are not shown as names
+    blocks: list[Block]
+    also: Sequence[str] = ()  # its other names
+    asked: Sequence[str] = ()  # questions that it answers, and words that are not shown as names
+    source: str = ""  # where a book or a paper has it
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return self.word, *self.also, *self.asked
+    def names(self) -> list[str]:
+        return [self.word, *self.also, *self.asked]
 
     @property
     def text(self) -> str:
         """All paragraphs, items and tables, in lines."""
-        lines = [block.line for block in self.blocks if block.kind != "command"]
-        return "\n".join(lines)
+        return "\n".join(block.line for block in self.blocks if block.kind != "command")
+
+    @cached_property
+    def phrases(self) -> list[frozenset[str]]:
+        """The stems of each name and each question."""
+        return [*map(_telling_words, self.names)]
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The stems of the text, the names and the questions."""
+        return _telling_words(self.text).union(*self.phrases)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,14 +105,18 @@ class Explanations(Result, verb="explain"):
     """The entry of one word, of two that are compared, candidates, or the entries of all words."""
 
     entries: tuple[Entry, ...]
-    are_candidates: bool = False  # whether each of the entries may be the one that is meant
+    # Of candidates, each of which may be the one that is meant: the sentence that fits best.
+    sentences: tuple[str, ...] = ()
     see_also: tuple[Entry, ...] = ()  # the next ones like a question, after the one that answers
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.are_candidates:
-            yield from _candidates_page(self.entries)
+        if self.sentences:
+            yield "The entries nearest to this question; embcli explain WORD shows one:"
+            for entry, sentence in zip(self.entries, self.sentences, strict=True):
+                yield _item_text(entry.word, sentence)
         elif len(self.entries) > 2:
-            yield from _list_page(self.entries)
+            for part, group in groupby(self.entries, lambda entry: entry.part):
+                yield _item_text(part, ", ".join(entry.word for entry in group))
         else:
             for place, entry in enumerate(self.entries):
                 if place:
@@ -111,23 +124,7 @@ class Explanations(Result, verb="explain"):
                 yield from _entry_page(entry)
             if self.see_also:
                 words = ", ".join(entry.word for entry in self.see_also)
-                yield _item_text(Block("item", words, "See also"))
-
-
-def _list_page(entries: Iterable[Entry]) -> RenderResult:
-    """Yield the words of each part, without their explanations."""
-    for part, group in groupby(entries, lambda entry: entry.part):
-        words = ", ".join(entry.word for entry in group)
-        yield _item_text(Block("item", words, part))
-
-
-def _candidates_page(entries: Iterable[Entry]) -> RenderResult:
-    """Yield the first sentence of each entry."""
-    yield "The entries nearest to this question; embcli explain WORD shows one:"
-    for entry in entries:
-        first_line, *_ = entry.text.split("\n")
-        sentence, *_ = first_line.split(". ")
-        yield _item_text(Block("item", sentence, entry.word))
+                yield _item_text("See also", words)
 
 
 def _entry_page(entry: Entry) -> RenderResult:
@@ -146,28 +143,25 @@ def _entry_page(entry: Entry) -> RenderResult:
         elif block.kind == "table":
             yield Drawing([safe_text(line) for line in block.text.split("\n")])
         else:
-            yield Padding(_item_text(block), (0, 0, 0, 2))
+            yield Padding(_item_text(block.name, block.text), (0, 0, 0, 2))
     if entry.source:
         yield safe_text(f"Source: {entry.source}", "dim")
 
 
-def _item_text(item: Block) -> Text:
-    from rich.text import Text
-
+def _item_text(name: str, meaning: str) -> Text:
     from embcli.page import safe_text, title
 
-    meaning = f": {item.text}" if item.name else item.text
-    return Text.assemble(title(item.name), safe_text(meaning))
+    return title(name).append_text(safe_text(f": {meaning}", "not bold"))
 
 
 def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry with the name or the question that is most like it, and
-    names the next ones; or it finds four at most, as candidates, if several are nearly as like it
-    or none is like enough; "one vs another" and "the difference between one and another" find both.
-    Raises InputError, with the nearest words, for a word that is not explained.
+    not count. A question finds the entry that answers it, if one is ahead of all others, and names
+    the next ones; otherwise two to four candidates, each with the sentence that fits best. "One vs
+    another" and "the difference between one and another" find both. Raises InputError for a word
+    that is not explained, with words of similar spelling, and for a question that no entry is near.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
@@ -179,40 +173,46 @@ def explain(word: str | None = None) -> Explanations:
     entry = named().get(name) or _by_plain_name().get(_plain(name))  # N is not n
     if entry is not None:
         return Explanations((entry,))
-    answers = _answers(_DIFFERENCE.sub(r"\1 vs", word))
-    if not answers.entries:
+
+    question = _DIFFERENCE.sub(r"\1 vs", word)
+    near = _nearest(question)
+    sides = [_nearest(side) for side in _COMPARING.split(question, 1)]
+    if not near:
         raise _not_explained(word)
-    return answers
+    # Both sides of a comparison, unless an entry has a name of just its words.
+    if len(sides) == 2 and all(map(_is_sure, sides)) and max(near.values()) < 1:
+        both = dict.fromkeys(next(iter(side)) for side in sides)
+        return Explanations(tuple(both))
+    if _is_sure(near) or len(near) == 1:
+        first, *others = near
+        return Explanations((first,), see_also=tuple(others))
+    asked = _telling_words(question)
+    sentences = [_best_sentence(asked, entry) for entry in near]
+    return Explanations(tuple(near), tuple(sentences))
 
 
-def _answers(question: str) -> Explanations:
-    """Return the entry that answers a question; candidates, if none of them surely does.
+def _nearest(question: str) -> dict[Entry, float]:
+    """Return the entries near to a question, at most four, the nearest first: how near each is.
 
-    "One vs another" has the entries of both sides, unless one entry has a name of just these words.
+    That is from 0 to 1: how like the question the entry is, times the share of the question's words
+    that are in any entry. So words that no entry has tell that a question is about something else.
     """
-    sides = [_nearest(_telling_words(side)) for side in _COMPARING.split(question, 1)]
-    whole = _nearest(_telling_words(question), sure=_SURE if len(sides) == 1 else 1)
-    if not whole.are_candidates or any(side.are_candidates for side in sides):
-        return whole
-    both = dict.fromkeys(side.entries[0] for side in sides)
-    return Explanations(tuple(both))
+    asked = _telling_words(question)
+    known = asked & frozenset().union(*[entry.stems for entry in entries()])
+    if not known:
+        return {}
+    share = _size(known) / _size(asked)
+    nearness = {entry: share * _likeness(asked, entry) for entry in entries()}
+    least = max(_LEAST, max(nearness.values()) / 2)
+    near = [entry for entry in nearness if nearness[entry] >= least]
+    near.sort(key=nearness.__getitem__, reverse=True)
+    return {entry: nearness[entry] for entry in near[:_MOST_CANDIDATES]}
 
 
-def _nearest(asked: Set[str], sure: float = _SURE) -> Explanations:
-    """Return the entry that is most like a question, or candidates; none if no entry is like it."""
-    if not asked:
-        return Explanations((), are_candidates=True)
-    likeness = {entry: _likeness(asked, entry) for entry in entries()}
-    best = max(likeness.values())
-    least = max(_LEAST, 2 * best - 1)  # one that is twice as unlike as the best is not meant
-    nearest = sorted(likeness, key=likeness.__getitem__, reverse=True)
-    if best < sure and best - likeness[nearest[_MOST_CANDIDATES]] < _TIE:
-        return Explanations((), are_candidates=True)  # its known words are in many entries
-    near = [entry for entry in nearest[:_MOST_CANDIDATES] if likeness[entry] >= least]
-    is_ahead = all(best - likeness[entry] >= _LEAD for entry in near[1:])
-    if is_ahead and best >= sure:
-        return Explanations(tuple(near[:1]), see_also=tuple(near[1:]))
-    return Explanations(tuple(near), are_candidates=True)
+def _is_sure(near: dict[Entry, float]) -> bool:
+    """Return whether the first entry surely answers: it is near enough, and ahead of the next."""
+    best, second, *_ = [*near.values(), 0, 0]
+    return best >= _SURE and best - second >= _LEAD
 
 
 def _likeness(asked: Set[str], entry: Entry) -> float:
@@ -223,11 +223,17 @@ def _likeness(asked: Set[str], entry: Entry) -> float:
     """
     size = _size(asked)
     of_phrases = []
-    for phrase in _phrases()[entry]:
+    for phrase in entry.phrases:
         common = _size(asked & phrase)
         of_phrases.append(2 * common / (size + _size(phrase)))
-    of_words = _size(asked & _words()[entry]) / size
+    of_words = _size(asked & entry.stems) / size
     return (1 - _OF_WORDS) * max(of_phrases) + _OF_WORDS * of_words
+
+
+def _best_sentence(asked: Set[str], entry: Entry) -> str:
+    """Return the sentence of an entry that has most of a question's words, the first of equals."""
+    sentences = re.split(r"(?<=[.?]) |\n", entry.text)
+    return max(sentences, key=lambda sentence: _size(asked & _telling_words(sentence)))
 
 
 def _size(words: Iterable[str]) -> float:
@@ -237,20 +243,8 @@ def _size(words: Iterable[str]) -> float:
 @cache
 def _rarity(word: str) -> float:
     """Return the weight of a word: the root of its smoothed inverse document frequency."""
-    having = [words for words in _words().values() if word in words]
+    having = [entry for entry in entries() if word in entry.stems]
     return math.sqrt(1 + math.log((1 + len(entries())) / (1 + len(having))))
-
-
-@cache
-def _phrases() -> dict[Entry, list[frozenset[str]]]:
-    """Return the words of each name and each question of the entries."""
-    return {entry: [*map(_telling_words, entry.names)] for entry in entries()}
-
-
-@cache
-def _words() -> dict[Entry, frozenset[str]]:
-    """Return all words of each entry."""
-    return {entry: _telling_words(" ".join((entry.text, *entry.names))) for entry in entries()}
 
 
 def _telling_words(text: str) -> frozenset[str]:
@@ -272,19 +266,14 @@ def _not_explained(word: str) -> InputError:
     """Return the error for an unknown word, with the entries whose names are spelled like it."""
     word = word[:60]  # a screen's line has room for so much, and so much is compared quickly
     known = _by_plain_name()
-    near: dict[str, None] = {}
-    for part in word.split():
-        if part.casefold() not in _COMMON_WORDS:
-            close = difflib.get_close_matches(_plain(part), known, cutoff=_NEAR)
-            near |= dict.fromkeys(known[name].word for name in close)
-    nearest = "explain without one lists all"
+    telling = [part for part in word.split() if part.casefold() not in _COMMON_WORDS]
+    close = difflib.get_close_matches(_plain("".join(telling)), known, cutoff=_SPELLING)
+    near = dict.fromkeys(known[name].word for name in close)
+    wrong = "{word} {given!r} is not explained, and no entry is near it"
     if near:
-        nearest = f"the nearest: {', '.join(near)}"
-    wrong = "{word} {given!r} is not explained; {nearest}"
-    hint = ""
-    if re.search(r"\S\s+\S|\?", word):
-        hint = "embcli explain questions answers whole questions"
-    return InputError(Sentence(wrong, given=word, nearest=nearest), hint)
+        wrong = "{word} {given!r} is not explained; the nearest: {nearest}"
+    hint = "embcli explain lists all words, embcli explain questions common questions"
+    return InputError(Sentence(wrong, given=word, nearest=", ".join(near)), hint)
 
 
 @cache
@@ -300,17 +289,16 @@ def entries() -> tuple[Entry, ...]:
 @cache
 def named() -> dict[str, Entry]:
     """Return what is explained, by all names; a word wins over an item of the same name."""
-    by_name: dict[str, Entry] = {}
+    of_items: dict[str, Entry] = {}
+    of_entries: dict[str, Entry] = {}
     for entry in entries():
+        of_entries |= dict.fromkeys(entry.names, entry)
         see_entry = Block("command", f"embcli explain {entry.word}")
         for item in entry.blocks:
             if item.name:
-                blocks = (Block("prose", item.text), see_entry)
-                short_entry = Entry(item.name, entry.part, (), blocks, "")
-                by_name |= dict.fromkeys(item.name.split(", "), short_entry)
-    for entry in entries():
-        by_name |= dict.fromkeys(entry.names, entry)
-    return by_name
+                short_entry = Entry(item.name, entry.part, [Block("prose", item.text), see_entry])
+                of_items |= dict.fromkeys(item.name.split(", "), short_entry)
+    return of_items | of_entries
 
 
 @cache
@@ -323,30 +311,29 @@ def _plain(word: str) -> str:
 
 
 def _parse_entry(part: str, text: str) -> Entry:
-    """Return the entry of a text: its word in the first line, and blocks between blank lines."""
-    word, body = text.split("\n", 1)
-    fields = dict.fromkeys(("Also", "Asked", "From"), "")
-    blocks: list[Block] = []
-    for block in re.split(r"\n\s*\n", body.strip("\n")):
-        line = " ".join(block.split())
-        field, _, value = line.partition(": ")
-        if field in fields:
-            fields[field] = value
-        elif block.startswith("    "):
-            blocks += [Block("command", command.strip()) for command in block.split("\n")]
-        elif block.startswith("- "):
-            items = block.removeprefix("- ").split("\n- ")
-            blocks += [_parse_item(item) for item in items]
-        elif block.startswith("| "):
-            blocks.append(Block("table", re.sub("^[|] ", "", block, flags=re.MULTILINE)))
+    """Return the entry of a text: its word in the first line, then fields and blocks."""
+    word, *texts = re.split(r"\n{2,}|\n(?=- |    )", text.rstrip())
+    fields = {"Also": "", "Asked": "", "From": ""}
+    blocks = []
+    for each in texts:
+        block = _parse_block(each)
+        name, _, value = block.text.partition(": ")
+        if name in fields:
+            fields[name] = value
         else:
-            blocks.append(Block("prose", line))
-    also = filter(None, fields["Also"].split(", "))
-    asked = filter(None, fields["Asked"].split("; "))
-    return Entry(word.strip(), part, tuple(also), tuple(blocks), fields["From"], tuple(asked))
+            blocks.append(block)
+    also = fields["Also"].split(", ")
+    asked = fields["Asked"].split("; ")
+    return Entry(word, part, blocks, also, asked, fields["From"])
 
 
-def _parse_item(item: str) -> Block:
-    line = " ".join(item.split())
-    name, colon, meaning = line.partition(": ")
-    return Block("item", meaning, name) if colon else Block("item", line)
+def _parse_block(text: str) -> Block:
+    line = " ".join(text.split())
+    if text.startswith("| "):
+        return Block("table", re.sub("^[|] ", "", text, flags=re.MULTILINE))
+    if text.startswith("    "):
+        return Block("command", text.strip())
+    if text.startswith("- "):
+        name, _, meaning = line.removeprefix("- ").partition(": ")
+        return Block("item", meaning, name)
+    return Block("prose", line)

@@ -6,45 +6,34 @@ matrix, `fit` what does not fit together, and `page` shows it all.
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from embcli.encodings import Encoding
-from embcli.errors import InputError, check_choice, check_top
+from embcli.errors import check_choice, check_top
 from embcli.layer import Origin, shape_of
-from embcli.names import (
-    ALARMS,
-    FAULT_GROUPS,
-    FAULTS,
-    SHOWN_ROWS,
-    Fault,
-    FaultGroup,
-    TokenLayer,
-)
+from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Selection, select
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.audit.fit import Finding, Fit, Level, fit_of
+from embcli.verbs.audit.checks import found_in_files, found_in_matrix
+from embcli.verbs.audit.files import ModelFiles, files_of
+from embcli.verbs.audit.finding import Finding, NotChecked, checked_kinds, judged
 from embcli.verbs.audit.load import Loading, question_about
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
-from embcli.verbs.audit.measure import check_covariance_fits, unused
-from embcli.wording import Sentence, counted
+from embcli.verbs.audit.measure import unused
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
-
-# Models have median norms well above this; float16 that is labelled bfloat16 does not.
-_SMALLEST_MEDIAN = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +47,12 @@ class Audit(Result, verb="audit"):
 
     # The token matrix, and the output head if it has rows of its own; or the only one chosen.
     matrices: tuple[MatrixAudit, ...]
-    encoding: Encoding | None
+    files: ModelFiles
     origin: Origin
-    fit: Fit
     loading: Loading  # what transformers makes of the weights
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
+    not_checked: tuple[str, ...]  # what could not be looked at, and why, and what no audit looks at
     rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
@@ -75,7 +64,7 @@ class Audit(Result, verb="audit"):
     @cached_property
     def listed(self) -> MatrixAudit:
         """The matrix whose candidates are listed: that in which unused rows are told best."""
-        return max(self.matrices, key=lambda matrix: matrix.choice.area or 0)
+        return max(self.matrices, key=lambda matrix: matrix.separation.area or 0)
 
     @cached_property
     def faults(self) -> dict[str, int]:
@@ -101,17 +90,6 @@ class Audit(Result, verb="audit"):
         return not self.broken and not self.kinds("finding")
 
     @property
-    def not_checked(self) -> tuple[str, ...]:
-        """What could not be looked at, and why, and what no audit looks at."""
-        parts = list(self.fit.not_checked)
-        if self.fit.partly_compared and len(self.matrices) == 1 and not self.head_is_copy:
-            parts.append(f"the output head: {self.fit.partly_compared} compared, all equal")
-        unopened = self.origin.unopened - len(self.fit.finite)
-        if unopened > 0:
-            parts.append(counted(unopened, "other tensor"))
-        return tuple(parts)
-
-    @property
     def _why_no(self) -> str:
         return self.in_words("alarm")
 
@@ -120,14 +98,14 @@ class Audit(Result, verb="audit"):
         return ", ".join(f"{kind} ({self.faults[kind]:,})" for kind in self.kinds(level))
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
-        return tokens_of(ids, self.encoding)
+        return tokens_of(ids, self.files.encoding)
 
     def records(self) -> Records:
         """Return a row for each finding, or for each ID that was asked for.
 
         What holds for the whole model stands beside the rows.
         """
-        run = run_of(self.encoding, **self.origin.document())
+        run = run_of(self.files.encoding, **self.origin.document())
         totals = {"audit": self._totals()}
         findings = [finding.document() for finding in self.findings]
         if self.rows is not None:
@@ -151,7 +129,7 @@ class Audit(Result, verb="audit"):
             first_equal_rows[others] = first
 
         columns: dict[str, tuple[FieldType, Any]] = {"id": (int, ids)}
-        if self.encoding:
+        if self.files.encoding:
             columns["token"] = (str, [token_text(text) for text in self.tokens(ids)])
         for name, values in matrix.values.items():
             columns[name] = (float, values[ids])
@@ -163,7 +141,7 @@ class Audit(Result, verb="audit"):
 
     def _totals(self) -> dict[str, Any]:
         return {
-            "tokens": self.fit.tokens,
+            "tokens": self.files.tokens,
             "faults": self.faults,
             "broken": list(self.broken),
             "sound": self.is_sound,
@@ -180,7 +158,7 @@ class Audit(Result, verb="audit"):
 
 
 def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
-    choice = matrix.choice
+    separation = matrix.separation
     return {
         "shape": list(matrix.shape),
         "zero": matrix.zero.tolist(),
@@ -192,10 +170,10 @@ def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
         "quantiles": matrix.quantiles,
         "quantiles_at": list(QUANTILES_AT),
         "histogram": matrix.histogram,
-        "indicator": choice.indicator,
-        "area": choice.area,
-        "threshold": choice.threshold,
-        "reason": choice.reason or None,
+        "indicator": separation.indicator,
+        "area": separation.area,
+        "threshold": separation.threshold,
+        "reason": separation.reason or None,
         "candidates": matrix.candidates.tolist(),
     }
 
@@ -223,120 +201,58 @@ def audit(
     ()
     """
     check_choice("layer", layer, get_args(TokenLayer))
+    check_top(top)
+    kinds_of_alarms = checked_kinds(fail_on)
     notes = model.notes.begun()
     if layer != "head":
         remark_scaled(notes, model)
-    kinds = _checked_kinds(fail_on)
-    check_top(top)
-    source = model.source
-    encoding = source.encoding
-    question = question_about(source)  # It is answered during the passes.
-    fit = fit_of(source, encoding)
-    chosen: tuple[TokenLayer, ...] = ("token",)
-    if layer is not None:
-        chosen = (layer,)
-    elif fit.has_own_head:
-        chosen = ("token", "head")
 
-    shapes = {name: shape_of(source, name) for name in chosen}
-    size_of_main, _ = shapes[chosen[0]]
+    # What the files say is checked before a matrix is read; transformers answers meanwhile.
+    source = model.source
+    files = files_of(source)
+    question = question_about(files.checkpoint)
+    found_first = [*found_in_files(files)]
+    names: tuple[TokenLayer, ...] = ("token",)
+    if layer is not None:
+        names = (layer,)
+    elif files.has_own_head:
+        names = ("token", "head")
     ids = None
     if rows is not None:
-        ids = select(None if str(rows) == "all" else rows, size_of_main, "row")
-    layers = source.open(dict.fromkeys(chosen), notes)
-    audits: dict[TokenLayer, MatrixAudit] = {}
-    for name, (size, dim) in shapes.items():
-        reasons = unused(encoding, size) if encoding else {}
-        if reasons:
-            check_covariance_fits(dim)
-        audits[name] = audited_matrix(
-            name, layers[name], reasons, fit.padding_rows, fit.overflow_at, notes.watch
-        )
+        size, _ = shape_of(source, names[0])
+        ids = select(None if str(rows) == "all" else rows, size, "row")
 
-    is_copy = fit.head is not None and fit.head.relation == "equal"
-    if len(audits) == 2:
-        token = audits["token"]
-        head = audits["head"]
+    layers = source.open(dict.fromkeys(names), notes)
+    matrices = [audited_matrix(name, layers[name], files, notes.watch) for name in names]
+    longest = max(len(matrix.norms) for matrix in matrices)
+    is_copy = files.head is not None and files.head.relation == "equal"
+    if len(matrices) == 2:
+        token, head = matrices
         is_copy = head.digest == token.digest and head.shape == token.shape
         if is_copy:
-            del audits["head"]
-    matrices = tuple(audits.values())
-    findings: list[Finding] = []
-    for matrix in matrices:
-        findings += _row_findings(matrix)
-    findings += fit.findings()
+            matrices = [token]
     with notes.slow("asking transformers how it loads the model"):
         loading = Loading.answered(question)
-    findings += loading.findings(source, is_copy)
-    longest = max(size for size, _ in shapes.values())
+
+    found: list[Finding | NotChecked] = []
+    for matrix in matrices:
+        found += found_in_matrix(matrix)
+    found += found_first
+    found += loading.findings(files.checkpoint, is_copy)
+    findings = [judged(each, kinds_of_alarms) for each in found if isinstance(each, Finding)]
+    not_checked = [each.text for each in found if isinstance(each, NotChecked)]
+    others = layers.origin.unopened - len(files.input_tensors)
+    if others > 0:
+        not_checked.append(counted(others, "other tensor"))
     return Audit(
-        matrices=matrices,
-        encoding=encoding,
+        matrices=tuple(matrices),
+        files=files,
         origin=layers.origin,
-        fit=fit,
         loading=loading,
         head_is_copy=is_copy and layer is None,
-        findings=tuple(_judged(finding, kinds) for finding in findings),
+        findings=tuple(findings),
+        not_checked=tuple(not_checked),
         rows=ids,
         top=min(top, longest),
         notes=notes,
     )
-
-
-def _checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the kinds and groups that give status 1.
-
-    Raises InputError for any other name, and for kinds beside `all` or `none`.
-    """
-    if fail_on is None:
-        return ("default",)
-    kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
-    for kind in kinds:
-        check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS))
-        if kind in ("all", "none") and len(kinds) > 1:
-            raise InputError(Sentence("{fail_on} takes {kind} only by itself", kind=kind))
-    return kinds
-
-
-def _row_findings(matrix: MatrixAudit) -> Iterator[Finding]:
-    """Yield what was found in the rows of a matrix; broken rows of a head are of the kind head."""
-    where = f"in the {matrix.in_words}"
-    for name, rows in matrix.broken.items():
-        kind: Fault = "zero" if name == "zero" else "non-finite"
-        if matrix.name == "head":
-            kind = "head"
-        if len(rows):
-            text = f"{counted(len(rows), f'{name} row')} {where}"
-            yield Finding("finding", kind, len(rows), text, is_in_matrix=True)
-    count = len(matrix.constant)
-    if count and len(matrix.measured) > 1:
-        columns = reprlib.repr(matrix.constant.tolist())
-        text = (
-            f"{count:,} of {matrix.shape[1]:,} columns with the same value in all rows "
-            f"of the {matrix.in_words}: {columns}"
-        )
-        yield Finding("finding", "constant", count, text)
-    median = matrix.median_norm
-    if median < _SMALLEST_MEDIAN:
-        text = f"a median norm of {median:.1e} {where}: the dtype may be wrong"
-        yield Finding("finding", "fit", 1, text)
-    if matrix.equal_tokens:
-        text = f"{counted(matrix.equal_tokens, 'token')} with the row of another, {where}"
-        yield Finding("remark", "equal", matrix.equal_tokens, text, is_in_matrix=True)
-    if len(matrix.candidates):
-        text = f"{counted(len(matrix.candidates), 'token')} like unused rows, {where}"
-        count = len(matrix.candidates)
-        yield Finding("remark", "candidates", count, text, is_in_matrix=True)
-
-
-def _judged(finding: Finding, kinds: tuple[str, ...]) -> Finding:
-    """Return a finding as an alarm if its kind is one; a remark is one only if it is named."""
-    names = {finding.kind, "all"}
-    if finding.level != "remark":
-        names.add("findings")
-    if finding.level == "alarm" or (finding.level == "finding" and finding.kind in ALARMS):
-        names.add("default")
-    if names & {*kinds}:
-        return finding._replace(level="alarm")
-    level: Level = "remark" if finding.level == "remark" else "finding"
-    return finding._replace(level=level)

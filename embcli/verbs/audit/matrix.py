@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,13 +14,16 @@ from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
+from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
-    Choice,
     Distances,
-    choice_of,
+    Separation,
+    check_covariance_fits,
     indicators_of,
     row_kinds,
     scan_rows,
+    separation_of,
+    unused,
 )
 
 _HISTOGRAM_BINS = 24
@@ -36,24 +38,26 @@ class MatrixAudit:
     "Fishing for Magikarp: Automatically Detecting Under-trained Tokens in Large Language Models".
     With u the mean of the unused rows, `cosine_distance` is 1 - cos(row, u), `centred` the same
     after subtracting the mean of all rows from both, and `without_first` the same after subtracting
-    their first principal component. They are NaN for a row without a direction. `choice` is the one
-    of them, or the norm, that separates the unused rows best from the others.
+    their first principal component. They are NaN for a row without a direction. One of them, or the
+    norm, separates the unused rows best from the others.
     """
 
     name: TokenLayer
+    files: ModelFiles  # that it belongs to
     shape: tuple[int, int]
     dtype: str
     values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value
     unused: dict[int, Unused]  # ID -> why no text can produce it
-    may_be_zero: frozenset[int]  # rows that a configuration names as padding
     overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # equal for two matrices of equal rows
     measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
-    choice: Choice
-    ranked: np.ndarray  # (n,) int64: used rows, the most like unused ones first, by the choice
-    candidates: np.ndarray  # (n,) int64: the first of them, up to the threshold of the choice
+    separation: Separation
+    ranked: (
+        np.ndarray
+    )  # (n,) int64: used rows, the most like unused ones first; none if no order is
+    candidates: np.ndarray  # (n,) int64: the first of them, up to the threshold
 
     @property
     def in_words(self) -> str:
@@ -70,7 +74,7 @@ class MatrixAudit:
     @cached_property
     def zero(self) -> np.ndarray:
         """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
-        allowed = [*self.may_be_zero, *self.unused]
+        allowed = [*self.files.padding_rows, *self.unused]
         return np.setdiff1d(np.flatnonzero(self.norms == 0), allowed)
 
     @property
@@ -92,12 +96,12 @@ class MatrixAudit:
         return count
 
     @cached_property
-    def by_use(self) -> dict[Unused, np.ndarray]:
-        """The unused rows by the reason why they are unused, (n,) int64 each."""
-        rows = np.array(list(self.unused), np.int64)
-        reasons = list(self.unused.values())
-        by_row = np.array(reasons)
-        return {reason: rows[by_row == reason] for reason in dict.fromkeys(reasons)}
+    def by_use(self) -> dict[Unused, list[int]]:
+        """The unused rows by the reason why they are unused."""
+        rows: dict[Unused, list[int]] = {}
+        for row, reason in self.unused.items():
+            rows.setdefault(reason, []).append(row)
+        return rows
 
     @cached_property
     def quantiles(self) -> tuple[float, ...]:
@@ -124,19 +128,12 @@ class MatrixAudit:
         return tuple(counts.tolist())
 
 
-def audited_matrix(
-    name: TokenLayer,
-    layer: Layer,
-    reasons: dict[int, Unused],
-    may_be_zero: Iterable[int],
-    overflow_at: float,
-    watch: Watch,
-) -> MatrixAudit:
-    """Return what is unusual in a matrix; `reasons` says of unused rows why they are unused.
-
-    Rows overflow whose norm is at least `overflow_at`.
-    """
+def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Watch) -> MatrixAudit:
+    """Return what is unusual in a matrix of a model."""
     size, dim = layer.shape
+    reasons = unused(files.encoding, size) if files.encoding else {}
+    if reasons:
+        check_covariance_fits(dim)
     kinds = row_kinds(size, reasons)
     scan = scan_rows(layer, kinds, watch)
     norms = scan.norms
@@ -151,26 +148,26 @@ def audited_matrix(
             unused_values[indicator] = distances[kinds.unused]
 
     used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
-    choice = choice_of(unused_values, used_values)
+    separation = separation_of(unused_values, used_values)
     ranked = used[:0]
     candidates = used[:0]
-    if choice.threshold is not None:
-        chosen = used_values[choice.indicator]
+    if separation.threshold is not None:
+        chosen = used_values[separation.indicator]
         ranked = used[np.argsort(chosen, kind="stable")]
-        candidates = ranked[: np.count_nonzero(chosen <= choice.threshold)]
+        candidates = ranked[: np.count_nonzero(chosen <= separation.threshold)]
     return MatrixAudit(
         name=name,
+        files=files,
         shape=(size, dim),
         dtype=layer.dtype,
         values=values,
         unused=reasons,
-        may_be_zero=frozenset(may_be_zero),
-        overflowing=np.flatnonzero(norms >= overflow_at),
+        overflowing=np.flatnonzero(norms >= files.overflow_at),
         constant=scan.constant,
         equal=scan.equal,
         digest=scan.digest,
         measured=np.flatnonzero(kinds.token & np.isfinite(norms)),
-        choice=choice,
+        separation=separation,
         ranked=ranked,
         candidates=candidates,
     )

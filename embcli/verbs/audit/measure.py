@@ -185,11 +185,11 @@ def _units(changed_rows: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return units
 
 
-class Choice(NamedTuple):
-    """The indicator that separates unused rows best from others, and the largest of a candidate.
+class Separation(NamedTuple):
+    """How well unused rows are told from others, by the indicator that does it best.
 
     `area` is the share of pairs of an unused and another row in which the unused one is lower.
-    Without a threshold, `reason` says why there is none.
+    Other rows up to the `threshold` are candidates; without one, `reason` says why there is none.
     """
 
     indicator: Indicator
@@ -204,8 +204,8 @@ _LEAST_AREA = 0.9  # below it the unused rows do not stand out from others
 _ORDER: tuple[Indicator, ...] = ("centred", "cosine_distance", "without_first", "norm")
 
 
-def choice_of(unused_values: Distances, used_values: Distances) -> Choice:
-    """Choose an indicator by the values that unused and used rows have, (n,) each.
+def separation_of(unused_values: Distances, used_values: Distances) -> Separation:
+    """Find the best indicator by the values that unused and used rows have, (n,) each.
 
     The values of an unused row are those to the mean of the other ones. NaN stands for a row that
     cannot be compared.
@@ -215,7 +215,7 @@ def choice_of(unused_values: Distances, used_values: Distances) -> Choice:
     if largest < _LEAST_UNUSED:
         rows = counted(largest, "row")
         reason = f"too few unused rows for comparison: {rows}, {_LEAST_UNUSED} are needed"
-        return Choice("norm", None, None, reason)
+        return Separation("norm", None, None, reason)
 
     areas: dict[Indicator, float] = {}
     for name in _ORDER:
@@ -225,11 +225,11 @@ def choice_of(unused_values: Distances, used_values: Distances) -> Choice:
     area = areas[best]
     if area < _LEAST_AREA:
         reason = f"unused rows do not stand out: at best in {area:.2f} of pairs, by {best}"
-        return Choice(best, area, None, reason)
+        return Separation(best, area, None, reason)
     threshold = _threshold(known[best])
     if np.nanmedian(used_values[best]) <= threshold:
-        return Choice(best, area, None, "half of the tokens are like unused rows")
-    return Choice(best, area, threshold, "")
+        return Separation(best, area, None, "half of the tokens are like unused rows")
+    return Separation(best, area, threshold, "")
 
 
 def area_under_curve(lower: np.ndarray, higher: np.ndarray) -> float:

@@ -13,7 +13,6 @@ from embcli.names import ALARMS
 from embcli.page import (
     Label,
     Note,
-    NumberFormat,
     left_out,
     omission,
     ruled,
@@ -30,7 +29,6 @@ from embcli.page.labels import (
     origin_lines,
 )
 from embcli.selection import Excerpt
-from embcli.verbs.audit.fit import padded_multiple
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -76,93 +74,73 @@ def page(audit: Audit) -> Iterator[RenderableType]:
 def _facts(audit: Audit) -> Iterator[Fact]:
     yield _rows_fact(audit)
     yield _unused_fact(audit)
-    yield _broken_fact(audit, audit.main)
-    yield _equal_fact(audit, audit.main)
-    yield from _norm_facts(audit)
+    yield from _matrix_facts(audit, audit.main)
     yield from _head_facts(audit)
     yield _candidates_fact(audit)
-    yield from _fit_facts(audit)
+    for finding in audit.findings:
+        if not finding.is_in_matrix:
+            yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
 def _rows_fact(audit: Audit) -> Fact:
     size = audit.main.shape[0]
-    encoding = audit.encoding
+    encoding = audit.files.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    return Fact("rows", f"{size:,}, for {audit.fit.tokens:,} tokens of {encoding.name}")
+    return Fact("rows", f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}")
 
 
 def _unused_fact(audit: Audit) -> Fact:
-    if audit.encoding is None:
+    if audit.files.encoding is None:
         return Fact("unused", "unknown without an encoding")
-    parts = []
+    counts = []
     for reason, ids in audit.main.by_use.items():
-        noun, rest = _REASONS[reason]
-        part = counted(len(ids), noun) + rest
+        count = counted(len(ids), _UNUSED_UNITS[reason]) + _WHY_UNUSED[reason]
         is_range = ids[-1] - ids[0] == len(ids) - 1
         if len(ids) > 1 and is_range:
-            part += f" ({ids[0]} to {ids[-1]})"
-        parts.append(part)
-    text = ", ".join(parts) or "none"
-    if "padding" in audit.main.by_use:
-        multiple = padded_multiple(audit.main.shape[0], audit.encoding.vocabulary_size)
-        if multiple:
-            text += f", up to a multiple of {multiple}"
-    return Fact("unused", text)
+            count += f" ({ids[0]} to {ids[-1]})"
+        counts.append(count)
+    return Fact("unused", ", ".join(counts) or "none")
 
 
-_REASONS = {
-    "padding": ("row", " after the last token"),
-    "gap": ("ID", " without a token"),
-    "byte": ("byte", " invalid in UTF-8"),
-    "reserved": ("reserved name", ""),
+_UNUSED_UNITS = {"padding": "row", "gap": "ID", "byte": "byte", "reserved": "reserved name"}
+_WHY_UNUSED = {
+    "padding": " after the last token",
+    "gap": " without a token",
+    "byte": " invalid in UTF-8",
+    "reserved": "",
 }
 
 
-def _broken_fact(audit: Audit, matrix: MatrixAudit, name: str = "broken") -> Fact:
-    parts = []
+def _matrix_facts(audit: Audit, matrix: MatrixAudit) -> Iterator[Fact]:
+    """Yield which rows of a matrix are broken or equal, and how long its rows are."""
+    counts = []
     for kind, ids in matrix.broken.items():
         if len(ids):
             shown = ids[: audit.top + 1]  # one more tells first_of that there are others
             rows = first_of(named_rows(shown, audit.tokens(shown)), audit.top)
-            parts.append(f"{counted(len(ids), f'{kind} row')}: {rows}")
-    text = "; ".join(parts) or "none"
-    for row in sorted(matrix.may_be_zero):
+            counts.append(f"{counted(len(ids), f'{kind} row')}: {rows}")
+    text = "; ".join(counts) or "none"
+    for row in sorted({*matrix.files.padding_rows}):
         if 0 <= row < matrix.shape[0] and matrix.norms[row] == 0:
             text += f"; row {row} is zero, and padding by the configuration"
-    return Fact(name, text, is_bad=len(parts) > 0)
+    yield Fact("broken", text, is_bad=len(counts) > 0)
 
+    text = "none"
+    if matrix.equal:
+        shown_groups = matrix.equal[: audit.top + 1]
+        groups = [first_of(map(str, group), audit.top, " = ") for group in shown_groups]
+        count = counted(sum(map(len, matrix.equal)), "row")
+        text = f"{count}: {first_of(groups, audit.top, '; ')}"
+    yield Fact("equal", text)
 
-def _equal_fact(audit: Audit, matrix: MatrixAudit) -> Fact:
-    if not matrix.equal:
-        return Fact("equal", "none")
-    groups = []
-    for group in matrix.equal[: audit.top + 1]:
-        rows = (str(row) for row in group)
-        groups.append(first_of(rows, audit.top, " = "))
-    count = counted(sum(map(len, matrix.equal)), "row")
-    return Fact("equal", f"{count}: {first_of(groups, audit.top, '; ')}")
-
-
-def _norm_facts(audit: Audit) -> Iterator[Fact]:
-    main = audit.main
-    if not len(main.measured):
-        yield Fact("norms", "no token has a finite row")
-        return
-    numbers = NumberFormat([np.array(main.quantiles)], audit.style.precision)
-    yield Fact("norms", _norms_in_words(main, numbers))
-
-    by_norm = main.measured[np.argsort(main.norms[main.measured], kind="stable")]
-    yield Fact("shortest", _rows_with_norms(audit, by_norm[: audit.top], numbers))
-    yield Fact("longest", _rows_with_norms(audit, by_norm[::-1][: audit.top], numbers))
-
-
-def _norms_in_words(matrix: MatrixAudit, numbers: NumberFormat) -> str:
-    quantiles = dict(zip(QUANTILES, matrix.quantiles, strict=True))
-    least = numbers.write(quantiles["least"])
-    largest = numbers.write(quantiles["largest"])
-    median = numbers.write(quantiles["median"])
-    return f"{least} {_bars(matrix.histogram)} {largest}, median {median}"
+    text = "no token has a finite row"
+    if matrix.quantiles:
+        numbers = written(np.array(matrix.quantiles), audit.style.precision)
+        norms = dict(zip(QUANTILES, numbers, strict=True))
+        bars = _bars(matrix.histogram)
+        text = f"{norms['least']} {bars} {norms['largest']}, median {norms['median']}"
+    yield Fact("norms", text)
 
 
 def _bars(histogram: tuple[int, ...]) -> str:
@@ -173,30 +151,21 @@ def _bars(histogram: tuple[int, ...]) -> str:
     return "".join(blocks[height] for height in eighths)
 
 
-def _rows_with_norms(audit: Audit, ids: np.ndarray, numbers: NumberFormat) -> str:
-    names = named_rows(ids, audit.tokens(ids))
-    pairs = zip(names, audit.main.norms[ids], strict=True)
-    return ", ".join(f"{name} {numbers.write(norm)}" for name, norm in pairs)
-
-
 def _head_facts(audit: Audit) -> Iterator[Fact]:
     """Yield what is known of the output head: its rows, if it has some of its own."""
     if audit.head_is_copy:
         yield Fact("output head", "a copy of the token matrix: all rows are equal")
         return
-    if audit.fit.has_files:
+    if audit.files.checkpoint:
         yield Fact("output head", _head_in_words(audit))
     for head in audit.matrices[1:]:
-        yield _broken_fact(audit, head, "  broken")
-        yield _equal_fact(audit, head)._replace(name="  equal")
-        if len(head.measured):
-            numbers = NumberFormat([np.array(head.quantiles)], audit.style.precision)
-            yield Fact("  norms", _norms_in_words(head, numbers))
+        for fact in _matrix_facts(audit, head):
+            yield fact._replace(name=f"  {fact.name}")
 
 
 def _head_in_words(audit: Audit) -> str:
     """Describe the output head by what the file has and, without one there, by its class."""
-    head = audit.fit.head
+    head = audit.files.head
     if head is None:
         return "not read"
     if head.tensor is not None and head.relation != "same":
@@ -211,14 +180,14 @@ def _head_in_words(audit: Audit) -> str:
 
 def _candidates_fact(audit: Audit) -> Fact:
     matrix = audit.listed
-    choice = matrix.choice
-    if choice.threshold is None:
-        return Fact("candidates", f"none: {choice.reason}")
+    separation = matrix.separation
+    if separation.threshold is None:
+        return Fact("candidates", f"none: {separation.reason}")
     count = len(matrix.candidates)
-    indicator = _INDICATORS[choice.indicator]
+    indicator = _INDICATORS[separation.indicator]
     where = "" if matrix is audit.main else f" of the {matrix.in_words}"
-    threshold = _indicator_format(audit).write(choice.threshold)
-    area = f"area under curve {choice.area:.2f}"
+    (threshold,) = written(np.array([separation.threshold]), audit.style.precision)
+    area = f"area under curve {separation.area:.2f}"
     return Fact("candidates", f"{count:,}{where}: {indicator} up to {threshold}, {area}")
 
 
@@ -237,29 +206,9 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     labels = id_labels(ids, audit.tokens(ids))
     headers = {"cosine_distance": "cosine distance"}  # other indicators are headers as they are
     for name, values in matrix.values.items():
-        if name == matrix.choice.indicator:
-            numbers = _indicator_format(audit)
-            cells = [numbers.write(value) for value in values[ids]]
-        else:
-            cells = written(values[ids], audit.style.precision)
+        cells = written(values[ids], audit.style.precision)
         labels.append(Label(headers.get(name, name), cells))
     return ruled(labels)
-
-
-def _indicator_format(audit: Audit) -> NumberFormat:
-    """Return the format that the threshold and the indicators in the table have in common."""
-    matrix = audit.listed
-    shown = matrix.ranked[: audit.top]
-    values = matrix.values[matrix.choice.indicator][shown]
-    threshold = np.array([matrix.choice.threshold])
-    return NumberFormat([threshold, values], audit.style.precision)
-
-
-def _fit_facts(audit: Audit) -> Iterator[Fact]:
-    """Yield what does not fit together between the files of the model."""
-    for finding in audit.findings:
-        if not finding.is_in_matrix:
-            yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
 def _verdict(audit: Audit) -> Text:
@@ -273,7 +222,9 @@ def _verdict(audit: Audit) -> Text:
     names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
         names.append("the output head")
-    text = f"Sound: the rows of {' and of '.join(names)}{audit.fit.checked}{audit.loading.in_words}"
+    text = (
+        f"Sound: the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
+    )
     if not audit.not_checked:
         return Note(text, style="good")
     unchecked = "; ".join(audit.not_checked)

@@ -16,7 +16,7 @@ from embcli.errors import InputError, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
-from embcli.records import ArraySpec, Document, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
 from embcli.selection import Selection, select
@@ -34,7 +34,6 @@ class Batches(Result, verb="batch"):
     windows: Windows
     _places: np.ndarray  # (N,) int64: of the samples of these batches in the loader's order
     columns: np.ndarray  # (chosen columns,) int64
-    run: Document  # without the torch that draws
     count: int  # batches of the whole text
     first: int  # batch
     all: bool  # batches
@@ -100,9 +99,14 @@ class Batches(Result, verb="batch"):
     def records(self) -> Records:
         samples = len(self.order)
         length = self.windows.max_length
-        _, dim = shape_of(self.source, "token")
+        vocabulary_size, dim = shape_of(self.source, "token")
+        context_length, _ = shape_of(self.source, "position")
+        run = run_of(self.tokens.encoding, sequences=self.tokens.sequences)
+        run |= self.source.origin.document()
+        run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
+        run["batches"] = self.count
         return Records(
-            run=self.run | dict(self._draws.layers.origin.build),
+            run=run | vars(self.windows) | dict(self._draws.layers.origin.build),
             unit="samples",
             rows=samples,
             fields={"batch": int, "sample": int},
@@ -173,7 +177,7 @@ def batch(
         )
     source = source.resized(max_length if context_length is None else context_length)
     vocabulary_size, dim = shape_of(source, "token")
-    context_length, _ = shape_of(source, "position")
+    position_rows, _ = shape_of(source, "position")
 
     # Refuse batches that the text or the position layer is too short for.
     samples = sliding.samples(len(tokens))
@@ -183,26 +187,20 @@ def batch(
     count = sliding.batches(samples)
     first = whole_number("index", index or 0)
     _check_index(first, count)
-    if max_length > context_length:
-        wrong = (
-            "{max_length} {length:,} is more than {context_length} {rows:,}: "
-            "each position needs a row"
-        )
-        raise InputError(Sentence(wrong, length=max_length, rows=context_length))
+    if max_length > position_rows:
+        wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
+        wrong += ": each position needs a row"
+        raise InputError(Sentence(wrong, length=max_length, rows=position_rows))
     check_ids(tokens, vocabulary_size)
-    chosen_columns = select(columns, dim, "column")
+
     stop = count if all else first + 1
     places = np.arange(samples)[first * sliding.batch_size : stop * sliding.batch_size]
-    run = run_of(tokens.encoding, sequences=tokens.sequences, **source.origin.document())
-    run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
-    run["batches"] = count
     return Batches(
         tokens=tokens,
         source=source,
         windows=sliding,
         _places=places,
-        columns=chosen_columns,
-        run=run | vars(sliding),
+        columns=select(columns, dim, "column"),
         count=count,
         first=first,
         all=all,

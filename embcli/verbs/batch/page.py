@@ -182,25 +182,20 @@ def _sample_labels(batches: Batches, places: np.ndarray) -> list[Label]:
 
 
 def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
-    """Return the tokens of samples, (n, T + 1), in at most as many cells; none without room."""
-    words = [_sentence(list(map(shown, batches.tokens.bytes_of(sample))), room) for sample in ids]
-    fits = max(map(cell_len, words)) <= room
-    return words if fits else []
+    """Return the tokens of samples, (n, T + 1): all inputs, or the first one, and the last target.
 
-
-def _sentence(tokens: list[str], room: int) -> str:
-    """Return inputs and their last target, without inputs in the middle that have no room."""
-    *inputs, target = tokens
-    text = ""
-    for count in range(min(len(inputs), room), -1, -1):
-        excerpt = Excerpt.ends(count, len(inputs))
-        words = [inputs[place] for place in excerpt.places]
-        if excerpt.left_out:
-            words.insert(excerpt.head, "…")
-        text = f"{' '.join(words)} → {target}"
-        if cell_len(text) <= room:
-            break
-    return text
+    There are none without room for these.
+    """
+    whole = []
+    short = []
+    for sample in ids:
+        *inputs, target = map(shown, batches.tokens.bytes_of(sample))
+        whole.append(f"{' '.join(inputs)} → {target}")
+        short.append(f"{inputs[0]} … → {target}")
+    for words in (whole, short):
+        if max(map(cell_len, words)) <= room:
+            return words
+    return []
 
 
 def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions: int) -> int:

@@ -41,21 +41,18 @@ class Windows:
                 raise InputError(Sentence(wrong, name=Parameter(name), value=str(value)[:20]))
 
     def samples(self, tokens: int) -> int:
-        return sample_count(tokens, self.max_length, self.stride)
+        """Return the number of samples, each of which takes T tokens and the next one.
+
+        >>> windows = Windows(2, max_length=4, stride=4, shuffle=False, keep_last=False)
+        >>> windows.samples(9), windows.samples(8)
+        (2, 1)
+        """
+        return max(-(-(tokens - self.max_length) // self.stride), 0)
 
     def batches(self, samples: int) -> int:
         if self.keep_last:
             return -(-samples // self.batch_size)
         return samples // self.batch_size
-
-
-def sample_count(tokens: int, max_length: int, stride: int) -> int:
-    """Return the number of samples, each of which takes T tokens and the next one.
-
-    >>> sample_count(9, 4, 4), sample_count(8, 4, 4)
-    (2, 1)
-    """
-    return max(-(-(tokens - max_length) // stride), 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,7 +149,7 @@ def compare(
     source = model.source
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes, has_added=not no_added)
-    shown = _chosen_parts(show)
+    shown = None if show is None else _chosen_steps(show)
     _check_learning_rate(learning_rate)
     shape = shape_of(source, "token")
     if seed is None:
@@ -179,16 +179,12 @@ def compare(
     )
 
 
-def _chosen_parts(show: tuple[str, ...] | str | None) -> tuple[str, ...] | None:
-    """Return the parts of the page that were asked for; raise InputError for an unknown one."""
-    if show is None:
-        return None
-    parts = (show,) if isinstance(show, str) else show
-    for part in parts:
-        check_choice("show", part, (*STEPS, *OUTPUTS, "cost", "all"))
-    if "all" in parts:
-        return (*STEPS, "cost")
-    return parts
+def _chosen_steps(show: tuple[str, ...] | str) -> tuple[str, ...]:
+    """Return the steps and outputs to show; raise InputError for an unknown one."""
+    names = (show,) if isinstance(show, str) else show
+    for name in names:
+        check_choice("show", name, (*STEPS, *OUTPUTS, "cost", "all"))
+    return (*STEPS, "cost") if "all" in names else names
 
 
 def _check_learning_rate(learning_rate: float | None) -> None:

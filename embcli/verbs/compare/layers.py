@@ -110,9 +110,6 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
 def _cost(length: int, size: int, dim: int) -> Document:
     """Return what both ways take for T tokens: multiplications, and bytes that are read or made."""
     return {
-        "tokens": length,
-        "vocabulary_size": size,
-        "dim": dim,
         "multiply_adds": {"embedding": 0, "linear": length * size * dim},
         "weight_bytes_read": {"embedding": 4 * length * dim, "linear": 4 * size * dim},
         # Only the linear layer needs a one-hot matrix; torch makes it as int64.

@@ -7,7 +7,7 @@ takes tokens or rows shows as many as fit, and says which it leaves out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,7 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
             case "outputs":
                 outputs = f"The outputs, (T, D) = ({length:,}, {dim:,})"
                 yield title(f"{place}{outputs}: row ID of the weight; one-hot row · weight")
-                yield _apart(_outputs(comparison, width, most_rows), most_rows)
+                yield _outputs(comparison, width, most_rows)
         yield ""
 
 
@@ -248,17 +248,6 @@ def _two_blocks(side_by_side: Matrix, width: int) -> Matrix:
     )
 
 
-def _apart(matrix: Matrix, most_rows: int) -> Matrix:
-    """Return strips with blank lines between them, as equal ones would look like one.
-
-    Numbers need none, and a terminal has no room for them.
-    """
-    if not matrix.heat or most_rows < _MOST_TOKENS:
-        return matrix
-    lines = len(matrix.blocks[0].values) + len(matrix.gaps)
-    return replace(matrix, sections=range(lines))
-
-
 def _interleaved(matrices: Sequence[np.ndarray]) -> np.ndarray:
     """Return the rows of matrices, (n, D) each, in turn: the first of each, then the second."""
     return np.stack(matrices, axis=1).reshape(-1, matrices[0].shape[1])
@@ -335,7 +324,7 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         [*_one_hot_columns(tokens, ids, rows.rows), *_row_labels(comparison, tokens, rows.rows)],
         [Values(np.concatenate([factors, sums]))],
         gaps=rows.gaps,
-        tones=[*rows.tones, *["strong"] * len(ids)],
+        row_styles=[*rows.row_styles, *["strong"] * len(ids)],
         sections=[len(rows.rows) + len(rows.gaps)],
         rows_left_out=omission(tokens, "token"),
     )
@@ -387,10 +376,10 @@ def _backward_pass(
     if training is not None:
         loss = f"{loss} before the step, {_number(training.loss)} after it"
     yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
-    yield from _targets(comparison, gradient, loss, width, most_rows)
+    yield from _targets(comparison, gradient, loss, width)
     yield ""
     yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
-    yield _apart(_gradient_table(comparison, gradient, width, most_rows), most_rows)
+    yield _gradient_table(comparison, gradient, width, most_rows)
 
     if not gradient.verdict.identical:
         yield _judgement(gradient.verdict)
@@ -411,13 +400,8 @@ def _backward_pass(
     yield safe_text(f"Rows with a non-zero gradient: {embedding}, {linear}.")
 
 
-def _targets(
-    comparison: Comparison, gradient: Gradient, loss: str, width: int, most_rows: int
-) -> RenderResult:
-    """Yield output and target of each token, side by side if all columns fit so, and the loss.
-
-    A terminal without room for two lines of each token has the targets alone.
-    """
+def _targets(comparison: Comparison, gradient: Gradient, loss: str, width: int) -> RenderResult:
+    """Yield the target of each token, beside the output if all columns fit, and the loss."""
     target = gradient.target
     excerpt = Excerpt.ends(_FEW, len(target))
     places = excerpt.places
@@ -425,14 +409,10 @@ def _targets(
     blocks = [Values(comparison.embedding[places], "output"), Values(target[places], "target")]
     missing = omission(excerpt, "row")
     matrix = _matrix(comparison, labels, blocks, gaps=excerpt.gaps, rows_left_out=missing)
-    # Each token takes two lines here, and each ID two lines in the table of gradients.
-    has_room_in_turn = len(places) + len(gradient.ids) < most_rows
-    if matrix.fits(width) or has_room_in_turn:
-        matrix = _two_blocks(matrix, width)
-    else:
+    if not matrix.fits(width):
         matrix = replace(matrix, blocks=[Values(target[places])])
         loss += "; left out: the output"
-    yield _apart(matrix, most_rows)
+    yield matrix
     yield safe_text(f"Loss, mean((output - target)²): {loss}")
 
 
@@ -471,28 +451,25 @@ def _training(training: Training) -> RenderResult:
     yield safe_text(f"Moved: {embedding}, {linear}.")
 
 
-CostRow = tuple[str, Document, Callable[[Any], str]]
-
-
 def _cost_table(cost: Document) -> Table:
-    """Return what each way costs: a name, a number for each way, and how it is written."""
-    in_int64 = {"embedding": 0, "linear": cost["one_hot_bytes"]["int64"]}
-    in_float32 = {"embedding": 0, "linear": cost["one_hot_bytes"]["float32"]}
-    rows: list[CostRow] = [
-        ("multiply-adds, T·V·D", cost["multiply_adds"], "{:,}".format),
-        ("weight read, T·D or V·D float32", cost["weight_bytes_read"], in_bytes),
-        ("one-hot int64, T·V, as torch makes it", in_int64, in_bytes),
-        ("one-hot float32, T·V", in_float32, in_bytes),
+    """Return what each way costs; a lookup makes no one-hot matrix."""
+    read = cost["weight_bytes_read"]
+    made = cost["one_hot_bytes"]
+    nothing = in_bytes(0)
+    adds = f"{cost['multiply_adds']['linear']:,}"
+    rows = [
+        ("multiply-adds, T·V·D", "0", adds),
+        ("weight read, T·D or V·D float32", in_bytes(read["embedding"]), in_bytes(read["linear"])),
+        ("one-hot int64, T·V, as torch makes it", nothing, in_bytes(made["int64"])),
+        ("one-hot float32, T·V", nothing, in_bytes(made["float32"])),
     ]
-    labels = [Label("Cost", [name for name, _, _ in rows], "left", short=True)]
-    for way in OUTPUTS:
-        cells = [write(numbers[way]) for _, numbers, write in rows]
-        labels.append(Label(way, cells))
+    what, embedding, linear = zip(*rows, strict=True)
+    labels = [Label("Cost", what, "left", short=True)]
+    labels += [Label("embedding", embedding), Label("linear", linear)]
     return ruled(labels)
 
 
 def _cost_line(cost: Document) -> Text:
-    zeros = "none"
-    if cost["tokens"]:
-        zeros = f"{cost['multiplications_by_zero']:,} of {cost['multiply_adds']['linear']:,}"
+    products = cost["multiply_adds"]["linear"]
+    zeros = f"{cost['multiplications_by_zero']:,} of {products:,}" if products else "none"
     return safe_text(f"linear: {zeros} are multiplications by zero.")

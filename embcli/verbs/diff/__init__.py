@@ -8,7 +8,6 @@ vocabularies, and `page` shows a Diff.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -21,7 +20,7 @@ from embcli.layer import Layers, Origin, shape_of
 from embcli.names import SHOWN_ROWS, TokenLayer, __version__
 from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
-from embcli.records import FieldType, Names, Piece, Records, in_pieces
+from embcli.records import FieldType, Records, listed
 from embcli.result import Result
 from embcli.selection import Selection
 from embcli.tokens import chosen_rows, token_text, tokens_of
@@ -97,7 +96,7 @@ class Diff(Result, verb="diff"):
     @property
     def has_other_rows(self) -> bool:
         """Whether the two matrices differ, whatever the output heads do."""
-        return self.counts["equal"] < sum(self.counts.values()) or bool(self.other_shapes)
+        return bool(differences(self.counts, "row") or self.other_shapes)
 
     @property
     def _why_no(self) -> str:
@@ -142,25 +141,28 @@ class Diff(Result, verb="diff"):
     def records(self) -> Records:
         """Return the pairs as data, then the rows without a partner, and a summary of all."""
         base, tuned = self.sides
-        fields: dict[str, FieldType] = {base.id_field: int, tuned.id_field: int}
-        if base.encoding or tuned.encoding:
-            fields["token"] = str
-        fields |= {
-            "state": str,
-            "cosine_distance": float,
-            "l2_distance": float,
-            "largest_difference": float,
-            "column": int,
+        base_rows, tuned_rows = self.matching.pairs
+        removed = base.alone.tolist()
+        added = tuned.alone.tolist()
+        not_in_base = [None] * len(added)
+        not_in_tuned = [None] * len(removed)
+        columns: dict[str, tuple[FieldType, Any]] = {
+            "base_id": (int, base_rows.tolist() + removed + not_in_base),
+            "tuned_id": (int, tuned_rows.tolist() + not_in_tuned + added),
         }
-        pieces_of_pairs = in_pieces(
-            len(self.equal), len(fields), lambda places, _: self._pair_fields(places)
-        )
-
-        def pieces(names: Names, matrices: Names) -> Iterator[Piece]:
-            yield from pieces_of_pairs(names, matrices)
-            for side in self.sides:
-                if len(side.alone):
-                    yield side.piece_of_alone(names)
+        if base.encoding or tuned.encoding:
+            tokens = self.tokens(np.arange(len(self.equal)))
+            tokens += tokens_of(base.alone, base.encoding)
+            tokens += tokens_of(tuned.alone, tuned.encoding)
+            columns["token"] = (str, [token_text(token) for token in tokens])
+        states = np.where(self.equal, "equal", "changed").tolist()
+        alone = ["removed"] * len(removed) + ["added"] * len(added)
+        columns["state"] = (str, states + alone)
+        no_values = not_in_tuned + not_in_base
+        columns["cosine_distance"] = (float, self.cosine_distances.tolist() + no_values)
+        columns["l2_distance"] = (float, self.distances.tolist() + no_values)
+        columns["largest_difference"] = (float, self.largest_differences.tolist() + no_values)
+        columns["column"] = (int, self.columns.tolist() + no_values)
 
         run = {"embcli": __version__, "base": base.document(), "tuned": tuned.document()}
         summary = {
@@ -176,21 +178,7 @@ class Diff(Result, verb="diff"):
             "cosine_distance": self.quantiles(self.cosine_distances),
             "l2_distance": self.quantiles(self.distances),
         }
-        rows = sum(self.counts.values())
-        return Records(run, "rows", rows, fields, pieces, more={"diff": summary})
-
-    def _pair_fields(self, pairs: np.ndarray) -> dict[str, Any]:
-        base_rows, tuned_rows = self.matching.pairs
-        return {
-            "base_id": base_rows[pairs],
-            "tuned_id": tuned_rows[pairs],
-            "token": [token_text(token) for token in self.tokens(pairs)],
-            "state": np.where(self.equal[pairs], "equal", "changed").tolist(),
-            "cosine_distance": self.cosine_distances[pairs],
-            "l2_distance": self.distances[pairs],
-            "largest_difference": self.largest_differences[pairs],
-            "column": self.columns[pairs],
-        }
+        return replace(listed(run, "rows", **columns), more={"diff": summary})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.verbs.diff.page import page
@@ -208,26 +196,9 @@ class Side(NamedTuple):
     origin: Origin
     alone: np.ndarray  # (n,) int64
 
-    @property
-    def id_field(self) -> str:
-        """The field of the records that has the IDs of its rows: `base_id` or `tuned_id`."""
-        return f"{self.name.lower()}_id"
-
     def document(self) -> dict[str, Any]:
         name = self.encoding.name if self.encoding else None
         return {"encoding": name, **self.origin.document()}
-
-    def piece_of_alone(self, names: Names) -> Piece:
-        """Return some fields of the rows without a partner."""
-        tokens = tokens_of(self.alone, self.encoding)
-        state: State = "removed" if self.name == "BASE" else "added"
-        fields = {
-            self.id_field: self.alone,
-            "token": [token_text(token) for token in tokens],
-            "state": [state] * len(self.alone),
-        }
-        no_values = [None] * len(self.alone)
-        return Piece(len(self.alone), {name: fields.get(name, no_values) for name in names})
 
 
 def diff(

@@ -96,7 +96,7 @@ def chosen_among(
     return Matching(pairs, (chosen(base_alone, 0), chosen(tuned_alone, 1)), matching.by)
 
 
-class Comparison(NamedTuple):
+class ComparedRows(NamedTuple):
     """Which pairs of rows are equal, and how far apart the others are, as a Diff has it."""
 
     equal: np.ndarray  # (pairs,) bool
@@ -111,7 +111,7 @@ class Comparison(NamedTuple):
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
 def compare_rows(
     base: Layer, tuned: Layer, matching: Matching, atol: float, watch: Watch
-) -> Comparison:
+) -> ComparedRows:
     """Compare pairs of rows; those whose values all differ by at most `atol` count as equal."""
     all_base_rows, all_tuned_rows = matching.pairs
     base.load()
@@ -162,7 +162,9 @@ def compare_rows(
 
     for values in (cosine_distances, distances, largest_differences):
         values[~np.isfinite(values)] = np.nan
-    return Comparison(equal, cosine_distances, distances, largest_differences, columns, other_bits)
+    return ComparedRows(
+        equal, cosine_distances, distances, largest_differences, columns, other_bits
+    )
 
 
 # Integers are compared as stored: float64 does not hold all of them.

@@ -11,7 +11,7 @@ from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_tex
 from embcli.page.labels import first_of, named_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import tokens_of
-from embcli.wording import QUANTILES, counted
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,11 +47,13 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     if changed.total:
         yield from _changed_table(diff, changed)
         yield ""
-    missing = left_out(*_omissions(diff, changed), parameters=("top",))
+    ranks = np.arange(1, changed.total + 1)
+    missing = left_out(omission(changed, "changed row", ranks), parameters=("top",))
     if missing is not None:
         yield missing
-    for reason, names in _guesses(diff).items():
-        yield safe_text(f"A guess for {' and '.join(names)}: {reason}")
+    for side in diff.sides:
+        for reason in dict.fromkeys(side.origin.guesses.values()):
+            yield safe_text(f"A guess for {side.name}: {reason}")
     yield _verdict(diff)
     if diff.head is not None and diff.head.has_other_rows:
         yield Hint(("layer",))
@@ -92,25 +94,16 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
         labels.append(token_label(diff.tokens(pairs)))
 
     precision = diff.style.precision
-    medians = []
     columns = {"cosine distance": diff.cosine_distances, "L2 distance": diff.distances}
     for name, distances in columns.items():
         labels.append(Label(name, _distances_in_words(distances[pairs], precision)))
-        quantiles = diff.quantiles(distances)
-        if quantiles:
-            numbers = written(np.array(quantiles), precision)
-            by_name = dict(zip(QUANTILES, numbers, strict=True))
-            medians.append(f"{name} {by_name['median']}")
     if diff.atol:
         largest = _distances_in_words(diff.largest_differences[pairs], precision)
         labels.append(Label("largest |difference|", largest))
         labels.append(Label("column", diff.columns[pairs]))
 
-    heading = "Changed most"
-    if excerpt.left_out:
-        heading += f", and least; medians: {', '.join(medians)}"
     yield ""
-    yield title(heading)
+    yield title("Changed most, and least" if excerpt.left_out else "Changed most")
     yield ruled(labels, gaps=excerpt.gaps)
 
 
@@ -123,55 +116,30 @@ def _distances_in_words(distances: np.ndarray, precision: int) -> list[str]:
     return texts
 
 
-def _omissions(diff: Diff, changed: Excerpt) -> list[str]:
-    """Return in words what the page leaves out of each kind of rows."""
-    omissions = [omission(changed, "changed row", np.arange(1, changed.total + 1))]
-    for side in diff.sides:
-        excerpt = Excerpt.first(diff.top, len(side.alone))
-        rows = omission(excerpt, "row", side.alone)
-        if rows:
-            omissions.append(f"{rows} of {side.name}")
-    return omissions
-
-
-def _guesses(diff: Diff) -> dict[str, list[str]]:
-    """Return the names of the models for which something was guessed, by the reason."""
-    names_by_reason: dict[str, list[str]] = {}
-    for side in diff.sides:
-        for reason in dict.fromkeys(side.origin.guesses.values()):
-            names_by_reason.setdefault(reason, []).append(side.name)
-    return names_by_reason
-
-
 def _verdict(diff: Diff) -> Answer:
-    names_by_verdict: dict[str, list[str]] = {}
-    names_by_verdict[_verdict_in_words(diff)] = [f"the {_matrices(diff)}"]
+    clauses = [f"The {_matrices(diff)} {_verdict_in_words(diff)}"]
     unopened = max(side.origin.unopened for side in diff.sides)
     if diff.head is not None:
-        names_by_verdict.setdefault(_verdict_in_words(diff.head), []).append("the output heads")
+        clauses.append(f"the output heads {_verdict_in_words(diff.head)}")
         unopened -= 1
-    verdicts = [f"{' and '.join(names)} {verdict}" for verdict, names in names_by_verdict.items()]
-    text = ", ".join(verdicts)
-    text = text[0].upper() + text[1:]
     if diff.lone_head:
-        text += f"; only {diff.lone_head} has an output head of its own"
+        clauses.append(f"only {diff.lone_head} has an output head of its own")
         unopened -= 1
     if any(side.origin.has_adapter for side in diff.sides):
-        text += ", without the adapter, which is not applied"
+        clauses.append("the adapter is not applied")
     if diff.rules:
-        text += f"; the tokenizers have different rules: {', '.join(diff.rules)}"
+        clauses.append(f"the tokenizers have different rules: {', '.join(diff.rules)}")
     if diff.other_shapes:
-        text += f"; {diff.other_shapes}"
-    style = "bad" if diff.different else "good"
+        clauses.append(diff.other_shapes)
     not_compared = []
     if unopened:
         not_compared.append(counted(unopened, "other tensor"))
     if diff.rules is None:
         not_compared.append("the rules of the tokenizers")
-    if not not_compared:
-        return Answer(text, style=style)
-    text += f"; {' and '.join(not_compared)} not compared"
-    return Answer(text, "tensor", "encoding", style=style)
+    if not_compared:
+        clauses.append(f"{' and '.join(not_compared)} not compared")
+    parameters = ("tensor", "encoding") if not_compared else ()
+    return Answer("; ".join(clauses), *parameters, style="bad" if diff.different else "good")
 
 
 def _verdict_in_words(diff: Diff) -> str:

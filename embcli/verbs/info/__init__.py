@@ -59,7 +59,7 @@ def this_machine() -> Info:
     from importlib.metadata import version
 
     from embcli.encodings.tiktoken import DEFINITIONS, rank_file
-    from embcli.seeded_layers.build import cpu_capability, this_build
+    from embcli.seeded_layers.build import this_build
     from embcli.store import Store
 
     build = this_build()
@@ -79,8 +79,7 @@ def this_machine() -> Info:
     notes = Notes()
     store = Store.from_environment(notes)
     cache = str(store.folder) if store else None
-    capability = cpu_capability() or build.machine
-    return Info(versions, capability, cache, encodings, notes=notes)
+    return Info(versions, build.capability, cache, encodings, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +176,7 @@ def parameters_of(tensors: Tensors) -> int | None:
     It is None if a file of several cannot be read.
     """
     try:
-        places = {tensor.place for tensor in tensors.values()}
+        places = {tensor.stored_at for tensor in tensors.values()}
     except InputError:
         return None
     return sum(math.prod(shape) for _, _, shape in places)
@@ -293,7 +292,7 @@ def local_models(notes: Notes) -> Models:
 
     A note names a model that cannot be read.
     """
-    from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
+    from embcli.hub.local import cache_folder, cached_models, ollama_models, ollama_places
 
     cache = cache_folder()
     models = []

@@ -49,9 +49,10 @@ class Lookup(Result, verb="lookup"):
     layers: Layers  # those that the plan needs; `token` is (V, D)
     columns: np.ndarray  # the columns of the token layer, (chosen columns,) int64
     _columns_chosen: bool  # whether the user chose them
+    chosen: np.ndarray  # the tokens that are looked up, (n,) int64: all, or some
     matrices: Names
-    show: Names | None  # the matrices that the user chose
-    only: np.ndarray | None = None  # the tokens that are looked up, (n,) int64; None for all
+    shown: Names  # those on a page
+    _matrices_chosen: bool  # whether the user chose them
     trace: int | None = None  # the token whose sum a page writes out
     draw: bool = False
 
@@ -63,24 +64,13 @@ class Lookup(Result, verb="lookup"):
     @property
     def ids(self) -> np.ndarray:
         """The IDs of the tokens that are looked up, (n,) int64, as torch's layers take them."""
-        ids = self.tokens.ids if self.only is None else self.tokens.ids[self.only]
-        return ids.astype(np.int64)
+        ids: np.ndarray = self.tokens.ids[self.chosen].astype(np.int64)
+        return ids
 
     def __len__(self) -> int:
-        return len(self.tokens) if self.only is None else len(self.only)
+        return len(self.chosen)
 
-    @property
-    def shown(self) -> Names:
-        chosen = self.show
-        if not chosen:
-            chosen = ("token",) if self.draw else self.matrices
-        return tuple(name for name in self.matrices if name in chosen)
-
-    def index(self, places: np.ndarray) -> np.ndarray:
-        """Return the tokens at these places among those that are looked up, (n,) int64."""
-        return places if self.only is None else self.only[places]
-
-    def columns_of(self, name: str) -> np.ndarray:
+    def _columns_of(self, name: str) -> np.ndarray:
         """Return the columns of a matrix that are shown, (columns,) int64."""
         recipe = self.plan.recipe
         if name == "hidden" and recipe and recipe.width != self.layers["token"].shape[1]:
@@ -109,7 +99,7 @@ class Lookup(Result, verb="lookup"):
             terms.append(Term("input", "=", rows, places))
         if "hidden" in names and "hidden" in self.matrices:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
-        return [term._replace(values=term.values[:, self.columns_of(term.name)]) for term in terms]
+        return [term._replace(values=term.values[:, self._columns_of(term.name)]) for term in terms]
 
     def _hidden(self, index: np.ndarray, input_rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens, (n, D) -> (n, H) float32."""
@@ -144,16 +134,16 @@ class Lookup(Result, verb="lookup"):
         return np.where(is_counted, counts[:-1] - counts_at_start, -1)
 
     def records(self) -> Records:
-        rows = len(self)
+        rows = len(self.chosen)
         matrices = {}
         for name in self.matrices:
-            columns = tuple(self.columns_of(name).tolist())
+            columns = tuple(self._columns_of(name).tolist())
             matrices[name] = ArraySpec((rows, len(columns)), columns=columns)
         pieces = in_pieces(
             rows,
             self.layers["token"].shape[1],
-            lambda places, names: self.tokens.fields(self.index(places), names),
-            lambda places, names: self.rows(self.index(places), names),
+            lambda places, names: self.tokens.fields(self.chosen[places], names),
+            lambda places, names: self.rows(self.chosen[places], names),
         )
         return Records(
             run=self._run(),
@@ -165,9 +155,9 @@ class Lookup(Result, verb="lookup"):
             columns=matrices["input"].columns,
             default="input",
             default_remark=_NOT_HIDDEN if "hidden" in self.matrices else "",
-            shown=self.show and self.shown,
+            shown=self.shown if self._matrices_chosen else None,
             sequences=self.tokens.sequences,
-            batch=self.tokens.shape if self.only is None else (),
+            batch=self.tokens.shape if rows == len(self.tokens) else (),
         )
 
     def _run(self) -> Document:
@@ -225,15 +215,15 @@ def lookup(
         tokens = tokens.window(context_length)
     if position is not None:
         position = _joined_kind(position)
-    chosen = _chosen_matrices(show)
-    asked = chosen
+    chosen_matrices = () if show is None else _chosen_matrices(show)
+    asked = chosen_matrices
     if draw and not asked:
         asked = ("token",)
 
     # Plan the sum, and refuse what cannot be looked up, before a layer is opened.
     vocabulary_size, dim = shape_of(source, "token")
     is_seeded = source.origin.is_seeded
-    chosen_tokens = None if only is None else occurrences(tokens, only, special)
+    chosen = np.arange(len(tokens)) if only is None else occurrences(tokens, only, special)
     check_ids(tokens, vocabulary_size, can_enlarge=is_seeded)
     plan = plan_of(source, position, asked, notes)
     if plan.kind == NO_POSITIONS and "position" in asked:
@@ -245,6 +235,7 @@ def lookup(
     if trace is not None:
         check_trace(trace, plan, tokens)
     chosen_columns = select(columns, dim, "column")
+    matrices = plan.matrices(asked)
 
     # Open the layers for the rows that tokens pick and that a drawing shows.
     if draw:
@@ -258,9 +249,10 @@ def lookup(
         layers=layers,
         columns=chosen_columns,
         _columns_chosen=columns is not None,
-        matrices=plan.matrices(asked),
-        show=chosen or None,
-        only=chosen_tokens,
+        chosen=chosen,
+        matrices=matrices,
+        shown=tuple(name for name in matrices if name in asked) or matrices,
+        _matrices_chosen=bool(chosen_matrices),
         trace=trace,
         draw=draw,
         notes=notes,
@@ -279,10 +271,10 @@ def _joined_kind(name: str) -> JoinedKind:
 
 
 def _chosen_matrices(
-    show: tuple[MatrixName, ...] | MatrixName | Literal["all"] | None,
+    show: tuple[MatrixName, ...] | MatrixName | Literal["all"],
 ) -> Names:
     """Return the matrices that the user names; empty for all. Raises InputError for other names."""
-    chosen: Names = (show,) if isinstance(show, str) else show or ()
+    chosen: Names = (show,) if isinstance(show, str) else show
     if "all" in chosen:
         return ()
     for name in chosen:

@@ -26,16 +26,15 @@ from embcli.page import (
     ruled,
     safe_text,
     title,
-    written,
 )
 from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
-from embcli.recipe import AddType, Norm, Recipe, in_words
+from embcli.recipe import AddType, in_words
 from embcli.selection import Excerpt
 from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
     from embcli.verbs.lookup import Lookup
@@ -45,12 +44,15 @@ _MOST_STRIPS = 42  # of a heat map there
 _MOST_STRIPS_BESIDE_HIDDEN = 24
 _FEWEST_TOKENS = 2  # any table shows these
 _MOST_TRACED = 40  # columns of a trace
-_TONES = {"input": "strong", "hidden": "strong"}  # results stand out from the terms above them
+_STYLES_OF_RESULTS = {
+    "input": "strong",
+    "hidden": "strong",
+}  # results stand out from the terms above them
 _DRAWN_CELLS = 48  # of a drawing beside the positions: labels and a number
 
 
 def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderResult:
-    if not len(lookup):
+    if not len(lookup.chosen):
         yield safe_text("Nothing to look up: there are no tokens.")
         return
     width = options.max_width
@@ -64,7 +66,7 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
         lines_elsewhere = _MOST_STRIPS_BESIDE_HIDDEN if has_two_maps else _MOST_STRIPS
     rows = rows_that_fit(options, lines_elsewhere)
     tokens = max(rows // lines, _FEWEST_TOKENS)
-    is_spaced = (lines + 1) * len(lookup) <= rows + 1
+    is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
     yield from _table(lookup, tokens, is_spaced)
 
     remarks = list(_remarks(lookup))
@@ -90,9 +92,9 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
 
     If it is spaced, there is a blank line between the lines of two tokens.
     """
-    excerpt = Excerpt.ends(most_tokens, len(lookup))
-    index = lookup.index(excerpt.places)
-    yield title(f"{_heading(lookup)}: {_size(lookup)}")
+    excerpt = Excerpt.ends(most_tokens, len(lookup.chosen))
+    index = lookup.chosen[excerpt.places]
+    yield title(_title(lookup))
 
     terms = []
     hidden = []
@@ -106,7 +108,7 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     if terms:
         yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
     if hidden:
-        columns = lookup.columns_of("hidden")
+        columns = lookup._columns_of("hidden")
         if terms and lookup.style.heat:
             yield ""
         yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
@@ -115,7 +117,7 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
 
 def _is_hidden_apart(lookup: Lookup) -> bool:
     """Return whether `hidden` has a table of its own: other columns, or a scale of colours."""
-    has_other_columns = len(lookup.columns_of("hidden")) != len(lookup.columns)
+    has_other_columns = len(lookup._columns_of("hidden")) != len(lookup.columns)
     return has_other_columns or (lookup.style.heat and lookup.shown != ("hidden",))
 
 
@@ -124,43 +126,42 @@ def _shows_sum(lookup: Lookup) -> bool:
     return lookup.shown == lookup.matrices
 
 
-def _heading(lookup: Lookup) -> str:
-    if not _shows_sum(lookup):
-        return f"{' and '.join(lookup.shown).capitalize()} embeddings"
-    if not lookup.plan.input_steps:
-        return "Input embeddings, input = token"
-    formula = in_words(lookup.plan.input_steps).replace("sinusoidal ", "")
-    return f"Input embeddings = {formula} embeddings"
+def _title(lookup: Lookup) -> str:
+    """Return what is shown, and of how many tokens."""
+    what = f"{' and '.join(lookup.shown).capitalize()} embeddings"
+    if _shows_sum(lookup):
+        formula = in_words(lookup.plan.input_steps).replace("sinusoidal ", "")
+        what = f"Input embeddings = {formula} embeddings"
+        if not lookup.plan.input_steps:
+            what = "Input embeddings, input = token"
 
-
-def _size(lookup: Lookup) -> str:
     tokens = lookup.tokens
     count = counted(len(tokens), "token")
     sequences = counted(tokens.sequences, "sequence")
-    if lookup.only is not None:
-        size = f"{len(lookup):,} of {count}"
+    if len(lookup.chosen) < len(tokens):
+        size = f"{len(lookup.chosen):,} of {count}"
     elif not tokens.many:
         size = f"T = {count}"
     elif tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
         size = f"B = {sequences}, T = {counted(tokens.longest, 'token')}"
     else:
         size = f"{sequences}, {count}"
-    return f"{size}, D = {counted(lookup.layers['token'].shape[1], 'column')}"
+    return f"{what}: {size}, D = {counted(lookup.layers['token'].shape[1], 'column')}"
 
 
 def _matrix(
     lookup: Lookup, terms: list[Term], excerpt: Excerpt, is_spaced: bool, every: bool
 ) -> Matrix:
     """Return terms with the same columns as a table, with a line for each term of each token."""
-    index = lookup.index(excerpt.places)
-    columns = lookup.columns_of(terms[0].name)
+    index = lookup.chosen[excerpt.places]
+    columns = lookup._columns_of(terms[0].name)
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
     labels = _labels_of_terms(lookup, index, terms)
     lines = len(terms)
-    tones = []
+    row_styles = []
     sections = range(0)
     if lines > 1:
-        tones = [_TONES.get(term.name, "term") for term in terms]
+        row_styles = [_STYLES_OF_RESULTS.get(term.name, "term") for term in terms]
     if lines > 1 and is_spaced:
         sections = range(0, lines * len(index), lines)
     return Matrix(
@@ -172,8 +173,8 @@ def _matrix(
         heat=lookup.style.heat,
         every=every,
         sections=sections,
-        tones=tones * len(index),
-        rows_left_out=omission(excerpt, "token", lookup.only),
+        row_styles=row_styles * len(index),
+        rows_left_out=omission(excerpt, "token", lookup.chosen),
         rows_parameter="only",
         has_notes=not lookup.style.bare,
     )
@@ -192,7 +193,7 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
     names = []
     for term in terms:
         name = f"{term.sign} {term.name}".lstrip() if _shows_sum(lookup) else term.name
-        names.append(safe_text(name, _TONES.get(term.name, "dim")))
+        names.append(safe_text(name, _STYLES_OF_RESULTS.get(term.name, "dim")))
     labels.append(Label("", names * len(index), "left"))
 
     numbers: list[object] = []
@@ -217,12 +218,21 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
         size = counted(lookup.layers["token"].shape[0], "token")
         yield f"token: row ID of {tensor}V = {size}"
     if "position" in shown:
-        yield f"position: {_position_rows_in_words(lookup)}"
+        rows = "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
+        if recipe is not None:
+            halves = "sines in the first half of the columns, then cosines"
+            rows = f"the model's own sinusoids, {halves}"
+        if "position" in lookup.layers:
+            first = origin.first_position
+            row = f"row p + {first}" if first else "row p"
+            size = counted(lookup.layers["position"].shape[0], "position")
+            rows = f"{row} of C = {size}"
+        yield f"position: {rows}"
     if "input" in shown:
         types = [step for step in lookup.plan.input_steps if isinstance(step, AddType)]
         if types:
-            rows, width = origin.shapes["token_type"]
-            tensor = f"{origin.tensors['token_type']}, ({rows:,}, {width:,})"
+            height, width = origin.shapes["token_type"]
+            tensor = f"{origin.tensors['token_type']}, ({height:,}, {width:,})"
             yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
         elif not lookup.plan.input_steps:
             yield "input: the token row, the same at every position"
@@ -234,17 +244,6 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
             yield "A file of one matrix (npy, csv) has input, not hidden, unless show names hidden."
     if recipe is not None and recipe.part is not None:
         yield f"part: {recipe.part}"
-
-
-def _position_rows_in_words(lookup: Lookup) -> str:
-    """Describe the position rows: rows of a layer, or sinusoids by a formula."""
-    if "position" in lookup.layers:
-        first = lookup.layers.origin.first_position
-        row = f"row p + {first}" if first else "row p"
-        return f"{row} of C = {counted(lookup.layers['position'].shape[0], 'position')}"
-    if lookup.plan.recipe is not None:
-        return "the model's own sinusoids, sines in the first half of the columns, then cosines"
-    return "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
 
 
 def _comparison(lookup: Lookup) -> RenderResult:
@@ -269,7 +268,7 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     size = f"V = {counted(vocabulary_size, 'token')}, D = {counted(dim, 'column')}"
     yield title(f"Each ID picks a row of the token matrix: {size}")
 
-    index = lookup.index(np.arange(len(lookup)))
+    index = lookup.chosen
     ids = tokens.ids[index]
     picked = picked_rows(ids, context_rows(vocabulary_size))
     values = lookup.layers["token"].rows(picked.rows)[:, lookup.columns]
@@ -296,7 +295,7 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
         picked.gaps,
         [Label("to seq:pos" if tokens.many else "to pos", goals, "left")],
         lookup.style.precision,
-        tones=picked.tones,
+        row_styles=picked.row_styles,
         heat=lookup.style.heat,
         column="",  # the table below names columns
     )
@@ -316,7 +315,7 @@ def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
 
 
 def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
-    """Yield the sum of one token, value by value, and the norm after it."""
+    """Yield the sum of one token, value by value."""
     dim = lookup.layers["token"].shape[1]
     excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))
     terms = replace(lookup, columns=np.arange(dim)).terms_of_sum(np.array([place]))
@@ -332,18 +331,6 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     decimals = lookup.style.precision
     yield Note(f"Rounded to {decimals} decimals: the last digit of a sum may differ by one.")
 
-    recipe = lookup.plan.recipe
-    if recipe is not None and len(recipe.hidden_steps) == 1:
-        (norm,) = recipe.hidden_steps
-        if isinstance(norm, Norm):
-            norm_terms = _terms_of_norm(recipe, norm, input_term, terms[-1])
-            yield ""
-            yield title(
-                f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)"
-            )
-            yield _moments_in_words(lookup, norm, input_term)
-            yield from _lines_of_terms(lookup, list(norm_terms), excerpt, width)
-
     missing = omission(excerpt, "column", lookup.columns)
     yield from omitted(missing, parameters=("columns",))
 
@@ -355,29 +342,6 @@ def _row_in_words(lookup: Lookup, term: Term) -> str:
     if term.name == "position":
         row += lookup.layers.origin.first_position
     return f" row {row}"
-
-
-def _terms_of_norm(
-    recipe: Recipe, norm: Norm, input_term: Term, hidden_term: Term
-) -> Iterator[Term]:
-    exact = input_term.values.astype(np.float64)
-    normed = (exact - exact.mean()) / np.sqrt(exact.var() + norm.epsilon)
-    yield input_term._replace(sign="")
-    yield Term("normed", "→", normed)
-    yield Term("gain", "x", recipe.values(norm.weight)[None])
-    if norm.bias:
-        yield Term("bias", "+", recipe.values(norm.bias)[None])
-    yield hidden_term._replace(sign="=")
-
-
-def _moments_in_words(lookup: Lookup, norm: Norm, input_term: Term) -> RenderableType:
-    exact = input_term.values.astype(np.float64)
-    moments = np.array([exact.mean(), exact.var()])
-    mean, variance = written(moments, lookup.style.precision)
-    return safe_text(
-        f"mean {mean}, variance {variance}, over all {exact.size:,} columns; "
-        f"epsilon {norm.epsilon:g}"
-    )
 
 
 def _lines_of_terms(

@@ -8,26 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from embcli.encodings.merging import Derivation, DerivationStep
 from embcli.errors import InputError
 from embcli.opened import Opened, TextOrIds
-from embcli.records import Document, Records, listed, run_of
+from embcli.records import Records, listed, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, token_text
-
-# The fields of a row; some encodings have no merges, and a merge has a rank or a score.
-_FIELD_TYPES: dict[str, type] = {
-    "piece": int,
-    "step": int,
-    "left": str,
-    "right": str,
-    "rank": int,
-    "score": float,
-    "id": int,
-    "token": str,
-}
 
 
 class StepRow(NamedTuple):
@@ -64,40 +53,32 @@ class Merges(Result, verb="merges"):
         """Whether this kind of encoding joins parts of a piece."""
         return any(piece.merges for piece in self.pieces)
 
-    @property
-    def fields(self) -> dict[str, type]:
-        """The type of each field of a row, by name: of those that this kind of encoding has."""
-        steps = [step for piece in self.pieces for step in piece.steps]
-        used = {"piece", "step", "id", "token"}
+    @cached_property
+    def fields(self) -> dict[str, tuple[type, list[Any]]]:
+        """The fields of the steps, by name: their type, and the value of each step.
+
+        Only fields that this kind of encoding has are among them.
+        """
+        rows = step_rows(self.pieces)
+        steps = [row.step for row in rows]
+        fields: dict[str, tuple[type, list[Any]]] = {
+            "piece": (int, [row.piece for row in rows]),
+            "step": (int, [row.number for row in rows]),
+        }
         if self.has_merges:
-            used |= {"left", "right"}
+            fields["left"] = (str, [token_text(step.left) for step in steps])
+            fields["right"] = (str, [token_text(step.right) for step in steps])
         if any(step.rank is not None for step in steps):
-            used.add("rank")
+            fields["rank"] = (int, [step.rank for step in steps])
         if any(step.score is not None for step in steps):
-            used.add("score")
-        return {name: kind for name, kind in _FIELD_TYPES.items() if name in used}
+            fields["score"] = (float, [step.score for step in steps])
+        fields["id"] = (int, [step.token_id for step in steps])
+        fields["token"] = (str, [token_text(self.token_of(step)) for step in steps])
+        return fields
 
     def records(self) -> Records:
-        rows = [self._values(row) for row in step_rows(self.pieces)]
-        columns = {}
-        for name, kind in self.fields.items():
-            columns[name] = (kind, [row[name] for row in rows])
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))
-        return listed(run, "steps", **columns)
-
-    def _values(self, row: StepRow) -> Document:
-        """Return the values of all fields, also of those that this kind of encoding lacks."""
-        step = row.step
-        return {
-            "piece": row.piece,
-            "step": row.number,
-            "left": token_text(step.left),
-            "right": token_text(step.right),
-            "rank": step.rank,
-            "score": step.score,
-            "id": step.token_id,
-            "token": token_text(self.token_of(step)),
-        }
+        return listed(run, "steps", **self.fields)
 
     def token_of(self, step: DerivationStep) -> bytes | None:
         """Return the token that a step leads to; for an unknown part, the encoding's own token."""

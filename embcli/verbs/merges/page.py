@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _WIDEST_IN_FILE = 512  # cells of a tree
 _MOST_ROWS = 200
 _MOST_TREES = 50
-_MOST_PARTS = 6  # tokens that a sentence names
+_MOST_NAMED_TOKENS = 6  # tokens that a sentence names
 _TREE_GAP = 4  # cells between trees
 
 
@@ -88,9 +88,9 @@ def _stop(result: Merges) -> RenderResult:
     if not stopped:
         return
     tokens = result.tokens.bytes_of(np.array(stopped[0].ids))
-    parts = first_of(map(shown, tokens), _MOST_PARTS, " + ")
-    place = f"in {len(stopped):,} pieces, in the first " if len(stopped) > 1 else ""
-    yield safe_text(f"Merging stops {place}at {parts}: no merge joins two of these.", "dim")
+    first_tokens = first_of(map(shown, tokens), _MOST_NAMED_TOKENS, " + ")
+    where = f"in {len(stopped):,} pieces, in the first " if len(stopped) > 1 else ""
+    yield safe_text(f"Merging stops {where}at {first_tokens}: no merge joins two of these.", "dim")
 
 
 def _table(result: Merges) -> RenderResult:
@@ -111,7 +111,8 @@ def _table(result: Merges) -> RenderResult:
         labels.append(Label("rank", [_number_cell(step.rank, ",") for step in steps]))
     if "score" in fields:
         labels.append(Label("score", [_number_cell(step.score, ".4f") for step in steps]))
-    labels.append(Label("token", _token_cells(result, rows), "left", short=True))
+    tokens = [safe_text(shown(result.token_of(row.step)), token_style(row.piece)) for row in rows]
+    labels.append(Label("token", tokens, "left", short=True))
     labels.append(Label("ID", [_number_cell(step.token_id) for step in steps]))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "row"))
@@ -130,14 +131,6 @@ def _piece_cells(result: Merges, rows: Sequence[StepRow]) -> list[str]:
 
 def _piece_text(piece: Derivation) -> str:
     return shown(b"".join(piece.symbols))
-
-
-def _token_cells(result: Merges, rows: Sequence[StepRow]) -> list[Text]:
-    cells = []
-    for row in rows:
-        token = shown(result.token_of(row.step))
-        cells.append(safe_text(token, token_style(row.piece)))
-    return cells
 
 
 def _number_cell(number: float | None, form: str = "") -> str:

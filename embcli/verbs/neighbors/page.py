@@ -10,8 +10,6 @@ import numpy as np
 from embcli.names import METRICS
 from embcli.page import (
     Label,
-    Matrix,
-    Values,
     left_out,
     omission,
     omitted,
@@ -85,13 +83,19 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
 def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
     ranking = neighbors.search.rankings[number]
     excerpt = Excerpt.ends(_MOST_NEIGHBORS, len(ranking.ids))
-    if neighbors.style.heat:
-        yield _heat_map(neighbors, number, excerpt)
-        return
-    labels = _labels(neighbors, number, excerpt)
-    labels.append(_bars(neighbors, number, ranking.scores[excerpt.places]))
+    ids = ranking.ids[excerpt.places]
+    scores = ranking.scores[excerpt.places]
+    labels = [Label("rank", excerpt.places + 1)]
+    if neighbors.encoding is not None:
+        labels.append(token_label(neighbors.tokens(ids)))
+    labels.append(Label("ID", ids))
+    is_distance = METRICS[neighbors.metric].is_distance
+    labels.append(
+        Label("distance" if is_distance else "score", written(scores, neighbors.style.precision))
+    )
+    labels.append(_bars(neighbors, number, scores))
     yield ruled(labels, gaps=excerpt.gaps)
-    yield from omitted(_ranks_left_out(excerpt))
+    yield from omitted(omission(excerpt, "rank", np.arange(1, excerpt.total + 1)))
 
 
 def _own_rows(neighbors: Neighbors, number: int) -> RenderResult:
@@ -126,46 +130,6 @@ def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
         text = shown(token)
         names.append(f"{text} ({row})" if text else f"ID {row}")
     return first_of(names, _MOST_IDS)
-
-
-def _labels(neighbors: Neighbors, number: int, excerpt: Excerpt) -> list[Label]:
-    ranking = neighbors.search.rankings[number]
-    ids = ranking.ids[excerpt.places]
-    scores = written(ranking.scores[excerpt.places], neighbors.style.precision)
-    labels = [Label("rank", excerpt.places + 1)]
-    if neighbors.encoding is not None:
-        labels.append(token_label(neighbors.tokens(ids)))
-    labels.append(Label("ID", ids))
-    is_distance = METRICS[neighbors.metric].is_distance
-    labels.append(Label("distance" if is_distance else "score", scores))
-    return labels
-
-
-def _ranks_left_out(excerpt: Excerpt) -> str:
-    return omission(excerpt, "rank", np.arange(1, excerpt.total + 1))
-
-
-def _heat_map(neighbors: Neighbors, number: int, excerpt: Excerpt) -> Matrix:
-    """Return the vector of a query and below it the rows of its neighbours, as colours."""
-    ids = neighbors.search.rankings[number].ids[excerpt.places]
-    rows = [neighbors.vectors[number][None], neighbors.layer.rows(ids)]
-    values = np.concatenate(rows).astype(np.float32)
-    labels = _labels(neighbors, number, excerpt)
-    return Matrix(
-        [_with_query(label) for label in labels],
-        [Values(values)],
-        np.arange(values.shape[1]),
-        [gap + 1 for gap in excerpt.gaps],
-        heat=True,
-        precision=neighbors.style.precision,
-        rows_left_out=_ranks_left_out(excerpt),
-    )
-
-
-def _with_query(label: Label) -> Label:
-    """Return a label with one more cell, for the row of the query above the others."""
-    name = "query" if label.header == "rank" else ""
-    return label._replace(cells=[name, *label.cells])
 
 
 def _bars(neighbors: Neighbors, number: int, scores: np.ndarray) -> Label:

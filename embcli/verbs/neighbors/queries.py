@@ -57,36 +57,18 @@ def queries_of_tokens(
 ) -> list[Query]:
     """Return a query for each sequence of tokens, with the same terms added and subtracted.
 
-    Terms are texts in an encoding, or IDs if that is None; a note says if their first space is a
-    token of its own. Raises InputError for a sequence without tokens and for IDs that a layer of
-    `rows` rows does not have.
+    Terms are texts in an encoding, or IDs if that is None. Raises InputError for a sequence without
+    tokens and for IDs that a layer of `rows` rows does not have.
     """
     plus = (plus,) if isinstance(plus, str) else plus
     minus = (minus,) if isinstance(minus, str) else minus
-    texts = tokens.texts or ()
-    if any(re.search(" [-+] ", text) for text in texts):
+    if any(re.search(" [-+] ", text) for text in tokens.texts or ()):
         notes.add(Sentence("a text is no rule: {minus} and {plus} subtract and add rows"))
-    if encoding is not None:
-        _remark_spaces([*texts, *plus, *minus], encoding, notes)
 
     check_ids(tokens, rows, can_enlarge=False)
     added = _terms("plus", plus, encoding, rows)
     subtracted = _terms("minus", minus, encoding, rows)
     return [Query(ids, added, subtracted) for ids in _sequences(tokens)]
-
-
-def _remark_spaces(texts: Sequence[str], encoding: Encoding, notes: Notes) -> None:
-    """Remark on a first space that is a token beside the space that the tokenizer adds itself."""
-    for text in texts:
-        if not re.match(" (?! )", text):
-            continue
-        ids = encoding.encode(text).tolist()
-        if len(ids) < 2:
-            continue
-        second_token = encoding.token_bytes(ids[1]) or b""
-        if second_token.startswith(b" ") and encoding.encode(text[1:]).tolist() == ids[1:]:
-            adds_space = "the tokenizer itself puts a space before a text"
-            notes.add(f"{adds_space}: leave out the one in {text[:40]!r}")
 
 
 def _terms(

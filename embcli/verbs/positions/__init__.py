@@ -1,21 +1,20 @@
 """How positions become vectors: the rows, angles or distances of a kind, and its similarities.
 
-`positions` makes a PositionTable, whose matrices are computed when they are asked for. `choice`
-finds the kind, T and D, the files of `embcli.positions` compute, and `page` shows it.
+`positions` makes a PositionTable, whose matrices are computed when they are asked for. The files of
+`embcli.positions` find the kind and compute, and `page` shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import get_args
 
 import numpy as np
 
 from embcli.errors import InputError, check_choice, check_number, refuse_too_large
 from embcli.formats import ContentKind, content_of
-from embcli.layer import Layers, Origin, Source
+from embcli.layer import Layers, Source
 from embcli.names import (
     DEFAULT_THETA,
     SHORT_LENGTH,
@@ -27,6 +26,7 @@ from embcli.opened import Opened
 from embcli.positions import KINDS, PositionKind, check_options, kind_named
 from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.positions.learned import learned
+from embcli.positions.of_model import ModelPositions, open_layers, positions_of
 from embcli.positions.relative import LARGEST_DISTANCE, relative
 from embcli.positions.rotary import check_rotation, rotary
 from embcli.positions.sinusoidal import sinusoidal
@@ -35,7 +35,6 @@ from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.seeded import check_size
 from embcli.selection import Selection, select
 from embcli.text import parse_ids
-from embcli.verbs.positions.choice import choose, open_layers
 from embcli.wording import Sentence
 
 __all__ = ["PositionTable", "positions"]
@@ -48,19 +47,18 @@ class PositionTable(Result, verb="positions"):
     Each matrix is an array under its name.
     """
 
-    kind: PositionKind
-    shown: Callable[[], ShownPositions]
-    options: Document  # the options of the kind, as data has them
-    token_id: int  # the token whose row the positions are applied to
-    length: int  # T, or C of a layer
-    chosen: np.ndarray  # (n,) int64, positions
+    model_positions: ModelPositions  # their kind, T and D
+    layers: Layers  # those that they need; empty if all is computed
+    token_ids: np.ndarray  # (1,) int64: the token whose row the positions are applied to
+    pairing: Pairing
+    theta: float
+    metric: Similarity
+    is_similarity: bool  # whether the matrix is that of similarities
+    chosen: np.ndarray  # (n,) int64: the positions that have rows here
     columns: np.ndarray  # (columns,) int64: of D, of pairs of D, or positions (similarity)
-    similarity_metric: Similarity | None  # None unless the matrix is that of similarities
-    origin: Origin | None  # where the layers come from; None if all is computed
     _rows_chosen: bool  # whether the user chose them
     _columns_chosen: bool
     is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
-    reason: str = ""  # says why a model has this kind; empty if the user chose it
 
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
@@ -69,18 +67,39 @@ class PositionTable(Result, verb="positions"):
 
     @property
     def content(self) -> ContentKind:
-        return content_of("positions", {"kind": self.kind, "similarity": self.is_similarity})
+        options = {"kind": self.model_positions.kind, "similarity": self.is_similarity}
+        return content_of("positions", options)
 
-    @property
-    def is_similarity(self) -> bool:
-        return self.similarity_metric is not None
+    @cached_property
+    def shown(self) -> ShownPositions:
+        """The matrices and similarities of the kind, and the sentences of a page."""
+        model_positions = self.model_positions
+        layers = self.layers
+        columns = np.arange(model_positions.columns) if self.is_similarity else self.columns
+        token_row = np.empty((1, 0), np.float32)
+        if "token" in layers:
+            token_row = layers["token"].rows(self.token_ids)
+        match model_positions.kind:
+            case "learned":
+                is_stored = not layers.origin.is_seeded
+                return learned(layers["position"], columns, is_stored, self.metric)
+            case "sinusoidal":
+                return sinusoidal(
+                    model_positions.dim, columns, model_positions.model_step, self.metric
+                )
+            case "relative":
+                layer = layers["position"]
+                return relative(layer, columns, model_positions.length, token_row, self.metric)
+            case "rotary":
+                token_id = int(self.token_ids[0])
+                return rotary(columns, token_row, token_id, self.pairing, self.theta, self.metric)
 
     @property
     def matrices(self) -> list[PositionMatrix]:
-        shown = self.shown()
         if self.is_similarity:
-            return [PositionMatrix("similarity", shown.similarities(self.columns), self.columns)]
-        return shown.matrices
+            rows = self.shown.similarities(self.columns)
+            return [PositionMatrix("similarity", rows, self.columns)]
+        return self.shown.matrices
 
     def records(self) -> Records:
         named = {matrix.name: matrix for matrix in self.matrices if matrix.name}
@@ -91,15 +110,23 @@ class PositionTable(Result, verb="positions"):
             specs[name] = ArraySpec((len(self.chosen), *row_shape), matrix.dtype)
             widths.append(int(np.prod(row_shape)))
 
-        def fields(index: np.ndarray, names: Names) -> Columns:
-            return dict.fromkeys(names, self.chosen[index])
+        def fields(places: np.ndarray, names: Names) -> Columns:
+            return dict.fromkeys(names, self.chosen[places])
 
-        def arrays(index: np.ndarray, names: Names) -> Columns:
-            return {name: named[name].rows(self.chosen[index]) for name in names}
+        def arrays(places: np.ndarray, names: Names) -> Columns:
+            return {name: named[name].rows(self.chosen[places]) for name in names}
 
-        origin = self.origin.document() if self.origin else {}
+        run: Document = {"embcli": __version__, "kind": self.model_positions.kind}
+        if self.layers:
+            run |= self.layers.origin.document()
+        if self.model_positions.kind == "relative":
+            run["clip"] = LARGEST_DISTANCE
+        if self.model_positions.kind == "rotary":
+            run |= {"pairing": self.pairing, "theta": self.theta}
+        if self.is_similarity:
+            run["metric"] = self.metric
         return Records(
-            run={"embcli": __version__, "kind": self.kind, **origin, **self.options},
+            run=run,
             unit="positions",
             rows=len(self.chosen),
             fields={"position": int},
@@ -143,66 +170,38 @@ def positions(
     check_choice("pairing", pairing, get_args(Pairing))
     metric = _metric(source, metric, similarity)
 
-    choice = choose(source, kind, context_length)
-    length = choice.length
-    dim = choice.dim
-    check_options(choice.kind, pairing=pairing, theta=theta, ids=ids)
+    # Find the positions, and refuse what they cannot have, before a layer is opened.
+    model_positions = positions_of(source, kind, context_length)
+    length = model_positions.length
+    check_options(model_positions.kind, pairing=pairing, theta=theta, ids=ids)
     token_ids = _one_id(ids)
     check_size("context_length", length)
-    refuse_too_large("a table of positions", (length, dim))
-    pairing = pairing or "interleaved"
+    refuse_too_large("a table of positions", (length, model_positions.dim))
     theta = DEFAULT_THETA if theta is None else theta
     check_number("theta", theta)
-    if choice.kind == "rotary":
-        check_rotation(dim, theta)
+    if model_positions.kind == "rotary":
+        check_rotation(model_positions.dim, theta)
+    chosen = select(rows, length, "position")
+    # The columns of similarities are other positions.
+    column_count = length if similarity else model_positions.columns
+    chosen_columns = select(columns, column_count, "column")
 
-    chosen_rows = select(rows, length, "position")
-    if similarity:
-        chosen_columns = select(columns, length, "column")  # other positions
-        vector_columns = np.arange(choice.columns)
-    else:
-        chosen_columns = select(columns, choice.columns, "column")
-        vector_columns = chosen_columns
-    layers = open_layers(source, choice, token_ids, similarity, notes)
-    token_row = _token_row(layers, token_ids)
-    token_id = int(token_ids[0])
-
-    is_stored = False
-    options: Document = {}
-    shown: Callable[[], ShownPositions]
-    match choice.kind:
-        case "learned":
-            is_stored = not source.origin.is_seeded
-            shown = partial(learned, layers["position"], vector_columns, is_stored, metric)
-        case "sinusoidal":
-            model_step = source.recipe.position if source.recipe else None
-            shown = partial(sinusoidal, dim, vector_columns, model_step, metric)
-        case "relative":
-            options = {"clip": LARGEST_DISTANCE}
-            layer = layers["position"]
-            shown = partial(relative, layer, vector_columns, length, token_row, metric)
-        case "rotary":
-            options = {"pairing": pairing, "theta": theta}
-            shown = partial(rotary, vector_columns, token_row, token_id, pairing, theta, metric)
-    if similarity:
-        options["metric"] = metric
-
+    layers = open_layers(source, model_positions, token_ids, similarity, notes)
+    is_stored = model_positions.kind == "learned" and not source.origin.is_seeded
     has_length = is_stored or context_length is not None
-    is_long = length > SHORT_LENGTH and not has_length and rows is None
     return PositionTable(
-        kind=choice.kind,
-        shown=shown,
-        options=options,
-        token_id=token_id,
-        length=length,
-        chosen=chosen_rows,
+        model_positions=model_positions,
+        layers=layers,
+        token_ids=token_ids,
+        pairing=pairing or "interleaved",
+        theta=theta,
+        metric=metric,
+        is_similarity=similarity,
+        chosen=chosen,
         columns=chosen_columns,
-        similarity_metric=metric if similarity else None,
-        origin=layers.origin if layers else None,
         _rows_chosen=rows is not None,
         _columns_chosen=columns is not None,
-        is_long=is_long,
-        reason=choice.reason,
+        is_long=length > SHORT_LENGTH and not has_length and rows is None,
         notes=notes,
     )
 
@@ -229,10 +228,3 @@ def _one_id(ids: str | int | None) -> np.ndarray:
         wrong = "{ids} must be one token ID, not {count}: {given!r}"
         raise InputError(Sentence(wrong, count=len(token_ids), given=str(ids)[:40]))
     return token_ids
-
-
-def _token_row(layers: Layers, token_ids: np.ndarray) -> np.ndarray:
-    """Return the row, (1, D) float32; it is empty, (1, 0), for a kind that needs none."""
-    if "token" not in layers:
-        return np.empty((1, 0), np.float32)
-    return layers["token"].rows(token_ids)

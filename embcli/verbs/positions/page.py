@@ -6,8 +6,7 @@ user chose, and only the first 16 positions if nobody chose which.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,15 +27,14 @@ if TYPE_CHECKING:
     from embcli.verbs.positions import PositionTable
 
 
+_LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
 def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
-    shown = table.shown()
+    shown = table.shown
     views = _views(table)
-    heading = list(_heading(table, shown))
-    notes = list(_notes(table, shown))
-    yield from heading
+    yield from _heading(table, shown)
     for place, view in enumerate(views):
         if place:
             yield ""
@@ -46,33 +44,34 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         lines = None
         if table.style.heat:
             most_rows = len(view.row_numbers)
-            lines = _lines_of_picture(len(views), [*heading, *notes], options)
+            lines = rows_that_fit(options, _LINES_OF_PICTURES) // len(views)
         matrix = _drawn(table, view, most_rows, lines)
         if table.is_similarity and not table.style.keeps_precision:
             matrix = _shortened(matrix, options.max_width)
         yield matrix
+    notes = list(_notes(table, shown))
     if notes:
         yield ""
     yield from notes
 
 
 def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
-    letter = "C" if table.kind == "learned" else "T"
-    which = f"positions: {letter} = {counted(table.length, 'position')}"
+    letter = "C" if table.model_positions.kind == "learned" else "T"
+    which = f"positions: {letter} = {counted(table.model_positions.length, 'position')}"
     if table.is_long:
-        which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.length:,}"
+        which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.model_positions.length:,}"
     if not table.is_similarity:
-        yield title(f"{table.kind.capitalize()} {which}, {shown.size}")
+        yield title(f"{table.model_positions.kind.capitalize()} {which}, {shown.size}")
         yield safe_text(shown.formula)
         return
-    name = "Cosines" if table.similarity_metric == "cosine" else "Dot products"
-    what = f"{table.kind} {which}, {shown.size}"
-    if table.kind == "relative":
-        what = f"token row {table.token_id} with {what}"
+    name = "Cosines" if table.metric == "cosine" else "Dot products"
+    what = f"{table.model_positions.kind} {which}, {shown.size}"
+    if table.model_positions.kind == "relative":
+        what = f"token row {table.token_ids[0]} with {what}"
     yield title(f"{name} of {what}")
     yield safe_text(shown.meaning)
-    if table.kind == "rotary":
-        yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_id}.")
+    if table.model_positions.kind == "rotary":
+        yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_ids[0]}.")
 
 
 def _views(table: PositionTable) -> list[PositionMatrix]:
@@ -90,19 +89,6 @@ def _views(table: PositionTable) -> list[PositionMatrix]:
         row_numbers = matrix.row_numbers if len(matrix.row_numbers) else positions
         views.append(matrix._replace(columns=columns, row_numbers=row_numbers))
     return views
-
-
-def _lines_of_picture(views: int, texts: Sequence[Text], options: ConsoleOptions) -> int:
-    """Return the lines that each of several pictures can have beside the texts of a page."""
-    lines = 55  # of a slide, beside a blank line
-    if options.is_terminal:
-        blank_line_and_suggestions_and_prompt = 3
-        lines = options.max_height - blank_line_and_suggestions_and_prompt
-    for text in texts:
-        lines -= math.ceil(text.cell_len / options.max_width)
-    if views > 1:
-        lines -= 2 * views - 1  # their headings, and blank lines between them
-    return lines // views
 
 
 def _most_rows(
@@ -157,10 +143,10 @@ def _shortened(matrix: Matrix, width: int) -> Matrix:
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     if shown.note and not table.is_similarity:
         yield Note(shown.note)
-    if table.reason:
-        yield Note(table.reason)
-    if table.origin is not None:
-        yield from _origin(table, table.origin)
+    if table.model_positions.reason:
+        yield Note(table.model_positions.reason)
+    if table.layers:
+        yield from _origin(table, table.layers.origin)
 
 
 def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
@@ -171,6 +157,6 @@ def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
             if origin.first_position:
                 text += f"; position 0 is its row {origin.first_position}"
             yield Note(text)
-        elif not table.reason:
+        elif not table.model_positions.reason:
             yield Note(f"{origin.tensors['token']} ({origin.dtypes['token']})")
     yield from origin_lines(origin)

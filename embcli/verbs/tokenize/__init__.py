@@ -45,14 +45,14 @@ class Tokenization(Result, verb="tokenize"):
     def __iter__(self) -> Iterator[int]:
         return iter(self.tokens.ids.tolist())
 
-    def __getitem__(self, place: int) -> int:
-        return int(self.tokens.ids[place])
+    def __getitem__(self, index: int) -> int:
+        return int(self.tokens.ids[index])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.ids, dtype, copy=copy)
 
     @cached_property
-    def _comes_back(self) -> bool:
+    def _decodes_to_text(self) -> bool:
         """Whether the tokens decode to the texts, byte for byte; True for IDs."""
         tokens = self.tokens
         if tokens.encoding is None or tokens.texts is None:

@@ -1,18 +1,17 @@
-"""The page of a tokenized text: a table of tokens, counts, and the text with its IDs below it.
+"""The page of a tokenized text: a table of tokens, and counts.
 
-A character can be spread over several tokens. Such tokens are a group: brackets join them in the
-table, and they are one word in the text.
+A character can be spread over several tokens. Such tokens are a group, which brackets join.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
 
-from embcli.page import Label, omission, omitted, ruled, safe_text, side_by_side, token_style
+from embcli.page import Label, omission, omitted, ruled, safe_text, token_style
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Tokenization, characters_begun
@@ -27,89 +26,62 @@ _MOST_ROWS = 200
 _BRACKETS = {(False, False): "", (False, True): "╭", (True, True): "│", (True, False): "╰"}
 
 
-class TokenRow(NamedTuple):
-    """A token in the table."""
-
-    place: int  # among all tokens
-    token: bytes
-    is_joined: bool  # whether it begins in the middle of a character
-
-
-Group = list[TokenRow]  # tokens that share characters, or one token
-
-
 def page(result: Tokenization, console: Console, options: ConsoleOptions) -> RenderResult:
     excerpt = Excerpt.ends(_MOST_ROWS, len(result.tokens))
-    rows = _rows(result, excerpt.places)
-    groups = _groups(rows)
-    yield _table(result, excerpt, rows, groups)
+    yield _table(result, excerpt)
     yield from omitted(omission(excerpt, "row"))
     yield ""
     yield _totals(result)
-    if console.is_terminal and groups:
-        yield ""
-        yield from _text_with_ids(result, groups, options.max_width)
 
 
-def _rows(result: Tokenization, places: np.ndarray) -> list[TokenRow]:
-    tokens = result.tokens.bytes_of(result.tokens.ids[places])
-    joined = result.joined[places].tolist()
-    return [
-        TokenRow(place, token or b"", is_joined)
-        for place, token, is_joined in zip(places.tolist(), tokens, joined, strict=True)
-    ]
-
-
-def _groups(rows: Sequence[TokenRow]) -> list[Group]:
-    groups: list[Group] = []
-    for row in rows:
-        if groups and row.is_joined and groups[-1][-1].place == row.place - 1:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups
-
-
-def _table(
-    result: Tokenization, excerpt: Excerpt, rows: Sequence[TokenRow], groups: Sequence[Group]
-) -> Table:
-    places = excerpt.places
-    sequence, position = result.tokens.places(places)
+def _table(result: Tokenization, excerpt: Excerpt) -> Table:
+    index = excerpt.places
+    ids = result.tokens.ids[index]
+    tokens = [token or b"" for token in result.tokens.bytes_of(ids)]
+    sequence, position = result.tokens.places(index)
     labels = []
     if result.tokens.many:
         labels.append(Label("seq", sequence))
     labels.append(Label("pos", position))
-    brackets = _brackets(groups)
+    brackets = _brackets(tokens, index, result.joined[index])
     if any(brackets):
         labels.append(Label("", brackets, "left", short=True))
 
-    tokens = [safe_text(shown(row.token), token_style(row.place)) for row in rows]
-    spans = [f"{start}:{end}" for start, end in result.spans[places].tolist()]
+    cells = []
+    for number, token in zip(index.tolist(), tokens, strict=True):
+        cells.append(safe_text(shown(token), token_style(number)))
+    spans = [f"{start}:{end}" for start, end in result.spans[index].tolist()]
     labels += [
-        Label("token", tokens, "left", short=True),
-        Label("ID", result.tokens.ids[places]),
-        Label("bytes", [row.token.hex(" ") for row in rows], "left", short=True),
+        Label("token", cells, "left", short=True),
+        Label("ID", ids),
+        Label("bytes", [token.hex(" ") for token in tokens], "left", short=True),
         Label("span", spans, "left"),
     ]
     return ruled(labels, gaps=excerpt.gaps)
 
 
-def _brackets(groups: Sequence[Group]) -> list[str]:
-    """Return the bracket beside each row; the last one of a group has what its tokens share."""
+def _brackets(tokens: Sequence[bytes], index: np.ndarray, joined: np.ndarray) -> list[str]:
+    """Return the bracket beside each row of the table, which has tokens of a text, (n,) int64.
+
+    `joined` says which of them begin in the middle of a character, (n,) bool. The last row of a
+    group has the characters that its tokens share.
+    """
+    follows = np.diff(index, prepend=-2) == 1  # the row above has the previous token of the text
+    groups = np.split(np.arange(len(index)), np.flatnonzero(~(joined & follows)))
     brackets = []
-    for group in groups:
-        *others, last = group
-        brackets += [_BRACKETS[row.is_joined, True] for row in others]
-        bracket = _BRACKETS[last.is_joined, False]
-        brackets.append(f"{bracket} {_shared_characters(group)}".rstrip())
+    for group in groups[1:]:
+        *others, last = group.tolist()
+        brackets += [_BRACKETS[bool(joined[row]), True] for row in others]
+        bracket = _BRACKETS[bool(joined[last]), False]
+        shared = ""
+        if others and not joined[group[0]]:
+            shared = _shared_characters([tokens[row] for row in group])
+        brackets.append(f"{bracket} {shared}".rstrip())
     return brackets
 
 
-def _shared_characters(group: Group) -> str:
-    """Return the characters that tokens share; "" if the table has not all of these tokens."""
-    if len(group) == 1 or group[0].is_joined:
-        return ""
-    tokens = [row.token for row in group]
+def _shared_characters(tokens: Sequence[bytes]) -> str:
+    """Return the characters of which these tokens have the bytes, and no token all of them."""
     characters_before = tokens[0].decode(errors="ignore").encode()
     return shown(b"".join(tokens)[len(characters_before) :])
 
@@ -131,26 +103,5 @@ def _totals(result: Tokenization) -> Text:
     if len(tokens):
         counts.append(f"{characters / len(tokens):.2f} characters per token")
     encoding = tokens.encoding.name if tokens.encoding else "no encoding"
-    remark = "" if result._comes_back else "; they decode to another text"
+    remark = "" if result._decodes_to_text else "; they decode to another text"
     return safe_text(f"{', '.join(counts)} ({encoding}){remark}")
-
-
-def _text_with_ids(result: Tokenization, groups: Sequence[Group], width: int) -> RenderResult:
-    """Yield the text as one reads it, each group a word in its colour, with its IDs below."""
-    words: list[list[Text]] = []
-    next_place = 0
-    for group in groups:
-        first = group[0].place
-        if first > next_place:  # tokens are left out here
-            words.append([Text("…", "dim")])
-        if words and result.spans[first, 0] == 0:  # the first of another text
-            yield from side_by_side(words, width, 1)
-            yield ""
-            words = []
-
-        next_place = group[-1].place + 1
-        style = token_style(first)
-        word = safe_text(shown(b"".join(row.token for row in group)), style)
-        ids = result.tokens.ids[first:next_place].tolist()
-        words.append([word, Text(" ".join(map(str, ids)), style)])
-    yield from side_by_side(words, width, 1)

@@ -6,7 +6,6 @@ segments that are cut differently.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +14,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from embcli.page import (
-    Hint,
     Label,
     left_out,
     rows_that_fit,
@@ -25,7 +23,6 @@ from embcli.page import (
     title,
     token_style,
 )
-from embcli.page.table import GAP, SHORTEST
 from embcli.tokens import shown
 from embcli.verbs.tokenizers.measure import Segment
 from embcli.wording import counted
@@ -66,7 +63,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         yield _text_table(row, line_labels, has_several_texts=len(result.texts) > 1)
     yield ""
 
-    yield from _with_ids(result, _count_labels(result), options)
+    yield ruled(_count_labels(result))
     yield ""
 
     yield _totals(result)
@@ -128,7 +125,10 @@ def _column(segment: Segment, place: int, available: int) -> Label:
 
 
 def _aligned_lines(segment: Segment, available: int) -> list[str]:
-    """Return a line for each encoding: its tokens, and a mark at each cut, aligned by place."""
+    """Return a line for each encoding: its tokens, and a mark at each cut, aligned by place.
+
+    Dots stand for the tokens that do not fit.
+    """
     texts_by_encoding = []
     for tokens, ends in zip(segment.tokens, segment.ends, strict=True):
         # Each token takes a cell or more, so that others have no room.
@@ -137,22 +137,15 @@ def _aligned_lines(segment: Segment, available: int) -> list[str]:
     lines = [""] * len(segment.tokens)
     width = 0
     for end in sorted(set[int]().union(*texts_by_encoding)):
-        longer = {}
-        for number, texts in enumerate(texts_by_encoding):
-            if end in texts:
-                longer[number] = lines[number] + texts[end]
-        cell_of_cut = max(width, *(cell_len(line) for line in longer.values()))
-        if cell_of_cut > available:
+        cut = [number for number, texts in enumerate(texts_by_encoding) if end in texts]
+        longer = {number: lines[number] + texts_by_encoding[number][end] for number in cut}
+        width = max(width, *map(cell_len, longer.values()))
+        if width >= available:
+            lines = [f"{line}…" for line in lines]
             break
         for number, line in longer.items():
-            lines[number] = set_cell_size(line, cell_of_cut) + _CUT
-            del texts_by_encoding[number][end]
-        width = cell_of_cut + 1
-
-    for number, texts in enumerate(texts_by_encoding):
-        if texts:
-            next_text = next(iter(texts.values()))
-            lines[number] = _ending_in_dots(lines[number], next_text, available)
+            lines[number] = set_cell_size(line, width) + _CUT
+        width += 1
     return [line.removesuffix(_CUT) for line in lines]
 
 
@@ -166,14 +159,6 @@ def _text_by_end(tokens: Sequence[bytes], ends: Sequence[int]) -> dict[int, str]
             text = f"{texts[end]}{_CUT}{text}"
         texts[end] = text
     return texts
-
-
-def _ending_in_dots(line: str, next_text: str, available: int) -> str:
-    """Return a line with dots for the tokens that do not fit, after the next one if it does."""
-    text = line + next_text
-    if cell_len(text) >= available:
-        text = line
-    return set_cell_size(text, min(cell_len(text), available - 1)) + "…"
 
 
 def _text_table(row: TextRow, line_labels: Sequence[Text], has_several_texts: bool) -> Table:
@@ -196,20 +181,6 @@ def _count_labels(result: Tokenizers) -> list[Label]:
     ]
 
 
-def _with_ids(result: Tokenizers, labels: Sequence[Label], options: ConsoleOptions) -> RenderResult:
-    """Yield a table of the counts, with as many IDs as there is room for."""
-    room = options.max_width - sum(label.width + GAP for label in labels)
-    if room < SHORTEST:
-        yield ruled(labels)
-        return
-    # An ID takes a cell or more, so that others have no room.
-    ids = [" ".join(map(str, tokens.ids[:room].tolist())) for tokens in result.tokens]
-    cells = [textwrap.shorten(line, room, placeholder=" …") for line in ids]
-    if cells != ids:
-        yield Hint(("format",))
-    yield ruled([*labels, Label("IDs", cells, "left")])
-
-
 def _totals(result: Tokenizers) -> Text:
     characters = counted(sum(map(len, result.texts)), "character")
     size = counted(int(result.bases[-1]) - len(result.texts), "byte")
@@ -225,10 +196,10 @@ def _totals(result: Tokenizers) -> Text:
 def _omission(result: Tokenizers, rows: Sequence[TextRow]) -> LeftOut | None:
     if not result.different:
         return left_out("the rest of the text")
-    parts = []
+    missing = []
     if result.same:
-        parts.append("where all agree")
-    missing = result.different - sum(len(row.columns) for row in rows)
-    if missing:
-        parts.append(f"{missing:,} more places")
-    return left_out(*parts)
+        missing.append("where all agree")
+    places = result.different - sum(len(row.columns) for row in rows)
+    if places:
+        missing.append(f"{places:,} more places")
+    return left_out(*missing)

@@ -16,17 +16,19 @@ from embcli.layer import Layers, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.positions import DEFAULT_KIND, PositionKind
 from embcli.positions.relative import LARGEST_DISTANCE
+from embcli.recipe import AddPosition
 from embcli.tokens import Tokens, check_ids
 from embcli.wording import Sentence
 
 
-class Choice(NamedTuple):
-    """A kind of positions for a model."""
+class ModelPositions(NamedTuple):
+    """The positions that are shown of a model."""
 
     kind: PositionKind
     reason: str  # says why a model has this kind; empty if the user chose it
     length: int  # T
     dim: int  # D
+    model_step: AddPosition | None = None  # the step of a model that adds sinusoids, if it does
 
     @property
     def columns(self) -> int:
@@ -34,35 +36,37 @@ class Choice(NamedTuple):
         return self.dim // 2 if self.kind == "rotary" else self.dim
 
 
-def choose(source: Source, kind: PositionKind | None, context_length: int | None) -> Choice:
+def positions_of(
+    source: Source, kind: PositionKind | None, context_length: int | None
+) -> ModelPositions:
     """Return the kind that was chosen, or that of the model, with its T and D.
 
     Raises InputError for a kind that this model does not have.
     """
     recipe = source.recipe
-    shape = source.shape("position")
-    is_seeded = source.origin.is_seeded
-    has_formula = False
-    if recipe is not None and recipe.position is not None:
-        has_formula = bool(recipe.position.sinusoid_formula)
+    model_step = None
+    if recipe is not None and recipe.position and recipe.position.sinusoid_formula:
+        model_step = recipe.position
 
     reason = ""
     if kind is None:
         kind = DEFAULT_KIND
         reason = _why_default(source)
-        if reason and has_formula:
+        if reason and model_step:
             kind = "sinusoidal"
-    if is_seeded or (kind == "sinusoidal" and has_formula):
+    if source.origin.is_seeded or (kind == "sinusoidal" and model_step):
         if context_length is None:
             context_length = _default_length(source, kind)
-        return Choice(kind, reason, context_length, shape_of(source, "token")[1])
+        _, dim = shape_of(source, "token")
+        return ModelPositions(kind, reason, context_length, dim, model_step)
 
     if kind != DEFAULT_KIND:
         raise InputError(Sentence("{kind} {name} is computed, not read from a file", name=kind))
+    shape = source.shape("position")
     if shape is None:
         raise InputError(f"this model has no {kind} positions")
     length, dim = shape
-    return Choice(kind, reason, length, dim)
+    return ModelPositions(kind, reason, length, dim)
 
 
 def _why_default(source: Source) -> str:
@@ -94,20 +98,24 @@ def _default_length(source: Source, kind: PositionKind) -> int:
 
 
 def open_layers(
-    source: Source, choice: Choice, token_ids: np.ndarray, is_similarity: bool, notes: Notes
+    source: Source,
+    model_positions: ModelPositions,
+    token_ids: np.ndarray,
+    is_similarity: bool,
+    notes: Notes,
 ) -> Layers:
     """Open the layers that this kind needs; raise InputError for a token ID without a row.
 
     Rotary positions rotate a token row; relative ones are multiplied by it for similarities.
     """
     wanted: dict[str, np.ndarray | None] = {}
-    if choice.kind == "rotary" or (choice.kind == "relative" and is_similarity):
+    if model_positions.kind == "rotary" or (model_positions.kind == "relative" and is_similarity):
         wanted["token"] = token_ids
         tokens = Tokens(token_ids, np.array([0, 1]), source.encoding)
         check_ids(tokens, shape_of(source, "token")[0])
-    if choice.kind in ("learned", "relative"):
+    if model_positions.kind in ("learned", "relative"):
         wanted["position"] = None
-    position_rows = choice.length
-    if choice.kind == "relative":
+    position_rows = model_positions.length
+    if model_positions.kind == "relative":
         position_rows = 2 * LARGEST_DISTANCE + 1
     return source.resized(position_rows).open(wanted, notes)

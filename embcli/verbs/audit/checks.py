@@ -1,0 +1,49 @@
+"""All checks of an audit, in the order in which a page shows what they find.
+
+A new check is a function in a file of its own, and a line in one of the two lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from embcli.files.checkpoint import Checkpoint
+from embcli.verbs.audit import fit, load, rows
+from embcli.verbs.audit.files import ModelFiles
+from embcli.verbs.audit.finding import Finding, Found
+from embcli.verbs.audit.matrix import MatrixAudit
+
+# Checks of what the files of a model say; no row of tokens is read for them.
+_OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found | Iterator[Finding]], ...] = (
+    fit.check_shards,
+    fit.check_input_tensors,
+    fit.check_tokenizer,
+    fit.check_config,
+    fit.check_vocab_size,
+    fit.check_head,
+    fit.check_special_ids,
+    fit.check_template,
+    fit.check_words,
+    load.check_index,
+)
+# Checks of the rows of the token matrix, and of a head of its own; a matrix knows its files.
+_OF_MATRICES: tuple[Callable[[MatrixAudit], Iterator[Finding]], ...] = (
+    rows.check_broken,
+    rows.check_constant,
+    rows.check_median,
+    rows.check_equal,
+    rows.check_candidates,
+)
+
+
+def found_in_files(files: ModelFiles) -> Found:
+    """Yield what the checks find; raises InputError for a file that cannot be read."""
+    yield from fit.check_sizes(files)
+    if files.checkpoint is not None:
+        for check in _OF_FILES:
+            yield from check(files.checkpoint, files)
+
+
+def found_in_matrix(matrix: MatrixAudit) -> Iterator[Finding]:
+    for check in _OF_MATRICES:
+        yield from check(matrix)

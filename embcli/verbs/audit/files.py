@@ -1,0 +1,123 @@
+"""What the files of a model say, which the checks hold against its matrices.
+
+`files_of` gathers it before a row is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from embcli.encodings import Encoding
+from embcli.errors import InputError
+from embcli.files import open_tensors
+from embcli.files.checkpoint import Checkpoint, Head
+from embcli.files.special_ids import SpecialId, special_ids
+from embcli.layer import Source, shape_of
+
+# The norm from which on a row overflows: its square in float32, and the norm itself in float16.
+_OVERFLOW_AT = 1.8446744e19
+_OVERFLOW_AT_BY_DTYPE = {"float16": 65_520.0}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFiles:
+    """What the files of a model say of its sizes, its special tokens and its output head.
+
+    Of a seeded model, and of a tensor that the user chose, only the sizes are known.
+    """
+
+    rows: int  # of the token matrix
+    encoding: Encoding | None
+    checkpoint: Checkpoint | None = None  # None if there are no other files than one matrix
+    special_ids: tuple[SpecialId, ...] = ()
+
+    @property
+    def tokens(self) -> int | None:
+        """The number of tokens; None if they are unknown."""
+        return self.encoding.vocabulary_size if self.encoding else None
+
+    @property
+    def vocab_size(self) -> int | None:
+        """The size that config.json or the metadata of a GGUF file state, if they do."""
+        if self.checkpoint is None:
+            return None
+        size = self.checkpoint.roles.settings.values.get("vocab_size")
+        return size if type(size) is int else None
+
+    @property
+    def checked(self) -> str:
+        """What was compared besides the rows, in words; empty if there was nothing to compare."""
+        has_sizes = self.checkpoint and (self.tokens or self.vocab_size)
+        return ", sizes and special IDs" if has_sizes else ""
+
+    @property
+    def overflow_at(self) -> float:
+        """The norm from which on a row overflows in the dtype that config.json names."""
+        config = self.checkpoint.roles.config if self.checkpoint else {}
+        dtype = config.get("dtype", config.get("torch_dtype"))
+        return _OVERFLOW_AT_BY_DTYPE.get(str(dtype), _OVERFLOW_AT)
+
+    @cached_property
+    def head(self) -> Head | None:
+        """The output head; None if it cannot be read."""
+        try:
+            return self.checkpoint.head if self.checkpoint else None
+        except InputError:
+            return None
+
+    @property
+    def has_own_head(self) -> bool:
+        """Whether there is an output head besides the token matrix."""
+        head = self.head
+        return head is not None and head.tensor is not None and head.relation != "same"
+
+    @property
+    def padding_rows(self) -> list[int]:
+        """The rows that files name as padding; they may be zero."""
+        rows: list[int] = []
+        for special in self.special_ids:
+            if special.role == "pad":
+                rows += special.ids
+        return rows
+
+    @cached_property
+    def input_tensors(self) -> list[str]:
+        """The names of the tensors that rows are computed from; none if that is not known."""
+        try:
+            return self.checkpoint.input_tensors if self.checkpoint else []
+        except InputError:
+            return []
+
+    @property
+    def is_remote(self) -> bool:
+        return self.checkpoint is not None and self.checkpoint.tensors.binary.is_remote
+
+    @property
+    def has_index(self) -> bool:
+        """Whether the tensors are in the files that an index names."""
+        tensors = self.checkpoint.tensors if self.checkpoint else None
+        return tensors is not None and tensors.files != (tensors.binary.name,)
+
+    @cached_property
+    def shards(self) -> Counter[str]:
+        """In how many files of an index on this machine a tensor is, by its name.
+
+        Raises InputError for a damaged file. Only headers are read, and each once.
+        """
+        names: Counter[str] = Counter()
+        if self.checkpoint and self.has_index and not self.is_remote:
+            for file in self.checkpoint.tensors.files:
+                names.update(list(open_tensors(Path(file))))
+        return names
+
+
+def files_of(source: Source) -> ModelFiles:
+    """Return what the files of a model say; raises InputError for one that cannot be read."""
+    rows, _ = shape_of(source, "token")
+    if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
+        return ModelFiles(rows, source.encoding)
+    source.check_config()
+    return ModelFiles(rows, source.encoding, source, special_ids(source))
