@@ -206,6 +206,28 @@ def test_the_indicators_are_those_of_plain_numpy(padding: int) -> None:
         np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-6)
 
 
+def test_rows_that_nearly_are_the_first_component_have_cosines_all_the_same() -> None:
+    """Little is left of them without it, and nothing of a row that is zero."""
+    matrix = np.float32(1e-7) * vectors(ROWS, seed=8)
+    matrix[:, 0] = 1000 * vectors(ROWS, 1, seed=9)[:, 0]
+    matrix[UNUSED[0], 1:] *= 50
+    matrix[3] = 0
+    matrix[4] = np.eye(DIM)[0]
+    write_model(matrix, tied=True)
+
+    found = audited_matrix().values
+
+    for name in ("cosine_distance", "centred", "without_first"):
+        known = found[name][~np.isnan(found[name])]
+        assert known.min() >= 0
+        assert known.max() <= 2
+    rest = without_first_component(matrix.astype(np.float64))
+    rows = np.delete(np.arange(ROWS), [3, 4])
+    expected = cosine_distances(rest[rows], rest[UNUSED].mean(axis=0))
+    np.testing.assert_allclose(found["without_first"][rows], expected, rtol=0, atol=1e-3)
+    assert np.isnan(found["without_first"][3])
+
+
 def test_rows_in_one_direction_have_none_without_it() -> None:
     """Only rounding is left of them, which has no direction."""
     matrix = np.outer(np.arange(1, ROWS + 1), np.arange(3, DIM + 3))
@@ -339,6 +361,29 @@ def test_float16_that_is_labelled_bfloat16_is_a_finding(name: str) -> None:
     (finding,) = [each for each in found.findings if each.kind == "fit"]
     assert finding.text.startswith(f"a median norm of {median:.1e}")
     assert "Not sound: fit (1)" in str(found)
+
+
+@pytest.mark.parametrize("columns", [[], [5], [0, 3, 15]])
+def test_columns_with_one_value_in_all_used_rows_are_a_finding(
+    in_process: InProcess, columns: list[int]
+) -> None:
+    """Unused, zero and broken rows have others; numpy finds the same columns."""
+    matrix = trained()
+    matrix[:USED, columns] = 0.25
+    matrix[9] = 0
+    matrix[7, 0] = np.nan
+    write_model(matrix)
+
+    found = audited()
+
+    rows = np.delete(matrix[:USED], [7, 9], axis=0)
+    assert found.main.constant.tolist() == np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
+    assert found.main.constant.tolist() == columns
+    assert found.kinds("finding") == (("constant",) if columns else ())
+    assert found.faults["constant"] == len(columns)
+    if columns:
+        text = f"{len(columns)} of 16 columns with the same value in all rows of the token matrix"
+        assert f"{text}: {columns}" in " ".join(in_process("audit", "m").text.split())
 
 
 @pytest.mark.parametrize("place", [0, 25_000, 49_999])

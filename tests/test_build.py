@@ -15,7 +15,7 @@ import torch  # noqa: F401 - A fake one that is loaded first would stay.
 
 from embcli.errors import LayerError, Notes
 from embcli.seeded_layers import build
-from embcli.seeded_layers.build import NO_TORCH, loading_torch, this_build
+from embcli.seeded_layers.build import loading_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import file_name
 from tests.cases import cases

@@ -6,6 +6,7 @@ PowerShell's script is compared, and what it asks is asked, but it is not run.
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import shutil
 import threading
@@ -239,9 +240,7 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_models")
 @cases
-def test_models_of_the_cache_complete(
-    line: str, offered: list[str], in_process: InProcess
-) -> None:
+def test_models_of_the_cache_complete(line: str, offered: list[str], in_process: InProcess) -> None:
     words = f"embcli {line}"
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     ran = in_process(_EMBCLI_COMPLETE="complete_bash", **asked)
@@ -297,6 +296,27 @@ def test_completion_is_installed_once_after_what_the_file_holds(
     content = file.read_bytes()
     assert content.startswith(b"alias e=\xff\n")
     assert content.count(SCRIPTS[shell].read_bytes().strip()) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_disk_that_fills_up_leaves_the_start_file_as_it_was(
+    tmp_path: Path, shell: str, in_process: InProcess
+) -> None:
+    """A limit on the size of files fails as a full disk does, in the middle of a write."""
+    start = tmp_path / f".{shell}rc"
+    before = b"alias e=vi\n" * 9000
+    start.write_bytes(before)
+
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limit[1]))
+    try:
+        message = in_process.refused("--install-completion", shell, HOME=str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+    assert f"'{start}': File too large" in message
+    assert start.read_bytes() == before
+    assert not [*tmp_path.glob(".embcli*")]
 
 
 def test_powershell_is_told_how_to_install_it(in_process: InProcess) -> None:

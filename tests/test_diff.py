@@ -321,6 +321,26 @@ def test_arrays_of_any_dimensions_are_compared_by_their_rows(
     snapshot("diff/of-arrays-of-any-dimensions.txt", pages)
 
 
+@cases
+def test_arrays_of_other_shapes_differ_though_their_rows_are_equal(
+    shape: list[int], other_shape: list[int], in_process: InProcess
+) -> None:
+    values = np.arange(24, dtype=np.float32)
+
+    assert not compared_arrays(values.reshape(shape), values.reshape(shape)).different
+    for base, tuned in ((shape, other_shape), (other_shape, shape)):
+        found = compared_arrays(values.reshape(base), values.reshape(tuned))
+
+        words = f"the shapes differ: {tuple(base)} in BASE, {tuple(tuned)} in TUNED"
+        assert found._why_no == words
+        run = in_process("diff", "base.npy", "tuned.npy")
+        assert run.status == 1
+        assert f"The arrays differ; {words}\n" in run.text
+        document = document_of(in_process, "diff", "base.npy", "tuned.npy")
+        assert document["run"]["base"]["shapes"] == {"token": base}
+        assert document["run"]["tuned"]["shapes"] == {"token": tuned}
+
+
 def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process: InProcess) -> None:
     double = np.random.default_rng(3).standard_normal((5, 3))
     for dtype in (np.float64, np.float32):

@@ -10,6 +10,7 @@ import re
 import shlex
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree
@@ -522,6 +523,24 @@ def test_a_style_changes_the_page_and_nothing_else(model: Model, snapshot: Snaps
 def test_a_style_can_be_a_heat_map(snapshot: Snapshot) -> None:
     heat = embcli.seeded(vocab=6, dim=80).weights().styled(heat=True, width=60)
     snapshot("library/heat.txt", f"{heat}\n")
+
+
+def test_one_model_serves_several_threads(files: None) -> None:
+    opened = embcli.open("model.safetensors")
+    drawn = embcli.seeded(vocab=300, dim=8)
+    whole = drawn[0:300]
+    nearest = [opened.neighbors([row], top=3).ids.tolist() for row in range(40)]
+
+    def ask(number: int) -> None:
+        ids = np.random.default_rng(number).integers(0, 40, 5)
+        row = int(ids[0])
+        assert np.array_equal(opened.lookup(ids).token, MATRIX[ids])
+        assert np.array_equal(drawn[ids * 7], whole[ids * 7])
+        assert opened.neighbors([row], top=3).ids.tolist() == nearest[row]
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(ask, range(80)):
+            pass  # An assertion that fails in a thread is raised here.
 
 
 def test_rows_and_columns_are_chosen_by_a_text_or_by_indices() -> None:
