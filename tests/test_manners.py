@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
-
 import pytest
 
 import embcli
 from tests.cases import cases
 
-COLOR = re.compile(r"\x1b\[[0-9;]*m")
 TOY = ("--vocab", "6", "--dim", "3")
 
 
@@ -50,51 +45,6 @@ def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(in_process, ids, p
     words = ("decode", *ids.split())
     assert in_process.ok(*words).text == piped
     assert in_process.ok(*words, terminal=True).text == shown
-
-
-def without_cost(text: str) -> dict[str, object]:
-    """Return a JSON document without what each run measures anew."""
-    document = json.loads(text)
-    document.pop("cost", None)
-    return document
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "tokenize 'Every [bold] \x1b[31m\u202e \U0001f600'",
-        "lookup --ids 2,3,5,1 --vocab 6 --dim 3",
-        "weights --vocab 6 --dim 3",
-        "compare",
-        "cache",
-        "info",
-    ],
-)
-def test_json_on_a_terminal_is_coloured_and_the_same_document(
-    in_process, tmp_path, monkeypatch, command
-):
-    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "x\x9b2J\u202e"))
-    words = (*shlex.split(command), "-f", "json")
-
-    document = without_cost(in_process.ok(*words).text)
-    coloured = in_process.ok(*words, TERM="xterm-256color", terminal=True).text
-    plain = in_process.ok(*words, "--color", "never", terminal=True).text
-
-    uncoloured = COLOR.sub("", coloured)
-    assert without_cost(uncoloured) == document
-    assert without_cost(plain) == document
-    assert len(set(COLOR.findall(coloured))) >= 3
-    assert "\x1b" not in plain
-    assert uncoloured.replace("\n", "").isprintable()
-
-
-@cases
-def test_more_than_100_000_numbers_are_refused_on_a_terminal(in_process, command, numbers):
-    thousand_ids = ",".join(["1"] * 1000)
-    words = command.replace("IDS", thousand_ids).split()
-
-    error = in_process.refused(*words, terminal=True)
-    assert f"embcli: {numbers} numbers" in error
 
 
 @pytest.mark.parametrize("columns", range(20, 60, 5))

@@ -398,6 +398,13 @@ def test_a_row_without_fields_is_still_an_object():
     assert document(records)["rows"] == [{}, {}]
 
 
+def test_parquet_of_many_numbers_has_several_row_groups():
+    records = of_matrix(np.ones((3000, 2000), np.float32), step=500)
+    file = pyarrow.parquet.ParquetFile(io.BytesIO(written(records, "parquet")))
+    assert file.metadata.num_row_groups == 2
+    assert file.metadata.num_rows == 3000
+
+
 # --- what a format asks for -----------------------------------------------------------------------
 
 

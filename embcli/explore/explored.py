@@ -17,9 +17,8 @@ from embcli.layer import shape_of
 from embcli.model import Model
 from embcli.names import Metric, TokenLayer
 from embcli.numerics.statistics import NormOrder
-from embcli.opened import resolve_rows
 from embcli.selection import select
-from embcli.tokens import shown, tokens_of
+from embcli.tokens import resolve_rows, shown, tokens_of
 
 TOP = 50  # the most neighbours, or words, in a list
 

@@ -217,9 +217,9 @@ def audit(
         names = (layer,)
     elif files.has_own_head:
         names = ("token", "head")
+    size, _ = shape_of(source, names[0])  # which a model without a head does not have
     ids = None
     if rows is not None:
-        size, _ = shape_of(source, names[0])
         ids = select(None if str(rows) == "all" else rows, size, "row")
 
     layers = source.open(dict.fromkeys(names), notes)
