@@ -14,7 +14,6 @@ import embcli
 from embcli.errors import InputError
 from tests.cases import cases
 from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 WORDS = ["<s>", "</s>", "<tool_call>", "every", "effort", "[UNK]"]
 
@@ -41,9 +40,7 @@ def ids_of(in_process: InProcess, *arguments: str) -> list[int]:
     return [row["id"] for row in json.loads(ran.out)["tokens"]]
 
 
-def test_no_added_recognises_special_tokens_and_adds_none(
-    in_process: InProcess, model: Tokenizer
-) -> None:
+def test_no_added_recognises_special_tokens_and_adds_none(in_process, model):
     text = "<s>every effort"
     for flags, has_added in ((("--special",), True), (("--special", "--no-added"), False)):
         expected = model.encode(text, add_special_tokens=has_added).ids
@@ -51,15 +48,13 @@ def test_no_added_recognises_special_tokens_and_adds_none(
 
 
 @pytest.mark.parametrize("verb", ["lookup", "compare"])
-def test_other_verbs_add_none_either(in_process: InProcess, model: Tokenizer, verb: str) -> None:
+def test_other_verbs_add_none_either(in_process, model, verb):
     words = (verb, "every effort", "--from", ".", "--special", "--no-added", "-f", "json")
     tokens = json.loads(in_process(*words).out)["tokens"]
     assert [row["id"] for row in tokens] == [3, 4]
 
 
-def test_a_text_that_has_bos_twice_is_noted(
-    in_process: InProcess, model: Tokenizer, snapshot: Snapshot
-) -> None:
+def test_a_text_that_has_bos_twice_is_noted(in_process, model, snapshot):
     words = ("tokenize", "<s>every", "--encoding", ".", "--special")
     snapshot("tokenize/note-on-bos-twice.txt", in_process(*words).err)
     assert in_process.ok(*words, "--no-added").err == ""
@@ -68,9 +63,7 @@ def test_a_text_that_has_bos_twice_is_noted(
         assert "twice" not in "".join(map(str, notes))
 
 
-def test_a_row_is_found_by_the_name_of_its_special_token(
-    in_process: InProcess, model: Tokenizer
-) -> None:
+def test_a_row_is_found_by_the_name_of_its_special_token(in_process, model):
     words = ("weights", "--from", ".", "--rows", "<tool_call>,effort", "-f", "json")
     rows = json.loads(in_process.ok(*words).out)["rows"]
     assert [row["id"] for row in rows] == [2, 4]
@@ -79,9 +72,7 @@ def test_a_row_is_found_by_the_name_of_its_special_token(
 
 
 @cases
-def test_fail_on_different_is_status_1_where_cuts_differ(
-    in_process: InProcess, text: str, status: int
-) -> None:
+def test_fail_on_different_is_status_1_where_cuts_differ(in_process, text, status):
     words = ("tokenize", text, "--encoding", "gpt2,p50k_base")
     assert in_process(*words, "--fail-on", "different").status == status
     assert in_process(*words).status == 0
@@ -90,9 +81,7 @@ def test_fail_on_different_is_status_1_where_cuts_differ(
 
 
 @cases
-def test_fail_on_different_ids_is_status_1_where_only_ids_differ(
-    in_process: InProcess, names: str, status: int
-) -> None:
+def test_fail_on_different_ids_is_status_1_where_only_ids_differ(in_process, names, status):
     text = "Every effort moves you"
     words = ("tokenize", text, "--encoding", names)
     ran = in_process(*words, "--fail-on", "different-ids")
@@ -105,7 +94,7 @@ def test_fail_on_different_ids_is_status_1_where_only_ids_differ(
     assert in_process(*words, "--fail-on", "different-ids").status == 1
 
 
-def test_options_that_have_no_use_are_refused(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_options_that_have_no_use_are_refused(in_process, snapshot):
     errors = in_process.refused("tokenize", "a", "--no-added")
     errors += in_process.refused("tokenize", "a", "--fail-on", "different")
     errors += in_process.refused("tokenize", "a", "--merges", "--fail-on", "different")

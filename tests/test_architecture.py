@@ -75,13 +75,13 @@ def imports(name: str) -> frozenset[str]:
     return frozenset(found - {name.removesuffix(".page")})
 
 
-def test_no_module_is_imported_by_what_it_imports() -> None:
+def test_no_module_is_imported_by_what_it_imports():
     graph = {name: imports(name) & MODULES.keys() for name in MODULES}
     TopologicalSorter(graph).prepare()  # It raises CycleError.
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_no_part_of_a_folder_is_imported_by_what_it_imports(folder: str) -> None:
+def test_no_part_of_a_folder_is_imported_by_what_it_imports(folder):
     depth = folder.count(".") + 2
     graph: dict[str, set[str]] = {}
     for name in MODULES:
@@ -93,27 +93,27 @@ def test_no_part_of_a_folder_is_imported_by_what_it_imports(folder: str) -> None
 
 
 @pytest.mark.parametrize("package", ALLOWED)
-def test_a_package_is_imported_where_it_belongs(package: str) -> None:
+def test_a_package_is_imported_where_it_belongs(package):
     for name in MODULES:
         if not is_within(name, ALLOWED[package]):
             packages = {module.partition(".")[0] for module in imports(name)}
             assert package not in packages, name
 
 
-def test_the_library_does_not_import_the_command() -> None:
+def test_the_library_does_not_import_the_command():
     for name in MODULES:
         if not is_within(name, COMMAND):
             assert not [other for other in imports(name) if is_within(other, COMMAND)], name
 
 
-def test_the_core_does_not_import_what_writes() -> None:
+def test_the_core_does_not_import_what_writes():
     core = [name for name in MODULES if is_within(name, CORE)]
     assert len(core) > 20
     for name in core:
         assert "embcli.writers" not in imports(name), name
 
 
-def test_import_embcli_loads_only_the_standard_library() -> None:
+def test_import_embcli_loads_only_the_standard_library():
     code = "import sys; before = {*sys.modules}; import embcli; print(*({*sys.modules} - before))"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     packages = {name.partition(".")[0] for name in loaded}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ IDS = [1, 2, 3, 4, 5, 0]
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16])
-def test_whole_numbers_of_numpy_are_as_good_as_pythons(kind: type[np.integer[Any]]) -> None:
+def test_whole_numbers_of_numpy_are_as_good_as_pythons(kind):
     model = embcli.seeded(kind(6), kind(4), seed=kind(5), context_length=kind(8))
 
     assert_same_bits(model[kind(2)], live(Seeded(6, 4, 8, 5))["token"][2])
@@ -35,7 +33,7 @@ def test_whole_numbers_of_numpy_are_as_good_as_pythons(kind: type[np.integer[Any
     assert rate.verdict.identical
 
 
-def test_a_path_names_an_encoding_wherever_a_text_does(tmp_path: Path) -> None:
+def test_a_path_names_an_encoding_wherever_a_text_does(tmp_path):
     file = tmp_path / "tokenizer.json"
     save_words(file, ["a", "b"])
     matrix = tmp_path / "m.npy"
@@ -51,7 +49,7 @@ def test_a_path_names_an_encoding_wherever_a_text_does(tmp_path: Path) -> None:
 # --- what a user finds ----------------------------------------------------------------------------
 
 
-def test_the_ids_of_a_tokenization_are_its_array() -> None:
+def test_the_ids_of_a_tokenization_are_its_array():
     tokens = MODEL.tokenize(IDS)
 
     assert np.asarray(tokens).tolist() == IDS
@@ -61,12 +59,12 @@ def test_the_ids_of_a_tokenization_are_its_array() -> None:
     assert tokens.ids.tolist() == IDS
 
 
-def test_a_lookup_has_the_ids_of_its_rows() -> None:
+def test_a_lookup_has_the_ids_of_its_rows():
     assert MODEL.lookup(IDS).ids.tolist() == IDS
     assert MODEL.lookup(IDS, only="3,5").ids.tolist() == [3, 5]
 
 
-def test_ids_of_a_text_are_those_that_torch_takes() -> None:
+def test_ids_of_a_text_are_those_that_torch_takes():
     model = embcli.seeded(dim=2)
     layer = torch.nn.Embedding.from_pretrained(torch.tensor(live(Seeded(50_257, 2))["token"]))
     looked_up = model.lookup("Every effort", position="none")
@@ -83,12 +81,12 @@ NOT_OF_A_MODULE = {*VERBS} - {"tokens", "decode_bytes", "positions"}
 
 
 @pytest.mark.parametrize("verb", sorted(NOT_OF_A_MODULE))
-def test_a_verb_that_is_no_function_of_the_module_is_pointed_to(verb: str) -> None:
+def test_a_verb_that_is_no_function_of_the_module_is_pointed_to(verb):
     with pytest.raises(AttributeError, match=rf"embcli\.seeded\(\)\.{verb}\(\.\.\.\)"):
         getattr(embcli, verb)
 
 
-def test_completion_offers_what_is_meant_for_users() -> None:
+def test_completion_offers_what_is_meant_for_users():
     assert {*dir(embcli)} == {*embcli.__all__, "__version__"}
     public = {name for name in dir(MODEL) if not name.startswith("_")}
     assert public == {*VERBS, "encoding", "notes", "open", "seeded", "shape", "source"}

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from tests.cases import cases
 from tests.files.made import save_words
 from tests.oracles import normal
 from tests.recorded import ANSWERS, Recorded, write_folder
-from tests.runners import InProcess
 from tests.test_dialects import PAIR_MODEL, SCORED, opened, sentencepiece
 from tests.transcripts import document_of
 
@@ -56,7 +54,7 @@ def refusal(path: str) -> InputError:
 
 
 @pytest.mark.parametrize("path", ["./bert", "bert/vocab.txt"])
-def test_a_folder_splits_texts_as_the_answer_says(path: str) -> None:
+def test_a_folder_splits_texts_as_the_answer_says(path):
     write_folder("bert")
     encoding, notes = opened(path)
     ids = {word: place for place, word in enumerate(Path("bert/vocab.txt").read_text().split())}
@@ -72,7 +70,7 @@ def test_a_folder_splits_texts_as_the_answer_says(path: str) -> None:
     assert notes == [ASKING]
 
 
-def test_an_answer_is_kept_and_noted_once(in_process: InProcess, asked: Recorded) -> None:
+def test_an_answer_is_kept_and_noted_once(in_process, asked):
     write_folder("bert")
     words = ("tokenize", "The cats", "--encoding", "./bert", "-f", "ids")
 
@@ -88,9 +86,7 @@ def test_an_answer_is_kept_and_noted_once(in_process: InProcess, asked: Recorded
 
 
 @cases
-def test_a_folder_is_asked_about_again_if_a_byte_of_its_tokenizer_changes(
-    asked: Recorded, name: str, asks: bool
-) -> None:
+def test_a_folder_is_asked_about_again_if_a_byte_of_its_tokenizer_changes(asked, name, asks):
     write_folder("bert")
     opened("./bert")
     before = kept()
@@ -107,9 +103,7 @@ def test_a_folder_is_asked_about_again_if_a_byte_of_its_tokenizer_changes(
 
 
 @pytest.mark.parametrize("package", ["transformers", "tokenizers", "sentencepiece", "protobuf"])
-def test_a_folder_is_asked_about_again_by_another_version(
-    asked: Recorded, monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
+def test_a_folder_is_asked_about_again_by_another_version(asked, monkeypatch, package):
     write_folder("bert")
     site = Path("site").absolute()
     spec = SimpleNamespace(origin=str(site / "transformers" / "__init__.py"))
@@ -123,7 +117,7 @@ def test_a_folder_is_asked_about_again_by_another_version(
     assert len(asked.questions) == len(kept()) == 2
 
 
-def test_a_folder_with_the_same_files_is_not_asked_about(asked: Recorded) -> None:
+def test_a_folder_with_the_same_files_is_not_asked_about(asked):
     write_folder("bert")
     opened("./bert")
     Path("bert").rename("elsewhere")
@@ -135,7 +129,7 @@ def test_a_folder_with_the_same_files_is_not_asked_about(asked: Recorded) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"5", b'{"facts": {}}', b'{"facts": 1}'])
-def test_a_damaged_answer_in_the_cache_is_asked_for_again(asked: Recorded, content: bytes) -> None:
+def test_a_damaged_answer_in_the_cache_is_asked_for_again(asked, content):
     write_folder("bert")
     opened("./bert")
     np.save(Path("cache", kept()[0]), np.frombuffer(content, np.uint8))
@@ -148,8 +142,8 @@ def test_a_damaged_answer_in_the_cache_is_asked_for_again(asked: Recorded, conte
 
 
 def test_names_of_special_tokens_are_plain_text_for_a_class_that_splits_them(
-    asked: Recorded,
-) -> None:
+    asked,
+):
     write_folder("bert")
     asked.answers["tokenizer"] = ANSWERS["bert"] | {"splits_special": True}
 
@@ -158,7 +152,7 @@ def test_names_of_special_tokens_are_plain_text_for_a_class_that_splits_them(
     assert encoding.encode("[SEP]", special=True).tolist() == [1, 1, 1]
 
 
-def test_the_tokenizer_beside_weights_is_asked_for(in_process: InProcess) -> None:
+def test_the_tokenizer_beside_weights_is_asked_for(in_process):
     write_folder("bert")
     rows = normal(9, 3)
     save_file({"embeddings.word_embeddings.weight": rows}, "bert/model.safetensors")
@@ -178,8 +172,8 @@ def test_the_tokenizer_beside_weights_is_asked_for(in_process: InProcess) -> Non
 @pytest.mark.parametrize("tokenizer_class", ["PreTrainedTokenizerFast", "TokenizersBackend"])
 @cases
 def test_a_tokenizer_json_that_its_class_leaves_as_it_is_is_read_by_itself(
-    asked: Recorded, tokenizer_class: str, named: dict[str, Any]
-) -> None:
+    asked, tokenizer_class, named
+):
     save_words("m/tokenizer.json", ["a", "</s>"], special=["</s>"])
     settings = {"tokenizer_class": tokenizer_class, **named}
     Path("m/tokenizer_config.json").write_text(json.dumps(settings))
@@ -193,9 +187,7 @@ def test_a_tokenizer_json_that_its_class_leaves_as_it_is_is_read_by_itself(
 
 
 @cases
-def test_a_tokenizer_json_that_its_class_can_change_is_asked_for(
-    asked: Recorded, files: dict[str, Any]
-) -> None:
+def test_a_tokenizer_json_that_its_class_can_change_is_asked_for(asked, files):
     save_words("m/tokenizer.json", ["a", "</s>"], special=["</s>"])
     Path("m/tokenizer_config.json").unlink()
     for name, content in files.items():
@@ -208,7 +200,7 @@ def test_a_tokenizer_json_that_its_class_can_change_is_asked_for(
     assert len(asked.questions) == 1
 
 
-def test_a_file_that_transformers_does_not_read_is_read_by_itself(asked: Recorded) -> None:
+def test_a_file_that_transformers_does_not_read_is_read_by_itself(asked):
     save_words("m/tokenizer.json", ["b", "a"])
     Path("m/tokenizer_config.json").write_text("{}")
     save_words("other.json", ["a", "b"])
@@ -222,7 +214,7 @@ def test_a_file_that_transformers_does_not_read_is_read_by_itself(asked: Recorde
     assert asked.questions == []
 
 
-def test_a_class_without_a_vocabulary_is_asked_for_and_refused_by_itself() -> None:
+def test_a_class_without_a_vocabulary_is_asked_for_and_refused_by_itself():
     write_folder("byt5")
     assert opened("./byt5")[0].vocabulary_size == 259
 
@@ -234,7 +226,7 @@ def test_a_class_without_a_vocabulary_is_asked_for_and_refused_by_itself() -> No
 # --- no answer ------------------------------------------------------------------------------------
 
 
-def test_a_refusal_is_kept(in_process: InProcess, asked: Recorded) -> None:
+def test_a_refusal_is_kept(in_process, asked):
     write_folder("bert")
     asked.answers["tokenizer"] = RefusedError("vocab.txt has no [UNK]")
     words = ("tokenize", "The", "--encoding", "./bert")
@@ -251,9 +243,7 @@ def test_a_refusal_is_kept(in_process: InProcess, asked: Recorded) -> None:
     assert not isinstance(refusal("./bert"), UnknownTokenizerError)
 
 
-def test_what_transformers_says_is_data_for_a_terminal(
-    in_process: InProcess, asked: Recorded
-) -> None:
+def test_what_transformers_says_is_data_for_a_terminal(in_process, asked):
     write_folder("bert")
     asked.answers["tokenizer"] = RefusedError("no \x1b[2J\u202e[bold]")
 
@@ -261,7 +251,7 @@ def test_what_transformers_says_is_data_for_a_terminal(
     assert error.endswith(r"transformers cannot read it: no \u001b[2J\u202e[bold]" + "\n")
 
 
-def test_that_there_was_no_answer_is_not_kept(asked: Recorded) -> None:
+def test_that_there_was_no_answer_is_not_kept(asked):
     write_folder("bert")
     asked.answers["tokenizer"] = NotAskedError("no answer within 60 seconds")
     for _ in range(2):
@@ -283,9 +273,7 @@ def test_that_there_was_no_answer_is_not_kept(asked: Recorded) -> None:
         (NotAskedError("it died"), "transformers has no answer about its class: it died"),
     ],
 )
-def test_a_tokenizer_json_without_an_answer_is_read_as_it_is(
-    asked: Recorded, error: Exception, reason: str
-) -> None:
+def test_a_tokenizer_json_without_an_answer_is_read_as_it_is(asked, error, reason):
     save_words("m/tokenizer.json", ["a", "b"])
     Path("m/tokenizer_config.json").write_text("{}")
     asked.answers["tokenizer"] = error
@@ -307,9 +295,7 @@ def reason(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     return "pip install 'embcli[transformers]'"
 
 
-def test_where_nothing_can_be_asked_another_tokenizer_is_refused(
-    in_process: InProcess, asked: Recorded, reason: str
-) -> None:
+def test_where_nothing_can_be_asked_another_tokenizer_is_refused(in_process, asked, reason):
     Path("m").mkdir()
     sentencepiece(Path("m"), PAIR_MODEL, SCORED)
     Path("m/config.json").write_text('{"model_type": "llama"}')
@@ -329,7 +315,7 @@ def test_where_nothing_can_be_asked_another_tokenizer_is_refused(
 
 
 @pytest.mark.parametrize("name", ["config.json", "special_tokens_map.json", "merges.txt"])
-def test_a_pipe_among_the_files_is_refused_and_not_waited_for(asked: Recorded, name: str) -> None:
+def test_a_pipe_among_the_files_is_refused_and_not_waited_for(asked, name):
     write_folder("bert")
     Path("bert", name).unlink(missing_ok=True)
     os.mkfifo(f"bert/{name}")
@@ -348,7 +334,7 @@ def test_a_pipe_among_the_files_is_refused_and_not_waited_for(asked: Recorded, n
     assert asked.questions == []
 
 
-def test_folders_and_links_that_lead_nowhere_are_no_files_of_a_tokenizer(asked: Recorded) -> None:
+def test_folders_and_links_that_lead_nowhere_are_no_files_of_a_tokenizer(asked):
     write_folder("bert")
     Path("bert/folder.json").mkdir()
     Path("bert/special_tokens_map.json").symlink_to("gone.json")
@@ -382,7 +368,7 @@ def byt5(asked: Recorded) -> Recorded:
     return asked
 
 
-def test_texts_are_split_and_joined_by_a_class_that_is_pythons_only(byt5: Recorded) -> None:
+def test_texts_are_split_and_joined_by_a_class_that_is_pythons_only(byt5):
     encoding, notes = opened("./byt5")
 
     assert encoding.vocabulary_size == 259
@@ -398,7 +384,7 @@ def test_texts_are_split_and_joined_by_a_class_that_is_pythons_only(byt5: Record
     assert notes == ["asking transformers for the tokenizer of 'byt5': some seconds"]
 
 
-def test_ids_with_special_tokens_are_without_those_that_the_class_adds(byt5: Recorded) -> None:
+def test_ids_with_special_tokens_are_without_those_that_the_class_adds(byt5):
     encoding, _ = opened("./byt5")
 
     assert encoding.encode("hi", special=True).tolist() == [107, 108]
@@ -407,7 +393,7 @@ def test_ids_with_special_tokens_are_without_those_that_the_class_adds(byt5: Rec
     assert encoding.encode("hi</s>", special=True).tolist() == [107, 108]
 
 
-def test_spans_are_those_of_the_names_that_spell_a_text(byt5: Recorded) -> None:
+def test_spans_are_those_of_the_names_that_spell_a_text(byt5):
     encoding, _ = opened("./byt5")
 
     assert encoding.spans("hi").tolist() == [[0, 1], [1, 2]]
@@ -415,7 +401,7 @@ def test_spans_are_those_of_the_names_that_spell_a_text(byt5: Recorded) -> None:
     assert encoding.spans("hé").tolist() == [[0, 2]] * 3
 
 
-def test_pages_of_a_class_that_is_pythons_only(in_process: InProcess, byt5: Recorded) -> None:
+def test_pages_of_a_class_that_is_pythons_only(in_process, byt5):
     encoding = ("--encoding", "./byt5", "-f", "ids")
     assert in_process("tokenize", "hi", "--special", *encoding).out == b"107 108 1\n"
     assert in_process("decode", "107", "108", *encoding[:2]).out == b"hi"
@@ -425,9 +411,7 @@ def test_pages_of_a_class_that_is_pythons_only(in_process: InProcess, byt5: Reco
 
 
 @pytest.mark.parametrize("error", [NotAskedError("it died"), RefusedError("it died")])
-def test_a_text_without_an_answer_is_refused(
-    in_process: InProcess, byt5: Recorded, error: Exception
-) -> None:
+def test_a_text_without_an_answer_is_refused(in_process, byt5, error):
     encoding, _ = opened("./byt5")
     byt5.answers |= {"ids": error, "text": error}
 

@@ -90,7 +90,7 @@ def failure(about: str = "tokenizer") -> str:
 # --- questions and answers ------------------------------------------------------------------------
 
 
-def test_each_thread_gets_its_own_answer(stand_in: Callable[[str], None]) -> None:
+def test_each_thread_gets_its_own_answer(stand_in):
     stand_in(ECHO)
 
     def numbered(number: int) -> int:
@@ -102,7 +102,7 @@ def test_each_thread_gets_its_own_answer(stand_in: Callable[[str], None]) -> Non
     assert started() == 1
 
 
-def test_what_an_answer_says_becomes_an_error(stand_in: Callable[[str], None]) -> None:
+def test_what_an_answer_says_becomes_an_error(stand_in):
     stand_in("""
 for question in questions():
     print(json.dumps({question["about"]: "the reason"}), flush=True)
@@ -118,8 +118,8 @@ for question in questions():
 
 @cases
 def test_a_process_that_misbehaves_is_ended_and_the_next_question_starts_another(
-    stand_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, misbehaves: str, reason: str
-) -> None:
+    stand_in, monkeypatch, misbehaves, reason
+):
     monkeypatch.setattr(process, "_LONGEST", 4096)
     stand_in(f"""
 for question in questions():
@@ -136,17 +136,13 @@ for question in questions():
 
 
 @pytest.mark.parametrize("script", ["raise SystemExit", "this is not Python"])
-def test_a_process_that_does_not_start_is_no_answer(
-    stand_in: Callable[[str], None], script: str
-) -> None:
+def test_a_process_that_does_not_start_is_no_answer(stand_in, script):
     stand_in(script)
 
     assert failure() == failure() == "it ended without an answer"
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for(
-    stand_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_does_not_come_is_not_waited_for(stand_in, monkeypatch):
     monkeypatch.setattr(process, "SECONDS", 1)
     stand_in("""
 for question in questions():
@@ -157,7 +153,7 @@ for question in questions():
     assert last().poll() is not None
 
 
-def test_a_process_that_has_ended_is_started_anew(stand_in: Callable[[str], None]) -> None:
+def test_a_process_that_has_ended_is_started_anew(stand_in):
     stand_in("""
 answer(start=start, question=next(questions()))
 """)
@@ -167,7 +163,7 @@ answer(start=start, question=next(questions()))
     assert ask("tokenizer")["start"] == 1
 
 
-def test_a_late_answer_is_not_taken_for_the_next_one(stand_in: Callable[[str], None]) -> None:
+def test_a_late_answer_is_not_taken_for_the_next_one(stand_in):
     stand_in(ECHO)
     ask("first")
     interrupted = process._Child._last
@@ -184,7 +180,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(stand_in: Callable[[str], N
     assert ask("third") == {"start": 1, "question": {"about": "third"}}
 
 
-def test_a_python_that_is_gone_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_that_is_gone_starts_no_process(monkeypatch):
     monkeypatch.setattr(process.sys, "executable", "/nowhere/python")
 
     assert failure() == "no process can be started (No such file or directory)"
@@ -193,9 +189,7 @@ def test_a_python_that_is_gone_starts_no_process(monkeypatch: pytest.MonkeyPatch
 # --- what the process has of this one -------------------------------------------------------------
 
 
-def test_the_current_folder_gives_no_modules(
-    stand_in: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_current_folder_gives_no_modules(stand_in, tmp_path, monkeypatch):
     here = tmp_path / "here"
     here.mkdir()
     (tmp_path / "link").symlink_to(here)
@@ -212,9 +206,7 @@ for question in questions():
     assert ask("folders") == {"folders": others}
 
 
-def test_nothing_of_the_environment_is_run(
-    stand_in: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_the_environment_is_run(stand_in, tmp_path, monkeypatch):
     """The folder of the script is none of modules either."""
     stand_in("""
 for question in questions():
@@ -247,7 +239,7 @@ for question in questions():
     assert not {"", str(elsewhere), str(folder)} & {*found["path"]}
 
 
-def test_the_process_reaches_for_no_network(stand_in: Callable[[str], None]) -> None:
+def test_the_process_reaches_for_no_network(stand_in):
     stand_in("""
 for question in questions():
     answer(offline=os.environ.get("HF_HUB_OFFLINE"))
@@ -298,7 +290,7 @@ def is_gone(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="/proc is Linux's")
 @pytest.mark.parametrize("state", ["idle", "busy"])
-def test_the_process_ends_with_its_parent(tmp_path: Path, state: str) -> None:
+def test_the_process_ends_with_its_parent(tmp_path, state):
     package = tmp_path / "transformers"
     package.mkdir()
     (package / "__init__.py").write_text(BUSY)
@@ -328,7 +320,7 @@ def test_the_process_ends_with_its_parent(tmp_path: Path, state: str) -> None:
 # --- why nothing is asked -------------------------------------------------------------------------
 
 
-def test_why_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_nothing_is_asked(monkeypatch):
     assert why_not() == ""
 
     monkeypatch.setitem(sys.modules, "transformers", None)
@@ -374,18 +366,14 @@ def transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         ("import os; os._exit(1)", "it ended without an answer"),
     ],
 )
-def test_what_is_no_fault_of_the_files_is_no_answer(
-    transformers: Callable[[str], None], source: str, reason: str
-) -> None:
+def test_what_is_no_fault_of_the_files_is_no_answer(transformers, source, reason):
     transformers(source)
 
     assert failure() == reason
 
 
 @cases
-def test_an_error_about_the_files_is_a_refusal(
-    transformers: Callable[[str], None], source: str, reason: str
-) -> None:
+def test_an_error_about_the_files_is_a_refusal(transformers, source, reason):
     transformers(source)
 
     with pytest.raises(RefusedError) as caught:
@@ -442,9 +430,7 @@ class AutoTokenizer:
 """
 
 
-def test_a_class_that_is_pythons_only_says_its_names(
-    transformers: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_a_class_that_is_pythons_only_says_its_names(transformers, tmp_path):
     transformers(TOKENIZER)
     folder = tmp_path / "m"
     folder.mkdir()
@@ -465,9 +451,7 @@ def test_a_class_that_is_pythons_only_says_its_names(
 
 
 @cases
-def test_a_class_without_files_of_its_folder_is_refused(
-    transformers: Callable[[str], None], tmp_path: Path, files: dict[str, str], reason: str
-) -> None:
+def test_a_class_without_files_of_its_folder_is_refused(transformers, tmp_path, files, reason):
     transformers(TOKENIZER)
     folder = tmp_path / "m"
     folder.mkdir()
@@ -478,7 +462,7 @@ def test_a_class_without_files_of_its_folder_is_refused(
         ask("tokenizer", folder=str(folder))
 
 
-def test_the_process_that_is_asked_imports_nothing_of_embcli() -> None:
+def test_the_process_that_is_asked_imports_nothing_of_embcli():
     source = Path(child.__file__).read_text()
 
     assert "from embcli" not in source

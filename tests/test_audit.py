@@ -24,8 +24,6 @@ from embcli.verbs.audit.measure import separation_of
 from tests import transcripts
 from tests.cases import cases
 from tests.files.made import save_words
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import document_of, on_a_small_screen, session
 
 USED = 200
@@ -98,9 +96,7 @@ def audited_matrix() -> MatrixAudit:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def test_a_page_shows_the_planted_faults_and_a_verdict(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_shows_the_planted_faults_and_a_verdict(in_process, snapshot):
     write_model(planted())
     snapshot("audit/faults.txt", session(in_process, "audit m"))
     write_model(planted(tied=True), tied=True)
@@ -110,9 +106,7 @@ def test_a_page_shows_the_planted_faults_and_a_verdict(
     snapshot("audit/verdicts.txt", page)
 
 
-def test_a_page_shows_as_many_rows_as_are_asked_for(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_shows_as_many_rows_as_are_asked_for(in_process, snapshot):
     """There are six zero rows: -k 6 shows them all."""
     matrix = trained()
     matrix[10:16] = 0
@@ -126,7 +120,7 @@ def test_a_page_shows_as_many_rows_as_are_asked_for(
     assert str(model.audit(top=2**63 - 1)) == str(model.audit(top=ROWS))
 
 
-def test_the_fullest_page_fits_a_small_screen(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_the_fullest_page_fits_a_small_screen(in_process, snapshot):
     matrix = planted()
     matrix[60] = 40
     plant_twenty_candidates(matrix)
@@ -138,7 +132,7 @@ def test_the_fullest_page_fits_a_small_screen(in_process: InProcess, snapshot: S
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_data_has_the_planted_faults_and_no_others(in_process: InProcess, tied: bool) -> None:
+def test_the_data_has_the_planted_faults_and_no_others(in_process, tied):
     write_model(planted(tied), tied)
 
     document = document_of(in_process, "audit", "m", "--rows", "all")
@@ -186,7 +180,7 @@ def without_first_component(rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("padding", [0, 17_000])
-def test_the_indicators_are_those_of_plain_numpy(padding: int) -> None:
+def test_the_indicators_are_those_of_plain_numpy(padding):
     """numpy has the whole matrix at once; embcli reads it as one block, or as several."""
     matrix = trained(tied=True)
     more = matrix[-1] + vectors(padding) / 100
@@ -206,7 +200,29 @@ def test_the_indicators_are_those_of_plain_numpy(padding: int) -> None:
         np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-6)
 
 
-def test_rows_in_one_direction_have_none_without_it() -> None:
+def test_rows_that_nearly_are_the_first_component_have_cosines_all_the_same():
+    """Little is left of them without it, and nothing of a row that is zero."""
+    matrix = np.float32(1e-7) * vectors(ROWS, seed=8)
+    matrix[:, 0] = 1000 * vectors(ROWS, 1, seed=9)[:, 0]
+    matrix[UNUSED[0], 1:] *= 50
+    matrix[3] = 0
+    matrix[4] = np.eye(DIM)[0]
+    write_model(matrix, tied=True)
+
+    found = audited_matrix().values
+
+    for name in ("cosine_distance", "centred", "without_first"):
+        known = found[name][~np.isnan(found[name])]
+        assert known.min() >= 0
+        assert known.max() <= 2
+    rest = without_first_component(matrix.astype(np.float64))
+    rows = np.delete(np.arange(ROWS), [3, 4])
+    expected = cosine_distances(rest[rows], rest[UNUSED].mean(axis=0))
+    np.testing.assert_allclose(found["without_first"][rows], expected, rtol=0, atol=1e-3)
+    assert np.isnan(found["without_first"][3])
+
+
+def test_rows_in_one_direction_have_none_without_it():
     """Only rounding is left of them, which has no direction."""
     matrix = np.outer(np.arange(1, ROWS + 1), np.arange(3, DIM + 3))
     write_model(matrix.astype(np.float32), tied=True)
@@ -218,7 +234,7 @@ def test_rows_in_one_direction_have_none_without_it() -> None:
 
 
 @pytest.mark.parametrize(("factor", "indicator"), [(1, "centred"), (1e9, "cosine_distance")])
-def test_unused_rows_are_held_against_the_mean_of_the_others(factor: float, indicator: str) -> None:
+def test_unused_rows_are_held_against_the_mean_of_the_others(factor, indicator):
     """So is a row that outweighs the others."""
     matrix = trained(tied=True)
     matrix[UNUSED[4]] *= np.float32(factor)
@@ -240,7 +256,7 @@ def test_unused_rows_are_held_against_the_mean_of_the_others(factor: float, indi
     assert choice.threshold == pytest.approx(median + 3 * deviation, abs=1e-9)
 
 
-def test_the_norms_of_a_matrix_of_several_blocks_are_those_of_plain_numpy() -> None:
+def test_the_norms_of_a_matrix_of_several_blocks_are_those_of_plain_numpy():
     """A row that is not finite has none."""
     matrix = vectors(50_000, 7) * np.arange(1, 8, dtype=np.float32) + np.float32(0.5)
     matrix[17] = 0
@@ -257,7 +273,7 @@ def test_the_norms_of_a_matrix_of_several_blocks_are_those_of_plain_numpy() -> N
     assert found.histogram == tuple(counts.tolist())
 
 
-def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys() -> None:
+def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys():
     """Far from zero, sums of products have no digit of the variance; one column does not vary."""
     steps = np.random.default_rng(5).integers(-2, 3, (3000, 6))
     matrix = np.float32(1000 + steps * np.spacing(np.float32(1000))).astype(np.float64)
@@ -266,12 +282,13 @@ def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys() -> None
     covariance = Covariance(6)
     covariance.add(matrix)
 
+    np.testing.assert_allclose(covariance.mean(), matrix.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(covariance.matrix(), np.cov(matrix.T), rtol=1e-9, atol=1e-20)
 
 
 def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_read(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    in_process, monkeypatch
+):
     write_model(trained())
     enough = 5 * 8 * DIM**2
     monkeypatch.setattr(errors, "memory_of_machine", lambda: enough)
@@ -287,9 +304,7 @@ def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_re
 
 
 @cases
-def test_a_matrix_of_one_value_is_audited(
-    in_process: InProcess, shape: tuple[int, int], value: float, status: int
-) -> None:
+def test_a_matrix_of_one_value_is_audited(in_process, shape, value, status):
     save_file({"wte.weight": np.full(shape, value, np.float32)}, "m.safetensors")
 
     for name in ("table", "csv", "json"):
@@ -301,9 +316,7 @@ def test_a_matrix_of_one_value_is_audited(
 
 @cases
 @pytest.mark.parametrize(("name", "kind"), [("wte", "non-finite"), ("lm_head", "head")])
-def test_a_row_that_overflows_is_an_alarm(
-    settings: dict[str, Any], value: float, name: str, kind: str
-) -> None:
+def test_a_row_that_overflows_is_an_alarm(settings, value, name, kind):
     """A program gets infinity for its value in the dtype of config.json, or for its norm."""
     matrices = {"wte": trained(), "lm_head": trained() + np.float32(1)}
     matrices[name][60] = 0
@@ -324,7 +337,7 @@ def test_a_row_that_overflows_is_an_alarm(
 
 
 @pytest.mark.parametrize("name", ["wte", "lm_head"])
-def test_float16_that_is_labelled_bfloat16_is_a_finding(name: str) -> None:
+def test_float16_that_is_labelled_bfloat16_is_a_finding(name):
     write_model(trained())
     rows = torch.from_numpy(trained())
     tensors = {"wte.weight": rows, "lm_head.weight": rows + 1}
@@ -340,8 +353,29 @@ def test_float16_that_is_labelled_bfloat16_is_a_finding(name: str) -> None:
     assert "Not sound: fit (1)" in str(found)
 
 
+@pytest.mark.parametrize("columns", [[], [5], [0, 3, 15]])
+def test_columns_with_one_value_in_all_used_rows_are_a_finding(in_process, columns):
+    """Unused, zero and broken rows have others; numpy finds the same columns."""
+    matrix = trained()
+    matrix[:USED, columns] = 0.25
+    matrix[9] = 0
+    matrix[7, 0] = np.nan
+    write_model(matrix)
+
+    found = audited()
+
+    rows = np.delete(matrix[:USED], [7, 9], axis=0)
+    assert found.main.constant.tolist() == np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
+    assert found.main.constant.tolist() == columns
+    assert found.kinds("finding") == (("constant",) if columns else ())
+    assert found.faults["constant"] == len(columns)
+    if columns:
+        text = f"{len(columns)} of 16 columns with the same value in all rows of the token matrix"
+        assert f"{text}: {columns}" in " ".join(in_process("audit", "m").text.split())
+
+
 @pytest.mark.parametrize("place", [0, 25_000, 49_999])
-def test_a_column_of_several_blocks_is_constant_only_if_all_its_rows_are_equal(place: int) -> None:
+def test_a_column_of_several_blocks_is_constant_only_if_all_its_rows_are_equal(place):
     matrix = vectors(50_000, 7)
     matrix[:, 4] = -0.0
     matrix[:, 2] = 0.0
@@ -351,7 +385,7 @@ def test_a_column_of_several_blocks_is_constant_only_if_all_its_rows_are_equal(p
     assert embcli.open("m.safetensors").audit().main.constant.tolist() == [4]
 
 
-def test_the_faults_of_fail_on_break_a_matrix() -> None:
+def test_the_faults_of_fail_on_break_a_matrix():
     write_model(planted())
     model = embcli.open("m")
 
@@ -368,7 +402,7 @@ def test_the_faults_of_fail_on_break_a_matrix() -> None:
 
 
 @pytest.mark.parametrize("kinds", ["padding,none", "all,zero", "all,none", "none,default"])
-def test_all_and_none_are_taken_only_by_themselves(in_process: InProcess, kinds: str) -> None:
+def test_all_and_none_are_taken_only_by_themselves(in_process, kinds):
     write_model(trained())
     error = in_process.refused("audit", "m", "--fail-on", kinds)
     group = "all" if "all" in kinds else "none"
@@ -376,7 +410,7 @@ def test_all_and_none_are_taken_only_by_themselves(in_process: InProcess, kinds:
 
 
 @cases
-def test_only_used_rows_count_as_equal(used: list[int], equal: int) -> None:
+def test_only_used_rows_count_as_equal(used, equal):
     matrix = trained()
     matrix[UNUSED] = matrix[UNUSED[0]]
     matrix[used] = matrix[UNUSED[0]]
@@ -385,7 +419,7 @@ def test_only_used_rows_count_as_equal(used: list[int], equal: int) -> None:
     assert audited().faults["equal"] == equal
 
 
-def test_rows_after_the_last_token_can_be_zero_and_tokens_need_rows() -> None:
+def test_rows_after_the_last_token_can_be_zero_and_tokens_need_rows():
     matrix = trained()
     matrix[TOKENS:] = 0
     write_model(matrix)
@@ -406,9 +440,7 @@ def test_rows_after_the_last_token_can_be_zero_and_tokens_need_rows() -> None:
         (np.pad(vectors(USED), ((0, 20), (0, 0))), "0 rows"),
     ],
 )
-def test_without_a_threshold_there_is_a_reason_and_no_candidate(
-    matrix: np.ndarray, reason: str
-) -> None:
+def test_without_a_threshold_there_is_a_reason_and_no_candidate(matrix, reason):
     write_model(matrix)
 
     found = audited_matrix()
@@ -418,9 +450,7 @@ def test_without_a_threshold_there_is_a_reason_and_no_candidate(
     assert found.candidates.size == 0
 
 
-def test_a_page_says_what_an_unusual_config_or_matrix_changes(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_says_what_an_unusual_config_or_matrix_changes(in_process, snapshot):
     """Row 0 is zero, config.json names it padding and names a tied model; no row is trained."""
     matrix = vectors(TOKENS)
     matrix[0] = 0
@@ -430,7 +460,7 @@ def test_a_page_says_what_an_unusual_config_or_matrix_changes(
     snapshot("audit/untrained-with-a-padding-row.txt", session(in_process, "audit m"))
 
 
-def test_unused_rows_that_cancel_out_tell_candidates_only_by_norm() -> None:
+def test_unused_rows_that_cancel_out_tell_candidates_only_by_norm():
     matrix = vectors(TOKENS)
     matrix[USED::2] = 0.01
     matrix[USED + 1 :: 2] = -0.01
@@ -445,7 +475,7 @@ def test_unused_rows_that_cancel_out_tell_candidates_only_by_norm() -> None:
     assert found.separation.threshold == pytest.approx(0.04, rel=1e-6)
 
 
-def test_no_candidates_are_listed_if_half_of_the_tokens_would_be() -> None:
+def test_no_candidates_are_listed_if_half_of_the_tokens_would_be():
     """The unused rows are all shorter, but so different that their threshold is no limit."""
     unused_norms = np.linspace(0.1, 0.99, RESERVED)
     used_norms = np.linspace(1, 1.1, USED)
@@ -468,7 +498,7 @@ def bytes_of_utf8() -> frozenset[int]:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "o200k_harmony"])
-def test_unused_tokens_are_gaps_impossible_bytes_and_reserved_names(name: str) -> None:
+def test_unused_tokens_are_gaps_impossible_bytes_and_reserved_names(name):
     encoding = encodings.get(name)
     size = encoding.vocabulary_size
     expected: dict[int, str] = {}
@@ -515,7 +545,7 @@ PLAIN = [
 ]
 
 
-def test_names_that_families_of_models_keep_free_are_reserved() -> None:
+def test_names_that_families_of_models_keep_free_are_reserved():
     names = [name.encode() for name in NAMED_RESERVED + PLAIN]
     encoding = SimpleNamespace(vocabulary_size=len(names), token_bytes=names.__getitem__)
 

@@ -35,7 +35,7 @@ def data_of(in_process: InProcess, *words: str) -> Any:
     return ran.text
 
 
-def test_a_table_has_a_row_for_each_finding(in_process: InProcess) -> None:
+def test_a_table_has_a_row_for_each_finding(in_process):
     table = list(csv.DictReader(io.StringIO(data_of(in_process, "-f", "csv"))))
 
     findings = embcli.open("model.safetensors").audit().findings
@@ -48,9 +48,7 @@ def test_a_table_has_a_row_for_each_finding(in_process: InProcess) -> None:
 
 
 @pytest.mark.parametrize(("chosen", "ids"), [("all", [*range(SIZE)]), ("2:4,9", [2, 3, 9])])
-def test_rows_are_written_if_they_are_asked_for(
-    in_process: InProcess, chosen: str, ids: list[int]
-) -> None:
+def test_rows_are_written_if_they_are_asked_for(in_process, chosen, ids):
     table = list(csv.DictReader(io.StringIO(data_of(in_process, "-f", "csv", "--rows", chosen))))
 
     assert [int(row["id"]) for row in table] == ids
@@ -60,7 +58,7 @@ def test_rows_are_written_if_they_are_asked_for(
     assert [float(row["norm"] or "nan") for row in table] == pytest.approx(norms, nan_ok=True)
 
 
-def test_a_document_has_findings_and_the_rows_that_are_asked_for(in_process: InProcess) -> None:
+def test_a_document_has_findings_and_the_rows_that_are_asked_for(in_process):
     without = json.loads(data_of(in_process, "-f", "json"))
     with_rows = json.loads(data_of(in_process, "-f", "json", "--rows", "all"))
 
@@ -70,6 +68,6 @@ def test_a_document_has_findings_and_the_rows_that_are_asked_for(in_process: InP
     assert without["audit"] == with_rows["audit"]
 
 
-def test_rows_that_are_not_there_are_refused(in_process: InProcess) -> None:
+def test_rows_that_are_not_there_are_refused(in_process):
     assert "out of range" in in_process.refused("audit", "model.safetensors", "--rows", "12")
     assert "does not choose" in in_process.refused("audit", "model.safetensors", "--rows", "al")

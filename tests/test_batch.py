@@ -24,8 +24,6 @@ from embcli.verbs.batch import Batches
 from tests.cases import cases
 from tests.oracles import gathered, of_ids
 from tests.readers import from_json
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import assert_height
 
 OPENING = (
@@ -121,9 +119,7 @@ def fewest_tokens(split: dict[str, Any]) -> int:
 
 
 @given(st.data(), splits, st.integers(1, 40), st.integers(1, 20), st.integers(0, 2**64 - 1))
-def test_batches_are_those_of_a_plain_script(
-    data: st.DataObject, split: dict[str, Any], size: int, dim: int, seed: int
-) -> None:
+def test_batches_are_those_of_a_plain_script(data, split, size, dim, seed):
     least = fewest_tokens(split)
     token_ids = st.integers(0, size - 1)
     ids = data.draw(st.lists(token_ids, min_size=least, max_size=least + 60))
@@ -150,7 +146,7 @@ def test_batches_are_those_of_a_plain_script(
     assert_equal(one, [expected[index]._replace(input=rows)])
 
 
-def test_threads_take_turns_with_torchs_generator() -> None:
+def test_threads_take_turns_with_torchs_generator():
     """Batches and comparisons draw from the one global generator, and leave it as it was."""
     model = embcli.seeded(50, 4, encoding="gpt2")
 
@@ -181,7 +177,7 @@ LOADER = {
 }
 
 
-def test_the_first_batch_of_the_verdict_is_the_books(in_process: InProcess) -> None:
+def test_the_first_batch_of_the_verdict_is_the_books(in_process):
     ran = in_process.ok("batch", "-", "--dim", "2", "-f", "json", stdin=OPENING)
     found = from_json(ran.out)
 
@@ -197,7 +193,7 @@ def test_the_first_batch_of_the_verdict_is_the_books(in_process: InProcess) -> N
 # --- options --------------------------------------------------------------------------------------
 
 
-def test_a_batch_has_eight_samples_or_as_many_as_there_are_unless_a_size_is_given() -> None:
+def test_a_batch_has_eight_samples_or_as_many_as_there_are_unless_a_size_is_given():
     model = embcli.seeded(vocab=50, dim=2)
 
     many = model.batch([*range(50)])
@@ -212,7 +208,7 @@ def test_a_batch_has_eight_samples_or_as_many_as_there_are_unless_a_size_is_give
         model.batch([*range(4)])
 
 
-def test_samples_follow_one_another_unless_a_stride_is_given() -> None:
+def test_samples_follow_one_another_unless_a_stride_is_given():
     model = embcli.seeded(vocab=50, dim=2)
 
     inputs = model.batch([*range(40)], max_length=6, batch_size=3).inputs
@@ -239,27 +235,23 @@ def drawn() -> Batches:
     return model.batch(of_ids([*range(50)]), columns="2,0", **DRAWING)
 
 
-def test_a_page_of_ids_says_what_the_loader_leaves_out(
-    shuffled: Batches, snapshot: Snapshot
-) -> None:
+def test_a_page_of_ids_says_what_the_loader_leaves_out(shuffled, snapshot):
     snapshot("batch/shuffled.txt", export.text(shuffled, 80))
 
 
-def test_a_drawing_shows_what_the_model_reads(drawn: Batches, snapshot: Snapshot) -> None:
+def test_a_drawing_shows_what_the_model_reads(drawn, snapshot):
     snapshot("batch/drawn.txt", export.text(drawn, 60))
     snapshot("batch/drawn.md", export.markdown(drawn, 60))
 
 
 def test_a_drawing_of_many_samples_has_dots_where_it_leaves_out_positions_and_samples(
-    snapshot: Snapshot,
-) -> None:
+    snapshot,
+):
     batches = embcli.seeded(vocab=99, dim=3).batch([*range(60)], max_length=7, draw=True)
     snapshot("batch/drawn-samples.txt", export.text(batches, 60))
 
 
-def test_chosen_columns_show_the_numbers_that_a_drawing_shows(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_chosen_columns_show_the_numbers_that_a_drawing_shows(in_process, snapshot):
     words = (*FIVE_IDS, *TOY, "--batch-size", "1", "--columns", "3,0")
 
     snapshot("batch/chosen-columns.txt", in_process.ok(*words).text)
@@ -267,7 +259,7 @@ def test_chosen_columns_show_the_numbers_that_a_drawing_shows(
 
 
 @cases
-def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) -> None:
+def test_a_page_counts_the_tokens_that_a_stride_skips(length, stride):
     """They are counted between the starts of two samples."""
     options = {"batch_size": 1, "max_length": length, "stride": stride, "all": True}
     places = [*range(40)]
@@ -283,13 +275,13 @@ def test_a_page_counts_the_tokens_that_a_stride_skips(length: int, stride: int) 
 
 
 @cases
-def test_a_page_says_which_batch_it_shows(options: dict[str, Any], which: str) -> None:
+def test_a_page_says_which_batch_it_shows(options, which):
     result = embcli.seeded(40, 2).batch([*range(40)], **({"batch_size": 3} | options))
 
     assert str(result).startswith(which)
 
 
-def test_another_batch_is_suggested_if_there_is_one(in_process: InProcess) -> None:
+def test_another_batch_is_suggested_if_there_is_one(in_process):
     words = ("batch", "--ids", "1,2,3,4,5,6,7,8,9", "--batch-size")
 
     assert "--index K" in in_process.ok(*words, "1", suggestions=True).text
@@ -301,9 +293,7 @@ TOY_TEXT = "Once upon a time there lived"
 
 
 @cases
-def test_the_tokens_of_a_sample_are_whole_and_end_with_the_last_target(
-    width: int, cell: str
-) -> None:
+def test_the_tokens_of_a_sample_are_whole_and_end_with_the_last_target(width, cell):
     result = embcli.seeded(dim=2).batch(TOY_TEXT, batch_size=1)
 
     text = export.text(result, width)
@@ -331,7 +321,7 @@ def marks_of_windows(page: str) -> dict[str, dict[int, str]]:
 
 @cases
 @pytest.mark.parametrize("stride", [1, 2, 4, 6])
-def test_windows_go_on_in_further_tables(stride: int, max_length: int, width: int) -> None:
+def test_windows_go_on_in_further_tables(stride, max_length, width):
     model = embcli.seeded(40, 2)
     result = model.batch(
         [*range(20)], batch_size=1, max_length=max_length, stride=stride, all=True, windows=True
@@ -350,7 +340,7 @@ def test_windows_go_on_in_further_tables(stride: int, max_length: int, width: in
         assert len(lines) == len(expected), "a sample that can be whole has one line"
 
 
-def test_windows_that_need_too_many_lines_name_the_tokens_left_out(snapshot: Snapshot) -> None:
+def test_windows_that_need_too_many_lines_name_the_tokens_left_out(snapshot):
     result = embcli.seeded(999, 2).batch(
         [*range(999)], batch_size=1, max_length=24, stride=8, all=True, windows=True
     )
@@ -361,7 +351,7 @@ def test_windows_that_need_too_many_lines_name_the_tokens_left_out(snapshot: Sna
 LEFT_OVER = {"max_length": 3, "stride": 2, "windows": True}
 
 
-def test_windows_show_tokens_that_no_sample_has_dim() -> None:
+def test_windows_show_tokens_that_no_sample_has_dim():
     result = embcli.seeded(11, 2).batch([*range(11)], batch_size=1, all=True, **LEFT_OVER)
 
     page = export.text(result, 80, color=True)
@@ -371,9 +361,7 @@ def test_windows_show_tokens_that_no_sample_has_dim() -> None:
 
 
 @pytest.mark.parametrize(("index", "last"), [(0, "5"), (1, "10")])
-def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(
-    index: int, last: str
-) -> None:
+def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(index, last):
     result = embcli.seeded(11, 2).batch([*range(11)], batch_size=2, index=index, **LEFT_OVER)
 
     (header,) = [line for line in str(result).splitlines() if line.startswith("sample")]
@@ -381,7 +369,7 @@ def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(
     assert header.split()[-1] == last
 
 
-def test_windows_of_a_shuffled_batch_leave_out_the_text_between_them(snapshot: Snapshot) -> None:
+def test_windows_of_a_shuffled_batch_leave_out_the_text_between_them(snapshot):
     result = embcli.seeded(dim=2).batch(
         OPENING, batch_size=3, max_length=3, shuffle=True, windows=True
     )
@@ -389,7 +377,7 @@ def test_windows_of_a_shuffled_batch_leave_out_the_text_between_them(snapshot: S
     snapshot("batch/windows-shuffled.txt", export.text(result, 80))
 
 
-def test_two_pictures_are_refused_together(in_process: InProcess) -> None:
+def test_two_pictures_are_refused_together(in_process):
     with pytest.raises(InputError, match="another picture"):
         embcli.seeded(40, 2).batch([*range(20)], draw=True, windows=True)
     for command_line in ("--windows --draw", "--windows --heat"):
@@ -398,7 +386,7 @@ def test_two_pictures_are_refused_together(in_process: InProcess) -> None:
 
 
 @pytest.mark.parametrize("heat", [False, True])
-def test_a_picture_shows_all_samples_that_fit(heat: bool) -> None:
+def test_a_picture_shows_all_samples_that_fit(heat):
     result = embcli.seeded(40, 2).batch([*range(33)], draw=not heat).styled(heat=heat)
 
     assert "Left out" not in result.page("svg").decode().replace("&#160;", " ")
@@ -413,9 +401,7 @@ ONE_LONG_SAMPLE: dict[str, Any] = {"max_length": 64, "stride": 1}
     "more", [BOOKS_BATCH, {"shuffle": True, "all": True}, {"index": 1}, ONE_LONG_SAMPLE]
 )
 @cases
-def test_a_page_fits_its_width_and_a_screen(
-    more: dict[str, Any], width: int, most_lines: int
-) -> None:
+def test_a_page_fits_its_width_and_a_screen(more, width, most_lines):
     result = embcli.seeded(dim=4).batch(OPENING, **more)
 
     text = export.text(result, width)
@@ -432,17 +418,13 @@ def test_a_page_fits_its_width_and_a_screen(
         ("batch/long-samples.txt", 80, ONE_LONG_SAMPLE),
     ],
 )
-def test_a_page_names_the_positions_that_do_not_fit(
-    snapshot: Snapshot, name: str, width: int, more: dict[str, Any]
-) -> None:
+def test_a_page_names_the_positions_that_do_not_fit(snapshot, name, width, more):
     result = embcli.seeded(dim=4).batch(OPENING, **more)
 
     snapshot(name, export.text(result, width))
 
 
-def test_a_drawing_has_the_targets_and_their_tokens_whole(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_drawing_has_the_targets_and_their_tokens_whole(in_process, snapshot):
     ran = in_process.ok("batch", OPENING, "--draw", "--batch-size", "2", COLUMNS="80")
 
     snapshot("batch/whole-tokens.txt", ran.text)
@@ -457,15 +439,13 @@ def test_a_drawing_has_the_targets_and_their_tokens_whole(
         ("60", ("--draw",), False),
     ],
 )
-def test_a_drawing_is_suggested_where_tokens_are_left_out(
-    in_process: InProcess, width: str, more: tuple[str, ...], is_suggested: bool
-) -> None:
+def test_a_drawing_is_suggested_where_tokens_are_left_out(in_process, width, more, is_suggested):
     ran = in_process.ok("batch", OPENING, *more, COLUMNS=width, suggestions=True)
 
     assert ("--draw" in ran.text) == is_suggested
 
 
-def test_strips_have_a_vector_for_each_token(snapshot: Snapshot) -> None:
+def test_strips_have_a_vector_for_each_token(snapshot):
     result = embcli.seeded(9, 30).batch([1, 2, 3, 4, 5], batch_size=1)
 
     snapshot("batch/strips.txt", str(result.styled(heat=True)))

@@ -17,8 +17,6 @@ from tests import transcripts
 from tests.cases import cases
 from tests.files.made import save_words
 from tests.oracles import normal
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 _in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
@@ -31,7 +29,7 @@ def save_matrix(path: str, matrix: np.ndarray, name: str = "wte.weight") -> None
 # --- tokenizers -----------------------------------------------------------------------------------
 
 
-def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
+def test_a_tokenizer_that_changed_on_disk_is_read_anew():
     save_words("m/tokenizer.json", ["a", "b"])
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [1]
 
@@ -41,9 +39,7 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "vocab.json"])
-def test_a_tokenizer_that_cannot_be_read_is_noted_and_ids_go_on(
-    in_process: InProcess, name: str
-) -> None:
+def test_a_tokenizer_that_cannot_be_read_is_noted_and_ids_go_on(in_process, name):
     matrix = normal(6, 3)
     save_matrix("m/model.safetensors", matrix)
     Path("m", name).write_text("{broken")
@@ -61,7 +57,7 @@ def test_a_tokenizer_that_cannot_be_read_is_noted_and_ids_go_on(
 
 
 @pytest.mark.parametrize("module", ["", "0_Transformer", "parts/0_StaticEmbedding"])
-def test_the_weights_and_the_tokenizer_of_a_module_are_found(module: str) -> None:
+def test_the_weights_and_the_tokenizer_of_a_module_are_found(module):
     matrix = normal(3, 4)
     save_matrix(f"m/{module}/model.safetensors", matrix, "embedding.weight")
     save_words(f"m/{module}/tokenizer.json", ["a", "b", "c"])
@@ -77,7 +73,7 @@ def test_the_weights_and_the_tokenizer_of_a_module_are_found(module: str) -> Non
 @pytest.mark.parametrize(
     "content", ["{}", "[", "[1, null, {}]", '[{"path": 3}]', '[{"path": "../elsewhere"}]']
 )
-def test_a_list_of_modules_that_leads_nowhere_changes_no_error(content: str) -> None:
+def test_a_list_of_modules_that_leads_nowhere_changes_no_error(content):
     save_matrix("elsewhere/model.safetensors", normal(3, 4))
     Path("m").mkdir()
     Path("m/modules.json").write_text(content)
@@ -88,7 +84,7 @@ def test_a_list_of_modules_that_leads_nowhere_changes_no_error(content: str) -> 
 # --- adapters -------------------------------------------------------------------------------------
 
 
-def test_an_adapter_is_named_as_not_applied(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_an_adapter_is_named_as_not_applied(in_process, snapshot):
     module = "model.embed_tokens"
     matrix = {f"{module}.weight": normal(6, 3)}
     adapter = {f"{module}.lora_embedding_A": normal(2, 6)}
@@ -103,9 +99,7 @@ def test_an_adapter_is_named_as_not_applied(in_process: InProcess, snapshot: Sna
 
 
 @cases
-def test_an_adapter_says_what_it_changes_of_the_two_matrices(
-    in_process: InProcess, modules: str, changes: str
-) -> None:
+def test_an_adapter_says_what_it_changes_of_the_two_matrices(in_process, modules, changes):
     adapter = {f"base_model.model.{module}.weight": normal(2, 6) for module in modules.split()}
     save_file(adapter, "adapter_model.safetensors")
     error = in_process.refused("weights", "adapter_model.safetensors")
@@ -118,9 +112,7 @@ def test_an_adapter_says_what_it_changes_of_the_two_matrices(
 
 @pytest.mark.parametrize("module", ["embed_tokens", "layers.0.q_proj"])
 @pytest.mark.parametrize("other", ["lora_embedding_A", "lora_A.weight", "base_layer.bias"])
-def test_base_layers_whose_adapter_was_not_merged_are_called_that(
-    in_process: InProcess, module: str, other: str
-) -> None:
+def test_base_layers_whose_adapter_was_not_merged_are_called_that(in_process, module, other):
     """They are no token matrix; beside one they get a note."""
     layers = {
         f"model.{module}.base_layer.weight": normal(6, 3),
@@ -145,9 +137,7 @@ def test_base_layers_whose_adapter_was_not_merged_are_called_that(
 
 @pytest.mark.parametrize("is_equal", [True, False])
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_encoders_matrix_is_read_where_it_differs_from_the_shared_one(
-    is_equal: bool, tied: bool
-) -> None:
+def test_the_encoders_matrix_is_read_where_it_differs_from_the_shared_one(is_equal, tied):
     shared = normal(8, 4)
     encoder = shared if is_equal else normal(8, 4, seed=1)
     tensors = {"model.shared.weight": shared, "model.encoder.embed_tokens.weight": encoder}
@@ -165,7 +155,7 @@ def test_the_encoders_matrix_is_read_where_it_differs_from_the_shared_one(
 
 
 @pytest.mark.parametrize("padding", [0, 1, 2, 5])
-def test_the_sinusoid_of_xglms_padding_position_is_zero(padding: int) -> None:
+def test_the_sinusoid_of_xglms_padding_position_is_zero(padding):
     """Its table begins at -2, and the row of the padding ID is zero."""
     dim = 8
     save_matrix("m/model.safetensors", normal(20, dim), "model.embed_tokens.weight")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,7 +108,7 @@ def check(ours: HuggingFaceEncoding, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_texts_and_ids_decode_as_in_the_library(tmp_path: Path, seed: int) -> None:
+def test_texts_and_ids_decode_as_in_the_library(tmp_path, seed):
     chance = random.Random(seed)
     path = tmp_path / "tokenizer.json"
     made(chance).save(str(path))
@@ -119,7 +118,7 @@ def test_texts_and_ids_decode_as_in_the_library(tmp_path: Path, seed: int) -> No
         check(ours, chance)
 
 
-def test_a_piece_that_is_spelled_like_a_byte_is_text_without_byte_fallback(tmp_path: Path) -> None:
+def test_a_piece_that_is_spelled_like_a_byte_is_text_without_byte_fallback(tmp_path):
     tokenizer = Tokenizer(models.BPE({"<0x0A>": 0, "▁": 1}, [], unk_token="▁"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
@@ -129,7 +128,7 @@ def test_a_piece_that_is_spelled_like_a_byte_is_text_without_byte_fallback(tmp_p
     assert ours.decode(np.array([0])) == b"<0x0A>"
 
 
-def test_the_merges_of_a_word_with_an_unknown_character_are_shown(tmp_path: Path) -> None:
+def test_the_merges_of_a_word_with_an_unknown_character_are_shown(tmp_path):
     ids = {"<unk>": 0, "▁": 1, "a": 2, "b": 3, "ab": 4}
     tokenizer = Tokenizer(models.BPE(ids, [("a", "b")], unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()

@@ -75,7 +75,7 @@ def key() -> str:
     return file_name("token", Seeded(6, 3), this_build())
 
 
-def test_the_key_names_torch_and_is_the_same_on_one_machine(machine: Path) -> None:
+def test_the_key_names_torch_and_is_the_same_on_one_machine(machine):
     first = key()
 
     assert "torch-2.12.0+aa" in first
@@ -97,9 +97,7 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_changes_the_draws_changes_the_key(
-    monkeypatch: pytest.MonkeyPatch, machine: Path, change: Change
-) -> None:
+def test_what_changes_the_draws_changes_the_key(monkeypatch, machine, change):
     first = key()
 
     change(machine, monkeypatch)
@@ -109,12 +107,12 @@ def test_what_changes_the_draws_changes_the_key(
 
 @cases
 def test_torch_is_known_by_its_files(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    version: str | None,
-    code: str | None,
-    name: str,
-) -> None:
+    monkeypatch,
+    tmp_path,
+    version,
+    code,
+    name,
+):
     with_torch(monkeypatch, torch_of(tmp_path, version, code))
 
     assert this_build().torch == name
@@ -135,7 +133,7 @@ def printed_by(code: str) -> str:
     return done.stdout
 
 
-def test_the_build_is_known_without_torch() -> None:
+def test_the_build_is_known_without_torch():
     assert printed_by(BUILD_WITHOUT_TORCH).strip() == str(this_build())
 
 
@@ -157,7 +155,7 @@ for forced in (None, "default", "avx2", "AVX2"):
 CAN_TELL = sys.platform == "linux" and platform.machine() in ("x86_64", "AMD64")
 
 
-def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch):
     monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     said = printed_by(ASK).replace("NO AVX", "DEFAULT")  # torch 2.4 has another word for it
 
@@ -177,12 +175,12 @@ def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.Monke
 
 @cases
 def test_a_torch_that_does_not_load_is_an_error_of_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    version: str | None,
-    code: str | None,
-    words: str,
-) -> None:
+    monkeypatch,
+    tmp_path,
+    version,
+    code,
+    words,
+):
     with_torch(monkeypatch, torch_of(tmp_path, version, code))
 
     with pytest.raises(LayerError, match=words) as error, loading_torch():
@@ -200,8 +198,8 @@ def test_a_torch_that_does_not_load_is_an_error_of_one_line(
     ],
 )
 def test_a_torch_that_memory_is_too_small_for_is_not_called_broken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, kind: type[Exception]
-) -> None:
+    monkeypatch, tmp_path, code, kind
+):
     with_torch(monkeypatch, torch_of(tmp_path, VERSION, code))
 
     with pytest.raises(kind), loading_torch():
@@ -211,9 +209,7 @@ def test_a_torch_that_memory_is_too_small_for_is_not_called_broken(
 @pytest.mark.parametrize(
     ("patience", "notes"), [(0.0, ["loading torch", "done"]), (60.0, [])], ids=["short", "long"]
 )
-def test_loading_that_takes_longer_than_patience_is_noted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patience: float, notes: list[str]
-) -> None:
+def test_loading_that_takes_longer_than_patience_is_noted(monkeypatch, tmp_path, patience, notes):
     with_torch(monkeypatch, torch_of(tmp_path, code="import time; time.sleep(0.2)"))
     monkeypatch.setattr(build, "PATIENCE", patience)
     found: list[str] = []
@@ -256,7 +252,7 @@ except SystemExit:
 """
 
 
-def test_a_process_that_is_ended_while_it_loads_torch_ends_with_143(tmp_path: Path) -> None:
+def test_a_process_that_is_ended_while_it_loads_torch_ends_with_143(tmp_path):
     """A torch may swallow what is raised within it, as its extensions do."""
     torch_of(tmp_path, code=SWALLOWS_EXITS)
     command = [sys.executable, "-c", ENDED, "0.2", str(tmp_path)]

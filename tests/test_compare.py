@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +29,6 @@ from embcli.verbs.compare import Comparison, layers
 from tests.cases import cases
 from tests.oracles import Stub, StubSource, assert_same_bits, normal, of_ids
 from tests.readers import from_json, written
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import assert_height
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -131,8 +128,8 @@ seeds = st.integers(0, 2**64 - 1)
 
 @given(st.data(), st.integers(1, 300), st.integers(1, 40), seeds, st.booleans(), rates)
 def test_outputs_gradients_and_a_step_are_those_of_a_plain_script(
-    data: st.DataObject, size: int, dim: int, seed: int, is_seeded: bool, rate: float
-) -> None:
+    data, size, dim, seed, is_seeded, rate
+):
     ids = data.draw(st.lists(st.integers(0, size - 1), max_size=60))
     if is_seeded:
         expected = plain(ids, size, dim, seed, rate=rate)
@@ -190,7 +187,7 @@ def rows_moved(after: np.ndarray, before: np.ndarray) -> int:
     return int(is_moved.sum())
 
 
-def test_slices_of_tokens_give_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_of_tokens_give_the_bits_of_the_whole(monkeypatch):
     made: list[int] = []
 
     def counted(ids: torch.Tensor, size: int) -> torch.Tensor:
@@ -220,7 +217,7 @@ def test_slices_of_tokens_give_the_bits_of_the_whole(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("ids", [[0], [5, 5, 0, 5], []])
-def test_cost_is_that_of_torchs_own_tensors(ids: list[int]) -> None:
+def test_cost_is_that_of_torchs_own_tensors(ids):
     index = torch.tensor(ids, dtype=torch.int64)
     matrix = one_hot(index, 6)
     linear = torch.nn.Linear(6, 9, bias=False)
@@ -252,14 +249,12 @@ def infinite() -> Comparison:
     return given_weight([1, 0], weight, show=("one-hot", "linear"))
 
 
-def test_a_page_of_a_difference_says_where_it_comes_from(
-    infinite: Comparison, snapshot: Snapshot
-) -> None:
+def test_a_page_of_a_difference_says_where_it_comes_from(infinite, snapshot):
     snapshot("compare/infinite-weight.txt", export.text(infinite, 48))
 
 
 @pytest.mark.parametrize(("name", "width"), [("cost-narrow.txt", 48), ("cost.txt", 100)])
-def test_a_cost_has_a_table(snapshot: Snapshot, name: str, width: int) -> None:
+def test_a_cost_has_a_table(snapshot, name, width):
     result = seeded([3, 1], 5000, 12, show=("cost",))
 
     snapshot(f"compare/{name}", export.text(result, width))
@@ -276,9 +271,7 @@ def test_a_cost_has_a_table(snapshot: Snapshot, name: str, width: int) -> None:
         ([1, 4], {(4, 0): -0.0}, "zero sign", (1, 0), "the sign of a zero"),
     ],
 )
-def test_a_weight_that_makes_a_difference_is_named(
-    ids: list[int], odd: dict[Cell, float], kind: str, place: Cell | None, words: str
-) -> None:
+def test_a_weight_that_makes_a_difference_is_named(ids, odd, kind, place, words):
     weight = normal(6, 4)
     for cell, value in odd.items():
         weight[cell] = value
@@ -296,7 +289,7 @@ def test_a_weight_that_makes_a_difference_is_named(
 
 
 @pytest.mark.parametrize(("learning_rate", "rose"), [(0.1, False), (100, True)])
-def test_the_page_says_when_a_step_is_too_long(learning_rate: float, rose: bool) -> None:
+def test_the_page_says_when_a_step_is_too_long(learning_rate, rose):
     found = embcli.seeded(vocab=6, dim=3).compare([3], learning_rate=learning_rate)
 
     training = found.gradient.training
@@ -304,7 +297,7 @@ def test_the_page_says_when_a_step_is_too_long(learning_rate: float, rose: bool)
     assert ("The loss rose" in words_of(found)) == rose
 
 
-def test_gradients_that_differ_by_rounding_say_so() -> None:
+def test_gradients_that_differ_by_rounding_say_so():
     result = seeded([1, 1, 1], 4, gradient=True)
     next_numbers = np.nextafter(result.gradient.linear, np.float32(np.inf))
     gradient = replace(result.gradient, linear=next_numbers)
@@ -313,9 +306,7 @@ def test_gradients_that_differ_by_rounding_say_so() -> None:
     assert "rounding" not in str(result)
 
 
-def test_a_difference_gives_status_1_and_null_in_json(
-    in_process: InProcess, tmp_path: Path
-) -> None:
+def test_a_difference_gives_status_1_and_null_in_json(in_process, tmp_path):
     weight = normal(6, 4)
     value = float(str(weight[1, 3]))
     weight[2, 3] = np.inf
@@ -334,7 +325,7 @@ def test_a_difference_gives_status_1_and_null_in_json(
     assert document["gradient"]["linear"][1][3] is None
 
 
-def test_a_difference_is_nan_in_csv(infinite: Comparison, snapshot: Snapshot) -> None:
+def test_a_difference_is_nan_in_csv(infinite, snapshot):
     records = replace(infinite, show=None).records()
 
     snapshot("compare/infinite-weight.csv", written(records, "csv").decode())
@@ -348,7 +339,7 @@ def assert_same_decimals(found: Any, expected: np.ndarray) -> None:
     assert_same_bits(np.array(found, np.float32), expected)
 
 
-def test_large_weights_are_in_json_if_they_are_named() -> None:
+def test_large_weights_are_in_json_if_they_are_named():
     result = seeded(THREE_IDS, 300, 17, show=("first", "linear"))
 
     document = from_json(written(result.records(), "json"))
@@ -368,7 +359,7 @@ SHAPES = {
 }
 
 
-def test_the_json_document_holds_what_torch_gives(in_process: InProcess) -> None:
+def test_the_json_document_holds_what_torch_gives(in_process):
     words = ("compare", "--learning-rate", "0.5", "--vocab", "4", "--ids", "2,3,1")
     expected = plain(THREE_IDS, 4, rate=0.5)
 
@@ -399,9 +390,7 @@ SIXTY_IDS = [*range(60)]
 
 @pytest.mark.parametrize("ids", [THREE_IDS, [3], NINE_IDS, FAR_IDS, SIXTY_IDS])
 @cases
-def test_a_page_leaves_a_line_of_a_screen_for_suggestions(
-    ids: list[int], more: dict[str, Any], most_lines: int
-) -> None:
+def test_a_page_leaves_a_line_of_a_screen_for_suggestions(ids, more, most_lines):
     screen = export.text(seeded(ids, max(ids) + 1, **more), 80, 24)
 
     assert_height(screen, most_lines)
@@ -416,8 +405,8 @@ def test_a_page_leaves_a_line_of_a_screen_for_suggestions(
     ],
 )
 def test_a_screen_has_the_outputs_the_verdict_the_reason_and_one_line_of_cost(
-    snapshot: Snapshot, name: str, ids: list[int], dim: int
-) -> None:
+    snapshot, name, ids, dim
+):
     result = seeded(ids, max(ids) + 1, dim)
 
     snapshot(f"compare/{name}", export.text(result, 80, 24))
@@ -432,19 +421,19 @@ def test_a_screen_has_the_outputs_the_verdict_the_reason_and_one_line_of_cost(
         ("all-steps.txt", "all"),
     ],
 )
-def test_steps_are_there_by_their_names(snapshot: Snapshot, name: str, show: Any) -> None:
+def test_steps_are_there_by_their_names(snapshot, name, show):
     result = seeded(THREE_IDS, 4, show=show)
 
     snapshot(f"compare/{name}", export.text(result, 80))
 
 
-def test_a_drawing_has_a_column_for_each_token(snapshot: Snapshot) -> None:
+def test_a_drawing_has_a_column_for_each_token(snapshot):
     result = embcli.seeded(dim=2).compare("Hi", draw=True)
 
     snapshot("compare/drawing.txt", export.text(result, 80))
 
 
-def test_a_page_has_the_loss_of_both_ends_of_a_step() -> None:
+def test_a_page_has_the_loss_of_both_ends_of_a_step():
     expected = plain([3, 1, 3], 6, 2, rate=0.5).embedding
 
     page = str(seeded([3, 1, 3], 6, 2, learning_rate=0.5))
@@ -455,41 +444,39 @@ def test_a_page_has_the_loss_of_both_ends_of_a_step() -> None:
     assert f"(output - target)²): {before} before the step, {after} after it" in page
 
 
-def test_training_says_how_many_rows_moved(snapshot: Snapshot) -> None:
+def test_training_says_how_many_rows_moved(snapshot):
     result = seeded([3], 6, 3, learning_rate=0.1)
 
     snapshot("compare/training.txt", export.text(result, 80, 24))
 
 
-def test_long_tables_name_what_they_leave_out(snapshot: Snapshot) -> None:
+def test_long_tables_name_what_they_leave_out(snapshot):
     outputs = seeded(SIXTY_IDS, 60, 2, show=("ids", "outputs"))
 
     snapshot("compare/long-outputs.txt", export.text(outputs, 80))
 
 
-def test_no_tokens_make_an_empty_comparison(snapshot: Snapshot) -> None:
+def test_no_tokens_make_an_empty_comparison(snapshot):
     result = seeded([], 1, gradient=True, draw=True)
 
     snapshot("compare/no-tokens.txt", export.text(result, 80))
 
 
-def test_a_picture_has_the_line_of_cost(snapshot: Snapshot) -> None:
+def test_a_picture_has_the_line_of_cost(snapshot):
     page = seeded(THREE_IDS, 4).page("html").decode()
     _, body = page.split("<body>")
 
     snapshot("compare/picture.txt", re.sub("<[^>]*>", "", body))
 
 
-def test_both_ways_are_strips_of_colours(snapshot: Snapshot) -> None:
+def test_both_ways_are_strips_of_colours(snapshot):
     result = seeded(THREE_IDS, 4, 12, show=("outputs",)).styled(heat=True)
 
     snapshot("compare/strips.txt", export.text(result, 80))
 
 
 @pytest.mark.parametrize(("width", "has_output"), [(120, True), (80, False)])
-def test_output_and_target_are_side_by_side_or_the_output_is_named_as_left_out(
-    width: int, has_output: bool
-) -> None:
+def test_output_and_target_are_side_by_side_or_the_output_is_named_as_left_out(width, has_output):
     page = export.text(seeded(THREE_IDS, 4, gradient=True), width, 25)
 
     assert bool(re.search("│ +output +│ +target", page)) == has_output
@@ -501,9 +488,7 @@ def test_output_and_target_are_side_by_side_or_the_output_is_named_as_left_out(
 
 
 @cases
-def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
-    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], copies: int
-) -> None:
+def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(monkeypatch, more, copies):
     """Two weights, their gradients and what a step leaves take room, and so does a one-hot row."""
     size = 10**6
     weight = size * 3 * 4

@@ -6,6 +6,7 @@ PowerShell's script is compared, and what it asks is asked, but it is not run.
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import shutil
 import threading
@@ -204,23 +205,23 @@ def _answer(in_process: InProcess, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("line", CASES)
-def test_all_that_is_meant_completes_and_nothing_else(shell: Shell, line: str) -> None:
+def test_all_that_is_meant_completes_and_nothing_else(shell, line):
     offered = shell.candidates(line)
     assert set(offered) == CASES[line]
     assert len(offered) == len(CASES[line])
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_tab_completes_the_line_or_leaves_it(shell: Shell, line: str) -> None:
+def test_tab_completes_the_line_or_leaves_it(shell, line):
     assert shell.press(line, "\t") == LINES[line]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_scripts_are_what_the_program_prints(name: str, in_process: InProcess) -> None:
+def test_the_scripts_are_what_the_program_prints(name, in_process):
     assert in_process.ok("--show-completion", name).text == SCRIPTS[name].read_text()
 
 
-def test_the_empty_request_that_powershell_leaves_behind_is_none(in_process: InProcess) -> None:
+def test_the_empty_request_that_powershell_leaves_behind_is_none(in_process):
     expected = in_process.ok("tokenize", "hi").text
     assert in_process.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text == expected
 
@@ -239,7 +240,7 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_models")
 @cases
-def test_models_of_the_cache_complete(line: str, offered: list[str], in_process: InProcess) -> None:
+def test_models_of_the_cache_complete(line, offered, in_process):
     words = f"embcli {line}"
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     ran = in_process(_EMBCLI_COMPLETE="complete_bash", **asked)
@@ -254,7 +255,7 @@ def test_models_of_the_cache_complete(line: str, offered: list[str], in_process:
     "asked",
     ["x", "complete", "complete_", "complete_tcsh", "show_bash", "bash_complete", "a b\x1b"],
 )
-def test_an_unknown_request_is_refused_and_named(asked: str, in_process: InProcess) -> None:
+def test_an_unknown_request_is_refused_and_named(asked, in_process):
     message = in_process.refused(_EMBCLI_COMPLETE=asked)
     assert "_EMBCLI_COMPLETE" in message
     assert "known request" in message
@@ -266,9 +267,7 @@ FILES = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/completions/e
 
 @pytest.mark.parametrize("shell", FILES)
 @pytest.mark.parametrize("odd", ["a home that is a file", "no home", "a folder in its place"])
-def test_completion_that_cannot_be_installed_is_refused(
-    tmp_path: Path, shell: str, odd: str, in_process: InProcess
-) -> None:
+def test_completion_that_cannot_be_installed_is_refused(tmp_path, shell, odd, in_process):
     home = tmp_path / "home"
     if odd == "no home":
         home = Path("/proc/none")
@@ -282,9 +281,7 @@ def test_completion_that_cannot_be_installed_is_refused(
 
 
 @pytest.mark.parametrize("shell", FILES)
-def test_completion_is_installed_once_after_what_the_file_holds(
-    tmp_path: Path, shell: str, in_process: InProcess
-) -> None:
+def test_completion_is_installed_once_after_what_the_file_holds(tmp_path, shell, in_process):
     file = tmp_path / FILES[shell]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"alias e=\xff")
@@ -297,5 +294,24 @@ def test_completion_is_installed_once_after_what_the_file_holds(
     assert content.count(SCRIPTS[shell].read_bytes().strip()) == 1
 
 
-def test_powershell_is_told_how_to_install_it(in_process: InProcess) -> None:
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_disk_that_fills_up_leaves_the_start_file_as_it_was(tmp_path, shell, in_process):
+    """A limit on the size of files fails as a full disk does, in the middle of a write."""
+    start = tmp_path / f".{shell}rc"
+    before = b"alias e=vi\n" * 9000
+    start.write_bytes(before)
+
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limit[1]))
+    try:
+        message = in_process.refused("--install-completion", shell, HOME=str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+    assert f"'{start}': File too large" in message
+    assert start.read_bytes() == before
+    assert not [*tmp_path.glob(".embcli*")]
+
+
+def test_powershell_is_told_how_to_install_it(in_process):
     assert "$PROFILE" in in_process.refused("--install-completion", "pwsh")

@@ -23,8 +23,7 @@ from embcli.text import lines_of
 from embcli.verbs.count import Count, Counting, CountInput
 from tests.cases import cases
 from tests.readers import from_ndjson
-from tests.runners import TIMEOUT, InProcess, Process, Terminal
-from tests.snapshots import Snapshot
+from tests.runners import TIMEOUT
 from tests.test_huggingface import SENTENCES, Saved, loaded, saved
 from tests.test_vocabularies import GPT2, bytes_level, written
 from tests.test_vocabularies import WORDS as OF_GGUF
@@ -104,7 +103,7 @@ def libraries(saved: Saved, folder: Path) -> dict[str, Oracle]:
     return found
 
 
-def test_the_counts_are_those_of_the_libraries(saved: Saved, tmp_path: Path) -> None:
+def test_the_counts_are_those_of_the_libraries(saved, tmp_path):
     oracles = libraries(saved, tmp_path)
     assert len(oracles) == 9
     paths = write_files(tmp_path, 40, seed=48)
@@ -118,7 +117,7 @@ def test_the_counts_are_those_of_the_libraries(saved: Saved, tmp_path: Path) -> 
     assert counts.total.tokens["gpt2"] == sum(row.tokens["gpt2"] for row in counts.rows)
 
 
-def test_the_lines_have_the_counts_of_the_libraries(saved: Saved, tmp_path: Path) -> None:
+def test_the_lines_have_the_counts_of_the_libraries(saved, tmp_path):
     oracles = libraries(saved, tmp_path)
     paths = write_files(tmp_path, 12, seed=49)
 
@@ -133,7 +132,7 @@ def test_the_lines_have_the_counts_of_the_libraries(saved: Saved, tmp_path: Path
 
 
 @given(st.binary(max_size=60))
-def test_the_lines_of_bytes_are_those_of_their_text(data: bytes) -> None:
+def test_the_lines_of_bytes_are_those_of_their_text(data):
     data = data.replace(b"\1", b"\n").replace(b"\2", b"\r\n").replace(b"\3", "é日👋".encode())
     source = CountInput("a.txt", partial(BytesIO, data))
     text = data.decode("utf-8", "replace")
@@ -153,7 +152,7 @@ def test_the_lines_of_bytes_are_those_of_their_text(data: bytes) -> None:
 # --- special tokens -------------------------------------------------------------------------------
 
 
-def test_the_tokens_around_a_text_count_with_special(tmp_path: Path) -> None:
+def test_the_tokens_around_a_text_count_with_special(tmp_path):
     path = written(
         tmp_path / "m.gguf", "llama", ["<unk>", "<s>", "a"], add_bos_token=True, bos_token_id=1
     )
@@ -183,7 +182,7 @@ def write_all() -> None:
         Path(name).write_bytes(data)
 
 
-def test_files_of_all_kinds_are_counted(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_files_of_all_kinds_are_counted(in_process, snapshot):
     write_all()
     lines = [
         f"count {' '.join(FILES)}",
@@ -202,7 +201,7 @@ def test_files_of_all_kinds_are_counted(in_process: InProcess, snapshot: Snapsho
     snapshot("count/files.txt", session(in_process, *lines))
 
 
-def test_a_folder_is_walked_with_recursive(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_a_folder_is_walked_with_recursive(in_process, snapshot):
     for name in ("docs/b.txt", "docs/a/z.txt", "docs/.hidden", "docs/.git/config", "c.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("Every effort\n")
@@ -217,9 +216,7 @@ def test_a_folder_is_walked_with_recursive(in_process: InProcess, snapshot: Snap
     assert [row.file for row in rows] == ["docs/b.txt", "docs/a/z.txt", "c.txt"]
 
 
-def test_an_unreadable_file_is_noted_and_the_others_are_counted(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_is_noted_and_the_others_are_counted(in_process, monkeypatch):
     for name in ("a.txt", "b.txt", "c.txt"):
         Path(name).write_text("Every effort\n")
     opened = Path.open
@@ -240,9 +237,7 @@ def test_an_unreadable_file_is_noted_and_the_others_are_counted(
     assert [*counts.notes] == ["cannot count 'b.txt': Permission denied"]
 
 
-def test_an_unreadable_folder_is_noted(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_folder_is_noted(in_process, monkeypatch):
     Path("docs").mkdir()
     Path("docs/a.txt").write_text("a")
 
@@ -256,7 +251,7 @@ def test_an_unreadable_folder_is_noted(
     assert ran.err == "embcli: cannot count 'docs': Permission denied\n"
 
 
-def test_a_name_that_is_not_utf8_is_counted(process: Process) -> None:
+def test_a_name_that_is_not_utf8_is_counted(process):
     Path(os.fsdecode(b"fol\xe9der")).mkdir()
     Path(os.fsdecode(b"fol\xe9der/na\xefve.txt")).write_text("Every effort\n")
     for words in (["-r", b"fol\xe9der"], [b"fol\xe9der/na\xefve.txt"]):
@@ -265,7 +260,7 @@ def test_a_name_that_is_not_utf8_is_counted(process: Process) -> None:
         assert row["tokens"] == {"gpt2": 3}
 
 
-def test_hostile_names_reach_no_terminal_raw(in_process: InProcess) -> None:
+def test_hostile_names_reach_no_terminal_raw(in_process):
     name = "[bold]\x1b[31m\u202e.txt"
     Path(name).write_text("a")
     ran = in_process("count", name, f"{name}x", terminal=True, error_terminal=True)
@@ -277,14 +272,14 @@ def test_hostile_names_reach_no_terminal_raw(in_process: InProcess) -> None:
 # --- what is given --------------------------------------------------------------------------------
 
 
-def test_standard_input_is_counted_by_default_and_for_a_dash(in_process: InProcess) -> None:
+def test_standard_input_is_counted_by_default_and_for_a_dash(in_process):
     text = "Every effort\r\nmoves you"
     for words in ([], ["-"]):
         (row,) = from_ndjson(in_process.ok("count", *words, "-f", "ndjson", stdin=text).out)
         assert row == {"file": "-", "tokens": {"gpt2": 7}, "characters": 23, "bytes": 23}
 
 
-def test_a_text_may_have_bytes_that_are_not_utf8(process: Process) -> None:
+def test_a_text_may_have_bytes_that_are_not_utf8(process):
     ran = process("count", "--text", b"caf\xe9", "-f", "ndjson")
     assert json.loads(ran.out) == {
         "file": None,
@@ -295,7 +290,7 @@ def test_a_text_may_have_bytes_that_are_not_utf8(process: Process) -> None:
     assert ran.err == "embcli: the text is not UTF-8: it is counted with replacement characters\n"
 
 
-def test_rows_are_written_while_lines_come(process: Process) -> None:
+def test_rows_are_written_while_lines_come(process):
     """They fill the pipe's buffer long before the last line."""
     count = process.start(
         "count", "--lines", "-f", "ndjson", stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -308,14 +303,14 @@ def test_rows_are_written_while_lines_come(process: Process) -> None:
     assert json.loads(out.splitlines()[-1])["line"] == 1001
 
 
-def test_a_command_without_files_on_a_terminal_is_refused(terminal: Terminal) -> None:
+def test_a_command_without_files_on_a_terminal_is_refused(terminal):
     ran = terminal("count")
     assert ran.status == 2
     assert "no FILE given and nothing is piped in, as in: embcli count book.txt" in ran.text
 
 
 @pytest.mark.parametrize("files", [1, 199, 200, 201, 300])
-def test_a_long_page_leaves_out_rows_in_the_middle(in_process: InProcess, files: int) -> None:
+def test_a_long_page_leaves_out_rows_in_the_middle(in_process, files):
     lines = "".join(f"{number} effort\n" for number in range(files))
     page = in_process.ok("count", "--lines", stdin=lines).text
     rows = [line.split() for line in page.splitlines() if line.startswith("-")]
@@ -329,9 +324,7 @@ def test_a_long_page_leaves_out_rows_in_the_middle(in_process: InProcess, files:
 
 
 @cases
-def test_the_status_says_whether_a_row_has_more_tokens(
-    in_process: InProcess, limit: int, status: int
-) -> None:
+def test_the_status_says_whether_a_row_has_more_tokens(in_process, limit, status):
     Path("a.txt").write_text("Every effort\n\nmoves")
     ran = in_process("count", "a.txt", "--lines", "--fail-above", str(limit), "-f", "csv")
     counts = embcli.count(paths="a.txt", lines=True, fail_above=limit)
@@ -341,7 +334,7 @@ def test_the_status_says_whether_a_row_has_more_tokens(
     assert [*counts.notes] == ([note] if status else [])
 
 
-def test_wrong_values_are_refused(in_process: InProcess) -> None:
+def test_wrong_values_are_refused(in_process):
     Path("a.txt").write_text("a")
     refused = in_process.refused("count", "a.txt", "--fail-above", "-1")
     assert refused == "embcli: --fail-above must be at least 0, not -1\n"
@@ -356,8 +349,8 @@ def test_wrong_values_are_refused(in_process: InProcess) -> None:
 
 
 def test_an_encoding_that_cannot_split_is_refused_before_any_file_is_read(
-    in_process: InProcess,
-) -> None:
+    in_process,
+):
     written(Path("m.gguf"), "rwkv", ["a", "b"])
     refused = in_process.refused("count", "missing.txt", "--encoding", "./m.gguf")
     assert "cannot split a text" in refused

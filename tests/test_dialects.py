@@ -23,8 +23,6 @@ from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError, Notes
 from embcli.hub.local import TOKENIZERS, tokenizer_file
 from tests.cases import cases
-from tests.runners import InProcess, Process
-from tests.snapshots import Snapshot
 from tests.test_vocabularies import (
     BYTE,
     BYTE_TOKENS,
@@ -67,7 +65,7 @@ def assert_same_as(oracle: tiktoken.Encoding, path: Path) -> None:
         assert encoding.token_bytes(token_id) == oracle.decode_single_token_bytes(token_id)
 
 
-def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(tmp_path: Path) -> None:
+def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(tmp_path):
     path = tmp_path / "cl100k_base.tiktoken"
     lines = [b"%b %d\n" % (b64encode(token), rank) for token, rank in RANKS.items()]
     path.write_bytes(b"".join(lines))
@@ -101,7 +99,7 @@ def tekken(
     return str(path)
 
 
-def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
+def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path):
     path = tmp_path / "tekken.json"
     tekken(path, TOKENS, pattern=CUTS, default_vocab_size=263, default_num_special_tokens=3)
     oracle = tiktoken.Encoding(
@@ -115,9 +113,7 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
 
 
 @cases
-def test_a_hostile_tekken_is_refused_in_a_sentence(
-    in_process: InProcess, tmp_path: Path, changed: dict[str, object], word: str
-) -> None:
+def test_a_hostile_tekken_is_refused_in_a_sentence(in_process, tmp_path, changed, word):
     path = tekken(tmp_path / "tekken.json", BYTES, **changed)
 
     words = ("tokenize", "a" * 40 + "!", "--encoding", path)
@@ -125,9 +121,7 @@ def test_a_hostile_tekken_is_refused_in_a_sentence(
     assert word in in_process.refused(*words, "--merges")
 
 
-def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(
-    process: Process, tmp_path: Path
-) -> None:
+def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(process, tmp_path):
     path = tekken(tmp_path / "tekken.json", BYTES, default_vocab_size=100)
 
     # tiktoken panics, and writes a trace.
@@ -136,7 +130,7 @@ def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(
     assert "cannot split" in error
 
 
-def test_odd_special_tokens_of_a_tekken_get_names(tmp_path: Path) -> None:
+def test_odd_special_tokens_of_a_tekken_get_names(tmp_path):
     nameless = {"rank": 0, "token_str": ""}
     surrogate = {"rank": 1, "token_str": "\ud800", "is_control": True}
     path = tekken(tmp_path / "tekken.json", [], [nameless, surrogate], default_vocab_size=2)
@@ -157,7 +151,7 @@ def opened(path: str | Path) -> tuple[encodings.Encoding, list[str]]:
 @pytest.mark.parametrize(
     ("name", "merges"), [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")]
 )
-def test_the_two_files_of_gpt2_are_one_encoding(tmp_path: Path, name: str, merges: str) -> None:
+def test_the_two_files_of_gpt2_are_one_encoding(tmp_path, name, merges):
     ids = {word: place for place, word in enumerate([*WORDS, "</s>"])}
     path = tmp_path / name
     path.write_text(json.dumps(ids))
@@ -176,9 +170,7 @@ def test_the_two_files_of_gpt2_are_one_encoding(tmp_path: Path, name: str, merge
 
 
 @cases
-def test_two_files_that_are_no_encoding_are_refused(
-    tmp_path: Path, vocabulary: str, merges: str, word: str
-) -> None:
+def test_two_files_that_are_no_encoding_are_refused(tmp_path, vocabulary, merges, word):
     (tmp_path / "vocab.json").write_text(vocabulary)
     (tmp_path / merges).write_text("#version: 0.2\n")
 
@@ -186,7 +178,7 @@ def test_two_files_that_are_no_encoding_are_refused(
         encodings.get(tmp_path).encode("a")
 
 
-def test_a_lone_list_of_tokens_is_berts_in_lower_case(tmp_path: Path) -> None:
+def test_a_lone_list_of_tokens_is_berts_in_lower_case(tmp_path):
     listed = "[PAD] [UNK] [CLS] [SEP] ab ##b ##a a b ! ' A 日 1 ##1 ##é"
     words = listed.split()
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
@@ -204,7 +196,7 @@ def test_a_lone_list_of_tokens_is_berts_in_lower_case(tmp_path: Path) -> None:
     assert notes == [f"no config.json beside vocab.txt says more of it: {told}"]
 
 
-def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
+def test_a_folder_says_which_file_it_has(tmp_path):
     for pattern in ("m.gguf", *reversed(TOKENIZERS)):
         name = pattern.replace("*", "own")
         (tmp_path / name).touch()
@@ -266,9 +258,7 @@ def spelled(text: str, joins: bool) -> str:
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(
-    tmp_path: Path, joins: bool
-) -> None:
+def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path, joins):
     normalizer = ((4, int(joins)), (2, character_map({"A": "a", "e\u0301": "é"})))
     encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED, *normalizer))
 
@@ -284,14 +274,14 @@ def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(
         assert "".join(uncovered).strip(dropped) == "", text
 
 
-def test_spans_begin_after_the_spaces_that_a_sentencepiece_model_joins(tmp_path: Path) -> None:
+def test_spans_begin_after_the_spaces_that_a_sentencepiece_model_joins(tmp_path):
     encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED, (4, 1)))
 
     spans = encoding.spans("a   ab  b")
     assert spans.tolist() == [[0, 1], [4, 6], [8, 8], [8, 9]]
 
 
-def test_a_sentencepiece_model_finds_named_tokens(tmp_path: Path) -> None:
+def test_a_sentencepiece_model_finds_named_tokens(tmp_path):
     encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED))
 
     ids = encoding.encode("a<tool>b", True)
@@ -301,9 +291,7 @@ def test_a_sentencepiece_model_finds_named_tokens(tmp_path: Path) -> None:
 
 
 @cases
-def test_a_lone_sentencepiece_model_has_bos_if_it_merges_pairs(
-    tmp_path: Path, kind: int, first: str, around: list[list[int]]
-) -> None:
+def test_a_lone_sentencepiece_model_has_bos_if_it_merges_pairs(tmp_path, kind, first, around):
     ordered = sorted(SCORED, key=lambda piece: piece[0] != first)
     encoding, notes = opened(sentencepiece(tmp_path, kind, ordered))
 
@@ -323,7 +311,7 @@ UNIGRAMS = [
 ]
 
 
-def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: Path) -> None:
+def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path):
     encoding = encodings.get(sentencepiece(tmp_path, UNIGRAM_MODEL, UNIGRAMS))
     scores = [(word, score) for word, score, _ in UNIGRAMS]
     oracle = Tokenizer(models.Unigram(scores, unk_id=0, byte_fallback=True))
@@ -351,9 +339,7 @@ WITH_BYTES = [*UNIGRAMS, *WITHOUT_BYTES[6:]]
 @pytest.mark.parametrize("leads", [False, True])
 @pytest.mark.parametrize("scored", [WITH_BYTES, WITHOUT_BYTES])
 @pytest.mark.parametrize("kind", [PAIR_MODEL, UNIGRAM_MODEL])
-def test_ids_decode_as_sentencepiece_decodes_them(
-    tmp_path: Path, kind: int, scored: list[tuple[str, float, int]], leads: bool, joins: bool
-) -> None:
+def test_ids_decode_as_sentencepiece_decodes_them(tmp_path, kind, scored, leads, joins):
     normalizer = ((3, int(leads)), (4, int(joins)))
     path = sentencepiece(tmp_path, kind, scored, *normalizer, by_bytes=scored is WITH_BYTES)
     encoding = encodings.get(path)
@@ -373,7 +359,7 @@ def test_ids_decode_as_sentencepiece_decodes_them(
         assert encoding.decode(np.array(end + ids, np.uint32)).decode() == f"</s>{expected}", ids
 
 
-def test_a_unigram_model_that_spells_by_bytes_has_all_of_them(tmp_path: Path) -> None:
+def test_a_unigram_model_that_spells_by_bytes_has_all_of_them(tmp_path):
     path = sentencepiece(tmp_path, UNIGRAM_MODEL, UNIGRAMS[:-1])
 
     with pytest.raises(InputError, match="256 byte pieces"):
@@ -400,9 +386,7 @@ DAMAGED = [
 ]
 
 
-def test_damaged_files_are_refused(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
-) -> None:
+def test_damaged_files_are_refused(in_process, tmp_path, monkeypatch, snapshot):
     monkeypatch.chdir(tmp_path)
     errors = ""
     for number, (name, content) in enumerate(DAMAGED, 1):

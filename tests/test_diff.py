@@ -20,8 +20,6 @@ from tests import transcripts
 from tests.cases import cases
 from tests.files.made import safetensors_bytes, save_words
 from tests.oracles import live
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import document_of, on_a_small_screen, refused, session
 
 ROWS = 300
@@ -81,7 +79,7 @@ def rounded(matrix: np.ndarray, dtype: torch.dtype) -> np.ndarray:
 
 
 @pytest.mark.parametrize("lies", ["by columns", "at an odd place"])
-def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(lies: str) -> None:
+def test_edits_in_a_matrix_of_several_blocks_are_found_however_it_lies(lies):
     """2.2 million values, the last bit of one of them in each edited row."""
     rows = [0, 7, 43_690, 87_380, 89_999]
     matrix = vectors(90_000)
@@ -122,7 +120,7 @@ def turn(left: Sequence[float], right: Sequence[float]) -> float:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_small_moves_do_not_cancel_out(dtype: type[np.floating]) -> None:
+def test_small_moves_do_not_cancel_out(dtype):
     """Rows move by their last bits, by the rounding of a factor, by more, and backwards."""
     matrix = vectors(20, 7).astype(dtype)
     last_bit = matrix.copy()
@@ -150,7 +148,7 @@ def test_small_moves_do_not_cancel_out(dtype: type[np.floating]) -> None:
         np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
 
 
-def test_zeros_and_nan_that_differ_only_in_bits_are_equal_and_the_page_says_so() -> None:
+def test_zeros_and_nan_that_differ_only_in_bits_are_equal_and_the_page_says_so():
     matrix = vectors(6)
     matrix[1, 1] = 0
     matrix[2, 2] = np.nan
@@ -183,7 +181,7 @@ def test_zeros_and_nan_that_differ_only_in_bits_are_equal_and_the_page_says_so()
 
 
 @pytest.mark.parametrize(("left", "right"), list(combinations_with_replacement(FLOATS, 2)))
-def test_matrices_are_compared_by_value(left: torch.dtype, right: torch.dtype) -> None:
+def test_matrices_are_compared_by_value(left, right):
     """What the other dtype rounds has changed, by as much as torch's own rounding."""
     parts = [vectors(), vectors(seed=2) * 1e-3, vectors(40, seed=3) * 1e-8]
     matrix = np.concatenate(parts) / 2
@@ -209,11 +207,11 @@ def test_matrices_are_compared_by_value(left: torch.dtype, right: torch.dtype) -
 
 @cases
 def test_whole_numbers_are_compared_as_they_are_stored(
-    dtypes: tuple[str, str],
-    base: list[list[float]],
-    tuned: list[list[float]],
-    distances: list[float],
-) -> None:
+    dtypes,
+    base,
+    tuned,
+    distances,
+):
     """Neighbours that float64 does not tell apart have changed, by 0; the first row is equal."""
     ones = [1] * len(base[0])
     left = np.array([ones, *base], dtypes[0])
@@ -239,7 +237,7 @@ STATES = [
 ]
 
 
-def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process: InProcess) -> None:
+def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process):
     """BASE has a row of padding, too."""
     matrix = vectors(6)
     moved = matrix[[3, 5, 0, 1]]
@@ -261,7 +259,7 @@ def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process: InPro
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def test_equal_matrices_are_equal_with_status_0(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_equal_matrices_are_equal_with_status_0(in_process, snapshot):
     saved("base.safetensors", vectors())
     np.save("other.npy", np.asfortranarray(vectors(), np.float64))
 
@@ -271,9 +269,7 @@ def test_equal_matrices_are_equal_with_status_0(in_process: InProcess, snapshot:
     snapshot("diff/equal.txt", page)
 
 
-def test_a_bare_page_has_the_answer_whatever_it_is(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_bare_page_has_the_answer_whatever_it_is(in_process, snapshot):
     """Also of tokens; the page has no guess, no criterion and no hint."""
     base = np.arange(12, dtype=np.float32).reshape(4, 3)
     near = base + np.float32(0.25)
@@ -294,9 +290,7 @@ def test_a_bare_page_has_the_answer_whatever_it_is(
     snapshot("diff/bare.txt", pages)
 
 
-def test_arrays_of_any_dimensions_are_compared_by_their_rows(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_arrays_of_any_dimensions_are_compared_by_their_rows(in_process, snapshot):
     right = np.arange(24, dtype=np.float32).reshape(8, 3)
     wrong = right.copy()
     wrong[5, 1] += 1
@@ -321,7 +315,25 @@ def test_arrays_of_any_dimensions_are_compared_by_their_rows(
     snapshot("diff/of-arrays-of-any-dimensions.txt", pages)
 
 
-def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process: InProcess) -> None:
+@cases
+def test_arrays_of_other_shapes_differ_though_their_rows_are_equal(shape, other_shape, in_process):
+    values = np.arange(24, dtype=np.float32)
+
+    assert not compared_arrays(values.reshape(shape), values.reshape(shape)).different
+    for base, tuned in ((shape, other_shape), (other_shape, shape)):
+        found = compared_arrays(values.reshape(base), values.reshape(tuned))
+
+        words = f"the shapes differ: {tuple(base)} in BASE, {tuple(tuned)} in TUNED"
+        assert found._why_no == words
+        run = in_process("diff", "base.npy", "tuned.npy")
+        assert run.status == 1
+        assert f"The arrays differ; {words}\n" in run.text
+        document = document_of(in_process, "diff", "base.npy", "tuned.npy")
+        assert document["run"]["base"]["shapes"] == {"token": base}
+        assert document["run"]["tuned"]["shapes"] == {"token": tuned}
+
+
+def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process):
     double = np.random.default_rng(3).standard_normal((5, 3))
     for dtype in (np.float64, np.float32):
         written = double.astype(dtype)
@@ -338,7 +350,7 @@ def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process: I
     assert found.other_bits == 0
 
 
-def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process: InProcess) -> None:
+def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process):
     matrix = vectors().astype(np.float64)
     tuned = matrix.copy()
     tuned[[3, 7], [5, 23]] -= [2, 1e-3]
@@ -365,9 +377,7 @@ def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process: In
     assert rows[7]["column"] == 23
 
 
-def test_a_page_names_as_many_rows_as_are_asked_for(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_names_as_many_rows_as_are_asked_for(in_process, snapshot):
     """BASE has a row of padding, too; of those that changed, a page shows most and least."""
     added = [f"new{number}" for number in range(9)]
     saved_with_words("base", [*"abcdefgh"], vectors(9))
@@ -378,7 +388,7 @@ def test_a_page_names_as_many_rows_as_are_asked_for(
     snapshot("diff/as-many-rows-as-asked-for.txt", pages)
 
 
-def test_the_fullest_page_fits_a_small_screen(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_the_fullest_page_fits_a_small_screen(in_process, snapshot):
     words = [f"w{number}" for number in range(99)]
     saved_with_words("base", words[:90], vectors(90))
     saved_with_words("tuned", words[10:], vectors(89, seed=2))
@@ -386,9 +396,7 @@ def test_the_fullest_page_fits_a_small_screen(in_process: InProcess, snapshot: S
     snapshot("diff/fullest.txt", on_a_small_screen(in_process, "diff", "./base", "./tuned"))
 
 
-def test_a_page_in_a_file_leaves_its_answer_on_standard_error(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_in_a_file_leaves_its_answer_on_standard_error(in_process, snapshot):
     other = vectors(ROWS + 2)
     other[0] = 0
     other[3, 1] = np.inf
@@ -406,14 +414,14 @@ def test_a_page_in_a_file_leaves_its_answer_on_standard_error(
     snapshot("diff/answers-beside-a-file.txt", answers)
 
 
-def test_bad_requests_are_refused(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_bad_requests_are_refused(in_process, snapshot):
     saved("base.safetensors", vectors())
     saved("narrow.safetensors", vectors(dim=3))
 
     snapshot("diff/errors.txt", refused("diff/errors.txt", in_process))
 
 
-def test_seeded_models_are_compared_too(snapshot: Snapshot) -> None:
+def test_seeded_models_are_compared_too(snapshot):
     base = embcli.seeded(vocab=7, dim=3)
     tuned = embcli.seeded(vocab=9, dim=3, seed=4)
 
@@ -426,7 +434,7 @@ def test_seeded_models_are_compared_too(snapshot: Snapshot) -> None:
     snapshot("diff/seeded.txt", str(found))
 
 
-def test_a_head_that_only_one_model_has_is_a_difference(in_process: InProcess) -> None:
+def test_a_head_that_only_one_model_has_is_a_difference(in_process):
     token = torch.from_numpy(vectors())
     heads = {
         "headless": {},

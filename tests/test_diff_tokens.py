@@ -18,8 +18,7 @@ from tests import transcripts
 from tests.cases import cases
 from tests.files.made import matrix, save_words
 from tests.runners import InProcess
-from tests.snapshots import Snapshot
-from tests.test_huggingface import MADE, Saved, saved
+from tests.test_huggingface import MADE, saved
 from tests.test_vocabularies import CONTROL, NORMAL, UNUSED, stored_now, written
 from tests.transcripts import document_of
 
@@ -60,7 +59,7 @@ def changes_by_dicts(base: Tokenizer, tuned: Tokenizer) -> dict[str, tuple[int |
 
 
 @pytest.mark.parametrize("given", ["models", "tokenizers", "folders", "one of each"])
-def test_the_tokens_that_differ_are_those_of_the_library(in_process: InProcess, given: str) -> None:
+def test_the_tokens_that_differ_are_those_of_the_library(in_process, given):
     base, tuned = two_models()
     words = {
         "models": [base, tuned, "--tokens"],
@@ -84,7 +83,7 @@ def test_the_tokens_that_differ_are_those_of_the_library(in_process: InProcess, 
     assert states["h"] == "added"
 
 
-def test_tokens_of_gpt2_and_of_another_encoding_are_told_apart(in_process: InProcess) -> None:
+def test_tokens_of_gpt2_and_of_another_encoding_are_told_apart(in_process):
     ran = in_process("diff", "gpt2", "p50k_base", "--tokens", "-f", "json")
 
     counts = json.loads(ran.out)["diff"]["counts"]
@@ -104,7 +103,7 @@ def word_piece_model(folder: str, words: list[str]) -> str:
     return folder
 
 
-def test_a_word_and_a_part_of_a_word_are_two_tokens(in_process: InProcess) -> None:
+def test_a_word_and_a_part_of_a_word_are_two_tokens(in_process):
     swapped = [*WORD_PIECES]
     swapped[5:7] = reversed(swapped[5:7])
     base = word_piece_model("base", WORD_PIECES)
@@ -118,7 +117,7 @@ def test_a_word_and_a_part_of_a_word_are_two_tokens(in_process: InProcess) -> No
     assert rows["diff"]["counts"] == {"equal": 12, "changed": 2, "removed": 0, "added": 0}
 
 
-def test_the_tokens_of_a_model_are_those_of_its_gguf(in_process: InProcess) -> None:
+def test_the_tokens_of_a_model_are_those_of_its_gguf(in_process):
     count = len(WORD_PIECES)
     kinds = [CONTROL] * 5 + [NORMAL] * 9 + [UNUSED]
     names = [*map(stored_now, WORD_PIECES, kinds), f"▁[PAD{count}]"]
@@ -132,7 +131,7 @@ def test_the_tokens_of_a_model_are_those_of_its_gguf(in_process: InProcess) -> N
     assert (rows["counts"]["removed"], rows["counts"]["added"]) == (0, 1)
 
 
-def test_rows_of_different_lengths_have_their_tokens_compared(in_process: InProcess) -> None:
+def test_rows_of_different_lengths_have_their_tokens_compared(in_process):
     base, tuned = two_models(dim=7)
 
     ran = in_process("diff", base, tuned)
@@ -142,7 +141,7 @@ def test_rows_of_different_lengths_have_their_tokens_compared(in_process: InProc
     assert "different lengths: 4 in 'base', 7 in 'tuned'" in ran.err
 
 
-def test_the_page_of_tokens(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_the_page_of_tokens(in_process, snapshot):
     base, tuned = two_models()
     pages = [in_process("diff", base, tuned, "--tokens", "-k", top).text for top in ("2", "9")]
     pages.append(in_process("diff", base, tuned, "--tokens", "--match", "^[ab]$").text)
@@ -192,9 +191,7 @@ TRUNCATION = {"max_length": 9, "strategy": "LongestFirst", "stride": 0, "directi
 
 
 @pytest.mark.parametrize("rule", CHANGES)
-def test_tokenizers_of_equal_tokens_differ_by_a_rule(
-    in_process: InProcess, saved: Saved, rule: str
-) -> None:
+def test_tokenizers_of_equal_tokens_differ_by_a_rule(in_process, saved, rule):
     name, change = CHANGES[rule]
     tuned = changed_copy(saved(name), change)
     ran = in_process("diff", str(saved(name)), tuned)
@@ -205,9 +202,7 @@ def test_tokenizers_of_equal_tokens_differ_by_a_rule(
 
 
 @pytest.mark.parametrize("name", ["special", "lstrip", "rstrip", "normalized", "single_word"])
-def test_tokenizers_differ_by_the_properties_of_an_added_token(
-    in_process: InProcess, saved: Saved, name: str
-) -> None:
+def test_tokenizers_differ_by_the_properties_of_an_added_token(in_process, saved, name):
     def change(content: dict[str, Any]) -> None:
         token = content["added_tokens"][0]
         token[name] = not token[name]
@@ -221,17 +216,13 @@ def test_tokenizers_differ_by_the_properties_of_an_added_token(
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_tokenizer_that_is_saved_again_has_the_same_rules(
-    in_process: InProcess, saved: Saved, name: str
-) -> None:
+def test_a_tokenizer_that_is_saved_again_has_the_same_rules(in_process, saved, name):
     Tokenizer.from_file(str(saved(name))).save("tokenizer.json", pretty=False)
     assert rules_of(in_process, saved(name), "tokenizer.json") == {}
     assert in_process("diff", str(saved(name)), "tokenizer.json").status == 0
 
 
-def test_what_a_file_leaves_out_is_what_it_writes_by_default(
-    in_process: InProcess, saved: Saved
-) -> None:
+def test_what_a_file_leaves_out_is_what_it_writes_by_default(in_process, saved):
     def change(content: dict[str, Any]) -> None:
         model = content["model"]
         for name in ("dropout", "fuse_unk", "byte_fallback", "ignore_merges"):
@@ -245,9 +236,7 @@ def test_what_a_file_leaves_out_is_what_it_writes_by_default(
 
 
 @pytest.mark.parametrize("words", [["gpt2"], ["base", "--match", "a"]])
-def test_rules_that_are_not_compared_are_named_with_the_verdict(
-    in_process: InProcess, saved: Saved, words: list[str]
-) -> None:
+def test_rules_that_are_not_compared_are_named_with_the_verdict(in_process, saved, words):
     two_models()
     other = "base" if "--match" in words else str(saved("gpt2"))
     page = in_process.ok("diff", other, *words, "--tokens").text
@@ -255,7 +244,7 @@ def test_rules_that_are_not_compared_are_named_with_the_verdict(
     assert document_of(in_process, "diff", other, *words, "--tokens")["diff"]["rules"] is None
 
 
-def test_the_page_of_rules(in_process: InProcess, saved: Saved, snapshot: Snapshot) -> None:
+def test_the_page_of_rules(in_process, saved, snapshot):
     def change(content: dict[str, Any]) -> None:
         merges = content["model"]["merges"]
         merges[2:4] = reversed(merges[2:4])
@@ -271,7 +260,7 @@ def test_the_page_of_rules(in_process: InProcess, saved: Saved, snapshot: Snapsh
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def test_rows_within_a_tolerance_are_equal_as_numpy_has_it(in_process: InProcess) -> None:
+def test_rows_within_a_tolerance_are_equal_as_numpy_has_it(in_process):
     base = matrix(50, 4).astype(np.float64)
     tuned = base + np.random.default_rng(3).uniform(-2e-3, 2e-3, base.shape)
     tuned[4] = base[4]
@@ -293,7 +282,7 @@ def test_rows_within_a_tolerance_are_equal_as_numpy_has_it(in_process: InProcess
     assert "arrays are equal" in page
 
 
-def test_chosen_rows_alone_are_compared() -> None:
+def test_chosen_rows_alone_are_compared():
     rows = matrix(10)
     changed = matrix(12)
     changed[:10] = rows
@@ -310,7 +299,7 @@ def test_chosen_rows_alone_are_compared() -> None:
     assert of_two == {"equal": 0, "changed": 1, "removed": 0, "added": 1}
 
 
-def test_rows_of_matching_tokens_alone_are_compared() -> None:
+def test_rows_of_matching_tokens_alone_are_compared():
     base, tuned = map(embcli.open, two_models())
 
     found = base.diff(tuned, match="^(a|c| d|g)$")
@@ -321,9 +310,7 @@ def test_rows_of_matching_tokens_alone_are_compared() -> None:
     assert [rows.tolist() for rows in found.matching.alone] == [[4], [6]]
 
 
-def test_heads_of_both_models_are_compared_in_the_same_run(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_heads_of_both_models_are_compared_in_the_same_run(in_process, snapshot):
     token = matrix(6, 4)
     head = matrix(6, 4, seed=2)
     changed = head.copy()
@@ -344,9 +331,7 @@ def test_heads_of_both_models_are_compared_in_the_same_run(
 
 
 @cases
-def test_the_verdict_names_the_matrix_that_differs(
-    in_process: InProcess, token: int, head: int, verdict: str
-) -> None:
+def test_the_verdict_names_the_matrix_that_differs(in_process, token, head, verdict):
     written_model("base", BASE, token=matrix(6, 4), head=matrix(6, 4, seed=2))
     written_model("tuned", BASE, token=matrix(6, 4) + token, head=matrix(6, 4, seed=2) + head)
     page = in_process("diff", "base", "tuned", suggestions=True).text
@@ -354,7 +339,7 @@ def test_the_verdict_names_the_matrix_that_differs(
     assert ("--layer head shows" in page) == bool(head)
 
 
-def test_what_chooses_no_row_is_refused(in_process: InProcess) -> None:
+def test_what_chooses_no_row_is_refused(in_process):
     base, tuned = two_models()
     assert "choose no row" in in_process.refused("diff", base, tuned, "--match", "xyz")
     error = in_process.refused("diff", base, tuned, "--match", "xyz", "--tokens")
@@ -362,8 +347,8 @@ def test_what_chooses_no_row_is_refused(in_process: InProcess) -> None:
 
 
 def test_matrices_with_other_columns_differ_even_if_their_tokens_do_not(
-    in_process: InProcess,
-) -> None:
+    in_process,
+):
     written_model("base", BASE, token=matrix(6, 4))
     written_model("tuned", BASE, token=matrix(6, 5))
     ran = in_process("diff", "base", "tuned")
@@ -372,7 +357,7 @@ def test_matrices_with_other_columns_differ_even_if_their_tokens_do_not(
     assert in_process("diff", "base", "tuned", "--tokens").status == 0
 
 
-def test_rules_of_the_tokenizers_of_two_models_are_compared(in_process: InProcess) -> None:
+def test_rules_of_the_tokenizers_of_two_models_are_compared(in_process):
     for name in ("base", "tuned"):
         written_model(name, BASE, token=matrix(6, 4))
     path = Path("tuned/tokenizer.json")
@@ -386,7 +371,7 @@ def test_rules_of_the_tokenizers_of_two_models_are_compared(in_process: InProces
     assert document_of(in_process, "diff", "base", "base")["diff"]["rules"] == []
 
 
-def test_a_small_change_is_not_shown_as_0(in_process: InProcess) -> None:
+def test_a_small_change_is_not_shown_as_0(in_process):
     base = matrix(6, 4)
     tuned = base.copy()
     tuned[1, 0] += 1

@@ -22,7 +22,7 @@ def modules_with_examples() -> list[str]:
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
-def test_the_examples_of_a_module_are_right(name: str) -> None:
+def test_the_examples_of_a_module_are_right(name):
     found = doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS)
 
     assert found.attempted

@@ -12,8 +12,6 @@ from wcwidth import wcswidth
 from embcli.formats import VIEWS, formats_for
 from embcli.seeded_layers.seeded import Seeded
 from tests.oracles import live
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 CAT = "the cat saw the dog the the the the the the"
 CAT_IDS = [1169, 3797, 2497, 262, 3290, 262, 262, 262, 262, 262, 262]
@@ -33,15 +31,13 @@ PAGES = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_whole_page_of_a_picture(in_process: InProcess, snapshot: Snapshot, name: str) -> None:
+def test_the_whole_page_of_a_picture(in_process, snapshot, name):
     printed = in_process.ok(*shlex.split(PAGES[name]), COLUMNS="80").text
 
     snapshot(name, printed)
 
 
-def test_sequences_are_named_where_there_are_several(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_sequences_are_named_where_there_are_several(in_process, snapshot):
     command = "lookup --lines --ids - --vocab 6 --dim 2 --draw"
     printed = in_process.ok(*command.split(), stdin="1 2\n2 5", COLUMNS="80").text
 
@@ -75,9 +71,7 @@ def assert_places(words: str, places: list[int]) -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_picture_has_the_picked_rows_and_says_where_each_goes(
-    in_process: InProcess, width: int
-) -> None:
+def test_a_picture_has_the_picked_rows_and_says_where_each_goes(in_process, width):
     token = live(Seeded(50257, 256))["token"]
     picked = sorted(set(CAT_IDS))
 
@@ -94,7 +88,7 @@ def test_a_picture_has_the_picked_rows_and_says_where_each_goes(
         assert_places(words, places)
 
 
-def test_a_picture_of_many_rows_has_torchs_numbers(in_process: InProcess) -> None:
+def test_a_picture_of_many_rows_has_torchs_numbers(in_process):
     ids = range(10, 50)
     written = ",".join(map(str, ids))
 
@@ -110,7 +104,7 @@ SMALL = ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6", "--draw")
 
 
 @pytest.mark.parametrize("format", sorted({*formats_for("batches")} - {*VIEWS}))
-def test_data_has_no_picture(in_process: InProcess, format: str) -> None:
+def test_data_has_no_picture(in_process, format):
     refusal = in_process.refused(*SMALL, "-f", format)
 
     assert "--draw" in refusal

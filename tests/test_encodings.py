@@ -79,15 +79,13 @@ def built(theirs: dict[str, Definition]) -> dict[str, tiktoken.Encoding]:
 # --- tiktoken's encodings -------------------------------------------------------------------------
 
 
-def test_every_encoding_of_tiktoken_is_there() -> None:
+def test_every_encoding_of_tiktoken_is_there():
     assert [*packaged.DEFINITIONS] == NAMES
     assert [*names.ENCODINGS] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_definition_is_that_of_tiktoken(
-    name: str, theirs: dict[str, Definition], built: dict[str, tiktoken.Encoding]
-) -> None:
+def test_a_definition_is_that_of_tiktoken(name, theirs, built):
     ours = encodings.get(name)
 
     assert ours.definition.pattern == theirs[name]["pat_str"]
@@ -97,7 +95,7 @@ def test_a_definition_is_that_of_tiktoken(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_id_has_the_bytes_of_its_token(name: str, theirs: dict[str, Definition]) -> None:
+def test_each_id_has_the_bytes_of_its_token(name, theirs):
     expected = {rank: token for token, rank in theirs[name]["mergeable_ranks"].items()}
     # Of two names for one ID, the one that tells more is shown: the first.
     for token, token_id in reversed(theirs[name]["special_tokens"].items()):
@@ -109,7 +107,7 @@ def test_each_id_has_the_bytes_of_its_token(name: str, theirs: dict[str, Definit
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_texts_become_the_same_ids(name: str, built: dict[str, tiktoken.Encoding]) -> None:
+def test_texts_become_the_same_ids(name, built):
     ours = encodings.get(name)
     theirs = built[name]
 
@@ -121,13 +119,11 @@ def test_texts_become_the_same_ids(name: str, built: dict[str, tiktoken.Encoding
 
 @given(text=st.text(max_size=80), name=st.sampled_from(NAMES))
 @example(text="\ud7ff\ue000 \U0001f916", name="gpt2")
-def test_any_text_becomes_the_same_ids(
-    text: str, name: str, built: dict[str, tiktoken.Encoding]
-) -> None:
+def test_any_text_becomes_the_same_ids(text, name, built):
     assert encodings.get(name).encode(text).tolist() == built[name].encode_ordinary(text)
 
 
-def test_rows_stand_for_tokens_where_there_are_as_many() -> None:
+def test_rows_stand_for_tokens_where_there_are_as_many():
     gpt2 = encodings.get("gpt2")
     assert encodings.encoding_for_rows(gpt2, 50257) is gpt2
     assert encodings.encoding_for_rows(gpt2, 50256) is None
@@ -148,9 +144,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", ["missing", *DAMAGED])
-def test_a_damaged_rank_file_is_named_with_the_cure(
-    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_rank_file_is_named_with_the_cure(damage, tmp_path, monkeypatch):
     path = tmp_path / "ranks.gz"
     if damage != "missing":
         path.write_bytes(DAMAGED[damage])
@@ -166,15 +160,15 @@ MODELS = [*model.MODEL_TO_ENCODING, *(f"{prefix}x" for prefix in model.MODEL_PRE
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_has_the_encoding_that_tiktoken_names(name: str) -> None:
+def test_a_model_has_the_encoding_that_tiktoken_names(name):
     assert encodings.get(name).name == model.encoding_name_for_model(name)
 
 
-def test_capitals_in_the_name_of_an_encoding_do_not_count() -> None:
+def test_capitals_in_the_name_of_an_encoding_do_not_count():
     assert encodings.get("GPT2") is encodings.get("gpt2")
 
 
 @cases
-def test_unknown_names_are_refused_with_the_nearest(wrong: str, near: str) -> None:
+def test_unknown_names_are_refused_with_the_nearest(wrong, near):
     with pytest.raises(InputError, match=f"named '{wrong}'.*;.*{near}"):
         encodings.get(wrong)

@@ -19,8 +19,6 @@ from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.verbs import explain as glossary
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import on_a_small_screen
 
 ENTRIES = glossary.entries()
@@ -67,7 +65,7 @@ def entry_of(name: str) -> glossary.Entry:
 # --- examples -------------------------------------------------------------------------------------
 
 
-def test_each_example_runs(models: Path, in_process: InProcess) -> None:
+def test_each_example_runs(models, in_process):
     others = [entry_of("chapter"), entry_of("questions")]  # Their examples run below.
     lines = {line for entry in ENTRIES if entry not in others for line in examples_of(entry)}
     assert len(lines) > 40
@@ -78,27 +76,25 @@ def test_each_example_runs(models: Path, in_process: InProcess) -> None:
         assert ran.status == (1 if words[0] == "diff" else 0), (line, ran)
 
 
-def test_each_term_has_an_example_and_takes_few_lines() -> None:
+def test_each_term_has_an_example_and_takes_few_lines():
     for entry in TERMS:
         assert examples_of(entry)
         page = str(glossary.explain(entry.word).styled(width=80))
         assert page.count("\n") <= 11, entry.word
 
 
-def test_each_answer_to_a_question_stands_on_a_screen_of_80_by_24(
-    models: Path, in_process: InProcess
-) -> None:
+def test_each_answer_to_a_question_stands_on_a_screen_of_80_by_24(models, in_process):
     for line in examples_of(entry_of("questions")):
         on_a_small_screen(in_process, *shlex.split(line)[1:])
 
 
-def test_the_positions_are_compared_in_a_table(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_the_positions_are_compared_in_a_table(in_process, snapshot):
     asked = ("explain", "sinusoidal", "vs", "learned", "--width", "80")
     snapshot("explain/sinusoidal-vs-learned.txt", in_process.ok(*asked).text)
     assert "\n    sinusoidal  by formula" in in_process.ok(*asked, "-f", "md").text
 
 
-def test_the_figures_of_the_entries_are_true() -> None:
+def test_the_figures_of_the_entries_are_true():
     gpt2 = TiktokenEncoding("gpt2").tiktoken
     assert gpt2.n_vocab == 50_257 == 256 + 50_000 + len(gpt2.special_tokens_set)
     assert "50,257 for gpt2, which are 256 bytes, 50,000 merges" in entry_of("V").text
@@ -119,16 +115,14 @@ def test_the_figures_of_the_entries_are_true() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (6, 3), (17, 1), (1, 100), (50_257, 8)])
-def test_the_first_number_of_a_seeded_layer_is_the_one_of_the_entry(shape: tuple[int, int]) -> None:
+def test_the_first_number_of_a_seeded_layer_is_the_one_of_the_entry(shape):
     torch.manual_seed(123)
     first = torch.nn.Embedding(*shape).weight[0, 0].item()
     assert f"the first number is {first:.4f} in all layers of 16" in entry_of("seed").text
 
 
 @pytest.mark.parametrize("word", ["numbers of the book", "chapter"])
-def test_the_notebook_has_other_numbers_until_it_sets_the_seed_again(
-    word: str, in_process: InProcess
-) -> None:
+def test_the_notebook_has_other_numbers_until_it_sets_the_seed_again(word, in_process):
     torch.manual_seed(123)
     torch.nn.Embedding(6, 3)
     of_notebook = torch.nn.Embedding(50_257, 256).weight[40, :3].tolist()
@@ -145,7 +139,7 @@ def test_the_notebook_has_other_numbers_until_it_sets_the_seed_again(
 # --- names ----------------------------------------------------------------------------------------
 
 
-def test_each_name_leads_to_its_entry_so_none_is_explained_twice() -> None:
+def test_each_name_leads_to_its_entry_so_none_is_explained_twice():
     for entry in ENTRIES:
         for name in entry.names:
             assert entry_of(name) == entry
@@ -153,16 +147,16 @@ def test_each_name_leads_to_its_entry_so_none_is_explained_twice() -> None:
                 assert entry_of(f" {name.upper().replace('-', ' ')}") == entry
 
 
-def test_a_word_goes_before_an_item_of_its_name() -> None:
+def test_a_word_goes_before_an_item_of_its_name():
     assert entry_of("html").word == "svg, html, png"
     assert entry_of("cosine").part == "What is in a matrix"
 
 
-def test_marks_of_a_question_do_not_count() -> None:
+def test_marks_of_a_question_do_not_count():
     assert entry_of("one-hot?") == entry_of("one-hot")
 
 
-def test_words_after_each_other_are_one_word(in_process: InProcess) -> None:
+def test_words_after_each_other_are_one_word(in_process):
     apart = in_process.ok("explain", "input", "embedding").text
     assert apart == in_process.ok("explain", "input embedding").text
 
@@ -232,11 +226,11 @@ ASKED = {
 }
 
 
-def test_words_that_readers_ask_for_find_their_entry() -> None:
+def test_words_that_readers_ask_for_find_their_entry():
     assert {asked: entry_of(asked).word for asked in ASKED} == ASKED
 
 
-def test_completion_offers_the_words(in_process: InProcess) -> None:
+def test_completion_offers_the_words(in_process):
     request = {"COMP_WORDS": "embcli explain one", "COMP_CWORD": "2"}
     ran = in_process.ok(_EMBCLI_COMPLETE="complete_bash", **request)
     assert ran.text.split() == ["one-hot"]
@@ -253,25 +247,23 @@ def test_completion_offers_the_words(in_process: InProcess) -> None:
         *("parameter", "step", "sample", "dropped", "left-out", "upright", "questions"),
     ],
 )
-def test_a_word_is_explained(word: str, in_process: InProcess, snapshot: Snapshot) -> None:
+def test_a_word_is_explained(word, in_process, snapshot):
     page = in_process.ok("explain", word, "--width", "80").text
     snapshot(f"explain/{word}.txt", page)
 
 
-def test_names_of_items_stand_out(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_names_of_items_stand_out(in_process, snapshot):
     page = in_process.ok("explain", "formats", "-f", "html", "--width", "60").text
     snapshot("explain/formats.html", page)
 
 
-def test_without_a_word_all_are_listed_in_the_order_of_the_chapter(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_without_a_word_all_are_listed_in_the_order_of_the_chapter(in_process, snapshot):
     text = in_process.ok("explain", "--width", "80").text
     assert text.count("\n") <= 23, "a terminal of 24 lines has its prompt below"
     snapshot("explain/all-words.txt", text)
 
 
-def test_an_explanation_is_a_page_without_data(in_process: InProcess) -> None:
+def test_an_explanation_is_a_page_without_data(in_process):
     assert "cannot be written as json" in in_process.refused("explain", "token", "-f", "json")
     assert repr(embcli.explain("token")) == "<embcli explain>"
     with pytest.raises(OutputError, match="explain has a page, without data"):
@@ -290,9 +282,7 @@ def test_an_explanation_is_a_page_without_data(in_process: InProcess) -> None:
         ("stried", "stride$"),
     ],
 )
-def test_an_unknown_word_is_refused_with_the_nearest(
-    word: str, near: str, in_process: InProcess
-) -> None:
+def test_an_unknown_word_is_refused_with_the_nearest(word, near, in_process):
     with pytest.raises(embcli.InputError, match=f"nearest: .*{near}"):
         embcli.explain(word)
     assert f"WORD {word!r}" in in_process.refused("explain", word)
@@ -301,7 +291,7 @@ def test_an_unknown_word_is_refused_with_the_nearest(
 @pytest.mark.parametrize(
     "word", ["xyzzy", "foobar", "what is the weather like", "", "\x1b[31m", "x" * 100_000]
 )
-def test_a_word_without_a_near_one_is_refused(word: str, in_process: InProcess) -> None:
+def test_a_word_without_a_near_one_is_refused(word, in_process):
     message = in_process.refused("explain", word)
     assert "not explained" in message
     assert "nearest" not in message
@@ -313,7 +303,7 @@ def test_a_word_without_a_near_one_is_refused(word: str, in_process: InProcess) 
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
-def test_a_format_is_explained(name: str) -> None:
+def test_a_format_is_explained(name):
     assert re.search(rf"\b{name}\b", entry_of("formats").text)
 
 
@@ -372,16 +362,14 @@ def _spelled(name: str) -> str:
 
 
 @pytest.mark.parametrize("line", PAGES)
-def test_each_word_of_a_heading_is_explained(
-    line: str, models: Path, in_process: InProcess
-) -> None:
+def test_each_word_of_a_heading_is_explained(line, models, in_process):
     page = in_process(*shlex.split(line), COLUMNS="160").text
     for heading in headings(page):
         assert unexplained(heading) == set()
 
 
 @pytest.mark.parametrize("line", PAGES)
-def test_each_field_of_a_row_is_explained(line: str, models: Path, in_process: InProcess) -> None:
+def test_each_field_of_a_row_is_explained(line, models, in_process):
     without_views = re.sub(r" --trace 0| --draw| --gradient", "", line)
     rows = in_process(*shlex.split(without_views), "-f", "ndjson").text
     row = json.loads(rows.splitlines()[0])
@@ -394,7 +382,7 @@ def test_each_field_of_a_row_is_explained(line: str, models: Path, in_process: I
     assert [name for name in vectors if not re.search(rf"\b{name}s?\b", of_matrices)] == []
 
 
-def test_the_fields_of_the_cache_are_those_of_its_rows(in_process: InProcess) -> None:
+def test_the_fields_of_the_cache_are_those_of_its_rows(in_process):
     in_process.ok("weights", "--vocab", "6", "--dim", "3")
     row = json.loads(in_process.ok("cache", "-f", "ndjson").text.splitlines()[0])
     named = [block.name for block in entry_of("fields").blocks if "of cache" in block.text]

@@ -31,8 +31,7 @@ from embcli.explore.find import containing
 from embcli.explore.spelling import speller
 from embcli.explore.view import ExplorerScreen
 from tests.explored import held, lines, norms, press, resize, scores, send, settle
-from tests.runners import TIMEOUT, InProcess, become
-from tests.snapshots import Snapshot
+from tests.runners import TIMEOUT, become
 
 SMALL: Any = {"vocab": 300, "dim": 20}
 COLORS = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -96,7 +95,7 @@ KEYS += ["j", "k", "G", "s", "h", "s", "h", "enter", "enter", "n", "tab"]
 KEYS += ["escape", "escape", "slash", "colon"]
 
 
-async def test_the_first_screen_has_tokens_in_all_rows(snapshot: Snapshot) -> None:
+async def test_the_first_screen_has_tokens_in_all_rows(snapshot):
     async with walk(model=embcli.seeded(dim=9), size=(80, 12)) as (app, pilot):
         snapshot("explore/matrix.txt", screen(app))
         await press(pilot, "enter")
@@ -117,8 +116,8 @@ async def press_at_random(app: Explorer, pilot: Any, chance: random.Random) -> N
 
 
 async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     path = broken(tmp_path)
     matrix = np.load(path)
     chance = random.Random(3)
@@ -133,9 +132,7 @@ async def test_numbers_of_screens_that_keys_lead_to_at_random_are_those_of_numpy
     assert count > 300
 
 
-async def test_colours_beyond_the_scale_are_those_of_its_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_colours_beyond_the_scale_are_those_of_its_ends(monkeypatch, tmp_path):
     monkeypatch.setenv("NO_COLOR", "1")
     matrix = np.linspace(-1, 1, 900, dtype=np.float32).reshape(100, 9) ** 3
     async with walk(saved(tmp_path, matrix), row=50) as (app, pilot):
@@ -164,9 +161,7 @@ def words_file(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_file", [False, True])
-async def test_every_screen_names_commands_that_print_its_numbers(
-    in_process: InProcess, tmp_path: Path, is_file: bool
-) -> None:
+async def test_every_screen_names_commands_that_print_its_numbers(in_process, tmp_path, is_file):
     path = words_file(tmp_path) if is_file else None
     async with walk(path, size=(80, 14)) as (app, pilot):
         for name, keys in SCREENS:
@@ -182,7 +177,7 @@ async def test_every_screen_names_commands_that_print_its_numbers(
             assert shown or name == "find"
 
 
-async def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path: Path) -> None:
+async def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path):
     path = broken(tmp_path)
     expected = np.argsort(-norms(np.load(path)), kind="stable")
     async with walk(path, sort="norm") as (app, pilot):
@@ -200,7 +195,7 @@ async def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path: Path) -> None:
 # --- keys -----------------------------------------------------------------------------------------
 
 
-async def test_keys_lead_through_rows_and_back(snapshot: Snapshot) -> None:
+async def test_keys_lead_through_rows_and_back(snapshot):
     matrix = embcli.seeded(**SMALL)[0:300]
     async with walk(row=7) as (app, pilot):
         assert app.screen.lines.row == 7
@@ -237,7 +232,7 @@ def columns(app: Explorer) -> list[int]:
     return [int(number) for number in lines(app)[1].split("│")[1].split()]
 
 
-async def test_columns_lead_from_one_end_to_the_other() -> None:
+async def test_columns_lead_from_one_end_to_the_other():
     model = embcli.seeded(vocab=70, dim=300)
     matrix = model[0:70]
     async with walk(model=model) as (app, pilot):
@@ -259,7 +254,7 @@ async def test_columns_lead_from_one_end_to_the_other() -> None:
         assert app.screen.row == 7
 
 
-async def test_a_click_chooses_a_row_and_another_opens_it() -> None:
+async def test_a_click_chooses_a_row_and_another_opens_it():
     async with walk(row=200) as (app, pilot):
         clicked = round(app.screen.lines.scroll_y) + 4
 
@@ -272,7 +267,7 @@ async def test_a_click_chooses_a_row_and_another_opens_it() -> None:
         assert app.screen.row == clicked
 
 
-async def test_a_token_leads_to_its_row_if_it_has_one_and_y_copies_the_command() -> None:
+async def test_a_token_leads_to_its_row_if_it_has_one_and_y_copies_the_command():
     # "the" is the first token of GPT-2 beyond these rows, " the" is 262.
     async with walk(model=embcli.seeded(vocab=1169, dim=4)) as (app, pilot):
         await press(pilot, "colon", "space", *"the", "enter")
@@ -291,7 +286,7 @@ async def test_a_token_leads_to_its_row_if_it_has_one_and_y_copies_the_command()
         assert "row 1169 is out of range" in notes(app)[-1]
 
 
-async def test_keys_at_random_end_nothing() -> None:
+async def test_keys_at_random_end_nothing():
     chance = random.Random(1)
     async with walk(size=(40, 12)) as (app, pilot):
         for _ in range(2):
@@ -301,7 +296,7 @@ async def test_keys_at_random_end_nothing() -> None:
             assert app.is_running
 
 
-async def test_a_prompt_that_is_left_changes_nothing(snapshot: Snapshot) -> None:
+async def test_a_prompt_that_is_left_changes_nothing(snapshot):
     async with walk(size=(80, 8)) as (app, pilot):
         before = lines(app)
         await press(pilot, "colon", *"29", "escape")
@@ -326,7 +321,7 @@ NARROW_AND_WIDE = [
 ]
 
 
-async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path: Path) -> None:
+async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path):
     normal = np.random.default_rng(1).standard_normal((70, 300)).astype(np.float32)
     matrix = normal * np.float32(-1e30)
     async with walk(saved(tmp_path, matrix), size=(40, 12)) as (app, pilot):
@@ -337,7 +332,7 @@ async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path: Path) 
             assert width < 80 or "q Quit" in lines(app)[-1], keys
 
 
-async def test_ctrl_c_ends_every_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ctrl_c_ends_every_screen(monkeypatch):
     ends = []
     async with walk() as (app, pilot):
         with monkeypatch.context() as patch:
@@ -357,8 +352,8 @@ async def test_ctrl_c_ends_every_screen(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
-) -> None:
+    tmp_path, monkeypatch, snapshot
+):
     monkeypatch.chdir(tmp_path)
     Path("words.vec").write_text("queen 1 2\nking 2 3\nthinking 3 4\n")
     async with walk(Path("words.vec"), size=(80, 10)) as (app, pilot):
@@ -370,9 +365,7 @@ async def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(
         assert app.screen.lines.row == 2
 
 
-def test_a_text_to_begin_at_needs_tokens(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_to_begin_at_needs_tokens(in_process, tmp_path, monkeypatch):
     path = saved(tmp_path, np.ones((300, 4), np.float32))
     monkeypatch.setattr("embcli.cli.explore.is_terminal", lambda _: True)
     monkeypatch.setattr("embcli.explore.app.run", lambda _: 0)
@@ -381,9 +374,7 @@ def test_a_text_to_begin_at_needs_tokens(
 
 
 @given(st.lists(st.text("ab é中\\x", max_size=8)), st.text("aAbB é中\\x\ud800", max_size=5))
-def test_words_contain_the_last_word_of_a_text_and_the_word_itself_is_first(
-    words: list[str], typed: str
-) -> None:
+def test_words_contain_the_last_word_of_a_text_and_the_word_itself_is_first(words, typed):
     last = (typed.lower().split(" ") or [""])[-1]
     if typed.endswith(" "):
         last = (typed.lower().split() or [""])[-1]
@@ -396,7 +387,7 @@ def test_words_contain_the_last_word_of_a_text_and_the_word_itself_is_first(
         assert words[found[0]] == last
 
 
-async def test_a_vocabulary_is_searched_as_pages_spell_it() -> None:
+async def test_a_vocabulary_is_searched_as_pages_spell_it():
     gpt2 = encodings.get("gpt2")
     async with walk(model=embcli.seeded(dim=2), text="a") as (app, _):
         first, second = containing(app.words, "Paris")[:2]
@@ -408,9 +399,7 @@ async def test_a_vocabulary_is_searched_as_pages_spell_it() -> None:
 # --- notes, words and sizes of any kind -----------------------------------------------------------
 
 
-async def test_what_cannot_be_done_is_said_and_the_screen_goes_on(
-    tmp_path: Path, snapshot: Snapshot
-) -> None:
+async def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path, snapshot):
     path = saved(tmp_path, np.ones((500, 8), np.float32))
     # On 24 lines, notes cover rows.
     async with walk(path, size=(120, 40)) as (app, pilot):
@@ -424,7 +413,7 @@ async def test_what_cannot_be_done_is_said_and_the_screen_goes_on(
         assert app.is_running
 
 
-async def test_notes_of_a_model_are_shown(tmp_path: Path) -> None:
+async def test_notes_of_a_model_are_shown(tmp_path):
     model = embcli.open(saved(tmp_path, np.ones((300, 4), np.float32)), encoding="gpt2")
     model.notes.add("[a] note")
     async with walk(model=model) as (app, _):
@@ -435,7 +424,7 @@ async def test_notes_of_a_model_are_shown(tmp_path: Path) -> None:
 HOSTILE = ["\x1b[2J", "\u202eevil", "[bold]", "x" * 3000, "\\xff", "中文" * 30]
 
 
-async def test_hostile_words_and_names_are_shown_escaped(tmp_path: Path) -> None:
+async def test_hostile_words_and_names_are_shown_escaped(tmp_path):
     rows = [f"{word} {place} 1" for place, word in enumerate(HOSTILE)]
     path = tmp_path / "a\x1b]0;[red]b.vec"
     path.write_text("\n".join(["6 2", *rows, ""]))
@@ -452,7 +441,7 @@ def rows_on(app: Explorer) -> int:
     return len(rows)
 
 
-async def test_rows_fill_the_first_screen_and_a_resized_one() -> None:
+async def test_rows_fill_the_first_screen_and_a_resized_one():
     async with walk(size=(80, 24)) as (app, pilot):
         assert rows_on(app) == 20, "all but a title, a header, a command and the keys"
         for width, height in [(120, 40), (61, 17), (100, 30)]:
@@ -460,7 +449,7 @@ async def test_rows_fill_the_first_screen_and_a_resized_one() -> None:
             assert rows_on(app) == height - 4
 
 
-async def test_a_terminal_of_any_size_is_drawn() -> None:
+async def test_a_terminal_of_any_size_is_drawn():
     async with walk(size=(80, 12)) as (app, pilot):
         for keys in (["question_mark"], ["escape", "h"], ["enter"], ["colon", "1"]):
             await press(pilot, *keys)
@@ -498,7 +487,7 @@ def left_on(child: Any) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
+def test_a_signal_leaves_the_terminal_as_it_was(number):
     child = spawned()
     child.expect("Quit")
     child.kill(number)
@@ -506,7 +495,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
     assert child.exitstatus == 128 + number
 
 
-def test_quit_prints_the_command_of_the_screen_and_ctrl_z_is_a_break() -> None:
+def test_quit_prints_the_command_of_the_screen_and_ctrl_z_is_a_break():
     child = spawned()
     before = termios.tcgetattr(child.child_fd)
     child.expect("Quit")
@@ -538,9 +527,7 @@ def test_quit_prints_the_command_of_the_screen_and_ctrl_z_is_a_break() -> None:
         (None, "xterm", "/nowhere/log", "cannot open '/nowhere/log'"),
     ],
 )
-def test_explore_says_why_it_can_show_no_screen(
-    monkeypatch: pytest.MonkeyPatch, without: int | None, term: str, log: str | None, message: str
-) -> None:
+def test_explore_says_why_it_can_show_no_screen(monkeypatch, without, term, log, message):
     monkeypatch.setattr(constants, "LOG_FILE", log)  # TEXTUAL_LOG sets it like this.
     child = spawned(without, TERM=term)
     assert message in child.read().decode()
@@ -548,7 +535,7 @@ def test_explore_says_why_it_can_show_no_screen(
     assert child.exitstatus == 2
 
 
-def test_a_command_line_is_quoted_for_a_shell() -> None:
+def test_a_command_line_is_quoted_for_a_shell():
     of_file = speller("a b", {"no_cache": True, "seed": 0, "tensor": None})
     options = "--no-cache --seed 0"
     assert of_file("weights", "--rows", "1") == f"embcli weights 'a b' {options} --rows 1"

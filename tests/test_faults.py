@@ -18,7 +18,7 @@ from embcli import encodings
 from embcli.cli.app import command_line
 from embcli.errors import ran_out
 from tests.cases import cases
-from tests.runners import TIMEOUT, InProcess, Process, limited
+from tests.runners import TIMEOUT, limited
 
 TOY = ("--vocab", "6", "--dim", "3", "--context-length", "4")
 FAILS = "raise OSError('a\\nlibrary is\\x1b[2J broken')"
@@ -42,9 +42,7 @@ def broken_torch(folder: Path, code: str) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(places)}
 
 
-def test_with_a_broken_torch_info_goes_on_and_a_cached_lookup_works(
-    in_process: InProcess, process: Process, tmp_path: Path
-) -> None:
+def test_with_a_broken_torch_info_goes_on_and_a_cached_lookup_works(in_process, process, tmp_path):
     lookup = ("lookup", "--ids", "2,3", *TOY)
     info = ("info", "-f", "json")
     shown = in_process.ok(*lookup, suggestions=True).out
@@ -67,9 +65,7 @@ def test_with_a_broken_torch_info_goes_on_and_a_cached_lookup_works(
         ),
     ],
 )
-def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
-    process: Process, tmp_path: Path, code: str, command: str
-) -> None:
+def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(process, tmp_path, code, command):
     error = process.refused(*command.split(), **broken_torch(tmp_path, code))
 
     assert "torch does not load (" in error
@@ -90,13 +86,13 @@ def _fresh_encodings() -> None:
 @pytest.mark.usefixtures("_fresh_encodings")
 @cases
 def test_a_package_that_does_not_load_is_named_in_a_sentence(
-    in_process: InProcess,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    package: str,
-    command: str,
-    feature: str,
-) -> None:
+    in_process,
+    tmp_path,
+    monkeypatch,
+    package,
+    command,
+    feature,
+):
     (tmp_path / package).mkdir()
     (tmp_path / package / "__init__.py").write_text(FAILS)
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -123,9 +119,7 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
         "weights --vocab 300000000 --dim 1 --rows :,:,: -f csv",
     ],
 )
-def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(
-    process: Process, command: str
-) -> None:
+def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(process, command):
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     size = pages * resource.getpagesize()
 
@@ -150,16 +144,14 @@ def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(
         (KeyError("a"), False),
     ],
 )
-def test_a_shortage_of_memory_is_known_in_other_words(fault: Exception, is_shortage: bool) -> None:
+def test_a_shortage_of_memory_is_known_in_other_words(fault, is_shortage):
     assert ran_out(fault) == is_shortage
 
 
 # --- signals --------------------------------------------------------------------------------------
 
 
-def test_a_signal_while_a_layer_is_cached_leaves_no_wrong_row(
-    in_process: InProcess, process: Process, tmp_path: Path
-) -> None:
+def test_a_signal_while_a_layer_is_cached_leaves_no_wrong_row(in_process, process, tmp_path):
     layer = ("--vocab", "30000", "--dim", "64")
     lookup = ("lookup", "--ids", "0,29999,20000", *layer, "-f", "csv")
     cache = {"EMBCLI_CACHE_DIR": str(tmp_path)}
@@ -208,9 +200,7 @@ else:
 
 @pytest.mark.parametrize("module", ["__future__", "embcli.names", "typer"])
 @pytest.mark.parametrize("start", ["-m", "run"])
-def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(
-    module: str, start: str
-) -> None:
+def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module, start):
     command = [sys.executable, "-c", INTERRUPTED, module, start]
     ran = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
 
@@ -222,9 +212,7 @@ def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(
 # --- places ---------------------------------------------------------------------------------------
 
 
-def test_standard_output_as_a_file_goes_on_where_it_stands(
-    process: Process, tmp_path: Path
-) -> None:
+def test_standard_output_as_a_file_goes_on_where_it_stands(process, tmp_path):
     log = tmp_path / "log"
     log.write_text("held\n")
     tokenize = ("tokenize", "hi", "-f", "ids", "-o")
@@ -297,9 +285,7 @@ def any_words(chance: random.Random) -> list[str]:
     return words
 
 
-def test_any_words_are_answered_or_refused_in_a_sentence(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_words_are_answered_or_refused_in_a_sentence(in_process, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     chance = random.Random(0)
     statuses = Counter[int]()
@@ -322,6 +308,6 @@ def test_any_words_are_answered_or_refused_in_a_sentence(
 
 
 @cases
-def test_an_error_is_no_longer_than_it_can_be_read(in_process: InProcess, command: str) -> None:
+def test_an_error_is_no_longer_than_it_can_be_read(in_process, command):
     error = in_process.refused(*command.replace("WORD", "x" * 3000).split())
     assert max(len(line) for line in error.splitlines()) <= 220

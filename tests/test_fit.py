@@ -19,7 +19,6 @@ from embcli.verbs.audit import Audit
 from tests.cases import cases
 from tests.files.made import PLAIN, closed, save_words
 from tests.oracles import normal
-from tests.runners import InProcess
 from tests.transcripts import document_of
 
 TOKENS = 60
@@ -73,7 +72,7 @@ def found_kinds(audit: Audit, level: str) -> list[str]:
     return [finding.kind for finding in audit.findings if finding.level == level]
 
 
-def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process: InProcess) -> None:
+def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process):
     audit = audited()
 
     assert found_kinds(audit, "remark") == ["padding"]
@@ -82,7 +81,7 @@ def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process: 
     assert "Sound" in in_process.ok("audit", "m").text
 
 
-def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process: InProcess) -> None:
+def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
     save_file({**tensors, "other.weight": vectors(3)}, "m/model.safetensors")
     totals = document_of(in_process, "audit", "m")["audit"]
@@ -107,9 +106,7 @@ def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process: InPro
         ),
     ],
 )
-def test_what_was_not_checked_is_not_said_to_be_sound(
-    missing: list[str], checked: str, in_process: InProcess
-) -> None:
+def test_what_was_not_checked_is_not_said_to_be_sound(missing, checked, in_process):
     for name in missing:
         Path("m", name).unlink()
     page = in_process.ok("audit", "m").text
@@ -123,7 +120,7 @@ def test_what_was_not_checked_is_not_said_to_be_sound(
         {"wte.weight": vectors(1).astype(np.int8), "wte.weight_scale": np.ones(1)},
     ],
 )
-def test_tensors_that_rows_are_computed_from_are_checked(tensors: dict[str, np.ndarray]) -> None:
+def test_tensors_that_rows_are_computed_from_are_checked(tensors):
     save_file(tensors, "model.safetensors")
     assert embcli.open("model.safetensors").audit().origin.unopened == 0
 
@@ -138,9 +135,7 @@ BERT = {
 
 
 @pytest.mark.parametrize("name", [None, *list(BERT)[1:]])
-def test_tensors_that_change_all_token_rows_are_finite(
-    name: str | None, in_process: InProcess
-) -> None:
+def test_tensors_that_change_all_token_rows_are_finite(name, in_process):
     write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
     tensors = dict(BERT)
     if name is not None:
@@ -159,7 +154,7 @@ def test_tensors_that_change_all_token_rows_are_finite(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0])
-def test_broken_rows_of_the_head_are_an_alarm(value: float) -> None:
+def test_broken_rows_of_the_head_are_an_alarm(value):
     head = vectors(2)
     head[[3, 5]] = value
     write_tensors(vectors(1), head)
@@ -171,24 +166,24 @@ def test_broken_rows_of_the_head_are_an_alarm(value: float) -> None:
 
 
 @pytest.mark.parametrize("rows", [TOKENS - 1, ROWS - 1])
-def test_a_head_with_fewer_rows_than_tokens_or_vocab_size_is_an_alarm(rows: int) -> None:
+def test_a_head_with_fewer_rows_than_tokens_or_vocab_size_is_an_alarm(rows):
     write_tensors(vectors(1), vectors(2, rows))
     assert audited().broken == ("head",)
 
 
-def test_more_token_rows_than_the_head_has_are_a_remark() -> None:
+def test_more_token_rows_than_the_head_has_are_a_remark():
     write_tensors(vectors(1, ROWS + 8), vectors(2))
     audit = audited()
     assert "fit" in found_kinds(audit, "remark")
     assert not audit.broken
 
 
-def test_a_head_with_more_rows_than_the_token_matrix_is_a_finding() -> None:
+def test_a_head_with_more_rows_than_the_token_matrix_is_a_finding():
     write_tensors(vectors(1), vectors(2, ROWS + 8))
     assert audited().kinds("finding") == ("fit",)
 
 
-def test_a_head_of_another_shape_is_an_alarm(in_process: InProcess) -> None:
+def test_a_head_of_another_shape_is_an_alarm(in_process):
     write_tensors(vectors(1), np.ascontiguousarray(vectors(2).T))
     assert audited().broken == ("head",)
     assert not audited().kinds("finding")
@@ -198,7 +193,7 @@ def test_a_head_of_another_shape_is_an_alarm(in_process: InProcess) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 31, ROWS - 1])
-def test_a_head_is_a_copy_only_if_all_rows_are_equal(place: int) -> None:
+def test_a_head_is_a_copy_only_if_all_rows_are_equal(place):
     token = vectors(1)
     write_tensors(token, token)
     assert audited().head_is_copy
@@ -210,7 +205,7 @@ def test_a_head_is_a_copy_only_if_all_rows_are_equal(place: int) -> None:
 
 
 @pytest.mark.parametrize("is_tied", [True, False])
-def test_a_packed_head_is_not_checked_and_not_missing(is_tied: bool) -> None:
+def test_a_packed_head_is_not_checked_and_not_missing(is_tied):
     write_json("config.json", **config(tie_word_embeddings=is_tied))
     tensors = {
         "model.embed_tokens.weight": vectors(1),
@@ -224,9 +219,7 @@ def test_a_packed_head_is_not_checked_and_not_missing(is_tied: bool) -> None:
 
 
 @pytest.mark.parametrize("is_tied", [True, False])
-def test_a_head_without_its_scale_is_an_alarm_and_no_missing_one(
-    in_process: InProcess, is_tied: bool
-) -> None:
+def test_a_head_without_its_scale_is_an_alarm_and_no_missing_one(in_process, is_tied):
     write_json("config.json", **config(tie_word_embeddings=is_tied))
     tensors = {
         "model.embed_tokens.weight": vectors(1),
@@ -259,8 +252,8 @@ def test_a_head_without_its_scale_is_an_alarm_and_no_missing_one(
 )
 @pytest.mark.parametrize("has_head", [True, False])
 def test_the_bias_of_the_head_is_a_finite_number_for_each_row(
-    name: str, size: int, value: float, is_broken: bool, has_head: bool, in_process: InProcess
-) -> None:
+    name, size, value, is_broken, has_head, in_process
+):
     bias = np.ones(size, np.float32)
     bias[-1] = value
     if name == "final_logits_bias":
@@ -275,7 +268,7 @@ def test_the_bias_of_the_head_is_a_finite_number_for_each_row(
 
 
 @pytest.mark.parametrize("names", [["bias"], ["bias", "decoder.bias"]])
-def test_a_bias_with_two_names_is_one_fault(names: list[str]) -> None:
+def test_a_bias_with_two_names_is_one_fault(names):
     bias = torch.full((ROWS,), math.nan)
     tensors = {"bert.embeddings.word_embeddings.weight": torch.from_numpy(vectors(1))}
     for name in names:
@@ -286,9 +279,7 @@ def test_a_bias_with_two_names_is_one_fault(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("is_tied", [True, False, None])
-def test_a_page_says_what_config_json_states_of_a_head(
-    is_tied: bool | None, in_process: InProcess
-) -> None:
+def test_a_page_says_what_config_json_states_of_a_head(is_tied, in_process):
     write_tensors(vectors(1))
     write_json("config.json", **config(tie_word_embeddings=is_tied))
     stated = f"; config.json states tie_word_embeddings {str(is_tied).lower()}"
@@ -297,7 +288,7 @@ def test_a_page_says_what_config_json_states_of_a_head(
     assert audited().is_sound
 
 
-def test_the_bias_of_a_head_with_rows_of_its_own_fits_the_head() -> None:
+def test_the_bias_of_a_head_with_rows_of_its_own_fits_the_head():
     token = vectors(1, ROWS + 8)
     bias = np.ones(ROWS, np.float32)
     tensors = {"model.embed_tokens.weight": token, "lm_head.weight": vectors(2)}
@@ -305,7 +296,7 @@ def test_the_bias_of_a_head_with_rows_of_its_own_fits_the_head() -> None:
     assert not audited().broken
 
 
-def test_all_shards_are_whole(in_process: InProcess) -> None:
+def test_all_shards_are_whole(in_process):
     Path("m/model.safetensors").rename("m/1.safetensors")
     save_file({"other.weight": vectors(3)}, "m/2.safetensors")
     names = {"model.embed_tokens.weight": 1, "lm_head.weight": 1, "other.weight": 2}
@@ -321,7 +312,7 @@ def test_all_shards_are_whole(in_process: InProcess) -> None:
     assert "cut off" in ran.err
 
 
-def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> None:
+def test_a_config_json_that_cannot_be_read_is_refused(in_process):
     Path("m/config.json").write_text("{")
     assert "config.json" in in_process.refused("audit", "m")
 
@@ -332,25 +323,21 @@ def test_a_config_json_that_cannot_be_read_is_refused(in_process: InProcess) -> 
 @pytest.mark.parametrize(
     ("vocab_size", "is_finding"), [(ROWS, False), (TOKENS, True), (62, True), (1000, True)]
 )
-def test_vocab_size_is_that_of_the_rows(vocab_size: int, is_finding: bool) -> None:
+def test_vocab_size_is_that_of_the_rows(vocab_size, is_finding):
     write_json("config.json", **config(vocab_size=vocab_size))
     write_tensors(vectors(1))
     assert ("fit" in audited().kinds("finding")) == is_finding
 
 
 @cases
-def test_the_dimension_of_config_json_is_that_of_the_rows(
-    settings: dict[str, Any], is_finding: bool
-) -> None:
+def test_the_dimension_of_config_json_is_that_of_the_rows(settings, is_finding):
     write_json("config.json", **config(**settings))
     texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
     assert any("rows of its token matrix have 8 columns" in text for text in texts) == is_finding
 
 
 @cases
-def test_positions_of_config_json_are_those_of_a_learned_layer(
-    settings: dict[str, Any], is_finding: bool
-) -> None:
+def test_positions_of_config_json_are_those_of_a_learned_layer(settings, is_finding):
     """OPT's layer has two rows before that of position 0; Marian's is no learned one.
 
     Where the text model adds no rows, the matrix is that of a vision tower.
@@ -363,7 +350,7 @@ def test_positions_of_config_json_are_those_of_a_learned_layer(
 
 
 @pytest.mark.parametrize("missing", [*list(BERT)[1:2], *list(BERT)[3:4]])
-def test_a_file_without_what_the_first_block_needs_is_not_sound(missing: str) -> None:
+def test_a_file_without_what_the_first_block_needs_is_not_sound(missing):
     tensors = dict(BERT)
     del tensors[missing]
     save_file(tensors, "m/model.safetensors")
@@ -374,9 +361,7 @@ def test_a_file_without_what_the_first_block_needs_is_not_sound(missing: str) ->
 
 
 @cases
-def test_the_token_types_of_config_json_are_those_of_their_matrix(
-    types: int | None, is_finding: bool
-) -> None:
+def test_the_token_types_of_config_json_are_those_of_their_matrix(types, is_finding):
     settings = {"model_type": "bert", "architectures": ["BertModel"], "type_vocab_size": types}
     write_json("config.json", **config(**settings))
     save_file(BERT, "m/model.safetensors")
@@ -387,14 +372,14 @@ def test_the_token_types_of_config_json_are_those_of_their_matrix(
     assert not audit.broken
 
 
-def test_a_tokenizer_that_cannot_be_read_is_a_finding() -> None:
+def test_a_tokenizer_that_cannot_be_read_is_a_finding():
     Path("m/tokenizer.json").write_text("{")
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
     assert not audit.broken
 
 
-def test_a_tokenizer_that_nobody_was_asked_about_is_not_checked() -> None:
+def test_a_tokenizer_that_nobody_was_asked_about_is_not_checked():
     Path("m/tokenizer.json").unlink()
     write_json("vocab.json", a=0, b=1)
     Path("m/merges.txt").write_text("#version: 0.2\n")
@@ -405,7 +390,7 @@ def test_a_tokenizer_that_nobody_was_asked_about_is_not_checked() -> None:
     )
 
 
-def test_a_lone_vocabulary_that_gives_two_tokens_one_id_is_a_finding() -> None:
+def test_a_lone_vocabulary_that_gives_two_tokens_one_id_is_a_finding():
     for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
         Path("m", name).unlink()
     write_json("vocab.json", a=0, b=1, c=1)
@@ -414,7 +399,7 @@ def test_a_lone_vocabulary_that_gives_two_tokens_one_id_is_a_finding() -> None:
     assert any("gives two tokens one ID" in text for text in texts)
 
 
-def test_a_tokenizer_that_has_lost_its_merges_is_a_finding() -> None:
+def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
     letters = ["a", "b", "c", "ab", "abc", "abcab"]
     merges = [("a", "b"), ("ab", "c"), ("abc", "ab")]
     for count in (3, 2, 1, 0):
@@ -428,8 +413,8 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding() -> None:
 
 
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
-    in_process: InProcess,
-) -> None:
+    in_process,
+):
     assert audited().is_sound
     path = Path("m/tokenizer.json")
     described = json.loads(path.read_text())
@@ -442,9 +427,7 @@ def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
 
 
 @pytest.mark.parametrize(("tokens", "rows", "is_few"), [(60, 59, False), (602, 600, True)])
-def test_few_missing_rows_are_told_as_a_forgotten_resize(
-    tokens: int, rows: int, is_few: bool, in_process: InProcess
-) -> None:
+def test_few_missing_rows_are_told_as_a_forgotten_resize(tokens, rows, is_few, in_process):
     save_words("m/tokenizer.json", [f"w{place}" for place in range(tokens)])
     write_tensors(vectors(1, rows))
     ran = in_process("audit", "m")
@@ -458,13 +441,13 @@ def test_few_missing_rows_are_told_as_a_forgotten_resize(
 
 
 @cases
-def test_an_id_without_a_row_is_an_alarm(value: Any, has_row: bool) -> None:
+def test_an_id_without_a_row_is_an_alarm(value, has_row):
     write_json("generation_config.json", eos_token_id=value)
     assert audited().broken == (() if has_row else ("special-ids",))
 
 
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
-def test_the_ids_of_all_special_tokens_need_rows(file: str) -> None:
+def test_the_ids_of_all_special_tokens_need_rows(file):
     roles = ("bos", "eos", "pad", "unk", "decoder_start", "sep", "mask", "forced_bos", "image")
     ids = {f"{role}_token_id": ROWS + place for place, role in enumerate(roles)}
     ids["boi_token_index"] = ROWS
@@ -474,9 +457,7 @@ def test_the_ids_of_all_special_tokens_need_rows(file: str) -> None:
 
 @pytest.mark.parametrize("role", ["bos", "eos", "padding", "unknown", "eot", "fim_pre"])
 @pytest.mark.parametrize(("token_id", "broken"), [(2, ()), (3, ("special-ids",))])
-def test_all_ids_of_a_gguf_file_need_rows(
-    role: str, token_id: int, broken: tuple[str, ...]
-) -> None:
+def test_all_ids_of_a_gguf_file_need_rows(role, token_id, broken):
     writer = GGUFWriter("m.gguf", "llama")
     writer.add_uint32(f"tokenizer.ggml.{role}_token_id", token_id)
     writer.add_tensor("token_embd.weight", vectors(1, 3))
@@ -499,9 +480,7 @@ def gguf(vocab_size: int | None = None, **arrays: list[Any]) -> Audit:
 
 
 @cases
-def test_the_tables_of_a_gguf_file_have_a_value_for_each_token(
-    arrays: dict[str, Any], text: str
-) -> None:
+def test_the_tables_of_a_gguf_file_have_a_value_for_each_token(arrays, text):
     audit = gguf(**arrays)
     wanted = [text] if text else []
     assert [finding.text for finding in audit.findings if finding.kind == "fit"] == wanted
@@ -510,7 +489,7 @@ def test_the_tables_of_a_gguf_file_have_a_value_for_each_token(
 
 
 @cases
-def test_files_that_give_different_ids_get_a_remark(value: Any, remarks: int) -> None:
+def test_files_that_give_different_ids_get_a_remark(value, remarks):
     write_json("generation_config.json", eos_token_id=value)
     audit = audited()
     assert found_kinds(audit, "remark").count("special-ids") == remarks
@@ -519,12 +498,12 @@ def test_files_that_give_different_ids_get_a_remark(value: Any, remarks: int) ->
 
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
 @cases
-def test_names_of_special_tokens_are_held_against_ids(file: str, value: Any, remarks: int) -> None:
+def test_names_of_special_tokens_are_held_against_ids(file, value, remarks):
     write_json(file, **PLAIN, eos_token=value)
     assert found_kinds(audited(), "remark").count("special-ids") == remarks
 
 
-def test_special_tokens_of_the_tokenizer_need_rows() -> None:
+def test_special_tokens_of_the_tokenizer_need_rows():
     write_tensors(vectors(1, TOKENS - 1))
     write_json("config.json", **config(vocab_size=TOKENS - 1))
     write_json("tokenizer_config.json", **PLAIN, mask_token=f"w{TOKENS - 1}")
@@ -538,7 +517,7 @@ def test_special_tokens_of_the_tokenizer_need_rows() -> None:
     assert any(text in finding.text for finding in audit.findings)
 
 
-def test_the_ids_of_the_text_part_count_where_the_whole_gives_others() -> None:
+def test_the_ids_of_the_text_part_count_where_the_whole_gives_others():
     whole = config(model_type="qwen2_vl", eos_token_id=900, image_token_id=ROWS)
     write_json("config.json", **whole, text_config=config(model_type="qwen2_vl_text"))
     audit = audited()
@@ -546,7 +525,7 @@ def test_the_ids_of_the_text_part_count_where_the_whole_gives_others() -> None:
     assert any("image 64 of config.json" in finding.text for finding in audit.findings)
 
 
-def test_a_vocabulary_of_words_that_cannot_split_a_letter_is_audited() -> None:
+def test_a_vocabulary_of_words_that_cannot_split_a_letter_is_audited():
     words = {f"w{number}": number for number in range(ROWS)}
     tokenizers.Tokenizer(tokenizers.models.WordLevel(words)).save("m/tokenizer.json")
     write_json("config.json", **config())
@@ -554,7 +533,7 @@ def test_a_vocabulary_of_words_that_cannot_split_a_letter_is_audited() -> None:
 
 
 @cases
-def test_ids_that_tokenizer_json_adds_to_texts_need_rows(key: str, value: dict[str, Any]) -> None:
+def test_ids_that_tokenizer_json_adds_to_texts_need_rows(key, value):
     path = Path("m/tokenizer.json")
     tokenizer = json.loads(path.read_text())
     tokenizer[key] = value
@@ -565,12 +544,12 @@ def test_ids_that_tokenizer_json_adds_to_texts_need_rows(key: str, value: dict[s
 
 
 @pytest.mark.parametrize("value", ["</s>", "0"])
-def test_an_id_that_is_no_number_is_refused(in_process: InProcess, value: str) -> None:
+def test_an_id_that_is_no_number_is_refused(in_process, value):
     write_json("config.json", **config(eos_token_id=value))
     assert f"eos_token_id is {value!r}, which" in in_process.refused("audit", "m")
 
 
-def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> None:
+def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark():
     write_json(
         "tokenizer_config.json", **PLAIN, chat_template="{{ '<|im_start|>' }}<s>{{ '<|im_end|>' }}"
     )
@@ -580,9 +559,7 @@ def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark() -> Non
 
 
 @cases
-def test_a_remark_is_an_alarm_if_its_kind_is_named(
-    fail_on: str, broken: list[str], verdict: str, in_process: InProcess
-) -> None:
+def test_a_remark_is_an_alarm_if_its_kind_is_named(fail_on, broken, verdict, in_process):
     write_tensors(vectors(1, ROWS + 8), vectors(2))
     write_json("tokenizer_config.json", **PLAIN, chat_template="<|im_end|>", eos_token="<s>")
     assert [*audited(fail_on=fail_on).broken] == broken

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from pyarrow import parquet
 
 from tests.oracles import normal
 from tests.readers import from_ndjson
-from tests.runners import InProcess
 
 Row = dict[str, Any]
 
@@ -36,9 +34,7 @@ def nan_as_none(row: Row) -> Row:
         "diff base.npy tuned.npy --encoding gpt2",
     ],
 )
-def test_parquet_holds_the_rows_that_ndjson_holds(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_parquet_holds_the_rows_that_ndjson_holds(in_process, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     base = normal(50, 4)
     base[7] = np.nan

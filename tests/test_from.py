@@ -16,8 +16,6 @@ from tests import transcripts
 from tests.cases import cases
 from tests.files.made import PLAIN
 from tests.oracles import assert_same_bits
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import document_of, refused, session
 
 TEXT = "Every effort moves you"
@@ -58,9 +56,7 @@ def assert_holds(written: Any, expected: torch.Tensor) -> None:
 # --- lookup and weights ---------------------------------------------------------------------------
 
 
-def test_lookup_gives_the_rows_of_the_file_and_their_sum(
-    in_process: InProcess, gpt2: dict[str, torch.Tensor]
-) -> None:
+def test_lookup_gives_the_rows_of_the_file_and_their_sum(in_process, gpt2):
     document = document_of(in_process, "lookup", TEXT, "--from", "gpt2.safetensors")
 
     matrices = document["matrices"]
@@ -80,9 +76,7 @@ def test_lookup_gives_the_rows_of_the_file_and_their_sum(
 
 
 @pytest.mark.usefixtures("gpt2")
-def test_pages_name_the_tensor_of_their_numbers_and_what_is_a_guess(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_pages_name_the_tensor_of_their_numbers_and_what_is_a_guess(in_process, snapshot):
     pages = session(
         in_process,
         "weights --from gpt2.safetensors --rows 0:2",
@@ -94,8 +88,8 @@ def test_pages_name_the_tensor_of_their_numbers_and_what_is_a_guess(
 
 
 def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_each(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+    in_process, snapshot
+):
     Path("words").mkdir()
     tokens = ["[UNK]", "every", "effort", "moves", "you"]
     ids = {token: place for place, token in enumerate(tokens)}
@@ -120,25 +114,21 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
 
 
 @pytest.mark.usefixtures("own")
-def test_the_sum_of_the_book_on_vectors_of_ones_own(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_the_sum_of_the_book_on_vectors_of_ones_own(in_process, snapshot):
     page = session(in_process, "lookup --ids 0 --from own.npz --precision 1")
 
     snapshot("from/own-vectors.txt", page)
 
 
 @pytest.mark.usefixtures("own")
-def test_what_does_not_go_together_is_refused(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_what_does_not_go_together_is_refused(in_process, snapshot):
     snapshot("from/errors.txt", refused("from/errors.txt", in_process))
 
 
 # --- compare --------------------------------------------------------------------------------------
 
 
-def test_compare_runs_both_layers_on_the_matrix_of_the_file(
-    in_process: InProcess, gpt2: dict[str, torch.Tensor]
-) -> None:
+def test_compare_runs_both_layers_on_the_matrix_of_the_file(in_process, gpt2):
     weight = gpt2["transformer.wte.weight"].float()
     torch.manual_seed(7)
     first = torch.nn.Linear(50257, 5, bias=False).weight.detach()
@@ -159,7 +149,7 @@ def test_compare_runs_both_layers_on_the_matrix_of_the_file(
 
 
 @pytest.mark.usefixtures("gpt2")
-def test_the_heading_of_compare_names_the_matrix(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_the_heading_of_compare_names_the_matrix(in_process, snapshot):
     """What comes below it has a time."""
     page = session(in_process, "compare --from gpt2.safetensors --ids 5")
 
@@ -170,9 +160,7 @@ def test_the_heading_of_compare_names_the_matrix(in_process: InProcess, snapshot
 # --- positions ------------------------------------------------------------------------------------
 
 
-def test_positions_are_the_rows_of_the_file_and_their_cosines_or_dot_products(
-    in_process: InProcess, gpt2: dict[str, torch.Tensor]
-) -> None:
+def test_positions_are_the_rows_of_the_file_and_their_cosines_or_dot_products(in_process, gpt2):
     words = "positions --from gpt2.safetensors"
     rows = gpt2["transformer.wpe.weight"].numpy()
     exact = rows.astype(np.float64)
@@ -190,9 +178,7 @@ def test_positions_are_the_rows_of_the_file_and_their_cosines_or_dot_products(
     np.testing.assert_allclose(np.load("cosines.npy"), cosines, rtol=1e-6, atol=1e-6)
 
 
-def test_a_page_says_what_the_similarities_of_a_trained_model_mean(
-    in_process: InProcess, snapshot: Snapshot, gpt2: dict[str, torch.Tensor]
-) -> None:
+def test_a_page_says_what_the_similarities_of_a_trained_model_mean(in_process, snapshot, gpt2):
     words = "positions gpt2.safetensors --similarity --rows 0:2 --columns 0:3"
 
     pages = session(in_process, words, f"{words} --metric dot")
@@ -214,7 +200,7 @@ def drawn(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
     return {name: torch.randn(shape) for name, shape in shapes.items()}
 
 
-def test_the_row_of_token_type_0_is_added_first_as_bert_does(in_process: InProcess) -> None:
+def test_the_row_of_token_type_0_is_added_first_as_bert_does(in_process):
     tensors = drawn(BERT)
     save_file(tensors, "bert.safetensors")
     words, positions, types = tensors.values()
@@ -261,9 +247,7 @@ def roberta() -> np.ndarray:
     return tensors["roberta.embeddings.position_embeddings.weight"].numpy()
 
 
-def test_position_rows_begin_behind_those_of_padding(
-    in_process: InProcess, roberta: np.ndarray
-) -> None:
+def test_position_rows_begin_behind_those_of_padding(in_process, roberta):
     words = "lookup --ids 3,4,3 --from ./roberta --show position -o rows.npy"
     in_process.ok(*words.split())
 
@@ -271,9 +255,7 @@ def test_position_rows_begin_behind_those_of_padding(
 
 
 @pytest.mark.usefixtures("roberta")
-def test_hidden_has_a_scale_of_its_own_in_a_heat_map(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_hidden_has_a_scale_of_its_own_in_a_heat_map(in_process, snapshot):
     """Only there: alone, and among numbers, it stands in the one table."""
     words = "lookup --ids 3,4 --from ./roberta"
     pages = session(in_process, f"{words} --heat", f"{words} --heat --show hidden")
@@ -283,9 +265,7 @@ def test_hidden_has_a_scale_of_its_own_in_a_heat_map(
 
 
 @pytest.mark.usefixtures("roberta")
-def test_pages_say_which_position_row_comes_first(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_pages_say_which_position_row_comes_first(in_process, snapshot):
     pages = session(
         in_process,
         "lookup --ids 3,4,3 --from ./roberta --trace 2",
@@ -297,9 +277,7 @@ def test_pages_say_which_position_row_comes_first(
 
 
 @cases
-def test_positions_count_the_tokens_that_a_tokenizer_adds(
-    in_process: InProcess, roberta: np.ndarray, options: list[str], places: list[int]
-) -> None:
+def test_positions_count_the_tokens_that_a_tokenizer_adds(in_process, roberta, options, places):
     ids = {"<s>": 0, "</s>": 2, "hi": 4, "<unk>": 3}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     added = [("<s>", 0), ("</s>", 2)]

@@ -15,7 +15,6 @@ import safetensors.numpy
 
 from embcli.cli.app import command_line
 from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import answered, assert_height
 
 COMMANDS = command_line().commands
@@ -28,8 +27,8 @@ MOST_OPTIONS = 28  # beside --help
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_the_help_of_a_command_has_its_examples_above_its_options_as_they_are_typed(
-    in_process: InProcess, snapshot: Snapshot, verb: str
-) -> None:
+    in_process, snapshot, verb
+):
     page = in_process.ok(verb, "--help", COLUMNS="80").text
 
     snapshot(f"{verb}/help.txt", page)
@@ -41,16 +40,14 @@ def test_the_help_of_a_command_has_its_examples_above_its_options_as_they_are_ty
 
 
 @pytest.mark.parametrize("verb", ["", "lookup"])
-def test_help_has_two_names(in_process: InProcess, snapshot: Snapshot, verb: str) -> None:
+def test_help_has_two_names(in_process, snapshot, verb):
     page = in_process.ok("help", *verb.split(), COLUMNS="80").text
 
     snapshot(f"./{verb}/help.txt", page)
     assert in_process.ok(*verb.split(), "--help", COLUMNS="80").text == page
 
 
-def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(in_process, snapshot):
     page = in_process.ok(COLUMNS="80").text
 
     snapshot("embcli-alone.txt", page)
@@ -58,16 +55,14 @@ def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("lookup", "--help")])
-def test_a_width_that_no_terminal_has_is_limited(
-    in_process: InProcess, words: tuple[str, ...]
-) -> None:
+def test_a_width_that_no_terminal_has_is_limited(in_process, words):
     lines = in_process.ok(*words, COLUMNS="99999999").text.splitlines()
 
     assert max(map(len, lines)) <= 1000
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb: str) -> None:
+def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb):
     options = [each for each in COMMANDS[verb].params if each.opts[0].startswith("-")]
 
     assert len(options) <= MOST_OPTIONS
@@ -136,9 +131,7 @@ def run_pipe(in_process: InProcess, example: str) -> bytes:
 
 @pytest.mark.usefixtures("_files")
 @pytest.mark.parametrize("example", PRINTED)
-def test_each_example_runs(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch, example: str
-) -> None:
+def test_each_example_runs(in_process, monkeypatch, example):
     if "cache" in example:
         monkeypatch.setenv("EMBCLI_CACHE_DIR", "cache")
 
@@ -155,16 +148,14 @@ def test_each_example_runs(
 # --- what else is understood ----------------------------------------------------------------------
 
 
-def test_names_that_papers_have_for_kinds_are_understood(in_process: InProcess) -> None:
+def test_names_that_papers_have_for_kinds_are_understood(in_process):
     words = ("positions", "--dim", "4", "-f", "json")
     rotary = in_process.ok(*words, "rotary").out
     assert in_process.ok(*words, "--kind", "rope").out == rotary
     assert in_process.ok(*words, "RoPE").out == rotary
 
 
-def test_each_note_says_what_the_snapshot_says(
-    in_process: InProcess, snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_note_says_what_the_snapshot_says(in_process, snapshot, tmp_path, monkeypatch):
     """A text that is IDs or a file is read as a text, with a note on what may have been meant."""
     monkeypatch.chdir(tmp_path)
     Path("my book").write_text("Chapter one")

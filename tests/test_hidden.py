@@ -23,8 +23,6 @@ from embcli.text import Sequences
 from tests.cases import data
 from tests.files.made import closed
 from tests.oracles import assert_same_bits
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fixture.
 
 V = 20  # tokens
@@ -168,7 +166,7 @@ CASES: dict[str, tuple[dict[str, Any], str, Formula]] = {
 
 
 @pytest.mark.parametrize("model_type", CASES)
-def test_hidden_is_what_the_family_makes_of_the_token_rows(model_type: str) -> None:
+def test_hidden_is_what_the_family_makes_of_the_token_rows(model_type):
     config, names, formula = CASES[model_type]
     path = model({"model_type": model_type, **config}, names)
     opened = embcli.open(path)
@@ -223,9 +221,7 @@ def gguf(architecture: str, tensors: dict[str, Any], **metadata: Any) -> str:
         ("modern-bert", {"model_type": "modernbert", "norm_eps": 0.1}, "MODERN_BERT"),
     ],
 )
-def test_a_gguf_file_and_its_safetensors_give_equal_rows(
-    architecture: str, config: dict[str, Any], names: str
-) -> None:
+def test_a_gguf_file_and_its_safetensors_give_equal_rows(architecture, config, names):
     expected = embcli.open(model(config, names)).lookup(IDS)
 
     tensors = {OF_GGUF[weight]: WEIGHTS[weight] for weight in NAMES[names]}
@@ -245,8 +241,8 @@ def test_a_gguf_file_and_its_safetensors_give_equal_rows(
 
 
 def test_a_config_that_contradicts_the_tensors_is_refused_except_for_token_rows(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+    in_process, snapshot
+):
     told = []
     for case, (config, names) in DATA["contradictions"].items():
         words = ("lookup", "--ids", "1", "--from", model({"model_type": "bert", **config}, names))
@@ -267,9 +263,7 @@ def test_a_config_that_contradicts_the_tensors_is_refused_except_for_token_rows(
         ),
     ],
 )
-def test_positions_of_another_part_are_not_taken(
-    in_process: InProcess, model_type: str, token: str, positions: str
-) -> None:
+def test_positions_of_another_part_are_not_taken(in_process, model_type, token, positions):
     Path("m").mkdir()
     Path("m/config.json").write_text(json.dumps({"model_type": model_type}))
     tensors = {f"{token}.weight": torch.ones(9, 6), f"{positions}.weight": torch.ones(9, 6)}
@@ -280,9 +274,7 @@ def test_positions_of_another_part_are_not_taken(
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_all_terms_and_the_trace_spells_out_their_sum(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_the_page_shows_all_terms_and_the_trace_spells_out_their_sum(in_process, snapshot):
     path = model({"model_type": "bert", "layer_norm_eps": 0.01}, "BERT_LIKE")
     words = ("lookup", "--ids", "3,7", "--from", path, "--columns", "0")
     page = in_process.ok(*words, "--trace", "1").text
@@ -291,7 +283,7 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_their_sum(
     assert "input, not hidden" in in_process(*words, "-f", "csv").err
 
 
-def test_data_formats_have_hidden_and_the_recipe(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_data_formats_have_hidden_and_the_recipe(in_process, snapshot):
     path = model({"model_type": "bart", "scale_embedding": True}, "DECODER", "model.encoder.")
     words = ("lookup", "--ids", "1,2", "--from", path)
     document = json.loads(in_process.ok(*words, "-f", "json").out)
@@ -306,9 +298,7 @@ def test_data_formats_have_hidden_and_the_recipe(in_process: InProcess, snapshot
 BART = {"model_type": "bart", "scale_embedding": True}
 
 
-def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(in_process, snapshot):
     told = []
     for case, (config, names, prefix) in DATA["followed"].items():
         page = in_process.ok("info", "--from", model(config, names, prefix)).text
@@ -316,12 +306,12 @@ def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(
     snapshot("info/recipes-of-models.txt", "\n".join(told))
 
 
-def test_a_decoder_alone_is_no_part_of_what_is_looked_up() -> None:
+def test_a_decoder_alone_is_no_part_of_what_is_looked_up():
     path = model(BART, "DECODER", "model.decoder.")
     assert embcli.open(path).lookup(IDS).plan.recipe.part is None
 
 
-def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -> None:
+def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart():
     rows_of: dict[str, list[Family]] = {}
     for family in FAMILIES:
         for name in family.model_types.split():
@@ -334,9 +324,7 @@ def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -
 # --- what is not known, and what is said of positions ---------------------------------------------
 
 
-def test_what_a_model_does_beyond_its_rows_is_said(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_what_a_model_does_beyond_its_rows_is_said(in_process, snapshot):
     told = []
     for case, (config, names) in DATA["said"].items():
         ran = in_process("lookup", "--ids", "1", "--from", model(config, names))
@@ -346,9 +334,7 @@ def test_what_a_model_does_beyond_its_rows_is_said(
 
 
 @pytest.mark.parametrize("model_type", ["llama", "gemma", "mamba", "nobody's"])
-def test_a_model_that_adds_no_positions_has_none_to_show(
-    model_type: str, in_process: InProcess
-) -> None:
+def test_a_model_that_adds_no_positions_has_none_to_show(model_type, in_process):
     words = ("lookup", "--ids", "1", "--from", model({"model_type": model_type}, "TOKEN"))
     learned = in_process(*words, "--position", "learned", "-f", "json")
     assert "position" not in json.loads(learned.out)["matrices"]
@@ -356,29 +342,27 @@ def test_a_model_that_adds_no_positions_has_none_to_show(
     assert "--position none has no rows" in refused
 
 
-def test_hidden_of_a_model_type_that_is_not_known_is_not_known(in_process: InProcess) -> None:
+def test_hidden_of_a_model_type_that_is_not_known_is_not_known(in_process):
     path = model({"model_type": "nobody's"}, "TOKEN")
     words = ("lookup", "--ids", "1", "--from", path, "--show", "hidden")
     assert "not known for this model" in in_process.refused(*words)
 
 
-def test_positions_after_a_projection_are_the_model_s_own(in_process: InProcess) -> None:
+def test_positions_after_a_projection_are_the_model_s_own(in_process):
     path = model({"model_type": "opt"}, "OPT")
     words = ("lookup", "--ids", "1", "--from", path, "-f", "json")
     own = in_process.ok(*words).out
     assert in_process.ok(*words, "--position", "learned").out == own
 
 
-def test_a_model_of_several_token_matrices_has_no_token_matrix(in_process: InProcess) -> None:
+def test_a_model_of_several_token_matrices_has_no_token_matrix(in_process):
     path = model({"model_type": "musicgen_decoder"}, "SEVERAL")
     words = ("lookup", "--ids", "1", "--from", path)
     assert "no tensor has the name" in in_process.refused(*words)
     assert "it adds up rows of several" in in_process(*words, "--tensor", "a.0.weight").err
 
 
-def test_positions_says_which_the_blocks_of_a_model_compute(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_positions_says_which_the_blocks_of_a_model_compute(in_process, snapshot):
     told = []
     for case, config in DATA["positions"].items():
         message = in_process.refused("positions", "--from", model(config, "TOKEN"))
@@ -401,18 +385,18 @@ def test_positions_says_which_the_blocks_of_a_model_compute(
     ],
 )
 def test_positions_shows_those_that_a_model_adds(
-    page: str,
-    config: dict[str, Any] | None,
-    names: str,
-    in_process: InProcess,
-    snapshot: Snapshot,
-) -> None:
+    page,
+    config,
+    names,
+    in_process,
+    snapshot,
+):
     ran = in_process("positions", "--from", model(config, names), "--rows", "0:3")
     assert ran.status == 0
     snapshot(f"positions/{page}.txt", ran.text + ran.err)
 
 
-def test_sinusoids_of_a_model_are_those_that_lookup_adds() -> None:
+def test_sinusoids_of_a_model_are_those_that_lookup_adds():
     opened = embcli.open(model({"model_type": "xglm"}, "TOKEN"))
     result = opened.positions(context_length=T)
     assert_same_bits(result.position, opened.lookup(IDS).position)
@@ -430,7 +414,7 @@ def gemma_in_bfloat16(folder: str) -> str:
     return folder
 
 
-def test_where_the_model_scales_by_another_number_is_told(in_process: InProcess) -> None:
+def test_where_the_model_scales_by_another_number_is_told(in_process):
     path = gemma_in_bfloat16("gemma")
     in_float32 = f"{math.sqrt(3072):.4f}"
     in_bfloat16 = float(torch.tensor(3072**0.5).bfloat16())
@@ -442,7 +426,7 @@ def test_where_the_model_scales_by_another_number_is_told(in_process: InProcess)
         assert f"the model multiplies them by {in_float32}" in told
 
 
-def test_where_one_of_two_models_scales_it_is_told_once(in_process: InProcess) -> None:
+def test_where_one_of_two_models_scales_it_is_told_once(in_process):
     scaling = gemma_in_bfloat16("scaling")
     plain = gemma_in_bfloat16("plain")
     Path(plain, "config.json").unlink()
@@ -452,9 +436,7 @@ def test_where_one_of_two_models_scales_it_is_told_once(in_process: InProcess) -
 
 
 @pytest.mark.parametrize("model_type", ["gemma", "marian"])
-def test_torch_is_not_imported_to_scale_and_to_add(
-    model_type: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_is_not_imported_to_scale_and_to_add(model_type, monkeypatch):
     config, names, _ = CASES[model_type]
     path = model({"model_type": model_type, **config}, names)
     monkeypatch.setattr("embcli.numerics.steps.loading_torch", None)

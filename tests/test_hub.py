@@ -13,8 +13,6 @@ from embcli.errors import InputError
 from embcli.hub.local import cache_folder, located
 from tests.cases import cases
 from tests.readers import from_ndjson
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.test_vocabularies import pieces
 
 MAIN = "0" * 39 + "a"
@@ -49,38 +47,38 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @cases
-def test_a_model_is_found_in_the_cache(cache: Path, name: str, found: str) -> None:
+def test_a_model_is_found_in_the_cache(cache, name, found):
     assert located(name) == cache / found / "model.safetensors"
 
 
 @pytest.mark.usefixtures("cache")
 @cases
-def test_what_is_neither_path_nor_model_is_refused(name: str, reason: str) -> None:
+def test_what_is_neither_path_nor_model_is_refused(name, reason):
     with pytest.raises(InputError, match=reason):
         located(name)
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_cache_whose_name_is_too_long_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_whose_name_is_too_long_is_a_sentence(monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", "/x" * 2500)
     with pytest.raises(InputError, match="File name too long"):
         located("org/name")
 
 
-def test_a_short_revision_that_two_share_is_refused(cache: Path) -> None:
+def test_a_short_revision_that_two_share_is_refused(cache):
     (cache / "models--org--name/snapshots" / ("0" * 40)).mkdir()
     with pytest.raises(InputError, match="not its revision '0000000'"):
         located("org/name@0000000")
 
 
-def test_a_ref_that_leads_out_of_the_cache_is_refused(cache: Path) -> None:
+def test_a_ref_that_leads_out_of_the_cache_is_refused(cache):
     (cache / "models--org--name/refs/main").write_text("../../../../etc")
     with pytest.raises(InputError, match="not its revision 'main'"):
         located("org/name@main")
 
 
 @pytest.mark.usefixtures("cache")
-def test_an_existing_path_comes_first(tmp_path: Path) -> None:
+def test_an_existing_path_comes_first(tmp_path):
     (tmp_path / "org").mkdir()
     (tmp_path / "org/name").touch()
     assert located("org/name") == Path("org/name")
@@ -88,9 +86,7 @@ def test_an_existing_path_comes_first(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("home")
 @cases
-def test_the_folder_of_the_cache_is_that_of_its_own_variables(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], folder: str
-) -> None:
+def test_the_folder_of_the_cache_is_that_of_its_own_variables(monkeypatch, variables, folder):
     for name, value in {"HOME": "/home/me", **variables}.items():
         monkeypatch.setenv(name, value)
     assert cache_folder() == Path(folder)
@@ -111,26 +107,26 @@ def test_the_folder_of_the_cache_is_that_of_its_own_variables(
         "own.npz notes.txt",
     ],
 )
-def test_the_file_of_a_folder_is_the_model(tmp_path: Path, files: str) -> None:
+def test_the_file_of_a_folder_is_the_model(tmp_path, files):
     names = files.split()
     for name in names:
         (tmp_path / name).touch()
     assert located(str(tmp_path)) == tmp_path / names[0]
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(InputError, match="no file of weights"):
         located(str(tmp_path))
 
 
-def test_a_folder_with_several_models_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_several_models_is_refused(tmp_path):
     for number in range(8):
         (tmp_path / f"{number}\x1b.gguf").touch()
     with pytest.raises(InputError, match=r"8 candidate files: '0\\x1b.gguf', .*, \.\.\.; choose"):
         located(str(tmp_path))
 
 
-def test_parts_of_a_model_without_an_index_are_told_so(tmp_path: Path) -> None:
+def test_parts_of_a_model_without_an_index_are_told_so(tmp_path):
     for number in (1, 2, 3):
         (tmp_path / f"model-0000{number}-of-00003.safetensors").touch()
     with pytest.raises(InputError, match="parts of a model, but no index of them"):
@@ -178,7 +174,7 @@ def of_ollama(
 
 
 @cases
-def test_a_model_of_ollama_is_found_by_its_manifest(home: Path, manifest: str, name: str) -> None:
+def test_a_model_of_ollama_is_found_by_its_manifest(home, manifest, name):
     blob = of_ollama(home, manifest)
     assert located(f"ollama:{name}") == blob
 
@@ -190,7 +186,7 @@ def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home / "elsewhere"
 
 
-def test_a_manifest_that_lists_manifests_leads_to_that_of_ggml(elsewhere: Path) -> None:
+def test_a_manifest_that_lists_manifests_leads_to_that_of_ggml(elsewhere):
     child = {"digest": f"sha256:{OTHER_DIGEST}", "runner": "ggml"}
     put(elsewhere / f"blobs/sha256-{OTHER_DIGEST}", {"layers": [LAYER]})
     listed = {"manifests": [{"digest": "x", "runner": "mlx"}, child]}
@@ -201,16 +197,14 @@ def test_a_manifest_that_lists_manifests_leads_to_that_of_ggml(elsewhere: Path) 
     assert located("ollama:qwen:1b") == blob
 
 
-def test_the_folder_of_ollama_is_that_of_its_own_variable(home: Path, elsewhere: Path) -> None:
+def test_the_folder_of_ollama_is_that_of_its_own_variable(home, elsewhere):
     of_ollama(home)
     with pytest.raises(InputError, match=rf"{elsewhere}.*run ollama pull llama3\.2"):
         located("ollama:llama3.2")
 
 
 @cases
-def test_a_manifest_that_lies_is_refused_and_not_listed(
-    in_process: InProcess, home: Path, manifest: dict[str, object], told: str
-) -> None:
+def test_a_manifest_that_lies_is_refused_and_not_listed(in_process, home, manifest, told):
     of_ollama(home, **manifest)
     assert told in in_process.refused("lookup", "a", "--from", "ollama:llama3.2")
     listed = in_process("info", "--models", "-f", "ndjson")
@@ -221,27 +215,27 @@ def test_a_manifest_that_lies_is_refused_and_not_listed(
 @pytest.mark.parametrize(
     "name", ["../x", "x:../../y", "a/b/c/d", "", ":", "x\0", "\x1b[2J", "x" * 999]
 )
-def test_names_that_leave_a_store_are_refused(home: Path, name: str) -> None:
+def test_names_that_leave_a_store_are_refused(home, name):
     (home / "x").write_text("secret")
     with pytest.raises(InputError, match="not found in"):
         located(f"ollama:{name}")
 
 
 @pytest.mark.usefixtures("home")
-def test_a_name_that_is_nowhere_says_where_it_was_looked_for(in_process: InProcess) -> None:
+def test_a_name_that_is_nowhere_says_where_it_was_looked_for(in_process):
     told = in_process.refused("lookup", "a", "--from", "llama3.2")
     assert "in the Hugging Face cache" in told
     assert "\nnor in Ollama's" in told
     assert told.endswith("; run hf download llama3.2\n")
 
 
-def test_a_name_that_ollama_has_is_suggested(in_process: InProcess, home: Path) -> None:
+def test_a_name_that_ollama_has_is_suggested(in_process, home):
     of_ollama(home)
     refused = in_process.refused("lookup", "a", "--from", "llama3.2")
     assert "did you mean ollama:llama3.2?" in refused
 
 
-def test_a_model_of_ollama_is_a_model_and_an_encoding(in_process: InProcess, home: Path) -> None:
+def test_a_model_of_ollama_is_a_model_and_an_encoding(in_process, home):
     of_ollama(home)
     ran = in_process("lookup", "a", "--from", "ollama:llama3.2", "-f", "ndjson")
     assert json.loads(ran.out)["token"] == " a"
@@ -266,8 +260,8 @@ def _two_models(home: Path) -> None:
 
 @pytest.mark.usefixtures("_two_models")
 def test_the_models_of_a_machine_are_listed_with_where_they_were_looked_for(
-    in_process: InProcess, home: Path, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    in_process, home, snapshot, monkeypatch
+):
     monkeypatch.chdir(home)
     monkeypatch.setenv("HF_HUB_CACHE", ".cache/huggingface/hub")
     monkeypatch.setenv("OLLAMA_MODELS", ".ollama/models")
@@ -278,9 +272,7 @@ def test_the_models_of_a_machine_are_listed_with_where_they_were_looked_for(
 
 
 @pytest.mark.usefixtures("_two_models")
-def test_a_manifest_that_cannot_be_read_is_noted_and_a_hidden_one_is_no_model(
-    in_process: InProcess, home: Path
-) -> None:
+def test_a_manifest_that_cannot_be_read_is_noted_and_a_hidden_one_is_no_model(in_process, home):
     of_ollama(home, "registry.ollama.ai/library/.hidden/x y")
     library = home / ".ollama/models/manifests/registry.ollama.ai/library"
     (library / "llama3.2/gone").symlink_to("nowhere")
@@ -289,5 +281,5 @@ def test_a_manifest_that_cannot_be_read_is_noted_and_a_hidden_one_is_no_model(
     assert listed.out.count(b"\n") == 2
 
 
-def test_the_list_of_models_is_of_no_model(in_process: InProcess) -> None:
+def test_the_list_of_models_is_of_no_model(in_process):
     assert "leave out the model" in in_process.refused("info", "--models", "--from", "x")

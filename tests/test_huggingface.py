@@ -37,7 +37,6 @@ from embcli.text import Sequences, encode_sequences
 from embcli.verbs.tokenize import Tokenization
 from tests.cases import cases
 from tests.readers import from_ndjson
-from tests.runners import InProcess
 from tests.test_encodings import TEXTS
 
 SENTENCES = [
@@ -235,7 +234,7 @@ def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> lis
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_ids_are_those_of_the_library(name: str, saved: Saved) -> None:
+def test_ids_are_those_of_the_library(name, saved):
     theirs = loaded(saved(name))
     ours = opened(saved(name))
     for text in (*TEXTS, PLAIN, "<s>you <|end|>[CLS]"):
@@ -247,7 +246,7 @@ def test_ids_are_those_of_the_library(name: str, saved: Saved) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_tokens_are_those_of_the_library_and_spaces_are_spaces(name: str, saved: Saved) -> None:
+def test_tokens_are_those_of_the_library_and_spaces_are_spaces(name, saved):
     ours = opened(saved(name))
     known = set(loaded(saved(name)).get_vocab().values())
     assert ours.vocabulary_size == max(known) + 1
@@ -265,7 +264,7 @@ ANY_TEXT = st.one_of(st.text(max_size=60), st.text("aé🤖 日\n'", max_size=40
 @given(text=ANY_TEXT, special=st.booleans())
 @example(text="hi<|endoftext|>🤖", special=True)
 @example(text="hi<|endoftext|>🤖", special=False)
-def test_gpt2_as_a_file_is_gpt2(text: str, special: bool, saved: Saved) -> None:
+def test_gpt2_as_a_file_is_gpt2(text, special, saved):
     ours = opened(saved("gpt2"))
     theirs = encodings.get("gpt2")
     assert ours.vocabulary_size == theirs.vocabulary_size
@@ -281,9 +280,7 @@ WITHOUT_MARK = st.characters(exclude_categories=["Cs"], exclude_characters="▁"
 @given(text=st.text(WITHOUT_MARK, max_size=40))
 @example(text=PLAIN)
 @example(text=" two  spaces ")
-def test_spans_cover_the_text_and_hold_what_tokens_stand_for(
-    name: str, text: str, saved: Saved
-) -> None:
+def test_spans_cover_the_text_and_hold_what_tokens_stand_for(name, text, saved):
     ours = opened(saved(name))
     assert ours.decode(ours.encode(text)) == text.encode()
     before = 0
@@ -296,8 +293,8 @@ def test_spans_cover_the_text_and_hold_what_tokens_stand_for(
 
 
 def test_spans_of_words_are_those_of_the_text_and_not_of_its_plain_letters(
-    saved: Saved,
-) -> None:
+    saved,
+):
     assert spans("  Évery  éffort 🤖", opened(saved("word_pieces"))) == [
         (b"every", 2, 7, False),
         (b"effort", 9, 15, False),
@@ -308,9 +305,7 @@ def test_spans_of_words_are_those_of_the_text_and_not_of_its_plain_letters(
 @pytest.mark.parametrize("name", ["word_pieces", "suffixed"])
 @given(text=st.text("aeffortEveryoné日 \u0301!", max_size=30))
 @example(text="everyone effort")
-def test_parts_of_words_keep_their_marks_and_decode_without_them(
-    name: str, text: str, saved: Saved
-) -> None:
+def test_parts_of_words_keep_their_marks_and_decode_without_them(name, text, saved):
     ours = opened(saved(name))
     theirs = loaded(saved(name))
     encoded = theirs.encode(text)
@@ -322,8 +317,8 @@ def test_parts_of_words_keep_their_marks_and_decode_without_them(
 
 @pytest.mark.parametrize("format", ["table", "markdown", "csv", "json"])
 def test_a_part_of_a_word_is_shown_as_one_on_every_page_and_in_every_format(
-    in_process: InProcess, tmp_path: Path, format: str
-) -> None:
+    in_process, tmp_path, format
+):
     rows = np.random.default_rng(0).standard_normal((3, 3), np.float32)
     model = word_model(tmp_path / "model", ["[UNK]", "gas", "##es"], rows)
     lists = [
@@ -341,9 +336,7 @@ def test_a_part_of_a_word_is_shown_as_one_on_every_page_and_in_every_format(
 
 
 @cases
-def test_special_adds_what_the_tokenizer_adds(
-    in_process: InProcess, tmp_path: Path, saved: Saved, template: str, told: str
-) -> None:
+def test_special_adds_what_the_tokenizer_adds(in_process, tmp_path, saved, template, told):
     theirs = loaded(saved("word_pieces"))
     theirs.add_special_tokens(["[SEP]"])
     around = [(name, theirs.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
@@ -363,15 +356,15 @@ def test_special_adds_what_the_tokenizer_adds(
     assert plain.err.removeprefix("embcli: the model reads ").rstrip() == told
 
 
-def test_a_vocabulary_without_cls_and_sep_is_refused(tmp_path: Path) -> None:
+def test_a_vocabulary_without_cls_and_sep_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\nhello\n")
     with pytest.raises(InputError, match=r"vocab\.txt"):
         seeded(encoding=str(tmp_path / "vocab.txt"), dim=2)
 
 
 def test_tokens_that_gemma_adds_are_spelled_as_pieces_and_special_ones_are_not(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     made = pieces()
     made.add_tokens([AddedToken("▁▁▁", normalized=False)])
     made.add_special_tokens([AddedToken("<▁>", normalized=False)])
@@ -385,8 +378,8 @@ def test_tokens_that_gemma_adds_are_spelled_as_pieces_and_special_ones_are_not(
 
 
 def test_a_tokenizer_is_taken_as_it_is_without_truncation_padding_and_chance(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     made = byte_level()
     whole = made.encode(PLAIN * 9).ids
     made.enable_truncation(3)
@@ -398,7 +391,7 @@ def test_a_tokenizer_is_taken_as_it_is_without_truncation_padding_and_chance(
     assert opened(path).encode(PLAIN * 9).tolist() == whole
 
 
-def test_names_of_tiktoken_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_tiktoken_come_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("gpt2", "gpt-4"):
         (tmp_path / name).mkdir()
@@ -423,14 +416,14 @@ def bpe(version: str, vocabulary: dict[str, int]) -> bytes:
         bpe("9", {}),
     ],
 )
-def test_what_is_no_tokenizer_is_named(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_tokenizer_is_named(tmp_path, content):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"it is not a tokenizer\.json"):
         opened(path).encode("hi")
 
 
-def test_a_word_that_a_vocabulary_without_unknown_lacks_is_refused(tmp_path: Path) -> None:
+def test_a_word_that_a_vocabulary_without_unknown_lacks_is_refused(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text(
         '{"version":"1.0","model":{"type":"WordPiece","unk_token":"?","vocab":{"a":0},'
@@ -440,9 +433,7 @@ def test_a_word_that_a_vocabulary_without_unknown_lacks_is_refused(tmp_path: Pat
         opened(path).encode("hi")
 
 
-def test_a_pattern_that_never_ends_is_an_error_of_one_line(
-    in_process: InProcess, tmp_path: Path
-) -> None:
+def test_a_pattern_that_never_ends_is_an_error_of_one_line(in_process, tmp_path):
     made = Tokenizer(models.WordLevel({"a": 0}, "a"))
     made.pre_tokenizer = pre_tokenizers.Split(Regex("(a|aa|a)+$"), "isolated")
     made.save(str(tmp_path / "tokenizer.json"))
@@ -450,7 +441,7 @@ def test_a_pattern_that_never_ends_is_an_error_of_one_line(
     assert "cannot split this text of 37 characters (Onig: Regex search error" in refused
 
 
-def test_a_file_longer_than_any_is_not_read(tmp_path: Path) -> None:
+def test_a_file_longer_than_any_is_not_read(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.touch()
     os.truncate(path, 1 << 40)
@@ -481,9 +472,7 @@ def model(tmp_path: Path, saved: Saved) -> str:
     return str(tmp_path)
 
 
-def test_the_tokenizer_beside_the_weights_is_theirs_and_no_guess(
-    in_process: InProcess, model: str
-) -> None:
+def test_the_tokenizer_beside_the_weights_is_theirs_and_no_guess(in_process, model):
     document = json.loads(in_process("lookup", PLAIN, "--from", model, "-f", "json").out)
     assert document["run"]["encoding"] == f"{model}/tokenizer.json"
     assert "encoding" not in document["run"]["guesses"]
@@ -496,8 +485,8 @@ def test_the_tokenizer_beside_the_weights_is_theirs_and_no_guess(
 
 
 def test_without_the_package_the_cure_is_told_and_a_tokenizer_beside_weights_is_left(
-    in_process: InProcess, tmp_path: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    in_process, tmp_path, saved, monkeypatch
+):
     (tmp_path / "tokenizer.json").symlink_to(saved("byte_level"))
     save_file({"wte.weight": np.ones((9, 3), np.float32)}, tmp_path / "model.safetensors")
     monkeypatch.setitem(sys.modules, "tokenizers", None)
@@ -510,7 +499,7 @@ def test_without_the_package_the_cure_is_told_and_a_tokenizer_beside_weights_is_
     assert cure in shown.err
 
 
-def test_threads_share_a_tokenizer(saved: Saved) -> None:
+def test_threads_share_a_tokenizer(saved):
     """Some of them ask for special tokens, which the package sets for a whole tokenizer."""
     ours = opened(saved("gpt2"))
     cases = []
@@ -528,9 +517,7 @@ def test_threads_share_a_tokenizer(saved: Saved) -> None:
     assert os.path.samestat(os.fstat(2), before)
 
 
-def test_a_text_that_would_not_fit_into_memory_is_refused(
-    saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_that_would_not_fit_into_memory_is_refused(saved, monkeypatch):
     monkeypatch.setattr(huggingface, "memory_of_machine", lambda: 150_000)
     encoding = opened(saved("gpt2"))
     assert len(encoding.encode("a" * 1000)) > 0

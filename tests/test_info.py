@@ -14,8 +14,6 @@ import embcli
 from embcli.seeded_layers import build
 from tests import transcripts
 from tests.cases import cases
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import document_of, session
 
 # Each test writes its model there.
@@ -25,9 +23,7 @@ _in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 # --- this installation ----------------------------------------------------------------------------
 
 
-def test_the_data_has_versions_capability_and_cache(
-    in_process: InProcess, shared_cache: Path
-) -> None:
+def test_the_data_has_versions_capability_and_cache(in_process, shared_cache):
     run = document_of(in_process, "info")["run"]
 
     assert run["embcli"] == embcli.__version__
@@ -39,7 +35,7 @@ def test_the_data_has_versions_capability_and_cache(
     assert run["cache"] == str(shared_cache)
 
 
-def test_the_page_has_the_facts_of_the_data(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_the_page_has_the_facts_of_the_data(in_process, snapshot):
     """Those of the machine are on top; the encodings below are the same everywhere."""
     facts, encodings = in_process.ok("info").text.split("\n\n")
 
@@ -56,12 +52,12 @@ def test_the_page_has_the_facts_of_the_data(in_process: InProcess, snapshot: Sna
     ],
 )
 def test_what_cannot_be_known_without_torch_is_named(
-    in_process: InProcess,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    value: object,
-    expected: dict[str, str],
-) -> None:
+    in_process,
+    monkeypatch,
+    name,
+    value,
+    expected,
+):
     """The flags of the processor are missing, or torch is."""
     monkeypatch.setattr(build, name, value if isinstance(value, str) else lambda _: None)
     build.this_build.cache_clear()
@@ -91,9 +87,7 @@ def _bert() -> None:
 
 
 @pytest.mark.usefixtures("_bert")
-def test_the_page_of_a_model_has_its_tensors_and_their_roles(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_the_page_of_a_model_has_its_tensors_and_their_roles(in_process, snapshot):
     pages = session(in_process, "info m.npz --width 120", "info m.npz --width 40")
 
     snapshot("info/bert.txt", pages)
@@ -101,7 +95,7 @@ def test_the_page_of_a_model_has_its_tensors_and_their_roles(
 
 
 @pytest.mark.usefixtures("_bert")
-def test_the_data_of_a_model_has_its_tensors_and_their_roles(in_process: InProcess) -> None:
+def test_the_data_of_a_model_has_its_tensors_and_their_roles(in_process):
     document = document_of(in_process, "info", "m.npz")
 
     assert document["tensors"][0] == {
@@ -117,8 +111,8 @@ def test_the_data_of_a_model_has_its_tensors_and_their_roles(in_process: InProce
 
 @pytest.mark.usefixtures("_bert")
 def test_a_tensor_that_is_chosen_says_so_unless_it_is_the_only_one_of_its_role(
-    in_process: InProcess,
-) -> None:
+    in_process,
+):
     name = "bert.embeddings.position_embeddings.weight"
     ones = np.ones((7, 4))
     np.savez("unknown.npz", q=ones, k=ones)
@@ -132,8 +126,8 @@ def test_a_tensor_that_is_chosen_says_so_unless_it_is_the_only_one_of_its_role(
 
 @cases
 def test_other_tensors_are_counted_and_an_option_is_said_to_take_one(
-    in_process: InProcess, snapshot: Snapshot, verb: str, files: list[str]
-) -> None:
+    in_process, snapshot, verb, files
+):
     matrix = np.eye(4, 3) + 1
     np.savez("m.npz", wte=matrix, wpe=matrix)
     page = in_process(verb, *files, suggestions=True, COLUMNS="80").text

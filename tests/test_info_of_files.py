@@ -15,7 +15,6 @@ from safetensors.numpy import save_file
 from tests import transcripts
 from tests.files.made import PLAIN, closed, save_words
 from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import document_of
 
 ROWS = np.ones((6, 3), np.float32)
@@ -28,7 +27,7 @@ def run_of(in_process: InProcess, *words: str) -> dict[str, Any]:
     return document_of(in_process, "info", *words)["run"]
 
 
-def test_special_tokens_of_every_file_are_listed(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_special_tokens_of_every_file_are_listed(in_process, snapshot):
     names = ["<s>", "</s>", "<pad>", "<unk>"]
     save_words("m/tokenizer.json", [*names, "a", "b"], special=names)
     save_file({"wte.weight": ROWS}, "m/model.safetensors", metadata={"format": "pt"})
@@ -50,7 +49,7 @@ def test_special_tokens_of_every_file_are_listed(in_process: InProcess, snapshot
     snapshot("info/special-ids.txt", in_process.ok("info", "m").text)
 
 
-def test_a_file_of_special_ids_that_cannot_be_read_is_noted(in_process: InProcess) -> None:
+def test_a_file_of_special_ids_that_cannot_be_read_is_noted(in_process):
     save_file({"wte.weight": ROWS}, "model.safetensors")
     Path("generation_config.json").write_text('{"eos_token_id": "one"}')
 
@@ -60,7 +59,7 @@ def test_a_file_of_special_ids_that_cannot_be_read_is_noted(in_process: InProces
     assert "eos_token_id is 'one'" in ran.err
 
 
-def test_the_metadata_of_a_file_is_listed(in_process: InProcess) -> None:
+def test_the_metadata_of_a_file_is_listed(in_process):
     kept = {"format": "pt", "note": "a\nb\x1b[31m"}
     save_file({"wte.weight": ROWS}, "m.safetensors", metadata=kept)
     writer = GGUFWriter("m.gguf", "llama")
@@ -98,8 +97,8 @@ STATED = "config.json states tie_word_embeddings true"
     ],
 )
 def test_a_head_that_is_in_no_file_is_asked_for_unless_the_format_says_it(
-    in_process: InProcess, file: str, settings: dict[str, Any], told: str
-) -> None:
+    in_process, file, settings, told
+):
     save_file({"wte.weight": ROWS}, "model.safetensors")
     writer = GGUFWriter("m.gguf", "llama")
     writer.add_tensor("token_embd.weight", ROWS)
@@ -112,7 +111,7 @@ def test_a_head_that_is_in_no_file_is_asked_for_unless_the_format_says_it(
     assert lines == [f"output head: {told}"]
 
 
-def test_parameters_are_counted_as_torch_counts_them(in_process: InProcess) -> None:
+def test_parameters_are_counted_as_torch_counts_them(in_process):
     """Tied weights are one parameter with two names."""
     model = torch.nn.Sequential(torch.nn.Embedding(6, 3), torch.nn.Linear(3, 6))
     model[1].weight = model[0].weight
@@ -125,9 +124,7 @@ def test_parameters_are_counted_as_torch_counts_them(in_process: InProcess) -> N
     assert f"3 tensors, {counted} parameters" in in_process.ok("info", "model.pt").text
 
 
-def test_tensors_of_a_file_without_a_token_matrix_are_listed(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_tensors_of_a_file_without_a_token_matrix_are_listed(in_process, snapshot):
     tensors = {"x.one": ROWS, "x.two": ROWS[0], "x.three": ROWS}
     save_file(tensors, "other.safetensors", metadata={"kind": "none"})
 
@@ -140,7 +137,7 @@ def test_tensors_of_a_file_without_a_token_matrix_are_listed(
     assert "no tensor has the name" in document["run"]["reason"]
 
 
-def test_what_is_no_file_of_tensors_is_still_refused(in_process: InProcess) -> None:
+def test_what_is_no_file_of_tensors_is_still_refused(in_process):
     save_file({"x.one": ROWS, "x.two": ROWS}, "other.safetensors")
     Path("text.txt").write_text("This is a text.\n")
 

@@ -19,7 +19,7 @@ from embcli.cli.app import command_line
 from embcli.verbs.compare.pair import judge
 from tests.readers import from_json, from_ndjson
 from tests.runners import InProcess
-from tests.snapshots import PAGES, Snapshot
+from tests.snapshots import PAGES
 from tests.transcripts import answered, command_lines
 
 FILES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.glob("*/keys.txt"))
@@ -122,16 +122,14 @@ def printed(in_process: InProcess, *words: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_documents_have_the_keys_of_the_snapshot_and_no_others(
-    in_process: InProcess, snapshot: Snapshot, name: str
-) -> None:
+def test_documents_have_the_keys_of_the_snapshot_and_no_others(in_process, snapshot, name):
     def answer(words: list[str]) -> str:
         return outline(json.loads(printed(in_process, *words), parse_constant=pytest.fail))
 
     snapshot(name, answered(name, answer))
 
 
-def test_every_verb_that_has_a_document_has_a_snapshot() -> None:
+def test_every_verb_that_has_a_document_has_a_snapshot():
     verbs = {name.partition("/")[0] for name in FILES}
     commands = command_line().commands
     assert verbs == set(commands) - WITHOUT_DOCUMENT
@@ -159,9 +157,7 @@ def rows_of(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("command", commands_by_rows())
-def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(
-    in_process: InProcess, command: str
-) -> None:
+def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(in_process, command):
     words = command.split()
     document = from_json(printed(in_process, *words, "-f", "json"))
     lines = from_ndjson(printed(in_process, *words, "-f", "ndjson"))
@@ -170,7 +166,7 @@ def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(
     assert lines == rows_of(document)
 
 
-def test_a_verdict_has_the_same_keys_whatever_differs(snapshot: Snapshot) -> None:
+def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
     left = np.zeros((1, 2), np.float32)
     sections = []
     for value in (1.0, math.inf, math.nan, -0.0):

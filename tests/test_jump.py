@@ -46,7 +46,7 @@ some_steps = st.one_of(
 
 @given(st.integers(0, 2**32 - 1), some_steps)
 @settings(max_examples=25)
-def test_a_jump_is_as_many_steps(seed: int, steps: int) -> None:
+def test_a_jump_is_as_many_steps(seed, steps):
     stepped = window(seed, steps)
     jumped = jump(window(seed, 0), steps)
     # Of the first word only the highest bit is used.
@@ -62,9 +62,7 @@ FAR = [
 
 
 @pytest.mark.parametrize("seeded", FAR, ids=str)
-def test_rows_behind_more_draws_than_are_skipped_one_by_one_are_torchs(
-    monkeypatch: pytest.MonkeyPatch, seeded: Seeded
-) -> None:
+def test_rows_behind_more_draws_than_are_skipped_one_by_one_are_torchs(monkeypatch, seeded):
     """Rows are near, far, near again and far again, in both layers."""
     monkeypatch.setattr(drawing, "_FAR", 1 << 20)  # so that torch draws the layers in no time
     for name in ("position", "token", "position"):

@@ -21,7 +21,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource, file_name
 from embcli.store import Store
 from tests.oracles import assert_same_bits, live
-from tests.runners import TIMEOUT, InProcess, Process
+from tests.runners import TIMEOUT
 
 SMALL = Seeded(6, 3, 5)
 WORDS = ("--vocab", "6", "--dim", "3")
@@ -56,7 +56,7 @@ def path(store: Store, seeded: Seeded = SMALL, name: str = "token") -> Path:
     return store.folder / file_name(name, seeded, build.this_build())
 
 
-def test_a_kept_layer_whose_header_has_a_damaged_byte_is_drawn_again(store: Store) -> None:
+def test_a_kept_layer_whose_header_has_a_damaged_byte_is_drawn_again(store):
     opened(store)
     whole = path(store).read_bytes()
     for place in range(128):
@@ -89,16 +89,14 @@ def assert_right(layer: Layer, seeded: Seeded = SMALL, name: str = "token") -> N
 @pytest.mark.parametrize(
     "seeded", [SMALL, Seeded(4, 1, 4), Seeded(1000, 300, 50, 7), Seeded(9, 70_000, 4, 2**64 - 1)]
 )
-def test_a_layer_is_the_same_drawn_kept_and_read_again(
-    store: Store, seeded: Seeded, name: str
-) -> None:
+def test_a_layer_is_the_same_drawn_kept_and_read_again(store, seeded, name):
     assert_right(opened(None, seeded, name), seeded, name)
     for _ in range(2):
         assert_right(opened(store, seeded, name), seeded, name)
     assert_same_bits(np.load(path(store, seeded, name)), live(seeded)[name])
 
 
-def test_whatever_changes_a_bit_and_nothing_else_has_a_file_of_its_own() -> None:
+def test_whatever_changes_a_bit_and_nothing_else_has_a_file_of_its_own():
     own = build.this_build()
     token = file_name("token", SMALL, own)
     names = [token, file_name("position", SMALL, own)]
@@ -137,7 +135,7 @@ SPOILT: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("put", SPOILT)
-def test_what_is_no_such_layer_is_drawn_anew(store: Store, put: str) -> None:
+def test_what_is_no_such_layer_is_drawn_anew(store, put):
     store.folder.mkdir()
     SPOILT[put](path(store))
     for _ in range(2):
@@ -146,13 +144,13 @@ def test_what_is_no_such_layer_is_drawn_anew(store: Store, put: str) -> None:
     assert not path(store).is_symlink()
 
 
-def test_a_folder_in_place_of_a_layer_is_done_without(store: Store) -> None:
+def test_a_folder_in_place_of_a_layer_is_done_without(store):
     path(store).mkdir(parents=True)
     for _ in range(2):
         assert_right(opened(store))
 
 
-def test_a_file_that_was_cut_is_drawn_anew(store: Store) -> None:
+def test_a_file_that_was_cut_is_drawn_anew(store):
     opened(store)
     whole = path(store).read_bytes()
     for end in range(0, len(whole), 7):
@@ -179,7 +177,7 @@ OLD_PART = ".embcli-0123456789ab.part"
 YOUNG_PART = ".embcli-ba9876543210.part"
 
 
-def test_the_oldest_go_and_the_newest_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_go_and_the_newest_stay(store, monkeypatch):
     monkeypatch.setattr(store_module, "LIMIT", 1500)
     keep(store, "token-a.npy", age=30)
     keep(store, "token-c.npy", age=20)
@@ -195,16 +193,14 @@ def test_the_oldest_go_and_the_newest_stay(store: Store, monkeypatch: pytest.Mon
     assert kept == {"token-a.npy", "position-b.npy", "token-d.npy", YOUNG_PART}
 
 
-def test_a_layer_beyond_half_the_limit_is_not_written(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_layer_beyond_half_the_limit_is_not_written(store, monkeypatch):
     monkeypatch.setattr(store_module, "LIMIT", 599)
     drawn = (pytest.fail("it is too large") for _ in range(1))
     store.write("token-a.npy", ROWS.shape, drawn, Notes())
     assert store.entries() == []
 
 
-def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
+def test_a_write_that_fails_leaves_nothing(store):
     opened(store)
     before = path(store).read_bytes()
 
@@ -219,9 +215,7 @@ def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/proc/none", "a file"])
-def test_a_folder_that_cannot_be_written_is_noted_and_done_without(
-    tmp_path: Path, folder: str
-) -> None:
+def test_a_folder_that_cannot_be_written_is_noted_and_done_without(tmp_path, folder):
     (tmp_path / "a file").touch()
     notes = Notes()
     assert_right(opened(Store(tmp_path / folder), notes=notes))
@@ -229,9 +223,7 @@ def test_a_folder_that_cannot_be_written_is_noted_and_done_without(
     assert f"nothing is cached: cannot write to {tmp_path / folder} (" in str(note)
 
 
-def test_a_full_disk_is_noted_and_leaves_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_noted_and_leaves_nothing(store, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
@@ -243,7 +235,7 @@ def test_a_full_disk_is_noted_and_leaves_nothing(
     assert "No space left on device" in str(note)
 
 
-def test_processes_at_once_are_right_and_leave_one_file(process: Process, here: Store) -> None:
+def test_processes_at_once_are_right_and_leave_one_file(process, here):
     words = ("weights", *WORDS, "-f", "csv")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     running = [process.start(*words, **pipes) for _ in range(4)]
@@ -252,7 +244,7 @@ def test_processes_at_once_are_right_and_leave_one_file(process: Process, here: 
     assert in_folder(here) == {path(here).name}
 
 
-def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
+def test_threads_draw_and_read_the_same_rows(store):
     with ThreadPoolExecutor(4) as pool:
         layers = [*pool.map(lambda _: opened(store), range(8))]
     for layer in layers:
@@ -262,7 +254,7 @@ def test_threads_draw_and_read_the_same_rows(store: Store) -> None:
 # --- torch, which draws ---------------------------------------------------------------------------
 
 
-def test_the_origin_says_what_drew_the_layers(store: Store) -> None:
+def test_the_origin_says_what_drew_the_layers(store):
     import torch
 
     capability = torch.backends.cpu.get_cpu_capability()
@@ -278,7 +270,7 @@ def test_the_origin_says_what_drew_the_layers(store: Store) -> None:
         assert layers.origin.document() == drawn_by
 
 
-def test_without_torch_a_sentence_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_a_sentence_says_so(store, monkeypatch):
     monkeypatch.setattr(build, "find_spec", lambda _: None)
     with pytest.raises(LayerError, match="torch is not installed"):
         opened(store)
@@ -287,9 +279,7 @@ def test_without_torch_a_sentence_says_so(store: Store, monkeypatch: pytest.Monk
 # --- commands -------------------------------------------------------------------------------------
 
 
-def test_without_a_home_there_is_no_cache_and_a_note(
-    monkeypatch: pytest.MonkeyPatch, in_process: InProcess
-) -> None:
+def test_without_a_home_there_is_no_cache_and_a_note(monkeypatch, in_process):
     def unknown(*_: object, **__: object) -> Path:
         raise RuntimeError("no home")
 
@@ -313,9 +303,7 @@ def test_without_a_home_there_is_no_cache_and_a_note(
         "weights",
     ],
 )
-def test_each_verb_keeps_the_layers_that_it_draws_unless_told_not_to(
-    in_process: InProcess, here: Store, verb: str
-) -> None:
+def test_each_verb_keeps_the_layers_that_it_draws_unless_told_not_to(in_process, here, verb):
     words = [*verb.split(), *WORDS]
     drawn = in_process.ok(*words, "--no-cache").out
     assert here.entries() == []
@@ -323,7 +311,7 @@ def test_each_verb_keeps_the_layers_that_it_draws_unless_told_not_to(
     assert here.entries()
 
 
-def test_the_cache_is_listed(in_process: InProcess, here: Store) -> None:
+def test_the_cache_is_listed(in_process, here):
     opened(here)
     make_older(path(here), 60)  # Both could be of one tick of the clock.
     opened(here, name="position")
@@ -340,7 +328,7 @@ def test_the_cache_is_listed(in_process: InProcess, here: Store) -> None:
     assert "position-5x3-after-6x3-seed123" in page
 
 
-def test_the_cache_is_cleared_and_files_of_others_stay(in_process: InProcess, here: Store) -> None:
+def test_the_cache_is_cleared_and_files_of_others_stay(in_process, here):
     opened(here)
     size = path(here).stat().st_size
     (here.folder / "mine.npy").touch()
@@ -352,7 +340,7 @@ def test_the_cache_is_cleared_and_files_of_others_stay(in_process: InProcess, he
     assert page == f"{here.folder}\n0 files, 0 bytes of at most 2.0 GB\n"
 
 
-def test_a_file_that_cannot_be_removed_is_an_error(store: Store) -> None:
+def test_a_file_that_cannot_be_removed_is_an_error(store):
     (store.folder / "token-a.npy").mkdir(parents=True)
     with pytest.raises(OutputError, match="cannot remove"):
         store.clear()

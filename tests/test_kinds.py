@@ -15,7 +15,6 @@ from embcli.encodings.kinds import kind_of
 from embcli.errors import InputError, Notes
 from tests.files.made import save_words, written
 from tests.oracles import normal
-from tests.runners import InProcess
 from tests.test_dialects import BYTES, PAIR_MODEL, SCORED, TOKENS, sentencepiece, tekken
 
 RANKS = b"".join(b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(TOKENS))
@@ -52,16 +51,14 @@ LONG_PIECE = b"\n\xc6\x01\n\xb9\x01" + b"-" * 185
         ("tokenizer_config.json", b'{"vocab": 5', "tokenizer_config.json"),
     ],
 )
-def test_the_first_bytes_of_a_file_say_what_it_is(
-    tmp_path: Path, name: str, start: bytes, kind: str
-) -> None:
+def test_the_first_bytes_of_a_file_say_what_it_is(tmp_path, name, start, kind):
     path = tmp_path / name
     path.write_bytes(start)
 
     assert kind_of(path) == kind
 
 
-def test_renamed_files_are_the_same_encodings(tmp_path: Path) -> None:
+def test_renamed_files_are_the_same_encodings(tmp_path):
     save_words(tmp_path / "words/tokenizer.json", ["a", "b", "word"])
     model = sentencepiece(tmp_path, PAIR_MODEL, SCORED)
     originals = {
@@ -103,7 +100,7 @@ def ranks(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_of_ranks_has_the_special_tokens_that_are_listed_beside_it(ranks: Path) -> None:
+def test_a_file_of_ranks_has_the_special_tokens_that_are_listed_beside_it(ranks):
     listed = {"added_tokens_decoder": ADDED}
     ranks.with_name("tokenizer_config.json").write_text(json.dumps(listed))
     notes = Notes()
@@ -119,7 +116,7 @@ def test_a_file_of_ranks_has_the_special_tokens_that_are_listed_beside_it(ranks:
     assert [*notes] == []
 
 
-def test_a_file_of_ranks_without_special_tokens_is_noted(ranks: Path) -> None:
+def test_a_file_of_ranks_without_special_tokens_is_noted(ranks):
     notes = Notes()
     encoding = encodings.get(ranks, notes)
 
@@ -128,7 +125,7 @@ def test_a_file_of_ranks_without_special_tokens_is_noted(ranks: Path) -> None:
     assert [*notes] == ["tokenizer.model has the ranks of tokens; its special tokens are unknown"]
 
 
-def test_a_file_of_ranks_splits_no_text(in_process: InProcess, ranks: Path) -> None:
+def test_a_file_of_ranks_splits_no_text(in_process, ranks):
     with pytest.raises(UnknownTokenizerError, match="nothing else tells its pattern"):
         encodings.get(ranks).encode("a")
 
@@ -137,7 +134,7 @@ def test_a_file_of_ranks_splits_no_text(in_process: InProcess, ranks: Path) -> N
     assert in_process("decode", "256", "262", "--encoding", path).out == b"ab ab"
 
 
-def test_an_id_that_no_vocabulary_has_is_refused(ranks: Path) -> None:
+def test_an_id_that_no_vocabulary_has_is_refused(ranks):
     listed = {"added_tokens_decoder": {str(1 << 22): {"content": "<s>"}}}
     ranks.with_name("tokenizer_config.json").write_text(json.dumps(listed))
 

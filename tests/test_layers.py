@@ -15,8 +15,6 @@ from embcli.errors import InputError
 from embcli.explore.explored import ExploredMatrix
 from embcli.explore.spelling import speller
 from embcli.names import Metric
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 ROWS = 40
 DIM = 6
@@ -46,14 +44,14 @@ def written(folder: str, tensors: dict[str, np.ndarray], **config: Any) -> None:
     Path(folder, "config.json").write_text(json.dumps(config))
 
 
-def test_the_weights_of_a_head_are_its_rows() -> None:
+def test_the_weights_of_a_head_are_its_rows():
     head = embcli.open("own.safetensors").weights(layer="head", rows="2:5", columns="1:4")
 
     np.testing.assert_array_equal(head.head, vectors(2)[2:5, 1:4] * [[1], [0], [1]])
 
 
 @pytest.mark.parametrize("metric", get_args(Metric))
-def test_the_neighbours_in_a_head_are_those_in_a_matrix_of_its_rows(metric: Any) -> None:
+def test_the_neighbours_in_a_head_are_those_in_a_matrix_of_its_rows(metric):
     found = embcli.open("own.safetensors").neighbors([7], layer="head", metric=metric, top=5)
     wanted = embcli.open("head.safetensors").neighbors([7], metric=metric, top=5)
 
@@ -61,7 +59,7 @@ def test_the_neighbours_in_a_head_are_those_in_a_matrix_of_its_rows(metric: Any)
     assert found.scores.tolist() == wanted.scores.tolist()
 
 
-def test_a_diff_of_heads_is_that_of_matrices_of_their_rows() -> None:
+def test_a_diff_of_heads_is_that_of_matrices_of_their_rows():
     changed = vectors(2)
     changed[[1, 8]] += 1
     save_file({"wte.weight": vectors(1), "lm_head.weight": changed}, "tuned.safetensors")
@@ -74,7 +72,7 @@ def test_a_diff_of_heads_is_that_of_matrices_of_their_rows() -> None:
     assert found.distances.tolist() == wanted.distances.tolist()
 
 
-def test_an_audit_of_a_layer_has_the_rows_of_no_other() -> None:
+def test_an_audit_of_a_layer_has_the_rows_of_no_other():
     model = embcli.open("own.safetensors")
     both = model.audit()
     head = model.audit(layer="head")
@@ -91,7 +89,7 @@ def test_an_audit_of_a_layer_has_the_rows_of_no_other() -> None:
     assert token.broken == ()
 
 
-def test_a_copied_head_is_no_contradiction_if_one_layer_is_audited() -> None:
+def test_a_copied_head_is_no_contradiction_if_one_layer_is_audited():
     tensors = {"wte.weight": vectors(1), "lm_head.weight": vectors(1)}
     written("copy", tensors, tie_word_embeddings=True)
     model = embcli.open("copy")
@@ -101,7 +99,7 @@ def test_a_copied_head_is_no_contradiction_if_one_layer_is_audited() -> None:
         assert "tied" not in kinds, layer
 
 
-def test_the_head_of_a_tied_model_is_its_token_matrix() -> None:
+def test_the_head_of_a_tied_model_is_its_token_matrix():
     model = embcli.open("tied")
 
     np.testing.assert_array_equal(model.weights(layer="head").head, vectors(1))
@@ -109,7 +107,7 @@ def test_the_head_of_a_tied_model_is_its_token_matrix() -> None:
     assert not model.diff(model, layer="head").different
 
 
-def test_the_pages_say_that_they_show_a_head(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_the_pages_say_that_they_show_a_head(in_process, snapshot):
     pages = []
     for verb in ("weights", "audit"):
         pages.append(in_process(verb, "own.safetensors", "--layer", "head").text)
@@ -118,7 +116,7 @@ def test_the_pages_say_that_they_show_a_head(in_process: InProcess, snapshot: Sn
     snapshot("weights/heads.txt", "\n".join(pages))
 
 
-def test_a_model_without_a_head_is_refused(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_a_model_without_a_head_is_refused(in_process, snapshot):
     layer = ("--layer", "head")
     errors = [
         in_process.refused("weights", *layer),
@@ -134,7 +132,7 @@ def test_a_model_without_a_head_is_refused(in_process: InProcess, snapshot: Snap
     snapshot("weights/no-head.txt", "".join(errors))
 
 
-def test_the_full_screen_of_a_head_names_it_in_its_commands() -> None:
+def test_the_full_screen_of_a_head_names_it_in_its_commands():
     options = {"layer": "head"}
     matrix = ExploredMatrix(
         embcli.open("own.safetensors"), speller("own.safetensors", options), "head"

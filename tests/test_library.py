@@ -9,7 +9,7 @@ import pickle
 import re
 import shlex
 import signal
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree
@@ -31,8 +31,7 @@ from embcli.store import Store
 from embcli.verbs.cache import files as kept_files
 from embcli.verbs.info import this_machine
 from tests.oracles import live
-from tests.runners import InProcess
-from tests.snapshots import PAGES, Snapshot
+from tests.snapshots import PAGES
 
 TEXT = "Every effort moves you"
 BOOK = "Every effort moves you, and so on. " * 9
@@ -132,16 +131,14 @@ def value_of(expression: str, **names: Any) -> Any:
     return eval(expression, NAMES | names)
 
 
-def test_every_command_with_a_result_is_among_these() -> None:
+def test_every_command_with_a_result_is_among_these():
     commands = {line.split()[0] for line, _ in SAME}
     # The others have no result to save.
     assert commands | {"decode", "explore", "help", "tour"} == {*app.COMMANDS}
 
 
 @same
-def test_save_writes_or_refuses_what_the_command_does(
-    line: str, expression: str, files: None, in_process: InProcess
-) -> None:
+def test_save_writes_or_refuses_what_the_command_does(line, expression, files, in_process):
     result = value_of(expression)
     for format in get_args(FormatName):
         if format == "png" and result._verb != "weights":
@@ -160,8 +157,8 @@ def test_save_writes_or_refuses_what_the_command_does(
 
 @same
 def test_rich_prints_a_result_as_the_command_does_before_its_suggestions(
-    line: str, expression: str, files: None, in_process: InProcess
-) -> None:
+    line, expression, files, in_process
+):
     page = f"{value_of(expression)}\n"
     assert in_process(*shlex.split(line)).text == page
 
@@ -181,9 +178,7 @@ def printed(result: Result) -> str:
 
 
 @same
-def test_a_notebook_shows_a_result_as_html_that_needs_nothing_else(
-    line: str, expression: str, files: None
-) -> None:
+def test_a_notebook_shows_a_result_as_html_that_needs_nothing_else(line, expression, files):
     html = value_of(expression)._repr_html_()
     text = "".join(ElementTree.fromstring(f"<body>{html}</body>").itertext())
     assert len(text) > 100
@@ -195,7 +190,7 @@ def test_a_notebook_shows_a_result_as_html_that_needs_nothing_else(
 
 
 @same
-def test_a_result_can_be_copied(line: str, expression: str, files: None) -> None:
+def test_a_result_can_be_copied(line, expression, files):
     result = value_of(expression)
     other = copy.copy(result)
     assert str(other) == str(result)
@@ -213,9 +208,7 @@ def test_a_result_can_be_copied(line: str, expression: str, files: None) -> None
         ("embcli.open('model.safetensors').audit()", "a result is not pickled or deep-copied"),
     ],
 )
-def test_a_model_and_a_result_are_not_pickled(
-    copied: Callable[[Any], Any], expression: str, words: str, model: Model, files: None
-) -> None:
+def test_a_model_and_a_result_are_not_pickled(copied, expression, words, model, files):
     with pytest.raises(TypeError, match=words):
         copied(value_of(expression, model=model))
 
@@ -231,9 +224,7 @@ REPRESENTED = [
 ]
 
 
-def test_an_object_is_represented_in_a_line_with_its_shapes(
-    model: Model, files: None, snapshot: Snapshot
-) -> None:
+def test_an_object_is_represented_in_a_line_with_its_shapes(model, files, snapshot):
     lines = []
     for expression in REPRESENTED:
         value = value_of(expression, model=model)
@@ -241,7 +232,7 @@ def test_an_object_is_represented_in_a_line_with_its_shapes(
     snapshot("library/objects.txt", "\n".join(lines) + "\n")
 
 
-def test_tokens_are_a_sequence_of_ids_and_a_table(model: Model) -> None:
+def test_tokens_are_a_sequence_of_ids_and_a_table(model):
     tokens = model.tokenize(TEXT)
     assert [tokens[place] for place in range(len(tokens))] == tokens.ids.tolist()
     assert tokens.to_arrow()["id"].to_pylist() == tokens.ids.tolist()
@@ -265,9 +256,7 @@ def with_copies(result: Result) -> list[Result]:
         ("opened.diff(embcli.open('rows.npy', encoding='o200k_base'))", "o200k_base has"),
     ],
 )
-def test_a_result_has_the_notes_of_opening_and_its_own(
-    expression: str, own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_has_the_notes_of_opening_and_its_own(expression, own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("rows.npy", np.full((40, 6), 0.1))  # float32 does not hold 0.1 exactly.
     opened = embcli.open("rows.npy", encoding="gpt2")
@@ -282,9 +271,7 @@ def test_a_result_has_the_notes_of_opening_and_its_own(
         assert own in second
 
 
-def test_only_the_result_says_that_nothing_can_be_cached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_result_says_that_nothing_can_be_cached(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "file"))
     drawn = embcli.seeded(vocab=6, dim=3)
@@ -293,9 +280,7 @@ def test_only_the_result_says_that_nothing_can_be_cached(
     assert [*drawn.notes] == []
 
 
-def test_the_library_is_quiet_and_touches_no_signal(
-    files: None, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_library_is_quiet_and_touches_no_signal(files, capfd):
     numbers = (signal.SIGINT, signal.SIGTERM)
     handlers = [signal.getsignal(number) for number in numbers]
     for _, expression in SAME:
@@ -309,7 +294,7 @@ def test_the_library_is_quiet_and_touches_no_signal(
 # --- what is public -------------------------------------------------------------------------------
 
 
-def test_all_that_is_public_is_there_and_explains_itself() -> None:
+def test_all_that_is_public_is_there_and_explains_itself():
     assert {*embcli.__all__} <= {*dir(embcli)}
     for name in embcli.__all__:
         assert inspect.getdoc(getattr(embcli, name)), name
@@ -326,7 +311,7 @@ def test_all_that_is_public_is_there_and_explains_itself() -> None:
         *("weights", "neighbors", "audit", "diff", "info"),
     ],
 )
-def test_a_command_and_its_method_have_equal_names_and_defaults(verb: str) -> None:
+def test_a_command_and_its_method_have_equal_names_and_defaults(verb):
     """A command has further options, of its input and output, and None for what is not given."""
     parameters = inspect.signature(getattr(Model, verb)).parameters.values()
     command, _ = app.COMMANDS[verb.replace("merges", "tokenize")]
@@ -354,23 +339,23 @@ def test_a_command_and_its_method_have_equal_names_and_defaults(verb: str) -> No
     ],
     ids=str,
 )
-def test_rows_are_asked_for_as_of_a_sequence(key: Any, files: None) -> None:
+def test_rows_are_asked_for_as_of_a_sequence(key, files):
     assert np.array_equal(embcli.open("model.safetensors")[key], MATRIX[key])
 
 
 @pytest.mark.parametrize("key", [40, -1, [1, 99]], ids=str)
-def test_a_row_that_is_not_there_is_refused(key: Any, files: None) -> None:
+def test_a_row_that_is_not_there_is_refused(key, files):
     with pytest.raises(embcli.InputError, match="has no row"):
         embcli.open("model.safetensors")[key]
 
 
 @pytest.mark.parametrize("key", [1.5, [[[1]]], [[1], [2, 3]], ["a", 1], None], ids=str)
-def test_what_is_no_row_is_refused(key: Any, files: None) -> None:
+def test_what_is_no_row_is_refused(key, files):
     with pytest.raises(embcli.InputError):
         embcli.open("model.safetensors")[key]
 
 
-def test_ids_of_a_batch_are_looked_up_in_their_shape() -> None:
+def test_ids_of_a_batch_are_looked_up_in_their_shape():
     """The chapter's step: `token_embedding_layer(inputs) + position_embedding_layer(positions)`."""
     model = embcli.seeded(vocab=50, dim=4, context_length=3)
     inputs = np.array([[2, 3, 5], [1, 49, 0]])
@@ -390,7 +375,7 @@ def test_ids_of_a_batch_are_looked_up_in_their_shape() -> None:
     assert model.lookup(inputs, window=True).token.shape == (6, 4)
 
 
-def test_a_lookup_of_a_batch_is_saved_and_represented_in_its_shape(tmp_path: Path) -> None:
+def test_a_lookup_of_a_batch_is_saved_and_represented_in_its_shape(tmp_path):
     found = embcli.seeded(vocab=6, dim=3).lookup([[2, 3], [5, 1]])
     for name in ("own.npy", "own.safetensors", "own.csv"):
         found.save(tmp_path / name)
@@ -405,13 +390,13 @@ def test_a_lookup_of_a_batch_is_saved_and_represented_in_its_shape(tmp_path: Pat
     assert [line[:5] for line in lines[1:]] == ["0,0,2", "0,1,3", "1,0,5", "1,1,1"]
 
 
-def test_a_single_id_needs_no_list(model: Model) -> None:
+def test_a_single_id_needs_no_list(model):
     assert np.array_equal(model.lookup(345).input, model.lookup([345]).input)
     assert model.decode(6109) == "Every"
     assert model.neighbors(345).ids.tolist() == model.neighbors([345]).ids.tolist()
 
 
-def test_a_batch_has_the_terms_of_its_input_embeddings(model: Model) -> None:
+def test_a_batch_has_the_terms_of_its_input_embeddings(model):
     for columns in (None, "3,0"):
         batch = model.batch(TEXT * 20, columns=columns)
         chosen = slice(None) if columns is None else [3, 0]
@@ -420,7 +405,7 @@ def test_a_batch_has_the_terms_of_its_input_embeddings(model: Model) -> None:
         assert np.array_equal(batch.token + batch.position, batch.input)
 
 
-def test_a_row_that_is_named_without_its_space_is_noted(model: Model) -> None:
+def test_a_row_that_is_named_without_its_space_is_noted(model):
     spaced = model.weights(rows="you,effort")
     exact = model.weights(rows="you, effort")
 
@@ -429,7 +414,7 @@ def test_a_row_that_is_named_without_its_space_is_noted(model: Model) -> None:
     assert not any("effort" in note for note in exact.notes)
 
 
-def test_tokens_are_a_list_of_texts(model: Model, files: None) -> None:
+def test_tokens_are_a_list_of_texts(model, files):
     tokens = model.tokenize("Every effort 日").tokens
 
     assert [*tokens] == ["Every", " effort", r"\x20\xe6", r"\x97", r"\xa5"]
@@ -438,7 +423,7 @@ def test_tokens_are_a_list_of_texts(model: Model, files: None) -> None:
     assert [*embcli.open("model.safetensors").lookup([1, 2]).tokens] == [None, None]
 
 
-def test_a_model_is_as_long_as_its_matrix_and_never_read_as_a_whole(files: None) -> None:
+def test_a_model_is_as_long_as_its_matrix_and_never_read_as_a_whole(files):
     opened = embcli.open("model.safetensors")
     assert len(opened) == 40
     assert opened.shape == (40, 6)
@@ -448,14 +433,14 @@ def test_a_model_is_as_long_as_its_matrix_and_never_read_as_a_whole(files: None)
         np.asarray(opened)
 
 
-def test_a_text_gives_its_rows_and_never_their_mean(model: Model) -> None:
+def test_a_text_gives_its_rows_and_never_their_mean(model):
     rows = model[TEXT]
     assert rows.shape == (4, 4)
     assert np.array_equal(rows, model[[6109, 3626, 6100, 345]])
     assert model[" effort"].shape == (1, 4)
 
 
-def test_a_model_contains_texts_of_one_token(model: Model) -> None:
+def test_a_model_contains_texts_of_one_token(model):
     assert " effort" in model
     assert " effort" in embcli.seeded(vocab=3627, dim=2, encoding="gpt2")
     assert " effort" not in embcli.seeded(vocab=3626, dim=2, encoding="gpt2")
@@ -464,7 +449,7 @@ def test_a_model_contains_texts_of_one_token(model: Model) -> None:
     assert "" not in model
 
 
-def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
+def test_a_result_has_its_matrices_as_arrays(model):
     result = model.lookup(TEXT)
     assert np.array_equal(result.token + result.position, result.input)
     assert np.array_equal(np.asarray(result), result.input)
@@ -476,7 +461,7 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
     assert model.batch(TEXT * 20).input.shape == (8, 4, 4)
 
 
-def test_what_would_be_written_to_an_attribute_in_vain_is_refused(model: Model) -> None:
+def test_what_would_be_written_to_an_attribute_in_vain_is_refused(model):
     result = model.lookup(TEXT)
     with pytest.raises(ValueError, match="read-only"):
         result.token[0] = 7
@@ -485,15 +470,13 @@ def test_what_would_be_written_to_an_attribute_in_vain_is_refused(model: Model) 
     model[TEXT][0] = 7
 
 
-def test_an_attribute_of_a_matrix_that_is_not_there_is_missing(model: Model) -> None:
+def test_an_attribute_of_a_matrix_that_is_not_there_is_missing(model):
     with pytest.raises(AttributeError, match="no matrix 'position'"):
         _ = model.lookup(TEXT, position="none").position
 
 
 @pytest.mark.parametrize("format", [name for name, row in FORMATS.items() if row.one_matrix])
-def test_several_matrices_are_not_saved_where_only_one_has_room(
-    model: Model, tmp_path: Path, format: FormatName
-) -> None:
+def test_several_matrices_are_not_saved_where_only_one_has_room(model, tmp_path, format):
     several = model.lookup(TEXT, show=("token", "position"))
     with pytest.raises(embcli.OutputError, match="one matrix"):
         several.save(tmp_path / "rows", format)
@@ -502,7 +485,7 @@ def test_several_matrices_are_not_saved_where_only_one_has_room(
         several.to_arrow()
 
 
-def test_a_table_of_arrow_is_what_parquet_holds(model: Model, tmp_path: Path) -> None:
+def test_a_table_of_arrow_is_what_parquet_holds(model, tmp_path):
     from pyarrow import parquet
 
     result = model.lookup(TEXT)
@@ -512,19 +495,37 @@ def test_a_table_of_arrow_is_what_parquet_holds(model: Model, tmp_path: Path) ->
         model.batch(TEXT * 20).to_arrow()
 
 
-def test_a_style_changes_the_page_and_nothing_else(model: Model, snapshot: Snapshot) -> None:
+def test_a_style_changes_the_page_and_nothing_else(model, snapshot):
     result = model.lookup(TEXT)
     styled = result.styled(width=50, precision=1)
     snapshot("library/styled.txt", f"{styled}\n")
     assert np.array_equal(styled.input, result.input)
 
 
-def test_a_style_can_be_a_heat_map(snapshot: Snapshot) -> None:
+def test_a_style_can_be_a_heat_map(snapshot):
     heat = embcli.seeded(vocab=6, dim=80).weights().styled(heat=True, width=60)
     snapshot("library/heat.txt", f"{heat}\n")
 
 
-def test_rows_and_columns_are_chosen_by_a_text_or_by_indices() -> None:
+def test_one_model_serves_several_threads(files):
+    opened = embcli.open("model.safetensors")
+    drawn = embcli.seeded(vocab=300, dim=8)
+    whole = drawn[0:300]
+    nearest = [opened.neighbors([row], top=3).ids.tolist() for row in range(40)]
+
+    def ask(number: int) -> None:
+        ids = np.random.default_rng(number).integers(0, 40, 5)
+        row = int(ids[0])
+        assert np.array_equal(opened.lookup(ids).token, MATRIX[ids])
+        assert np.array_equal(drawn[ids * 7], whole[ids * 7])
+        assert opened.neighbors([row], top=3).ids.tolist() == nearest[row]
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(ask, range(80)):
+            pass  # An assertion that fails in a thread is raised here.
+
+
+def test_rows_and_columns_are_chosen_by_a_text_or_by_indices():
     model = embcli.seeded(vocab=6, dim=4)
 
     chosen = model.weights(rows=range(3), columns=[3, 0]).token
@@ -541,7 +542,7 @@ def test_rows_and_columns_are_chosen_by_a_text_or_by_indices() -> None:
 # --- errors ---------------------------------------------------------------------------------------
 
 
-def test_errors_are_in_the_words_of_the_library(files: None, snapshot: Snapshot) -> None:
+def test_errors_are_in_the_words_of_the_library(files, snapshot):
     """The snapshot has the calls, each above its error; `six` has 6 rows of 3 columns."""
     six = embcli.seeded(vocab=6, dim=3)
     lines = []

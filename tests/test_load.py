@@ -91,9 +91,7 @@ def last_line(in_process: InProcess) -> str:
     return next(line for line in page if line.startswith(("Sound", "Not sound", "Broken")))
 
 
-def test_a_sound_model_is_said_to_be_as_transformers_loads_it(
-    asked: Asked, in_process: InProcess
-) -> None:
+def test_a_sound_model_is_said_to_be_as_transformers_loads_it(asked, in_process):
     audit = audited(asked)
     assert audit.is_sound
     assert asked.folders == [str(Path("m").absolute())]
@@ -102,9 +100,7 @@ def test_a_sound_model_is_said_to_be_as_transformers_loads_it(
     assert (totals["transformers"], totals["not_asked"]) == ("5.23.0", None)
 
 
-def test_without_an_answer_the_verdict_names_the_reason(
-    asked: Asked, in_process: InProcess
-) -> None:
+def test_without_an_answer_the_verdict_names_the_reason(asked, in_process):
     asked.facts = NotAskedError("no answer within 60 seconds")
     audit = audited()
     assert audit.is_sound
@@ -113,7 +109,7 @@ def test_without_an_answer_the_verdict_names_the_reason(
     assert (totals["transformers"], totals["not_asked"]) == (None, "no answer within 60 seconds")
 
 
-def test_an_answer_that_is_none_of_ours_is_no_answer(asked: Asked) -> None:
+def test_an_answer_that_is_none_of_ours_is_no_answer(asked):
     asked.facts = {"unheard": 1}
     assert "unheard" in audited().loading.not_asked
 
@@ -122,9 +118,7 @@ def test_an_answer_that_is_none_of_ours_is_no_answer(asked: Asked) -> None:
 
 
 @cases
-def test_what_the_class_draws_at_random_is_named(
-    asked: Asked, facts: dict[str, Any], level: str, text: str
-) -> None:
+def test_what_the_class_draws_at_random_is_named(asked, facts, level, text):
     audit = audited(asked, **facts)
     ((found_level, rows, words),) = found(audit, "load")
     count = len(facts.get("missing", [])) + len(facts.get("mismatched", []))
@@ -135,15 +129,13 @@ def test_what_the_class_draws_at_random_is_named(
 
 
 @cases
-def test_a_pooler_and_a_tasks_own_head_are_a_remark(
-    asked: Asked, facts: dict[str, Any], level: str
-) -> None:
+def test_a_pooler_and_a_tasks_own_head_are_a_remark(asked, facts, level):
     audit = audited(asked, **facts)
     assert [found_level for found_level, _, _ in found(audit, "load")] == [level]
     assert audit.is_sound == (level == "remark")
 
 
-def test_of_a_quantised_model_only_token_matrix_and_head_are_judged(asked: Asked) -> None:
+def test_of_a_quantised_model_only_token_matrix_and_head_are_judged(asked):
     write_config(quantization_config={"quant_method": "fp8"})
     missing = [LAYER, "model.norm.weight", "transformer.wpe.weight"]
     assert found(audited(asked, missing=missing), "load") == []
@@ -152,7 +144,7 @@ def test_of_a_quantised_model_only_token_matrix_and_head_are_judged(asked: Asked
     ]
 
 
-def test_a_class_that_config_json_does_not_make_is_an_alarm(asked: Asked) -> None:
+def test_a_class_that_config_json_does_not_make_is_an_alarm(asked):
     reason = "cannot be made of config.json: Padding_idx must be within num_embeddings"
     audit = audited(asked, failure=reason)
     assert found(audit, "load") == [("alarm", 1, f"LlamaForCausalLM {reason}")]
@@ -160,9 +152,7 @@ def test_a_class_that_config_json_does_not_make_is_an_alarm(asked: Asked) -> Non
 
 
 @cases
-def test_the_status_follows_the_level(
-    asked: Asked, fail_on: str | None, missing: list[str], status: int
-) -> None:
+def test_the_status_follows_the_level(asked, fail_on, missing, status):
     asked.facts = FACTS | {"missing": missing}
     assert embcli.open("m").audit(fail_on=fail_on).status == status
 
@@ -179,7 +169,7 @@ def write_index(names: list[str], shard: dict[str, np.ndarray]) -> None:
     Path("m", INDEX).write_text(json.dumps(index))
 
 
-def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked: Asked) -> None:
+def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked):
     write_index([TOKEN, LAYER], tensors())
     audit = audited(asked)
     text = f"{INDEX} does not name 1 tensor ({HEAD}); transformers reads whole files"
@@ -187,7 +177,7 @@ def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked: Asked)
     assert audit.is_sound
 
 
-def test_a_tensor_that_several_files_have_is_a_finding(asked: Asked) -> None:
+def test_a_tensor_that_several_files_have_is_a_finding(asked):
     write_index([*tensors()], tensors())
     write({LAYER: normal(DIM, DIM, 4)}, "2.safetensors")
     path = Path("m", INDEX)
@@ -200,7 +190,7 @@ def test_a_tensor_that_several_files_have_is_a_finding(asked: Asked) -> None:
     assert not audit.is_sound
 
 
-def test_an_index_that_names_what_its_file_lacks_is_the_cause(asked: Asked) -> None:
+def test_an_index_that_names_what_its_file_lacks_is_the_cause(asked):
     shard = tensors()
     del shard[LAYER]
     write_index([TOKEN, HEAD, LAYER], shard)
@@ -216,9 +206,7 @@ APART = "which the class ties, differ in the file: both are loaded, untied"
 
 
 @cases
-def test_a_head_that_the_class_ties_is_the_token_matrix(
-    asked: Asked, facts: dict[str, Any], head: str, words: list[str]
-) -> None:
+def test_a_head_that_the_class_ties_is_the_token_matrix(asked, facts, head, words):
     stored = tensors()
     if head == "copy":
         stored[HEAD] = stored[TOKEN]
@@ -231,17 +219,13 @@ def test_a_head_that_the_class_ties_is_the_token_matrix(
 
 
 @cases
-def test_a_head_of_its_own_is_right_where_config_json_states_one(
-    asked: Asked, settings: dict[str, Any], is_finding: bool
-) -> None:
+def test_a_head_of_its_own_is_right_where_config_json_states_one(asked, settings, is_finding):
     write_config(**settings)
     assert bool(found(audited(asked, **TIED), "tied")) == is_finding
 
 
 @pytest.mark.parametrize("place", [None, 0, 7, ROWS - 1])
-def test_matrices_of_two_parts_that_the_class_ties_are_equal_in_all_rows(
-    asked: Asked, place: int | None
-) -> None:
+def test_matrices_of_two_parts_that_the_class_ties_are_equal_in_all_rows(asked, place):
     write_config(model_type="t5", architectures=["T5ForConditionalGeneration"])
     own = normal(ROWS, DIM, 1)
     if place is not None:
@@ -262,9 +246,7 @@ def test_matrices_of_two_parts_that_the_class_ties_are_equal_in_all_rows(
         ({"missing": [HEAD]}, "none in the file"),
     ],
 )
-def test_the_page_says_what_the_class_makes_of_a_missing_head(
-    asked: Asked, facts: dict[str, Any], words: str, in_process: InProcess
-) -> None:
+def test_the_page_says_what_the_class_makes_of_a_missing_head(asked, facts, words, in_process):
     stored = tensors()
     del stored[HEAD]
     write(stored)
@@ -303,13 +285,13 @@ def rename(name: str) -> None:
         ),
     ],
 )
-def test_nobody_is_asked(asked: Asked, change: Any, reason: str) -> None:
+def test_nobody_is_asked(asked, change, reason):
     change()
     assert audited().loading.not_asked == reason
     assert asked.folders == []
 
 
-def test_a_seeded_layer_and_a_chosen_tensor_have_no_class(asked: Asked) -> None:
+def test_a_seeded_layer_and_a_chosen_tensor_have_no_class(asked):
     assert embcli.seeded(vocab=6, dim=3).audit().loading.in_words == ""
     assert embcli.open("m", tensor=LAYER).audit().loading.in_words == ""
     assert asked.folders == []

@@ -22,7 +22,6 @@ from tests.cases import cases
 from tests.oracles import Stub, StubSource, assert_same_bits, gathered, live, of_ids
 from tests.readers import float32
 from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.transcripts import assert_height
 
 V = 50257
@@ -45,9 +44,7 @@ def looked_up(in_process: InProcess, *options: str) -> dict[str, Any]:
 @given(
     st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**64 - 1)
 )
-def test_rows_are_those_of_torchs_layers(
-    data: st.DataObject, size: int, dim: int, length: int, seed: int
-) -> None:
+def test_rows_are_those_of_torchs_layers(data, size, dim, length, seed):
     sequence = st.lists(st.integers(0, size - 1), max_size=length)
     sequences = data.draw(st.lists(sequence, max_size=4))
     some_columns = st.lists(st.integers(0, dim - 1), max_size=4)
@@ -82,9 +79,7 @@ def input_of_torch(seeded: Seeded, ids: list[int], places: list[int]) -> dict[st
 
 @cases
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "none"])
-def test_each_kind_joins_the_token_rows_as_its_formula_says(
-    in_process: InProcess, kind: str, only: list[str], places: list[int]
-) -> None:
+def test_each_kind_joins_the_token_rows_as_its_formula_says(in_process, kind, only, places):
     layers = live(Seeded(V, D))
     token_rows = layers["token"][IDS]
     expected: dict[str, Any] = {"token": token_rows[places]}
@@ -103,14 +98,14 @@ def test_each_kind_joins_the_token_rows_as_its_formula_says(
         assert_same_bits(float32(matrices[name]), values)
 
 
-def test_a_source_without_a_layer_says_so() -> None:
+def test_a_source_without_a_layer_says_so():
     positions_only = Model(StubSource({"position": Stub(np.eye(2))}))
 
     with pytest.raises(LayerError, match="no token layer"):
         positions_only.lookup(of_ids([0]))
 
 
-def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
+def test_without_learned_positions_the_input_rows_are_the_token_rows():
     source = StubSource({"token": Stub(np.eye(2))}, origin=Origin(path="tokens.npy"))
     tokens_only = Model(source)
 
@@ -122,14 +117,14 @@ def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "none"])
-def test_only_learned_positions_have_a_context_length(in_process: InProcess, kind: str) -> None:
+def test_only_learned_positions_have_a_context_length(in_process, kind):
     found = looked_up(in_process, "--context-length", "2", "--position", kind)
 
     assert len(found["tokens"]) == 5
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "none"])
-def test_windows_begin_anew_at_the_context_length(in_process: InProcess, kind: str) -> None:
+def test_windows_begin_anew_at_the_context_length(in_process, kind):
     found = looked_up(in_process, "--context-length", "2", "--position", kind, "--window")
 
     tokens = found["tokens"]
@@ -137,7 +132,7 @@ def test_windows_begin_anew_at_the_context_length(in_process: InProcess, kind: s
     assert [token["position"] for token in tokens] == [0, 1, 0, 1, 0]
 
 
-def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
+def test_ids_of_no_encoding_are_chosen_by_ids():
     model = Model(SeededSource(Seeded(4, 2)))
 
     result = model.lookup(of_ids([1, 2, 1], [2]), only="2")
@@ -152,9 +147,7 @@ def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
 
 @pytest.mark.parametrize("show", [(), ("--heat",), ("--show", "input"), ("--show", "token,input")])
 @cases
-def test_a_page_fits_a_screen(
-    in_process: InProcess, show: tuple[str, ...], height: int, length: int
-) -> None:
+def test_a_page_fits_a_screen(in_process, show, height, length):
     screen = on_screen(in_process, height, " the" * length, *show)
 
     assert_height(screen, max(height, 18) - 1)
@@ -169,15 +162,15 @@ def on_screen(in_process: InProcess, height: int, *words: str) -> str:
 
 @cases
 def test_a_screen_has_as_many_tokens_as_leave_room_for_the_page(
-    in_process: InProcess, snapshot: Snapshot, name: str, height: int, show: tuple[str, ...]
-) -> None:
+    in_process, snapshot, name, height, show
+):
     screen = on_screen(in_process, height, " the cat" * 30, *show)
 
     snapshot(f"lookup/{name}", screen)
 
 
 @pytest.mark.parametrize("dim", [1, 40, 41, 300])
-def test_a_trace_shows_the_sums_of_torchs_numbers(dim: int) -> None:
+def test_a_trace_shows_the_sums_of_torchs_numbers(dim):
     """Above 40 columns it leaves out those in the middle."""
     seeded = Seeded(50, dim)
     token_row = torch.from_numpy(live(seeded)["token"])[49]
@@ -200,7 +193,7 @@ def test_a_trace_shows_the_sums_of_torchs_numbers(dim: int) -> None:
     assert trace.count(" = ") == 1 + len(shown)
 
 
-def test_a_trace_names_the_columns_that_it_leaves_out(snapshot: Snapshot) -> None:
+def test_a_trace_names_the_columns_that_it_leaves_out(snapshot):
     tokens = of_ids([7, 7], [9, 49])
     model = Model(SeededSource(Seeded(50, 41)))
 
@@ -209,7 +202,7 @@ def test_a_trace_names_the_columns_that_it_leaves_out(snapshot: Snapshot) -> Non
     snapshot("lookup/long-trace.txt", str(result.styled(width=100)))
 
 
-def test_a_trace_fits_a_narrow_page(snapshot: Snapshot) -> None:
+def test_a_trace_fits_a_narrow_page(snapshot):
     model = embcli.seeded(4000, 300)
 
     result = model.lookup(IDS, trace=3, columns="0:2,297:300", show=("input",))
@@ -218,9 +211,7 @@ def test_a_trace_fits_a_narrow_page(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "none"])
-def test_a_page_of_one_token_at_two_positions(
-    in_process: InProcess, snapshot: Snapshot, kind: str
-) -> None:
+def test_a_page_of_one_token_at_two_positions(in_process, snapshot, kind):
     words = ("lookup", " the cat saw on the dog", "--only", " the", "--dim", "2")
 
     ran = in_process.ok(*words, "--position", kind)
@@ -229,15 +220,13 @@ def test_a_page_of_one_token_at_two_positions(
 
 
 @cases
-def test_a_token_that_differs_by_spaces_or_case_is_asked_for(
-    in_process: InProcess, words: list[str], hint: str
-) -> None:
+def test_a_token_that_differs_by_spaces_or_case_is_asked_for(in_process, words, hint):
     _, *second_line = in_process.refused(*words).splitlines()
     assert "".join(second_line) == hint
 
 
 @pytest.mark.parametrize("lines", [[CAT, CAT], [CAT, f"{DOG}."], [CAT, DOG, DOG], [CAT]])
-def test_other_sequences_are_not_called_two_orders(in_process: InProcess, lines: list[str]) -> None:
+def test_other_sequences_are_not_called_two_orders(in_process, lines):
     ran = in_process.ok("lookup", "--lines", "--dim", "2", stdin="\n".join(lines))
 
     assert "same bag of tokens" not in ran.text
@@ -254,25 +243,19 @@ TWO_ORDERS = " cat dog\n dog cat"
         ("lengths-that-differ.txt", " cat dog\n dog", "learned"),
     ],
 )
-def test_a_page_of_sequences_says_how_many_they_are(
-    in_process: InProcess, snapshot: Snapshot, name: str, text: str, position: str
-) -> None:
+def test_a_page_of_sequences_says_how_many_they_are(in_process, snapshot, name, text, position):
     words = ("lookup", "--lines", "--dim", "2", "--position", position)
 
     snapshot(f"lookup/{name}", in_process.ok(*words, stdin=text).text)
 
 
 @pytest.mark.parametrize("words", [(), ("--draw",), ("--position", "none")])
-def test_all_matrices_are_those_that_are_shown_by_default(
-    in_process: InProcess, words: tuple[str, ...]
-) -> None:
+def test_all_matrices_are_those_that_are_shown_by_default(in_process, words):
     lookup = ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", *words)
     assert in_process.ok(*lookup, "--show", "all").out == in_process.ok(*lookup).out
 
 
 @pytest.mark.parametrize("view", [(), ("--draw",), ("--heat",), ("--lines",)])
-def test_without_tokens_the_page_is_a_sentence(
-    in_process: InProcess, view: tuple[str, ...]
-) -> None:
+def test_without_tokens_the_page_is_a_sentence(in_process, view):
     page = in_process("lookup", "", "--dim", "3", *view)
     assert page.text == "Nothing to look up: there are no tokens.\n"

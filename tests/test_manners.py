@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
-from pathlib import Path
-
 import pytest
 
 import embcli
 from tests.cases import cases
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
-COLOR = re.compile(r"\x1b\[[0-9;]*m")
 TOY = ("--vocab", "6", "--dim", "3")
 
 
@@ -22,7 +14,7 @@ TOY = ("--vocab", "6", "--dim", "3")
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])
-def test_the_version_has_a_short_name(in_process: InProcess, flag: str) -> None:
+def test_the_version_has_a_short_name(in_process, flag):
     assert in_process.ok(flag).text == f"embcli {embcli.__version__}\n"
 
 
@@ -35,15 +27,13 @@ VERBS = [
 
 @pytest.mark.parametrize(("short", "form"), [("jsonl", "ndjson"), ("md", "markdown")])
 @pytest.mark.parametrize("words", VERBS, ids=lambda words: words[0])
-def test_a_format_has_a_short_name_as_option_and_variable(
-    in_process: InProcess, words: tuple[str, ...], short: str, form: str
-) -> None:
+def test_a_format_has_a_short_name_as_option_and_variable(in_process, words, short, form):
     expected = in_process.ok(*words, "-f", form).out
     assert in_process.ok(*words, "-f", short).out == expected
     assert in_process.ok(*words, EMBCLI_FORMAT=short).out == expected
 
 
-def test_a_variable_that_is_not_a_format_is_refused(in_process: InProcess) -> None:
+def test_a_variable_that_is_not_a_format_is_refused(in_process):
     assert "EMBCLI_FORMAT 'x'" in in_process.refused("tokenize", "hi", EMBCLI_FORMAT="x")
 
 
@@ -51,9 +41,7 @@ def test_a_variable_that_is_not_a_format_is_refused(in_process: InProcess) -> No
 
 
 @cases
-def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(
-    in_process: InProcess, ids: str, piped: str, shown: str
-) -> None:
+def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(in_process, ids, piped, shown):
     words = ("decode", *ids.split())
     assert in_process.ok(*words).text == piped
     assert in_process.ok(*words, terminal=True).text == shown
@@ -103,8 +91,8 @@ def test_more_than_100_000_numbers_are_refused_on_a_terminal(
 
 @pytest.mark.parametrize("columns", range(20, 60, 5))
 def test_a_sentence_on_a_terminal_is_broken_between_words_so_that_a_flag_can_be_copied(
-    in_process: InProcess, columns: int
-) -> None:
+    in_process, columns
+):
     words = ("lookup", "--ids", "0", "--from", "x", "--context-length", "9")
     unbroken = in_process.refused(*words)
 
@@ -119,9 +107,7 @@ def test_a_sentence_on_a_terminal_is_broken_between_words_so_that_a_flag_can_be_
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def test_sequences_of_one_length_have_a_shape_and_others_are_counted(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_sequences_of_one_length_have_a_shape_and_others_are_counted(in_process, snapshot):
     titles = []
     for ids in ("1 2\n3 4\n0 5", "1 2\n3", "1\n", "1 2\n\n"):
         page = in_process("lookup", "--lines", "--ids", "-", *TOY, stdin=ids).text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from base64 import b64encode
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model
 from embcli.verbs.merges import Merges
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.test_dialects import BYTES, PAIR_MODEL, UNIGRAM_MODEL, sentencepiece
 from tests.test_huggingface import MADE, saved
 from tests.test_huggingface import SENTENCES as TRAINED
@@ -79,8 +76,8 @@ def assert_steps_lead_to_tokens(opened: Model, text: str) -> Merges:
 
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_the_merges_of_tiktokens_encodings_take_the_lowest_rank_and_lead_to_its_tokens(
-    name: str,
-) -> None:
+    name,
+):
     theirs = encodings.get(name).tiktoken  # test_encodings.py holds it against the package.
     ranks = theirs._mergeable_ranks
 
@@ -106,18 +103,18 @@ KNOWN = st.characters(exclude_categories=["Cn", "Cs"])
 
 
 @given(st.text(KNOWN, min_size=1, max_size=60), st.sampled_from(["gpt2", "o200k_base"]))
-def test_any_text_becomes_the_tokens_that_it_has(text: str, name: str) -> None:
+def test_any_text_becomes_the_tokens_that_it_has(text, name):
     assert model(name).merges(text).ids == encodings.get(name).encode(text).tolist()
 
 
-def test_a_long_run_is_one_piece() -> None:
+def test_a_long_run_is_one_piece():
     (piece,) = model("gpt2").merges("a" * 20_000).pieces
 
     assert len(piece.steps) == 15_000
     assert len(piece.ids) == 5_000
 
 
-def test_special_tokens_are_pieces_where_they_are_asked_for() -> None:
+def test_special_tokens_are_pieces_where_they_are_asked_for():
     text = "Hi<|endoftext|>Hi"
     result = model("gpt2").merges(text, special=True)
 
@@ -130,9 +127,7 @@ def test_special_tokens_are_pieces_where_they_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_the_steps_of_a_tokenizer_json_lead_to_its_tokens(
-    name: str, saved: Callable[[str], Path]
-) -> None:
+def test_the_steps_of_a_tokenizer_json_lead_to_its_tokens(name, saved):
     opened = model(saved(name))
 
     for text in [*TRAINED[:3], "effort" * 30, "x日y 👋", MIXED]:
@@ -146,7 +141,7 @@ def save_words(path: Path, made: Any) -> None:
     tokenizer.save(str(path))
 
 
-def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path):
     path = tmp_path / "tokenizer.json"
     save_words(path, models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
 
@@ -154,7 +149,7 @@ def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> No
         model(path).merges("a a")
 
 
-def test_word_vectors_have_no_steps(tmp_path: Path) -> None:
+def test_word_vectors_have_no_steps(tmp_path):
     path = tmp_path / "words.vec"
     path.write_text("a 1 2\nb 2 3\n")
 
@@ -162,7 +157,7 @@ def test_word_vectors_have_no_steps(tmp_path: Path) -> None:
         embcli.open(path).merges("a")
 
 
-def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path: Path) -> None:
+def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path):
     path = tmp_path / "tokenizer.json"
     ids = {"a": 0, "b": 1, "b</w>": 2, "ab": 3, "ab</w>": 4}
     pairs = [("a", "b</w>"), ("a", "b")]
@@ -211,9 +206,7 @@ def vocabulary(kind: str, folder: Path) -> Model:
         ("pairs", {"left", "right", "score"}),
     ],
 )
-def test_the_steps_of_a_vocabulary_lead_to_its_tokens(
-    kind: str, fields: set[str], tmp_path: Path
-) -> None:
+def test_the_steps_of_a_vocabulary_lead_to_its_tokens(kind, fields, tmp_path):
     opened = vocabulary(kind, tmp_path)
 
     for text in [*TEXTS, "abcab ab cb", "ab<|end|>ab", "é日é日", "abcabcab"]:
@@ -227,13 +220,13 @@ def test_the_steps_of_a_vocabulary_lead_to_its_tokens(
 
 
 @pytest.mark.parametrize("kind", ["t5", "unigrams"])
-def test_an_unknown_token_has_no_score(tmp_path: Path, kind: str) -> None:
+def test_an_unknown_token_has_no_score(tmp_path, kind):
     (piece,) = vocabulary(kind, tmp_path).merges("日").pieces
 
     assert piece.steps[-1].score is None
 
 
-def test_scores_add_up_to_those_of_sentencepiece(tmp_path: Path) -> None:
+def test_scores_add_up_to_those_of_sentencepiece(tmp_path):
     path = sentencepiece(tmp_path, UNIGRAM_MODEL, SCORED)
     theirs = SentencePieceProcessor(model_file=path)
 
@@ -251,22 +244,18 @@ def test_scores_add_up_to_those_of_sentencepiece(tmp_path: Path) -> None:
 # --- the pages ------------------------------------------------------------------------------------
 
 
-def test_a_long_page_leaves_out_rows_in_the_middle(in_process: InProcess) -> None:
+def test_a_long_page_leaves_out_rows_in_the_middle(in_process):
     page = in_process.ok("tokenize", " a" * 250, "--merges", "--no-draw").text
     assert "rows 100 to 149 (50 of 250)" in page
 
 
 @pytest.mark.parametrize("options", [("--merges",), ("--draw",)])
-def test_pieces_are_drawn_as_trees_side_by_side(
-    in_process: InProcess, snapshot: Snapshot, options: tuple[str, ...]
-) -> None:
+def test_pieces_are_drawn_as_trees_side_by_side(in_process, snapshot, options):
     page = in_process.ok("tokenize", "It's so unbelievable some…", *options, COLUMNS="60").text
     snapshot("merges/trees.txt", page)
 
 
-def test_a_page_lists_what_is_too_wide_to_draw_and_a_picture_has_it(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_lists_what_is_too_wide_to_draw_and_a_picture_has_it(in_process, snapshot):
     words = ("tokenize", "a" * 30, "--draw")
     snapshot("merges/tree-wider-than-the-page.txt", in_process.ok(*words, COLUMNS="80").text)
 
@@ -274,9 +263,7 @@ def test_a_page_lists_what_is_too_wide_to_draw_and_a_picture_has_it(
     assert "  ".join("a" * 30) in page
 
 
-def test_a_text_file_has_the_merges_whatever_the_width(
-    in_process: InProcess, tmp_path: Path
-) -> None:
+def test_a_text_file_has_the_merges_whatever_the_width(in_process, tmp_path):
     file = tmp_path / "merges.txt"
     words = ("tokenize", "supercalifragilisticexpialidocious")
 
@@ -286,9 +273,7 @@ def test_a_text_file_has_the_merges_whatever_the_width(
     assert file.read_text("utf-8").startswith(table)
 
 
-def test_word_pieces_are_drawn_from_left_to_right(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
-) -> None:
+def test_word_pieces_are_drawn_from_left_to_right(in_process, tmp_path, monkeypatch, snapshot):
     monkeypatch.chdir(tmp_path)
     ids = {"[UNK]": 0, "eff": 1, "##ort": 2, "##s": 3}
     save_words(Path("efforts.json"), models.WordPiece(ids, unk_token="[UNK]"))
@@ -298,7 +283,7 @@ def test_word_pieces_are_drawn_from_left_to_right(
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_the_numbers_below_a_tree_are_apart(kind: str, tmp_path: Path) -> None:
+def test_the_numbers_below_a_tree_are_apart(kind, tmp_path):
     opened = vocabulary(kind, tmp_path)
 
     for text in ("aé日é", "ccccabcb" * 2):
@@ -308,9 +293,7 @@ def test_the_numbers_below_a_tree_are_apart(kind: str, tmp_path: Path) -> None:
         assert [int(word) for word in tree.splitlines()[-1].split()] == [*result.pieces[0].ids]
 
 
-def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
-) -> None:
+def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(tmp_path, monkeypatch, snapshot):
     monkeypatch.chdir(tmp_path)
     tokens = [*BYTES, b"xyz"]
     lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(tokens)]
@@ -322,9 +305,7 @@ def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(
     snapshot("merges/tree-without-merges.txt", page)
 
 
-def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
-) -> None:
+def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(tmp_path, monkeypatch, snapshot):
     monkeypatch.chdir(tmp_path)
     words = [word for word in WORDS if word != "z"]
     known = GPT2 | {"kinds": GPT2["kinds"][1:]}
@@ -334,14 +315,12 @@ def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(
     snapshot("merges/trees-of-unknown-bytes.txt", "\n\n".join(pages))
 
 
-def test_rows_are_the_steps_and_a_token_that_no_merge_made_is_step_0(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_rows_are_the_steps_and_a_token_that_no_merge_made_is_step_0(in_process, snapshot):
     ran = in_process.ok("tokenize", "is a!", "--merges", "-f", "ndjson")
     snapshot("merges/steps.ndjson", ran.text)
 
 
-def test_merging_stops_where_no_two_neighbours_have_a_merge(in_process: InProcess) -> None:
+def test_merging_stops_where_no_two_neighbours_have_a_merge(in_process):
     page = in_process.ok("tokenize", "so strawberry,strawberry", "--merges").text
     parts = ["st", "raw", "berry"]
 

@@ -20,7 +20,6 @@ from embcli.seeded_layers.seeded import Seeded
 from tests import transcripts
 from tests.oracles import Stub, StubSource, live, normal
 from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.test_search import first, reference
 from tests.transcripts import refused, session
 
@@ -72,9 +71,7 @@ def analogy(rows: np.ndarray, metric: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("metric", get_args(Metric))
-def test_a_query_is_a_row_the_mean_of_rows_or_an_analogy(
-    in_process: InProcess, matrix: np.ndarray, metric: str
-) -> None:
+def test_a_query_is_a_row_the_mean_of_rows_or_an_analogy(in_process, matrix, metric):
     exact = matrix.astype(np.float64)
     mean = exact[[7, 9, 7]].mean(axis=0)
     queries = [
@@ -92,7 +89,7 @@ def test_a_query_is_a_row_the_mean_of_rows_or_an_analogy(
         assert found_scores == pytest.approx(scores[ids(found)], rel=1e-12)
 
 
-def test_answers_have_tokens_of_which_match_chooses_some(in_process: InProcess) -> None:
+def test_answers_have_tokens_of_which_match_chooses_some(in_process):
     gpt2 = encodings.get("gpt2")
     (token_id,) = gpt2.encode(" Paris").tolist()
     weight = live(Seeded(50257, 4, 1024, 123))["token"]
@@ -109,7 +106,7 @@ def test_answers_have_tokens_of_which_match_chooses_some(in_process: InProcess) 
     assert ids(found) == names[:10]
 
 
-def test_rows_choose_the_answers(in_process: InProcess, matrix: np.ndarray) -> None:
+def test_rows_choose_the_answers(in_process, matrix):
     scores = reference(matrix, matrix[7].astype(float), "l2")
     ranked = first(scores, "l2", ROWS, (7,))
     chosen = [row for row in ranked if 5 <= row < 100]
@@ -119,8 +116,8 @@ def test_rows_choose_the_answers(in_process: InProcess, matrix: np.ndarray) -> N
 
 
 def test_the_data_says_how_many_rows_were_searched_for_the_query_of_each_line(
-    in_process: InProcess,
-) -> None:
+    in_process,
+):
     words = f"neighbors --ids - --lines {FROM} -f json"
     ran = in_process.ok(*words.split(), stdin="7\n9,11\n")
 
@@ -132,7 +129,7 @@ def test_the_data_says_how_many_rows_were_searched_for_the_query_of_each_line(
     assert queries == [[7], [9, 11]]
 
 
-def test_words_of_word_vectors_have_analogies(in_process: InProcess) -> None:
+def test_words_of_word_vectors_have_analogies(in_process):
     rows = ["king 0.9 0.8 0.1", "queen 0.9 0.1 0.8", "man 0.1 0.9 0"]
     rows += ["woman 0.1 0.1 0.9", "bread 0 0.1 0", "kin 1 1 1"]
     Path("words.txt").write_text("\n".join(rows) + "\n")
@@ -154,7 +151,7 @@ def written_by_lookup(in_process: InProcess, show: str) -> bytes:
 
 
 @pytest.mark.parametrize("show", ["token", "input"])
-def test_what_lookup_writes_is_what_vector_reads(in_process: InProcess, show: str) -> None:
+def test_what_lookup_writes_is_what_vector_reads(in_process, show):
     """A token is nearest to its own row, at the distance 0; with its position it is not."""
     piped = written_by_lookup(in_process, show)
 
@@ -171,7 +168,7 @@ def test_what_lookup_writes_is_what_vector_reads(in_process: InProcess, show: st
         assert is_at_its_row == (show == "token")
 
 
-def test_a_vector_is_a_file_of_numpy(in_process: InProcess) -> None:
+def test_a_vector_is_a_file_of_numpy(in_process):
     vector = live(Seeded(50257, 6, 1024, 123))["token"][6109]
     np.save("one.npy", vector.astype(np.float64))
     np.save("matrix.npy", np.array([vector], np.float16))
@@ -191,9 +188,7 @@ def test_a_vector_is_a_file_of_numpy(in_process: InProcess) -> None:
         (np.zeros(DIM), "has no direction"),
     ],
 )
-def test_an_array_that_has_no_vector_with_a_direction_is_refused(
-    in_process: InProcess, array: np.ndarray, words: str
-) -> None:
+def test_an_array_that_has_no_vector_with_a_direction_is_refused(in_process, array, words):
     np.save("bad.npy", array, allow_pickle=True)
 
     assert words in in_process.refused(*f"neighbors --vector bad.npy {FROM}".split())
@@ -202,9 +197,7 @@ def test_an_array_that_has_no_vector_with_a_direction_is_refused(
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def test_a_page_says_which_rows_were_searched_and_which_have_no_rank(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_says_which_rows_were_searched_and_which_have_no_rank(in_process, snapshot):
     pages = session(
         in_process,
         "neighbors --ids 7 --from m.safetensors -k 3",
@@ -216,9 +209,7 @@ def test_a_page_says_which_rows_were_searched_and_which_have_no_rank(
     snapshot("neighbors/searched-rows.txt", pages)
 
 
-def test_a_page_of_a_text_names_its_tokens_and_what_is_made_of_them(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_of_a_text_names_its_tokens_and_what_is_made_of_them(in_process, snapshot):
     pages = session(
         in_process,
         "neighbors ' king' --minus ' man' --plus ' woman' --dim 4 -k 2",
@@ -231,14 +222,14 @@ def test_a_page_of_a_text_names_its_tokens_and_what_is_made_of_them(
     assert str(found) in pages, "a text is a list of one text"
 
 
-def test_a_page_of_vectors_counts_them_from_1(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_a_page_of_vectors_counts_them_from_1(in_process, snapshot):
     np.save("ones.npy", np.ones(DIM))
     page = session(in_process, "neighbors --vector ones.npy --from m.safetensors -k 1")
 
     snapshot("neighbors/vectors.txt", page)
 
 
-def test_of_many_ranks_a_page_shows_both_ends(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_of_many_ranks_a_page_shows_both_ends(in_process, snapshot):
     words = f"neighbors --ids 7 {FROM} -k 300 --width 80".split()
     lines = in_process.ok(*words).text.splitlines()
 
@@ -248,7 +239,7 @@ def test_of_many_ranks_a_page_shows_both_ends(in_process: InProcess, snapshot: S
     snapshot("neighbors/many-ranks-as-numbers.txt", f"{around_gap}\n[...]\n{end}\n")
 
 
-def test_of_many_queries_a_page_shows_both_ends(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_of_many_queries_a_page_shows_both_ends(in_process, snapshot):
     words = f"neighbors --ids - --lines {FROM} -k 1".split()
     page = in_process.ok(*words, stdin="5\n" * 25).text
 
@@ -256,7 +247,7 @@ def test_of_many_queries_a_page_shows_both_ends(in_process: InProcess, snapshot:
     snapshot("neighbors/many-queries.txt", page[page.index("Searched") :])
 
 
-def test_a_bar_is_on_the_scale_of_its_metric(snapshot: Snapshot) -> None:
+def test_a_bar_is_on_the_scale_of_its_metric(snapshot):
     """A longer bar is nearer, under l2 too; a row that is perpendicular, or farther, has none."""
     model = Model(StubSource({"token": Stub([[2, 0], [1, 1], [10, 0], [0, 2]])}))
 
@@ -269,11 +260,11 @@ def test_a_bar_is_on_the_scale_of_its_metric(snapshot: Snapshot) -> None:
 # --- refusals and remarks -------------------------------------------------------------------------
 
 
-def test_bad_input_is_refused_by_name(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_bad_input_is_refused_by_name(in_process, snapshot):
     snapshot("neighbors/errors.txt", refused("neighbors/errors.txt", in_process))
 
 
-def test_an_empty_line_has_no_neighbours(in_process: InProcess) -> None:
+def test_an_empty_line_has_no_neighbours(in_process):
     error = in_process.refused("neighbors", "--lines", "--dim", "4", stdin="a\n\nb\n")
 
     assert "no tokens" in error
@@ -288,9 +279,7 @@ def test_an_empty_line_has_no_neighbours(in_process: InProcess) -> None:
         "diff m.safetensors m.safetensors",
     ],
 )
-def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(
-    in_process: InProcess, command: str
-) -> None:
+def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(in_process, command):
     Path("vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nhello\nworld\n")
     words = command.split()
 
@@ -300,9 +289,7 @@ def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(
     assert "probably" not in in_process(*words).err
 
 
-def test_a_tokenizer_beside_the_weights_is_doubted_too(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_tokenizer_beside_the_weights_is_doubted_too(in_process, snapshot):
     Path("doubted").mkdir()
     save_file({"wte.weight": np.eye(2, dtype=np.float32)}, "doubted/model.safetensors")
     Path("doubted/vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nhello\nworld\n")

@@ -12,8 +12,6 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from itertools import groupby, pairwise
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyte
@@ -31,7 +29,6 @@ from wcwidth import wcswidth
 
 import embcli
 from embcli.errors import OutputError
-from embcli.names import Theme
 from embcli.page import (
     STYLES,
     Drawing,
@@ -53,8 +50,6 @@ from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
 from tests.cases import cases
 from tests.readers import from_png, size_of_png
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 TRUECOLOR = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")  # colours: all that a page ever sends
@@ -92,7 +87,7 @@ def of_one_row(values: np.ndarray, precision: int = 4, heat: bool = False) -> Ma
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def test_columns_and_rows_in_the_middle_are_left_out_and_named(snapshot: Snapshot) -> None:
+def test_columns_and_rows_in_the_middle_are_left_out_and_named(snapshot):
     values = np.arange(18, dtype=np.float32).reshape(2, 9)
     labels = [Label("ID", [0, 9])]
     numbers = np.arange(10, 19)
@@ -101,14 +96,14 @@ def test_columns_and_rows_in_the_middle_are_left_out_and_named(snapshot: Snapsho
     snapshot("page/columns-and-rows-left-out.txt", export.text(page, 46))
 
 
-def test_a_table_of_labels_has_dots_where_rows_are_left_out(snapshot: Snapshot) -> None:
+def test_a_table_of_labels_has_dots_where_rows_are_left_out(snapshot):
     letters = Label("a", ["x", safe_text("y", "good")], "left")
     table = ruled([letters, Label("b", [1, 22])], gaps=[1])
 
     snapshot("page/labels-with-rows-left-out.txt", export.text(table, 40))
 
 
-def test_a_drawing_that_is_too_wide_is_cut(snapshot: Snapshot) -> None:
+def test_a_drawing_that_is_too_wide_is_cut(snapshot):
     drawing = Drawing([Text("╭─╮"), Text("│ │" * 40)])
 
     snapshot("page/drawing-too-wide.txt", export.text(drawing, 40))
@@ -118,7 +113,7 @@ TREES = ["A\nAA\nAAA", "", "B\nBB\nBBB", "", "C\nCC\nCCC", "", "the end"]
 
 
 @pytest.mark.parametrize("height", range(4, 15))
-def test_a_page_is_cut_in_its_middle_between_drawings(height: int) -> None:
+def test_a_page_is_cut_in_its_middle_between_drawings(height):
     parts: list[RenderableType] = [title("the title")]
     for text in TREES:
         lines = [Text(line) for line in text.split("\n")]
@@ -172,9 +167,7 @@ def assert_written(cells: list[str], numbers: np.ndarray, precision: int) -> Non
 )
 @example(np.float32([ODD]), 40, 4, 1)
 @example(np.float32([[0.0, *[-0.0] * 12]]), 46, 1, 1)  # numpy may take either zero to be the least
-def test_no_number_is_cut_at_any_width(
-    values: np.ndarray, width: int, precision: int, blocks: int
-) -> None:
+def test_no_number_is_cut_at_any_width(values, width, precision, blocks):
     tokens = [f"␣token{row}" * 3 for row in range(len(values))]
     labels = [Label("token", tokens, "left", short=True)]
     numbers = np.arange(values.shape[1])
@@ -202,9 +195,7 @@ def test_no_number_is_cut_at_any_width(
     precision=st.integers(1, 4),
     step=st.sampled_from([1, 10**9]),
 )
-def test_chosen_columns_continue_in_further_tables(
-    values: np.ndarray, width: int, precision: int, step: int
-) -> None:
+def test_chosen_columns_continue_in_further_tables(values, width, precision, step):
     columns = np.arange(values.shape[1]) * step
     labels = [Label("ID", range(len(values)))]
     page = Matrix(labels, [Values(values)], columns, precision=precision, every=True)
@@ -226,9 +217,7 @@ def test_chosen_columns_continue_in_further_tables(
 
 
 @cases
-def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(
-    number: float, precision: int, written: str
-) -> None:
+def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(number, precision, written):
     page = of_one_row(np.float32([number]), precision)
 
     row = export.text(page, 400).splitlines()[2]
@@ -237,9 +226,7 @@ def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(
 
 
 @cases
-def test_a_page_in_a_pipe_is_as_wide_as_the_environment_says(
-    in_process: InProcess, columns: str, width: int
-) -> None:
+def test_a_page_in_a_pipe_is_as_wide_as_the_environment_says(in_process, columns, width):
     page = in_process.ok("weights", "--vocab", "5", COLUMNS=columns).text
 
     with_option = in_process.ok("weights", "--vocab", "5", "--width", str(width), COLUMNS="77").text
@@ -256,7 +243,7 @@ UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u206
 
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 @example("\x1b]0;pwn\x07\x1b[2J\u202e\u2066\u200b\x9b\r[bold]")
-def test_text_from_outside_is_one_line_of_data(text: str) -> None:
+def test_text_from_outside_is_one_line_of_data(text):
     labels = [Label("token", [text], "left", short=True)]
     matrix = Matrix(labels, [Values(VALUES[:1], text)], np.arange(3))
     page = Group(title(text), matrix, safe_text(text))
@@ -270,9 +257,7 @@ def test_text_from_outside_is_one_line_of_data(text: str) -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("verb", ["tokenize", "lookup"])
-def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(
-    in_process: InProcess, verb: str, width: int
-) -> None:
+def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(in_process, verb, width):
     environment = TRUECOLOR | {"COLUMNS": str(width), "LINES": "100"}
     sent = in_process.ok(verb, WIDE, terminal=True, **environment).text
     printed = ESCAPE.sub("", sent)
@@ -304,9 +289,7 @@ CHARACTERS = st.sampled_from("ab日本語é🤖\\\x1b\x00\u202e\U0001f1e6\n ")
 
 @given(token=st.text(CHARACTERS, min_size=1, max_size=30), cells=st.integers(6, 30))
 @example("日" * 30, 24)
-def test_a_long_token_is_shortened_in_its_middle_and_escapes_are_whole_or_left_out(
-    token: str, cells: int
-) -> None:
+def test_a_long_token_is_shortened_in_its_middle_and_escapes_are_whole_or_left_out(token, cells):
     characters = [shown(character.encode()) for character in token]
     whole = "".join(characters)
 
@@ -353,22 +336,20 @@ def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize("background", BACKGROUNDS.values(), ids=BACKGROUNDS)
 @pytest.mark.parametrize("system", [ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT])
-def test_every_colour_can_be_read_on_any_background(
-    system: ColorSystem, background: tuple[int, ...]
-) -> None:
+def test_every_colour_can_be_read_on_any_background(system, background):
     for color in COLORS:
         seen = color.downgrade(system).get_truecolor()
         assert contrast(seen, background) >= 3, color
 
 
-def test_sixteen_colours_have_no_white_and_no_grey() -> None:
+def test_sixteen_colours_have_no_white_and_no_grey():
     numbers = {color.downgrade(ColorSystem.STANDARD).number for color in COLORS}
 
     assert numbers.isdisjoint({0, 7, 8, 15})
     assert len(numbers) >= 4
 
 
-def test_signs_have_colours_and_dim_rows_have_none() -> None:
+def test_signs_have_colours_and_dim_rows_have_none():
     page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), row_styles=["", "dim"])
 
     colored = []
@@ -384,12 +365,12 @@ def test_signs_have_colours_and_dim_rows_have_none() -> None:
 
 @cases
 def test_colour_is_a_choice_and_changes_nothing_else(
-    in_process: InProcess,
-    is_terminal: bool,
-    color: str,
-    environment: dict[str, str],
-    is_colored: bool,
-) -> None:
+    in_process,
+    is_terminal,
+    color,
+    environment,
+    is_colored,
+):
     variables = {"TERM": "xterm-256color"} | environment
     options = () if color == "auto" else ("--color", color)
     command = ("weights", "--vocab", "6", "--dim", "3")
@@ -411,9 +392,7 @@ COUNTS = st.sampled_from([5, 9, 13, 97])
 
 
 @given(values=TWELVE, count=COUNTS, is_signed=st.booleans())
-def test_a_level_of_a_scale_is_the_nearest_one(
-    values: np.ndarray, count: int, is_signed: bool
-) -> None:
+def test_a_level_of_a_scale_is_the_nearest_one(values, count, is_signed):
     values = values if is_signed else np.abs(values)
     finite = values[np.isfinite(values)].astype(float)
     limit = np.abs(finite).max(initial=0)
@@ -436,8 +415,8 @@ def test_a_level_of_a_scale_is_the_nearest_one(
 
 @cases
 def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sign(
-    terminal: str, background: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    terminal, background, monkeypatch
+):
     """Zero is close to the background that the terminal has by COLORFGBG."""
     monkeypatch.setenv("COLORFGBG", terminal)
     shades = [color.get_truecolor() for color in colors_of(console())]
@@ -454,15 +433,13 @@ def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sig
 
 
 @cases
-def test_a_scale_of_sixteen_colours_has_five_of_them(
-    terminal: str, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scale_of_sixteen_colours_has_five_of_them(terminal, names, monkeypatch):
     monkeypatch.setenv("COLORFGBG", terminal)
 
     assert [color.name for color in colors_of(console(system="standard"))] == names
 
 
-def test_a_theme_says_what_the_background_of_a_terminal_is(in_process: InProcess) -> None:
+def test_a_theme_says_what_the_background_of_a_terminal_is(in_process):
     words = ("weights", "--vocab", "6", "--dim", "3", "--heat", "--color", "always")
 
     def shown(*options: str, **variables: str) -> str:
@@ -515,9 +492,7 @@ TWO_ROWS = st.tuples(st.just(2), st.integers(1, 30))
 @pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
 @given(arrays.arrays(np.float32, TWO_ROWS, elements=st.floats(width=32)))
 @example(np.float32([[1, math.nan, 1], [math.inf, 1, -1]]))
-def test_the_colours_of_strips_are_the_levels_of_their_numbers(
-    system: str, values: np.ndarray
-) -> None:
+def test_the_colours_of_strips_are_the_levels_of_their_numbers(system, values):
     drawn = console(400, system)
     scale = ColorScale.of([values])
     assert scale.signed == bool((values < 0).any())
@@ -539,9 +514,7 @@ def test_the_colours_of_strips_are_the_levels_of_their_numbers(
     size=st.integers(1, 12),
 )
 @example(np.float32([[math.inf, -math.inf, math.inf, math.nan]]), 2)
-def test_a_bin_is_the_mean_of_its_columns_and_shows_non_finite_ones(
-    values: np.ndarray, size: int
-) -> None:
+def test_a_bin_is_the_mean_of_its_columns_and_shows_non_finite_ones(values, size):
     averages = means(values, size)
 
     starts = range(0, values.shape[1], size)
@@ -565,8 +538,8 @@ def test_a_bin_is_the_mean_of_its_columns_and_shows_non_finite_ones(
     is_sampled=st.booleans(),
 )
 def test_columns_are_in_bins_only_where_they_have_no_room(
-    columns: int, available: int, columns_per_cell: int, is_sampled: bool
-) -> None:
+    columns, available, columns_per_cell, is_sampled
+):
     fit = Fit.of(columns, available, columns_per_cell, is_sampled)
 
     largest_count = columns_per_cell * available
@@ -582,7 +555,7 @@ def test_columns_are_in_bins_only_where_they_have_no_room(
 
 @pytest.mark.parametrize("width", [30, 80, 200])
 @pytest.mark.parametrize("columns", [1, 2, 8, 33, 100, 301])
-def test_numbers_of_columns_stand_above_their_cells(columns: int, width: int) -> None:
+def test_numbers_of_columns_stand_above_their_cells(columns, width):
     """Row n is 1 in column n, and 0 elsewhere."""
     numbers = np.arange(columns)
     page = Strips([Label("row", numbers)], [Values(np.eye(columns, dtype=np.float32))], numbers)
@@ -601,8 +574,8 @@ def test_numbers_of_columns_stand_above_their_cells(columns: int, width: int) ->
 
 
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
-    snapshot: Snapshot,
-) -> None:
+    snapshot,
+):
     values = np.float32([[0.5, -0.25, 1.0, math.nan], [0.0, 2.0, -3.125, -math.inf]])
     page = Matrix([Label("ID", [0, 1])], [Values(values)], np.arange(4), heat=True)
 
@@ -612,7 +585,7 @@ def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
 @pytest.mark.parametrize("height", [12, 22, 38])
 @pytest.mark.parametrize("size", [5, 64, 301])
 @pytest.mark.parametrize("square", [False, True])
-def test_a_picture_fits_its_lines_and_uses_them(square: bool, size: int, height: int) -> None:
+def test_a_picture_fits_its_lines_and_uses_them(square, size, height):
     numbers = np.arange(size)
     values = np.arange(size * size, dtype=np.float32).reshape(size, size)
     labels = [Label("pos", numbers)]
@@ -646,7 +619,7 @@ def colors_of_picture(page: Strips) -> np.ndarray:
 
 
 @cases
-def test_a_similarity_in_a_picture_has_a_cell_for_each_number(size: int, step: int) -> None:
+def test_a_similarity_in_a_picture_has_a_cell_for_each_number(size, step):
     """Without room for all, every n-th row and column is shown, never a mean."""
     numbers = np.arange(size)
     values = np.eye(size, dtype=np.float32)
@@ -667,7 +640,7 @@ def labels_of_svg(svg: str) -> list[tuple[int, float]]:
     return [(int(number), float(height)) for height, number in re.findall(label, svg)]
 
 
-def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first() -> None:
+def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first():
     """Rows before and after a gap share no line."""
     is_high = np.random.default_rng(7).random((100, 384)) < 0.5
     values = np.where(is_high, 1, 0).astype(np.float32)
@@ -683,7 +656,7 @@ def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first() 
     assert "each line: 3 rows, labelled by the first" in svg.replace("&#160;", " ")
 
 
-def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> None:
+def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many():
     values = np.float32([[1, math.nan, -1, math.inf]])
     page = Strips([Label("ID", [0])], [Values(values)], np.arange(4), lines=5)
 
@@ -697,8 +670,8 @@ def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many() -> Non
 
 @cases
 def test_a_picture_without_room_shows_every_nth_row_and_an_odd_step_of_columns(
-    rows: int, columns: int, shown: str
-) -> None:
+    rows, columns, shown
+):
     values = np.ones((rows, columns), np.float32)
     labels = [Label("pos", np.arange(rows))]
     page = Strips(labels, [Values(values)], np.arange(columns), lines=28)
@@ -711,16 +684,14 @@ def test_a_picture_without_room_shows_every_nth_row_and_an_odd_step_of_columns(
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_a_png_without_a_font_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_png_without_a_font_is_refused(monkeypatch):
     monkeypatch.setattr("resvg_py.svg_to_bytes", lambda **_: b"a picture without text")
 
     with pytest.raises(OutputError, match="fonts-dejavu-core"):
         export.exported(MATRIX, "png", 60, "light")
 
 
-def test_a_png_without_its_package_is_refused_and_an_svg_is_not(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_png_without_its_package_is_refused_and_an_svg_is_not(in_process, monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
 
     with pytest.raises(OutputError, match="missing"):
@@ -731,16 +702,14 @@ def test_a_png_without_its_package_is_refused_and_an_svg_is_not(
     in_process.ok("tokenize", "hi", "-f", "svg")
 
 
-def test_a_png_shows_text() -> None:
+def test_a_png_shows_text():
     svg = export.exported(MATRIX, "svg", 60, "light").decode()
     without_text = re.sub("<text.*?</text>", "", svg, flags=re.DOTALL)
 
     assert len(export.png(svg)) > 2 * len(export.png(without_text))
 
 
-def test_a_notebook_gets_a_fragment_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_notebook_gets_a_fragment_and_nothing_else(monkeypatch, capsys):
     shell = type("ZMQInteractiveShell", (), {})  # rich knows a notebook by this name
     monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
     model = embcli.seeded(6, 3)
@@ -756,7 +725,7 @@ def test_a_notebook_gets_a_fragment_and_nothing_else(
 
 
 @cases
-def test_a_fragment_has_the_background_that_its_colours_are_for(theme: Theme, colors: str) -> None:
+def test_a_fragment_has_the_background_that_its_colours_are_for(theme, colors):
     page = of_one_row(np.float32([-1, 0, 1]), heat=True)
 
     fragment = export.fragment(page, 60, theme)
@@ -796,7 +765,7 @@ WORDS = st.text(st.sampled_from(MARKS), max_size=12) | st.text(max_size=12)
 @given(st.lists(WORDS, min_size=1, max_size=5))
 @example(HOSTILE.split())
 @example(BLOCKS)
-def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
+def test_any_text_is_read_back_from_markdown(texts):
     bold = [safe_text(text, "strong") for text in texts]
     table = ruled([Label("a", texts, "left"), Label("b", bold)])
     paragraphs = Group(*map(safe_text, texts))
@@ -815,7 +784,7 @@ def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
 
 
 @cases
-def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width: int, remark: str) -> None:
+def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width, remark):
     values = np.ones((2, 384), np.float32)
     page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
 
@@ -838,7 +807,7 @@ def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width: int, remark
         "tokenize hi",
     ],
 )
-def test_a_picture_is_a_slide_whose_text_can_be_read(in_process: InProcess, words: str) -> None:
+def test_a_picture_is_a_slide_whose_text_can_be_read(in_process, words):
     svg = in_process.ok(*words.split(), "-f", "svg").text
     width, height = size_of_png(in_process.ok(*words.split(), "-f", "png").out)
 
@@ -855,7 +824,7 @@ def cut_to_the_edge(svg: str) -> str:
 
 
 @pytest.mark.parametrize("lines", [20, 27, 57])
-def test_a_png_is_opaque_up_to_its_last_pixels(lines: int) -> None:
+def test_a_png_is_opaque_up_to_its_last_pixels(lines):
     page = Group(*["x" * 100] * lines)
     svg = export.exported(page, "svg", 100, "light").decode()
 
@@ -866,7 +835,7 @@ def test_a_png_is_opaque_up_to_its_last_pixels(lines: int) -> None:
     assert height <= 1080 or lines == 57, "a page that is too long for a slide"
 
 
-def test_between_the_colours_of_two_rows_in_a_png_there_is_no_third_one() -> None:
+def test_between_the_colours_of_two_rows_in_a_png_there_is_no_third_one():
     """Rows of one number, each several lines high, fill a stretch of the picture."""
     values = np.float32([[-1], [1], [1], [-1], [0.5]])
     page = Strips([Label("ID", range(5))], [Values(values)], np.arange(1))
@@ -881,7 +850,7 @@ def test_between_the_colours_of_two_rows_in_a_png_there_is_no_third_one() -> Non
     assert found == [[*WHITE], *rows, [*WHITE]]
 
 
-def test_a_page_that_is_no_slide_can_be_read_too() -> None:
+def test_a_page_that_is_no_slide_can_be_read_too():
     long = Group(*["x" * 100] * 60)
     wide = Text("x" * 400)
 
@@ -893,9 +862,7 @@ def test_a_page_that_is_no_slide_can_be_read_too() -> None:
 @pytest.mark.parametrize(
     ("largest", "limit", "beyond"), [(1.9, 1.9, ""), (8.0, 1.0, "; 2 beyond, up to 8")]
 )
-def test_a_scale_that_a_few_numbers_set_ends_at_a_percentile(
-    largest: float, limit: float, beyond: str
-) -> None:
+def test_a_scale_that_a_few_numbers_set_ends_at_a_percentile(largest, limit, beyond):
     """The numbers have marks and means of their own if they are not finite."""
     values = np.ones((4, 200), np.float32)
     values[1, 7] = largest
@@ -913,7 +880,7 @@ def test_a_scale_that_a_few_numbers_set_ends_at_a_percentile(
     assert row[9] == ".", "the first of the characters"
 
 
-def test_a_scale_of_mostly_zeros_reaches_the_largest_number() -> None:
+def test_a_scale_of_mostly_zeros_reaches_the_largest_number():
     values = np.zeros((1, 1000))
     values[0, 3] = 2.0
 
@@ -924,9 +891,7 @@ def test_a_scale_of_mostly_zeros_reaches_the_largest_number() -> None:
 
 
 @pytest.mark.parametrize(("theme", "least"), [("dark", 4.5), ("light", 3.8)])
-def test_words_of_a_picture_stand_out_from_its_background(
-    theme: Literal["dark", "light"], least: float
-) -> None:
+def test_words_of_a_picture_stand_out_from_its_background(theme, least):
     labels = [Label("ID", [0, 1])]
     matrix = Matrix(labels, [Values(VALUES)], np.arange(3), [1], row_styles=["", "dim"], column="")
     page = Group(matrix, Text("Same", STYLES["good"]))
@@ -946,9 +911,7 @@ WHITE = (255, 255, 255)
 
 
 @pytest.mark.parametrize(("theme", "has_yellow"), [("dark", True), ("light", False)])
-def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(
-    in_process: InProcess, theme: str, has_yellow: bool
-) -> None:
+def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(in_process, theme, has_yellow):
     words = ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", "--theme", theme)
 
     printed = in_process.ok(*words, terminal=True, TERM="xterm", COLORTERM="").text
@@ -957,7 +920,7 @@ def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(
     assert bool({*codes} & {"33", "93"}) == has_yellow
 
 
-def test_six_tokens_differ_also_in_16_colours() -> None:
+def test_six_tokens_differ_also_in_16_colours():
     colors = [token_style(place).color for place in range(12)]
     numbers = [color.downgrade(ColorSystem.STANDARD).number for color in colors if color]
 
@@ -992,9 +955,7 @@ def in_lab(color: tuple[int, ...], sight: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("theme", [None, "light", "dark"])
 @pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
-def test_no_sight_confuses_the_colours_of_neighbouring_tokens(
-    sight: np.ndarray, theme: Literal["dark", "light"] | None
-) -> None:
+def test_no_sight_confuses_the_colours_of_neighbouring_tokens(sight, theme):
     inks = INKS[theme] if theme else {}
     names = [str(token_style(place)) for place in range(7)]
     seen = [in_lab(tuple(bytes.fromhex(inks.get(name, name)[1:])), sight) for name in names]
@@ -1005,8 +966,8 @@ def test_no_sight_confuses_the_colours_of_neighbouring_tokens(
 
 @cases
 def test_a_character_that_no_font_has_is_noted_for_png(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, undrawn: str
-) -> None:
+    in_process, tmp_path, monkeypatch, text, undrawn
+):
     def drawn(text: str) -> bytes:
         return b"box" if text >= "\u1000" else text.encode()
 

@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 from tests.files.made import save_words
 from tests.runners import InProcess
-from tests.snapshots import PAGES, Snapshot, with_styles
+from tests.snapshots import PAGES, with_styles
 
 TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80", "LINES": "24"}
 FORMATS = {"page.svg": "svg", "page.html": "html", "page.md": "markdown"}
@@ -182,9 +182,7 @@ def page(in_process: InProcess, command: str, *options: str, **settings: Any) ->
 
 
 @pytest.mark.parametrize(("kind", "view"), CASES)
-def test_the_usual_page_of_a_command_is_the_kept_one(
-    in_process: InProcess, snapshot: Snapshot, kind: str, view: str
-) -> None:
+def test_the_usual_page_of_a_command_is_the_kept_one(in_process, snapshot, kind, view):
     command = COMMANDS[kind]
     if view == "terminal.txt":
         printed = with_styles(
@@ -199,9 +197,7 @@ def test_the_usual_page_of_a_command_is_the_kept_one(
 
 
 @pytest.mark.parametrize("name", FURTHER)
-def test_a_page_with_options_is_the_kept_one(
-    in_process: InProcess, snapshot: Snapshot, name: str
-) -> None:
+def test_a_page_with_options_is_the_kept_one(in_process, snapshot, name):
     snapshot(name, page(in_process, FURTHER[name], suggestions=True, COLUMNS="80"))
 
 
@@ -233,8 +229,8 @@ def without_spaces(text: str) -> str:
 
 @pytest.mark.parametrize("command", PICTURED)
 def test_pictures_and_markdown_say_what_a_table_says_and_refer_to_nothing_outside(
-    in_process: InProcess, command: str
-) -> None:
+    in_process, command
+):
     table = page(in_process, command, "--width", "90")
     svg = page(in_process, command, "--width", "90", "-f", "svg")
     html = page(in_process, command, "--width", "90", "-f", "html")
@@ -246,7 +242,7 @@ def test_pictures_and_markdown_say_what_a_table_says_and_refer_to_nothing_outsid
     assert not FOREIGN.search(html)
 
 
-def test_every_kept_page_is_named_by_a_test() -> None:
+def test_every_kept_page_is_named_by_a_test():
     """A page has its name in a test, or one that a test makes, with some part in braces."""
     tests = Path(__file__).parent
     source = "\n".join(path.read_text() for path in tests.rglob("*.py"))

@@ -22,7 +22,7 @@ from embcli.seeded_layers.seeded import Seeded
 from tests.cases import cases
 from tests.files.made import save_words
 from tests.oracles import assert_same_bits, live
-from tests.runners import TIMEOUT, InProcess, Process, Ran, Terminal, limited
+from tests.runners import TIMEOUT, Process, Ran, limited
 
 TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
@@ -74,9 +74,7 @@ def assert_as_it_was(old: Path) -> None:
 
 
 @cases
-def test_ids_from_tokenize_give_the_same_bytes_as_the_text(
-    in_process: InProcess, split: list[str], options: list[str]
-) -> None:
+def test_ids_from_tokenize_give_the_same_bytes_as_the_text(in_process, split, options):
     lookup = ("lookup", "--dim", "8", *options, "-f", "json")
 
     ids = in_process.ok("tokenize", *split, "-f", "ids", stdin=TEXT).out
@@ -103,9 +101,7 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(
         ("tokenize -f csv", b"position,id,token,bytes,start,end"),
     ],
 )
-def test_a_reader_that_leaves_early_ends_it_quietly(
-    process: Process, long_file: Path, command: str, beginning: bytes
-) -> None:
+def test_a_reader_that_leaves_early_ends_it_quietly(process, long_file, command, beginning):
     count = 8 + len(beginning)
     ran = process.read_early(count, *command.split(), "--file", str(long_file))
 
@@ -114,7 +110,7 @@ def test_a_reader_that_leaves_early_ends_it_quietly(
     assert beginning in ran.out
 
 
-def test_a_reader_that_leaves_early_changes_no_answer(process: Process, tmp_path: Path) -> None:
+def test_a_reader_that_leaves_early_changes_no_answer(process, tmp_path):
     base = tmp_path / "base.npy"
     tuned = tmp_path / "tuned.npy"
     np.save(base, np.zeros((60_000, 1), np.float32))
@@ -145,7 +141,7 @@ def test_a_reader_that_leaves_early_changes_no_answer(process: Process, tmp_path
         "help decode",
     ],
 )
-def test_a_full_disk_is_an_error(process: Process, command: str) -> None:
+def test_a_full_disk_is_an_error(process, command):
     ran = process.into("/dev/full", *command.split())
 
     assert ran.status == 2
@@ -175,7 +171,7 @@ def test_an_empty_environment_sets_no_default(in_process: InProcess) -> None:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_a_new_file_is_written_with_the_permissions_of_the_umask(tmp_path: Path) -> None:
+def test_a_new_file_is_written_with_the_permissions_of_the_umask(tmp_path):
     path = tmp_path / "new"
     mask = os.umask(0o027)
     try:
@@ -187,9 +183,7 @@ def test_a_new_file_is_written_with_the_permissions_of_the_umask(tmp_path: Path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_a_link_stays_a_link_and_permissions_stay_as_they_are(
-    in_process: InProcess, old: Path, tmp_path: Path
-) -> None:
+def test_a_link_stays_a_link_and_permissions_stay_as_they_are(in_process, old, tmp_path):
     old.chmod(0o604)
     link = tmp_path / "link"
     link.symlink_to(old.name)
@@ -202,7 +196,7 @@ def test_a_link_stays_a_link_and_permissions_stay_as_they_are(
     assert sorted(tmp_path.iterdir()) == [link, old]
 
 
-def test_a_private_file_is_private_while_it_is_written(old: Path) -> None:
+def test_a_private_file_is_private_while_it_is_written(old):
     old.chmod(0o600)
 
     with destination(old) as file:
@@ -216,7 +210,7 @@ def test_a_private_file_is_private_while_it_is_written(old: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["一" * 83 + ".csv", "🦜" * 62 + ".csv", "a" * 251 + ".csv", "-dash.csv"]
 )
-def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) -> None:
+def test_any_name_that_the_file_system_takes_will_do(tmp_path, name):
     with destination(tmp_path / name) as file:
         file.write(b"new")
     assert names(tmp_path) == [name]
@@ -225,13 +219,13 @@ def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) 
 # --- pipes, full disks and signals ----------------------------------------------------------------
 
 
-def test_output_may_be_a_pipe(process: Process) -> None:
+def test_output_may_be_a_pipe(process):
     ran = process.forked("tokenize", "hi", "-f", "ids", "-o", "/dev/stdout")
 
     assert ran == Ran(0, b"5303\n", "")
 
 
-def test_output_may_be_a_pipe_with_a_name(process: Process, tmp_path: Path) -> None:
+def test_output_may_be_a_pipe_with_a_name(process, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -248,8 +242,8 @@ def test_output_may_be_a_pipe_with_a_name(process: Process, tmp_path: Path) -> N
     [("ndjson", "old.ndjson")],
 )
 def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(
-    in_process: InProcess, old: Path, long_file: Path, form: str, name: str
-) -> None:
+    in_process, old, long_file, form, name
+):
     in_process.ok("lookup", "hi")  # It caches the layers.
     place = str(old.with_name(name))
 
@@ -279,8 +273,8 @@ def huge_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_signal_in_the_middle_ends_it_and_leaves_the_earlier_file_as_it_was(
-    process: Process, old: Path, huge_file: Path, number: int, status: int
-) -> None:
+    process, old, huge_file, number, status
+):
     words = ("lookup", "--file", str(huge_file), "--window", "-o", str(old))
     started = process.start(*words, stderr=subprocess.PIPE)
     wait_for(old.parent, ".*.part")
@@ -296,7 +290,7 @@ def test_a_signal_in_the_middle_ends_it_and_leaves_the_earlier_file_as_it_was(
     assert_as_it_was(old)
 
 
-def test_a_signal_that_is_ignored_stays_so(process: Process, old: Path, long_file: Path) -> None:
+def test_a_signal_that_is_ignored_stays_so(process, old, long_file):
     """As nohup starts a program."""
     handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     started = process.start(
@@ -317,9 +311,7 @@ def test_a_signal_that_is_ignored_stays_so(process: Process, old: Path, long_fil
 
 
 @pytest.mark.parametrize("options", [(), ("-o", "/dev/tty")], ids=["stdout", "tty"])
-def test_text_on_its_way_to_a_terminal_is_made_safe(
-    terminal: Terminal, options: tuple[str, ...]
-) -> None:
+def test_text_on_its_way_to_a_terminal_is_made_safe(terminal, options):
     ids = encodings.get("gpt2").encode("\x9b2J\u202eש\r").tolist()
     words = [str(token_id) for token_id in ids]
 
@@ -327,8 +319,8 @@ def test_text_on_its_way_to_a_terminal_is_made_safe(
 
 
 def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character(
-    terminal: Terminal,
-) -> None:
+    terminal,
+):
     shown = terminal("tokenize", "\x1b", "-f", "csv").text
     assert shown == "position,id,token,bytes,start,end\r\n0,215,\\u001b,1b,0,1\r\n"
 
@@ -351,15 +343,15 @@ STDIN, STDOUT, STDERR = range(3)
     ],
 )
 def test_a_closed_stream_is_no_reason_to_fail_where_it_is_not_needed(
-    process: Process,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    closed: int,
-    status: int,
-    out: bytes,
-    error: str,
-) -> None:
+    process,
+    tmp_path,
+    monkeypatch,
+    command,
+    closed,
+    status,
+    out,
+    error,
+):
     monkeypatch.chdir(tmp_path)
     save_words(tmp_path / "tokenizer.json", ["hi"])
 
@@ -371,7 +363,7 @@ def test_a_closed_stream_is_no_reason_to_fail_where_it_is_not_needed(
     assert ran.err == "" or ran.err.startswith("embcli: ")
 
 
-def test_a_file_is_written_though_all_streams_are_closed(tmp_path: Path) -> None:
+def test_a_file_is_written_though_all_streams_are_closed(tmp_path):
     path = tmp_path / "out"
 
     ran = bash(f"embcli tokenize hi -f ids -o {path} <&- >&- 2>&-")
@@ -407,9 +399,7 @@ def peak(process: Process, *words: str, stdin: bytes = b"") -> int:
     ],
     ids=["text", "IDs"],
 )
-def test_a_long_input_through_a_pipe_takes_a_few_times_its_size(
-    process: Process, command: str, text: str, times: int
-) -> None:
+def test_a_long_input_through_a_pipe_takes_a_few_times_its_size(process, command, text, times):
     most = 80e6 + times * len(text)
     assert peak(process, *command.split(), stdin=text.encode()) < most
 
@@ -421,9 +411,7 @@ def test_a_long_input_through_a_pipe_takes_a_few_times_its_size(
         ("ndjson", 24, 12),  # An ndjson line has three matrices.
     ],
 )
-def test_memory_does_not_grow_with_the_output(
-    process: Process, tmp_path: Path, form: str, columns: int, bytes_of_a_number: int
-) -> None:
+def test_memory_does_not_grow_with_the_output(process, tmp_path, form, columns, bytes_of_a_number):
     path = tmp_path / "text.txt"
     path.write_text(LONG * 15)
     lookup = ("lookup", "--file", str(path), "--window", "-f", form, "--columns")
@@ -440,9 +428,7 @@ def test_memory_does_not_grow_with_the_output(
 
 
 @cases
-def test_duckdb_reads_the_numbers_of_a_file(
-    in_process: InProcess, tmp_path: Path, form: str, columns: str
-) -> None:
+def test_duckdb_reads_the_numbers_of_a_file(in_process, tmp_path, form, columns):
     path = tmp_path / f"weights.{form}"
     in_process.ok("weights", "--vocab", "9", "--dim", "2", "-o", str(path))
 

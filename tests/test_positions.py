@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,6 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.positions import PositionTable
 from tests.cases import cases
 from tests.oracles import Stub, StubSource, assert_same_bits, gathered, gathered_field, live, normal
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 V = 50
 T = 40
@@ -34,7 +31,7 @@ pairings = st.sampled_from(["interleaved", "halves"])
 
 
 @given(dims, places)
-def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: list[int]) -> None:
+def test_sinusoidal_rows_are_those_of_the_papers_formula(dim, positions):
     found = waves(dim, np.array(positions)).astype(np.float32)
 
     assert found.dtype == np.float32
@@ -47,9 +44,7 @@ def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: li
 
 
 @given(even_dims, pairings, places, st.floats(1, 1e6))
-def test_rotary_positions_multiply_pairs_as_complex_numbers(
-    dim: int, pairing: Any, at: list[int], theta: float
-) -> None:
+def test_rotary_positions_multiply_pairs_as_complex_numbers(dim, pairing, at, theta):
     pairs = np.arange(dim // 2)
     firsts = pairs
     seconds = pairs + dim // 2
@@ -69,7 +64,7 @@ def test_rotary_positions_multiply_pairs_as_complex_numbers(
     np.testing.assert_allclose(found[:, seconds], turned.imag, rtol=0, atol=1e-9)
 
 
-def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
+def test_rotary_positions_turn_an_infinite_weight_without_a_warning():
     row = np.array([[np.inf, 1]], np.float32)
 
     turned = rotated_rows(row, "halves", 1e4, np.array([1]))
@@ -99,7 +94,7 @@ def matrices_of(result: PositionTable) -> dict[str, np.ndarray]:
     return found
 
 
-def test_learned_positions_are_rows_of_the_layer() -> None:
+def test_learned_positions_are_rows_of_the_layer():
     layers = live(Seeded(V, D, T))
 
     found = matrices_of(table("learned"))
@@ -107,7 +102,7 @@ def test_learned_positions_are_rows_of_the_layer() -> None:
     assert_same_bits(found["position"], layers["position"])
 
 
-def test_sinusoidal_positions_are_rows_of_the_formula() -> None:
+def test_sinusoidal_positions_are_rows_of_the_formula():
     result = table("sinusoidal", dim=7)
 
     found = matrices_of(result)
@@ -118,7 +113,7 @@ def test_sinusoidal_positions_are_rows_of_the_formula() -> None:
         _ = result.similarity
 
 
-def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance() -> None:
+def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance():
     positions = np.arange(T)
     distances = np.subtract.outer(positions, positions)
     clipped = np.clip(-distances, -16, 16)
@@ -130,7 +125,7 @@ def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance() -> 
     assert_same_bits(found["position"], layers["position"][clipped + 16])
 
 
-def test_chosen_relative_positions_are_those_of_the_whole() -> None:
+def test_chosen_relative_positions_are_those_of_the_whole():
     whole = table("relative").position
 
     chosen = matrices_of(table("relative", rows="39,0:2", columns="5,1"))
@@ -139,7 +134,7 @@ def test_chosen_relative_positions_are_those_of_the_whole() -> None:
     assert_same_bits(chosen["position"], rows[:, :, [5, 1]])
 
 
-def test_similarity_of_relative_positions_is_the_product_with_a_token_row() -> None:
+def test_similarity_of_relative_positions_is_the_product_with_a_token_row():
     token_row = TOKEN_ROWS[9].astype(np.float64)
     rows = table("relative").position.astype(np.float64)
 
@@ -153,9 +148,7 @@ def test_similarity_of_relative_positions_is_the_product_with_a_token_row() -> N
 
 @pytest.mark.parametrize("pairing", ["interleaved", "halves"])
 @pytest.mark.parametrize(("token_id", "row"), [(None, 0), (7, 7)])
-def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(
-    pairing: Any, token_id: int | None, row: int
-) -> None:
+def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(pairing, token_id, row):
     token_row = TOKEN_ROWS[[row]]
     turned = rotated_rows(token_row, pairing, 50.0, np.arange(T))
     exponents = -2 * np.arange(D // 2) / D
@@ -172,9 +165,7 @@ def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(
 
 
 @cases
-def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(
-    pairing: Any, columns: list[int]
-) -> None:
+def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(pairing, columns):
     whole = table("rotary", pairing=pairing, ids=7)
 
     result = table("rotary", pairing=pairing, ids=7, rows="3,1", columns="2,0")
@@ -187,7 +178,7 @@ def test_a_column_of_rotary_positions_is_a_pair_of_the_turned_row(
 
 
 @cases
-def test_similarity_is_the_dot_product_of_what_two_positions_become(kind: str, name: str) -> None:
+def test_similarity_is_the_dot_product_of_what_two_positions_become(kind, name):
     matrix = getattr(table(kind), name)
     vectors = matrix.astype(np.float64)
 
@@ -200,7 +191,7 @@ def test_similarity_is_the_dot_product_of_what_two_positions_become(kind: str, n
     np.testing.assert_allclose(cosines, products / np.outer(lengths, lengths), atol=2e-6)
 
 
-def test_a_row_of_zeros_has_no_cosine() -> None:
+def test_a_row_of_zeros_has_no_cosine():
     rows = Stub([[3, 4], [0, 0], [4, 3]])
     layers = Model(StubSource({"token": rows, "position": rows}))
 
@@ -211,7 +202,7 @@ def test_a_row_of_zeros_has_no_cosine() -> None:
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])
-def test_chosen_similarities_are_those_of_the_whole(kind: str) -> None:
+def test_chosen_similarities_are_those_of_the_whole(kind):
     whole = table(kind, similarity=True).similarity
 
     result = table(kind, similarity=True, rows="5,2", columns="0,39,7")
@@ -224,9 +215,7 @@ def test_chosen_similarities_are_those_of_the_whole(kind: str) -> None:
 
 @pytest.mark.parametrize("similarity", [False, True])
 @cases
-def test_all_positions_are_there_unless_a_length_is_given(
-    kind: Any, count: int, similarity: bool
-) -> None:
+def test_all_positions_are_there_unless_a_length_is_given(kind, count, similarity):
     model = embcli.seeded(vocab=V, dim=64)
 
     result = model.positions(kind, similarity=similarity)
@@ -236,9 +225,7 @@ def test_all_positions_are_there_unless_a_length_is_given(
 
 
 @cases
-def test_similarities_lose_decimals_before_columns(
-    in_process: InProcess, columns: int, options: tuple[str, ...], diagonal: str
-) -> None:
+def test_similarities_lose_decimals_before_columns(in_process, columns, options, diagonal):
     command = ("positions", "sinusoidal", "--similarity", "--metric", "cosine", *options)
 
     page = in_process.ok(*command, COLUMNS=str(columns)).text
@@ -251,16 +238,14 @@ def test_similarities_lose_decimals_before_columns(
 
 
 @cases
-def test_a_page_says_what_a_kind_is(
-    snapshot: Snapshot, name: str, kind: str, more: dict[str, Any]
-) -> None:
+def test_a_page_says_what_a_kind_is(snapshot, name, kind, more):
     page = str(table(kind, **more))
 
     snapshot(f"positions/{name}", page)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_page_shows_16_positions_unless_a_length_is_given(snapshot: Snapshot, kind: Any) -> None:
+def test_a_page_shows_16_positions_unless_a_length_is_given(snapshot, kind):
     model = embcli.seeded(vocab=V, dim=4, context_length=T)
 
     result = model.positions(kind)
@@ -271,13 +256,13 @@ def test_a_page_shows_16_positions_unless_a_length_is_given(snapshot: Snapshot, 
 CHOSEN = ("positions", "--kind", "sinusoidal", "--dim", "4", "--rows")
 
 
-def test_chosen_rows_are_shown_where_they_are(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_chosen_rows_are_shown_where_they_are(in_process, snapshot):
     snapshot("positions/chosen-rows.txt", in_process.ok(*CHOSEN, "1000,1023").text)
 
 
 def test_the_name_of_a_kind_is_that_kind_also_beside_a_file_of_this_name(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    in_process, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     page = in_process.ok("positions", "rotary", "--dim", "4").text
     (tmp_path / "rotary").touch()
@@ -286,9 +271,7 @@ def test_the_name_of_a_kind_is_that_kind_also_beside_a_file_of_this_name(
 
 
 @cases
-def test_capitals_in_the_name_of_a_kind_do_not_count(
-    in_process: InProcess, named: str, kind: str
-) -> None:
+def test_capitals_in_the_name_of_a_kind_do_not_count(in_process, named, kind):
     expected = in_process.ok("positions", kind, "--dim", "4", "--rows", "0:2").text
     assert in_process.ok("positions", named, "--dim", "4", "--rows", "0:2").text == expected
     assert in_process.ok("positions", "--kind", named, "--dim", "4", "--rows", "0:2").text == (

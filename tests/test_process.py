@@ -7,13 +7,12 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from embcli.errors import EmbcliError
 from tests.cases import cases
-from tests.runners import TIMEOUT, InProcess, Process
+from tests.runners import TIMEOUT
 
 ODD = "x\x1b]0;pwn\x07\x9b2J\u202e\n[bold]"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
@@ -30,9 +29,7 @@ def run_script(script: str) -> subprocess.CompletedProcess[str]:
 # --- the exit status ------------------------------------------------------------------------------
 
 
-def test_an_error_has_its_traceback_where_that_is_asked_for(
-    in_process: InProcess, process: Process
-) -> None:
+def test_an_error_has_its_traceback_where_that_is_asked_for(in_process, process):
     words = ("lookup", "--ids", "x")
     error = in_process.refused(*words)
     assert in_process.refused(*words, EMBCLI_DEBUG="0") == error
@@ -46,7 +43,7 @@ def test_an_error_has_its_traceback_where_that_is_asked_for(
     assert last == f"embcli.errors.InputError: {error.removeprefix('embcli: ').rstrip()}"
 
 
-def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
+def test_an_error_that_nobody_expected_keeps_its_traceback():
     ran = run_script(
         "import embcli.text as t; del t.lines_of; from embcli.__main__ import run; run()"
     )
@@ -58,7 +55,7 @@ def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
 
 
 @cases
-def test_a_package_that_is_missing_is_named_in_one_line(package: str, format: str) -> None:
+def test_a_package_that_is_missing_is_named_in_one_line(package, format):
     ran = run_script(f"""
 import sys
 class Missing:
@@ -74,7 +71,7 @@ from embcli.__main__ import run; run()
     assert ran.stderr == f"embcli: {package} is missing: pip install {package}\n"
 
 
-def test_a_warning_of_numpy_stays_off_standard_error() -> None:
+def test_a_warning_of_numpy_stays_off_standard_error():
     """Some processors set "invalid" for NaN where others do not; numpy then warns."""
     ran = run_script("""
 import embcli.cli.app as app, numpy
@@ -86,7 +83,7 @@ from embcli.__main__ import run; run()
     assert ran.stderr == ""
 
 
-def test_an_interrupt_while_a_class_is_made_is_an_interrupt() -> None:
+def test_an_interrupt_while_a_class_is_made_is_an_interrupt():
     """Python 3.11 makes a RuntimeError of it."""
     ran = run_script("""
 import embcli.encodings
@@ -130,13 +127,13 @@ run()
     ],
 )
 def test_what_ends_a_command_has_its_status_and_its_words(
-    in_process: InProcess,
-    monkeypatch: pytest.MonkeyPatch,
-    where: str,
-    raised: BaseException,
-    status: int,
-    error: str,
-) -> None:
+    in_process,
+    monkeypatch,
+    where,
+    raised,
+    status,
+    error,
+):
     def fail(*_: object) -> None:
         raise raised
 
@@ -150,8 +147,8 @@ def test_what_ends_a_command_has_its_status_and_its_words(
 
 @pytest.mark.parametrize("command", ["info --models", "lookup hi --from gpt2"])
 def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blamed(
-    in_process: InProcess, command: str
-) -> None:
+    in_process, command
+):
     error = in_process.refused(*command.split(), HF_HOME="x" * 5000)
 
     assert "File name too long" in error
@@ -164,12 +161,12 @@ def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blam
 @pytest.mark.parametrize("is_terminal", [False, True], ids=["pipe", "terminal"])
 @pytest.mark.parametrize("command", ["info", "cache", "cache clear"])
 def test_the_cache_folder_is_shown_safe(
-    in_process: InProcess,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    is_terminal: bool,
-) -> None:
+    in_process,
+    tmp_path,
+    monkeypatch,
+    command,
+    is_terminal,
+):
     monkeypatch.chdir(tmp_path)
     in_process.ok("weights", *TOY, EMBCLI_CACHE_DIR=ODD)
 
@@ -190,15 +187,13 @@ def test_the_cache_folder_is_shown_safe(
     ],
     ids=ascii,
 )
-def test_json_keeps_the_true_path(
-    in_process: InProcess, command: str, key: str, folder: str, written: str
-) -> None:
+def test_json_keeps_the_true_path(in_process, command, key, folder, written):
     """A byte that is not UTF-8 is written as an escape: JSON has no place for it."""
     ran = in_process.ok(command, "-f", "json", EMBCLI_CACHE_DIR=folder)
     assert json.loads(ran.out)["run"][key] == written
 
 
-def test_a_note_is_one_line_whatever_the_path_holds(in_process: InProcess, tmp_path: Path) -> None:
+def test_a_note_is_one_line_whatever_the_path_holds(in_process, tmp_path):
     (tmp_path / "file").write_text("")
     folder = str(tmp_path / "file" / f"a\nb{ODD}\udcff")
 
@@ -212,7 +207,7 @@ def test_a_note_is_one_line_whatever_the_path_holds(in_process: InProcess, tmp_p
 
 
 @cases
-def test_a_refusal_names_its_value_safely(in_process: InProcess, words: tuple[str, ...]) -> None:
+def test_a_refusal_names_its_value_safely(in_process, words):
     error = in_process.refused(*words)
 
     assert "pwn" in error

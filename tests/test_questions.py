@@ -10,8 +10,6 @@ import pytest
 
 import embcli
 from embcli.verbs import explain as glossary
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 # What a student, a lecturer and an engineer ask, and the word whose entry answers. Those named
 # "later" were written when the search had been made, "fresh" ones before their answers were seen;
@@ -28,7 +26,7 @@ FOUND = {question: [entry.word for entry in ANSWERS[question].entries] for quest
 IS_UNSURE = {question: bool(ANSWERS[question].sentences) for question in QUESTIONS}
 
 
-def test_at_least_95_of_100_questions_find_their_entry() -> None:
+def test_at_least_95_of_100_questions_find_their_entry():
     missed = {
         question: FOUND[question]
         for question, word in QUESTIONS.items()
@@ -37,7 +35,7 @@ def test_at_least_95_of_100_questions_find_their_entry() -> None:
     assert len(missed) <= 0.05 * len(QUESTIONS), missed
 
 
-def test_at_least_98_of_100_entries_that_stand_alone_are_right() -> None:
+def test_at_least_98_of_100_entries_that_stand_alone_are_right():
     alone = {question: found for question, found in FOUND.items() if not IS_UNSURE[question]}
     assert len(alone) >= 0.6 * len(QUESTIONS)
     wrong = {
@@ -46,7 +44,7 @@ def test_at_least_98_of_100_entries_that_stand_alone_are_right() -> None:
     assert len(wrong) <= 0.02 * len(alone), wrong
 
 
-def test_no_entry_is_near_9_of_10_questions_about_something_else() -> None:
+def test_no_entry_is_near_9_of_10_questions_about_something_else():
     answered = {}
     for question in ELSEWHERE:
         with contextlib.suppress(embcli.InputError):
@@ -59,37 +57,33 @@ def test_no_entry_is_near_9_of_10_questions_about_something_else() -> None:
     ("question", "word"),
     [("does T mean anything", "T"), ("does dimension 5 mean something", "D")],
 )
-def test_words_for_no_thing_tell_nothing(question: str, word: str) -> None:
+def test_words_for_no_thing_tell_nothing(question, word):
     """An entry that answers whether numbers mean anything is not like every such question."""
     assert [entry.word for entry in glossary.explain(question).entries] == [word]
 
 
-def test_candidates_are_four_at_most_in_a_line_or_two_each(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_candidates_are_four_at_most_in_a_line_or_two_each(in_process, snapshot):
     assert max(map(len, FOUND.values())) == 4
     page = in_process.ok("explain", "are neighbours computed exactly", "--width", "80").text
     snapshot("explain/candidates.txt", page)
 
 
-def test_an_entry_that_is_ahead_is_shown_whole_and_the_next_ones_are_named(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_an_entry_that_is_ahead_is_shown_whole_and_the_next_ones_are_named(in_process, snapshot):
     question = "is the embedding of a padding token zero"
     snapshot("explain/see-also.txt", in_process.ok("explain", question, "--width", "80").text)
 
 
-def test_both_sides_of_a_comparison_are_shown(in_process: InProcess) -> None:
+def test_both_sides_of_a_comparison_are_shown(in_process):
     page = in_process.ok("explain", "euclidean", "vs", "cosine").text
     for word in ("L2 distance", "cosine"):
         assert in_process.ok("explain", word).text in page
 
 
-def test_an_entry_that_names_both_sides_stands_alone() -> None:
+def test_an_entry_that_names_both_sides_stands_alone():
     assert FOUND["relative vs rotary"] == ["kinds of positions"]
 
 
-def test_a_word_that_is_only_in_texts_offers_their_entries() -> None:
+def test_a_word_that_is_only_in_texts_offers_their_entries():
     found = glossary.explain("pandoc")
     assert found.sentences
     assert {entry.word for entry in found.entries} == {"formats", "pictures"}
@@ -98,17 +92,17 @@ def test_a_word_that_is_only_in_texts_offers_their_entries() -> None:
 @pytest.mark.parametrize(
     "question", ["cosine or", "or the cosine", "which or what", "vs", "a vs b"]
 )
-def test_a_comparison_may_lack_a_side(question: str) -> None:
+def test_a_comparison_may_lack_a_side(question):
     with contextlib.suppress(embcli.InputError):
         assert {"cosine", "B"} & {entry.word for entry in glossary.explain(question).entries}
 
 
 @pytest.mark.parametrize("question", ["kernel size", "what is the size of a kernel"])
-def test_a_word_that_many_entries_have_does_not_find_a_question_of_others(question: str) -> None:
+def test_a_word_that_many_entries_have_does_not_find_a_question_of_others(question):
     with pytest.raises(embcli.InputError, match="no entry is near it"):
         embcli.explain(question)
 
 
-def test_words_that_all_questions_have_find_nothing() -> None:
+def test_words_that_all_questions_have_find_nothing():
     with pytest.raises(embcli.InputError, match="not explained"):
         embcli.explain("what is the one")

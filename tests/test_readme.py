@@ -26,7 +26,6 @@ from embcli.explore.explored import ExploredMatrix
 from embcli.explore.spelling import speller
 from tests.explored import settle
 from tests.runners import TIMEOUT, InProcess
-from tests.snapshots import Snapshot
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -45,9 +44,7 @@ PICTURES = {
 # --- what examples print --------------------------------------------------------------------------
 
 
-def test_the_examples_of_the_readme_print_what_it_says(
-    in_process: InProcess, snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_the_readme_print_what_it_says(in_process, snapshot, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = TEXT
 
@@ -97,14 +94,14 @@ def is_same(found: str, kept: str) -> bool:
     return found_numbers == pytest.approx(kept_numbers, abs=2e-4)
 
 
-def test_the_installed_command_is_the_one_that_tests_run() -> None:
+def test_the_installed_command_is_the_one_that_tests_run():
     (command,) = entry_points(group="console_scripts", name="embcli")
     assert command.load() is embcli.__main__.run
 
 
 def test_the_python_example_of_the_readme_gives_what_it_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setenv("COLUMNS", "80")
     example = doctest.DocTestParser().get_doctest(TEXT, {}, "README", str(README), 0)
 
@@ -125,9 +122,7 @@ def picture_of_the_readme(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_of_the_readme_is_what_embcli_draws(
-    in_process: InProcess, snapshot: Snapshot, name: str
-) -> None:
+def test_a_picture_of_the_readme_is_what_embcli_draws(in_process, snapshot, name):
     picture = picture_of_the_readme(name)
 
     drawn = in_process.ok(*PICTURES[name], "--width", "80", "-f", "svg").text
@@ -136,9 +131,7 @@ def test_a_picture_of_the_readme_is_what_embcli_draws(
     snapshot.hold(picture, kept if is_same(drawn, kept) else drawn)
 
 
-async def test_the_picture_of_explore_says_what_its_screen_says(
-    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_picture_of_explore_says_what_its_screen_says(snapshot, monkeypatch):
     """The screen is a row with its neighbours; textual draws it in its own way in each version."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
@@ -174,12 +167,12 @@ def words_of_svg(svg: str) -> str:
 @pytest.mark.parametrize(
     "command", ["pip install torch==2.13.0 -e '.[test]'", "pytest -n 3", "pytest --accept=PATH"]
 )
-def test_the_commands_of_a_developer_stand_in_the_readme(command: str) -> None:
+def test_the_commands_of_a_developer_stand_in_the_readme(command):
     assert command in TEXT
 
 
 @pytest.mark.parametrize("command", ["pip install torch==2.13.0 -e '.[test]'", "pytest -n 3"])
-def test_ci_installs_and_tests_as_the_readme_says(command: str) -> None:
+def test_ci_installs_and_tests_as_the_readme_says(command):
     assert command in (ROOT / ".ci" / "run").read_text()
 
 
@@ -192,8 +185,8 @@ def commands_in_the_readme() -> list[str]:
 
 
 def test_commands_on_models_and_entries_that_the_readme_names_are_there(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    in_process, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
     safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "model.safetensors")
@@ -206,5 +199,5 @@ def test_commands_on_models_and_entries_that_the_readme_names_are_there(
         assert in_process(*shlex.split(line)[1:]).status == 0, line
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len(TEXT.splitlines()) <= 295

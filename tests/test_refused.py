@@ -19,11 +19,10 @@ import torch
 
 import embcli
 from embcli.cli.app import COMMANDS, command_line
-from embcli.formats import FORMATS, ContentKind, formats_for
+from embcli.formats import FORMATS, formats_for
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
-from tests.runners import TIMEOUT, InProcess, Process, Terminal
-from tests.snapshots import Snapshot
+from tests.runners import TIMEOUT
 from tests.transcripts import answered, command_lines, document_of, refused
 
 DIGITS = "9" * 5000
@@ -83,9 +82,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("_idle_folder")
-def test_each_error_says_what_the_snapshot_says_before_any_work(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_each_error_says_what_the_snapshot_says_before_any_work(in_process, snapshot):
     text = refused("errors.txt", in_process)
 
     snapshot("errors.txt", text)
@@ -103,7 +100,7 @@ ALL_FLAGS = set().union(*FLAGS.values())
 HINTS = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_text())
 
 
-def test_hints_name_options_and_commands_that_there_are() -> None:
+def test_hints_name_options_and_commands_that_there_are():
     flags = ALL_FLAGS | {"--version"}
     named = {flag for meant in HINTS["options"].values() for flag in meant}
     for meant in HINTS["commands"].values():
@@ -114,7 +111,7 @@ def test_hints_name_options_and_commands_that_there_are() -> None:
     assert named <= flags
 
 
-def test_a_cure_names_options_of_its_commands() -> None:
+def test_a_cure_names_options_of_its_commands():
     for row in HINTS["cures"] + HINTS["extra"]:
         named = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", row["cure"]))
         assert named <= ALL_FLAGS, row
@@ -122,7 +119,7 @@ def test_a_cure_names_options_of_its_commands() -> None:
             assert named <= FLAGS[command], row
 
 
-def test_an_option_that_a_command_does_not_have_is_cured_once() -> None:
+def test_an_option_that_a_command_does_not_have_is_cured_once():
     cured = []
     for row in HINTS["cures"]:
         cured += [(name, word) for name in row.get("commands", COMMANDS) for word in row["words"]]
@@ -132,7 +129,7 @@ def test_an_option_that_a_command_does_not_have_is_cured_once() -> None:
     assert taken == {("tokenize", "ids"), ("batch", "shuffle")}  # without a value, and with one
 
 
-def test_help_is_shown_whatever_words_are_beside_it(in_process: InProcess) -> None:
+def test_help_is_shown_whatever_words_are_beside_it(in_process):
     assert "Usage: embcli weights" in in_process.ok("weights", "6", "3", "--help").text
 
 
@@ -149,23 +146,19 @@ def test_help_is_shown_whatever_words_are_beside_it(in_process: InProcess) -> No
         ("weights cat.npy", "not found as a file"),
     ],
 )
-def test_a_token_in_place_of_a_model_has_a_hint_of_its_own(
-    in_process: InProcess, line: str, hint: str
-) -> None:
+def test_a_token_in_place_of_a_model_has_a_hint_of_its_own(in_process, line, hint):
     *_, last_line = in_process.refused(*line.split()).splitlines()
     assert hint in last_line
 
 
 @pytest.mark.parametrize("named", ["4", "rope"])
-def test_a_number_or_a_kind_is_no_model_to_download(in_process: InProcess, named: str) -> None:
+def test_a_number_or_a_kind_is_no_model_to_download(in_process, named):
     assert "hf download" not in in_process.refused("positions", "learned", named)
 
 
 @pytest.mark.usefixtures("_idle_folder")
 @pytest.mark.parametrize(("words", "telling"), UNPRINTABLE.values(), ids=UNPRINTABLE)
-def test_it_is_refused_before_any_work_and_nothing_is_kept(
-    in_process: InProcess, words: list[str], telling: str
-) -> None:
+def test_it_is_refused_before_any_work_and_nothing_is_kept(in_process, words, telling):
     error = in_process.refused(*words)
 
     assert telling in error
@@ -182,7 +175,7 @@ print("torch" in sys.modules)
 
 
 @pytest.mark.usefixtures("folder")
-def test_torch_is_not_loaded_for_any_of_these() -> None:
+def test_torch_is_not_loaded_for_any_of_these():
     lines = command_lines("errors.txt")
     lines.remove("tokenize --file /dev/zero")  # It reads a gigabyte.
     runs = [words for words, _ in UNPRINTABLE.values()] + [shlex.split(line) for line in lines]
@@ -198,9 +191,7 @@ def test_torch_is_not_loaded_for_any_of_these() -> None:
     "place",
     ["-o none/out.npy"],
 )
-def test_a_place_is_refused_before_a_text_or_a_shape_is_read(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch, verb: str, place: str
-) -> None:
+def test_a_place_is_refused_before_a_text_or_a_shape_is_read(in_process, monkeypatch, verb, place):
     monkeypatch.setattr(SeededSource, "shape", work)
     monkeypatch.setattr("embcli.cli.groups.read", work)
 
@@ -217,17 +208,13 @@ VERBS = [
 @pytest.mark.usefixtures("_idle_folder")
 @pytest.mark.parametrize("form", ["npy", "safetensors", "parquet"])
 @pytest.mark.parametrize("verb", VERBS, ids=["lookup", "weights"])
-def test_binary_data_for_a_terminal_is_refused_before_any_work(
-    in_process: InProcess, verb: tuple[str, ...], form: str
-) -> None:
+def test_binary_data_for_a_terminal_is_refused_before_any_work(in_process, verb, form):
     assert "binary data" in in_process.refused(*verb, "-f", form, terminal=True)
 
 
 @pytest.mark.usefixtures("_idle_folder")
 @pytest.mark.parametrize("verb", VERBS, ids=["lookup", "weights"])
-def test_a_missing_package_is_refused_before_any_work(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
-) -> None:
+def test_a_missing_package_is_refused_before_any_work(in_process, monkeypatch, verb):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     assert "pip install 'embcli[arrow]'" in in_process.refused(*verb, "-f", "parquet", "-o", "out")
@@ -236,9 +223,7 @@ def test_a_missing_package_is_refused_before_any_work(
 # --- how it is refused ----------------------------------------------------------------------------
 
 
-def test_each_error_on_a_terminal_says_what_the_snapshot_says(
-    terminal: Terminal, snapshot: Snapshot
-) -> None:
+def test_each_error_on_a_terminal_says_what_the_snapshot_says(terminal, snapshot):
     """A terminal breaks the lines between words."""
 
     def answer(words: list[str]) -> str:
@@ -256,9 +241,7 @@ def test_each_error_on_a_terminal_says_what_the_snapshot_says(
         (b"ab\xed\xa0\x80", "0xed at offset 2"),
     ],
 )
-def test_bytes_that_are_not_utf8_are_refused(
-    process: Process, in_process: InProcess, data: bytes, place: str
-) -> None:
+def test_bytes_that_are_not_utf8_are_refused(process, in_process, data, place):
     """An argument of bytes reaches Python as lone surrogates; U+D800 is the second one."""
     assert f"TEXT is not UTF-8: byte {place}" in process.refused("tokenize", data)
 
@@ -267,12 +250,12 @@ def test_bytes_that_are_not_utf8_are_refused(
     assert piped in in_process.refused("tokenize", "--ids", "-", stdin=data)
 
 
-def test_an_id_of_a_line_is_named_with_its_line(in_process: InProcess) -> None:
+def test_an_id_of_a_line_is_named_with_its_line(in_process):
     error = in_process.refused("lookup", "--ids", "-", "--lines", stdin="1\nx\n")
     assert "line 2: 'x' at position 0" in error
 
 
-def test_a_range_with_a_dash_in_a_line_is_written_with_a_colon(in_process: InProcess) -> None:
+def test_a_range_with_a_dash_in_a_line_is_written_with_a_colon(in_process):
     error = in_process.refused("lookup", "--ids", "-", "--lines", stdin="1\n3-7\n")
     assert error.endswith("A range has a colon and ends before its stop: 3:7.\n")
 
@@ -280,12 +263,12 @@ def test_a_range_with_a_dash_in_a_line_is_written_with_a_colon(in_process: InPro
 # --- what is not refused --------------------------------------------------------------------------
 
 
-def test_empty_input_is_an_empty_result(in_process: InProcess) -> None:
+def test_empty_input_is_an_empty_result(in_process):
     """Its note stands in notes.txt."""
     assert document_of(in_process, "tokenize")["tokens"] == []
 
 
-def test_empty_input_is_decoded_to_nothing(in_process: InProcess) -> None:
+def test_empty_input_is_decoded_to_nothing(in_process):
     assert in_process.ok("decode", stdin="").out == b""
 
 
@@ -315,8 +298,8 @@ def surrogate_model(tmp_path: Path) -> str:
     ],
 )
 def test_lone_surrogates_are_escaped_in_all_formats(
-    in_process: InProcess, tmp_path: Path, surrogate_model: str, verb: str, kind: ContentKind
-) -> None:
+    in_process, tmp_path, surrogate_model, verb, kind
+):
     words = [surrogate_model if word == "MODEL" else word for word in verb.split()]
     forms = set(formats_for(kind)) - {"png"}  # It is slow, and drawn from the same page.
 

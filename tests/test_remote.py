@@ -23,7 +23,6 @@ from embcli.files.safetensors import header
 from tests.cases import data
 from tests.files.made import PLAIN, closed
 from tests.hub import TOKEN, Answer, Child, Fault, Hub
-from tests.snapshots import Snapshot
 from tests.transcripts import answered
 
 ROWS = 3000
@@ -188,7 +187,7 @@ def paths_of(models: dict[str, Path]) -> dict[str, str]:
     return {name: str(folder) for name, folder in models.items()}
 
 
-def test_rows_are_those_of_the_file_on_disk(hub: Hub) -> None:
+def test_rows_are_those_of_the_file_on_disk(hub):
     printed = hub.child.python(ROWS_OF_BOTH, models=paths_of(hub.models))
     assert len(printed.splitlines()) == len(MODELS)
     # Rows come in ranges: of no file was much more read than its header.
@@ -216,7 +215,7 @@ COMMANDS = [
 ]
 
 
-def test_commands_answer_as_on_disk(hub: Hub) -> None:
+def test_commands_answer_as_on_disk(hub):
     name = "hf://org/gpt2"
     folder = str(hub.models["org/gpt2"])
     for words in [*COMMANDS, ["diff", folder]]:
@@ -239,7 +238,7 @@ def words_of(page: str) -> list[str]:
     return joined.split()
 
 
-def test_all_that_is_read_beside_the_weights_is_brought(hub: Hub, tmp_path: Path) -> None:
+def test_all_that_is_read_beside_the_weights_is_brought(hub, tmp_path):
     gpt2(tmp_path)
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": 5000}')
     (tmp_path / "onnx").mkdir()
@@ -256,7 +255,7 @@ def test_all_that_is_read_beside_the_weights_is_brought(hub: Hub, tmp_path: Path
     assert not (path.parent / "onnx").exists()
 
 
-def test_a_gguf_s_vocabulary_is_an_encoding(hub: Hub) -> None:
+def test_a_gguf_s_vocabulary_is_an_encoding(hub):
     name = "hf://org/q4_k"
     line = ["tokenize", "w7 w8", "-f", "ids", "--encoding"]
     words = succeeded(hub.run(*line, f"{name}/m.gguf"))
@@ -302,7 +301,7 @@ def weights_read(hub: Hub) -> int:
     return sum(asked.sent for asked in hub.ranges())
 
 
-def test_five_tokens_of_a_large_model_are_a_few_ranges(hub: Hub, llama: str) -> None:
+def test_five_tokens_of_a_large_model_are_a_few_ranges(hub, llama):
     line = ["lookup", "w7 w100 w1500 w800 w2500", "-f", "json", "--from", llama]
     hub.delay = 0.08
     found = succeeded(hub.run(*line))
@@ -334,7 +333,7 @@ for name, folder in models.items():
 """
 
 
-def test_of_a_matrix_in_several_tensors_each_is_read_once(hub: Hub) -> None:
+def test_of_a_matrix_in_several_tensors_each_is_read_once(hub):
     tensors = {"org/scaled": 2, "org/q4_k": 1}
     models = {name: hub.models[name] for name in tensors}
     hub.child.python(WHOLE_BY_NAME, models=paths_of(models))
@@ -344,7 +343,7 @@ def test_of_a_matrix_in_several_tensors_each_is_read_once(hub: Hub) -> None:
         assert len(asked) <= header + tensors[name] + (name == "org/q4_k"), name
 
 
-def test_pages_read_few_rows_of_a_large_matrix(hub: Hub, llama: str) -> None:
+def test_pages_read_few_rows_of_a_large_matrix(hub, llama):
     page = succeeded(hub.run("weights", "--from", llama))
     assert "128,256" in page.out
     page = succeeded(hub.run("info", llama))
@@ -352,9 +351,7 @@ def test_pages_read_few_rows_of_a_large_matrix(hub: Hub, llama: str) -> None:
     assert weights_read(hub) <= 1_000_000
 
 
-def test_what_is_said_of_a_copied_head_names_the_rows_that_were_compared(
-    hub: Hub, tmp_path: Path
-) -> None:
+def test_what_is_said_of_a_copied_head_names_the_rows_that_were_compared(hub, tmp_path):
     rows = matrix()
     tensors = {"model.embed_tokens.weight": rows, "lm_head.weight": rows}
     safetensors(tmp_path, tensors, tie_word_embeddings=False)
@@ -368,7 +365,7 @@ def test_what_is_said_of_a_copied_head_names_the_rows_that_were_compared(
     assert "rows compared" not in page.out
 
 
-def test_other_shards_are_not_read_and_named_as_not_checked(hub: Hub, tmp_path: Path) -> None:
+def test_other_shards_are_not_read_and_named_as_not_checked(hub, tmp_path):
     sharded(tmp_path)
     hub.models["org/parts"] = tmp_path
     page = succeeded(hub.run("audit", "hf://org/parts", "--layer", "token", "--width", "200"))
@@ -377,7 +374,7 @@ def test_other_shards_are_not_read_and_named_as_not_checked(hub: Hub, tmp_path: 
     assert "not checked: 2 other tensors" in page.out
 
 
-def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub: Hub, llama: str) -> None:
+def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub, llama):
     lines = [
         ["audit"],
         ["neighbors", "w7", "--from"],
@@ -401,7 +398,7 @@ def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub: Hub, llama:
 
 
 @pytest.mark.parametrize("is_in_file", [False, True])
-def test_the_token_goes_to_the_hub_and_no_further(hub: Hub, is_in_file: bool) -> None:
+def test_the_token_goes_to_the_hub_and_no_further(hub, is_in_file):
     line = ["lookup", TEXT, "--from", "hf://org/gpt2"]
     if is_in_file:  # as hf auth login keeps it
         (hub.home / "hf").mkdir(parents=True, exist_ok=True)
@@ -416,7 +413,7 @@ def test_the_token_goes_to_the_hub_and_no_further(hub: Hub, is_in_file: bool) ->
     assert tokens == {"hub": {f"Bearer {TOKEN}"}, "storage": {""}}
 
 
-def test_offline_only_the_cache_is_read(hub: Hub) -> None:
+def test_offline_only_the_cache_is_read(hub):
     line = ["info", "hf://org/gpt2"]
     with Child(hub.home, hub.url, HF_HUB_OFFLINE="1") as child:
         refused = child.run(*line)
@@ -433,7 +430,7 @@ def test_offline_only_the_cache_is_read(hub: Hub) -> None:
     assert not hub.asked
 
 
-def test_files_of_the_cache_are_not_asked_for(hub: Hub) -> None:
+def test_files_of_the_cache_are_not_asked_for(hub):
     shutil.copytree(hub.models["org/sharded"], hub.snapshot("org/sharded"))
     succeeded(hub.run("lookup", TEXT, "--from", "hf://org/sharded"))
     assert {asked.path.split("?")[0] for asked in hub.asked} <= {
@@ -452,7 +449,7 @@ session.TIMEOUT = session.PATIENCE = seconds
 """
 
 
-def test_each_fault_ends_in_a_sentence(hub: Hub, snapshot: Snapshot) -> None:
+def test_each_fault_ends_in_a_sentence(hub, snapshot):
     told = []
     for name, values in FAULTS.items():
         fault = Fault(*values)
@@ -504,15 +501,13 @@ def tries(hub: Hub, fault: Fault) -> str:
     ],
     ids=["each request", "a cut header"],
 )
-def test_a_brief_fault_is_followed_by_another_try(
-    hub: Hub, faults: list[Fault], times: int
-) -> None:
+def test_a_brief_fault_is_followed_by_another_try(hub, faults, times):
     hub.begin(*(replace(fault, times=times) for fault in faults))
     succeeded(hub.run("lookup", TEXT, "--from", "hf://org/gpt2"))
     assert [fault.times for fault in hub.faults] == [0] * len(faults)
 
 
-def test_names_that_are_refused(hub: Hub, snapshot: Snapshot, tmp_path: Path) -> None:
+def test_names_that_are_refused(hub, snapshot, tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + bytes(200_000))
     hub.models["org/pickles"] = tmp_path
 
@@ -524,7 +519,7 @@ def test_names_that_are_refused(hub: Hub, snapshot: Snapshot, tmp_path: Path) ->
     snapshot("remote-names.txt", answered("remote-names.txt", answer))
 
 
-def test_a_revision_is_part_of_the_name(hub: Hub) -> None:
+def test_a_revision_is_part_of_the_name(hub):
     found = succeeded(hub.run("info", "hf://org/gpt2@v1/model.safetensors"))
     assert "hf://org/gpt2@v1/model.safetensors" in found.out
     assert f"commit {hub.commit('org/gpt2')[:7]}" in found.err

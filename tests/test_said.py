@@ -10,7 +10,7 @@ import pytest
 
 from embcli.cli.console import PrintedNotes
 from embcli.wording import in_bytes
-from tests.runners import InProcess, _Buffer, _text_stream
+from tests.runners import _Buffer, _text_stream
 from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fixture.
 
 
@@ -24,7 +24,7 @@ from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fix
         "decode 1 -o a",
     ],
 )
-def test_a_terminal_is_told_what_was_written(in_process: InProcess, command: str) -> None:
+def test_a_terminal_is_told_what_was_written(in_process, command):
     words = command.split()
 
     told = in_process(*words, error_terminal=True)
@@ -35,7 +35,7 @@ def test_a_terminal_is_told_what_was_written(in_process: InProcess, command: str
     assert (silent.status, silent.out, silent.err) == (0, b"", "")
 
 
-def test_nothing_is_said_of_a_device(in_process: InProcess) -> None:
+def test_nothing_is_said_of_a_device(in_process):
     assert in_process("tokenize", "hi", "-o", "/dev/null", error_terminal=True).err == ""
 
 
@@ -55,9 +55,7 @@ def on_screen(printed: str) -> str:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_name_of_a_slow_step_is_erased_at_its_end(
-    monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
+def test_the_name_of_a_slow_step_is_erased_at_its_end(monkeypatch, fails):
     errors = _Buffer(terminal=True)
     monkeypatch.setattr(sys, "stderr", _text_stream(errors))
     notes = PrintedNotes()
@@ -75,7 +73,7 @@ def test_the_name_of_a_slow_step_is_erased_at_its_end(
     assert on_screen(errors.getvalue().decode()) == left
 
 
-def test_a_pipe_is_not_told_of_a_slow_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_is_not_told_of_a_slow_step(monkeypatch):
     errors = _Buffer(terminal=False)
     monkeypatch.setattr(sys, "stderr", _text_stream(errors))
 

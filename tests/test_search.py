@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -150,7 +149,7 @@ ADVERSARIAL = {
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", ADVERSARIAL)
-def test_the_first_k_are_those_of_float64_to_the_last_bit(name: str, metric: Metric) -> None:
+def test_the_first_k_are_those_of_float64_to_the_last_bit(name, metric):
     matrix = ADVERSARIAL[name]
     size = len(matrix)
     usable = np.flatnonzero(np.isfinite(matrix).all(axis=1) & matrix.any(axis=1))
@@ -163,7 +162,7 @@ def test_the_first_k_are_those_of_float64_to_the_last_bit(name: str, metric: Met
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", DTYPES)
-def test_files_of_all_dtypes_are_searched(tmp_path: Path, name: str, metric: Metric) -> None:
+def test_files_of_all_dtypes_are_searched(tmp_path, name, metric):
     stored = (normal(700, 24) * 2).astype(DTYPES[name])
     stored[7] = stored[5]
     stored[300] = 0
@@ -196,7 +195,7 @@ def drawn(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_random_matrices_of_any_shape_and_scale(metric: Metric) -> None:
+def test_random_matrices_of_any_shape_and_scale(metric):
     random = np.random.default_rng(5)
     for _ in range(150):
         matrix, query = drawn(random)
@@ -208,7 +207,7 @@ def test_random_matrices_of_any_shape_and_scale(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_queries_that_share_a_pass_have_their_own_exclusions(metric: Metric) -> None:
+def test_queries_that_share_a_pass_have_their_own_exclusions(metric):
     times = 5
     matrix = normal(90, 8)
     matrix[11] = np.nan
@@ -232,7 +231,7 @@ def test_queries_that_share_a_pass_have_their_own_exclusions(metric: Metric) -> 
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_rows_that_are_chosen_are_the_only_answers(metric: Metric) -> None:
+def test_rows_that_are_chosen_are_the_only_answers(metric):
     """They are in several blocks."""
     matrix = normal(900, 2000)
     matrix[11] = np.nan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from embcli.layer import Layer, Summary
 from embcli.seeded_layers.drawing import DrawnLayer
 from embcli.seeded_layers.seeded import Seeded
 from tests.oracles import assert_same_bits, live
-from tests.runners import InProcess
 
 NAMES = ("token", "position")
 # Layers of fewer than 16 elements, of exactly 16, and around the boundaries of blocks.
@@ -60,9 +58,7 @@ def rows_by_pieces(layer: Layer, step: int) -> np.ndarray:
 
 @settings(max_examples=100)
 @given(seeded_layers | st.sampled_from(TIGHT), st.data())
-def test_rows_in_any_order_and_again_and_all_blocks_are_those_of_torch(
-    seeded: Seeded, data: st.DataObject
-) -> None:
+def test_rows_in_any_order_and_again_and_all_blocks_are_those_of_torch(seeded, data):
     """One call after the other on the same two layers, whose generators move forwards and back."""
     layers = {name: DrawnLayer(seeded, name) for name in NAMES}
     some_names = st.lists(st.sampled_from(NAMES), min_size=1, max_size=6)
@@ -89,9 +85,7 @@ def test_rows_in_any_order_and_again_and_all_blocks_are_those_of_torch(
 
 @pytest.mark.parametrize("name", ["position", "token"])
 @pytest.mark.parametrize("seeded", [*TIGHT, *LARGE], ids=str)
-def test_layers_of_about_one_block_and_larger_than_every_buffer_are_those_of_torch(
-    seeded: Seeded, name: str
-) -> None:
+def test_layers_of_about_one_block_and_larger_than_every_buffer_are_those_of_torch(seeded, name):
     layer = DrawnLayer(seeded, name)
     expected = live(seeded)[name]
 
@@ -100,9 +94,7 @@ def test_layers_of_about_one_block_and_larger_than_every_buffer_are_those_of_tor
 
 
 @pytest.mark.parametrize("method", ["normal_", "random_"])
-def test_a_draw_that_fails_leaves_the_generator_in_step(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draw_that_fails_leaves_the_generator_in_step(method, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
@@ -120,7 +112,7 @@ def test_a_draw_that_fails_leaves_the_generator_in_step(
     assert_same_bits(found, expected[[600]])
 
 
-def test_a_drawing_leaves_the_global_generator_alone() -> None:
+def test_a_drawing_leaves_the_global_generator_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -144,7 +136,7 @@ some_odd_floats = st.lists(finite | odd, max_size=9)
 @example([[16777216, 16777218], [16777216], [16777218]])  # large numbers close together
 @example([[1, 2, 3], [np.inf, -np.inf]])
 @example([[0.0, 0.0, 0.0, 0.0, -0.0]])
-def test_a_summary_of_pieces_is_that_of_all_values(pieces: list[list[float]]) -> None:
+def test_a_summary_of_pieces_is_that_of_all_values(pieces):
     assume(any(pieces))
     summary = Summary()
 
@@ -168,9 +160,7 @@ SEEDS = [-5, -1, -(2**63), 2**64 - 5]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_is_taken_as_torch_takes_it(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_a_seed_is_taken_as_torch_takes_it(in_process, tmp_path, monkeypatch, seed):
     """Both spellings have the same bits and one kept file, in the command and in the library."""
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
     torch.manual_seed(seed)
@@ -191,7 +181,7 @@ def test_a_seed_is_taken_as_torch_takes_it(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_comparison_takes_a_seed_as_torch_takes_it(seed: int) -> None:
+def test_a_comparison_takes_a_seed_as_torch_takes_it(seed):
     torch.manual_seed(seed)
     linear = torch.nn.Linear(6, 3, bias=False)
     expected = linear.weight.detach().numpy()
@@ -205,8 +195,8 @@ def test_a_comparison_takes_a_seed_as_torch_takes_it(seed: int) -> None:
 
 @pytest.mark.parametrize(("name", "size"), [("token", "vocab"), ("position", "context_length")])
 def test_a_layer_larger_than_the_machine_is_refused_and_one_as_large_is_not(
-    monkeypatch: pytest.MonkeyPatch, name: str, size: str
-) -> None:
+    monkeypatch, name, size
+):
     three_pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 3}
     monkeypatch.setattr(os, "sysconf", three_pages.__getitem__)
     rows = 3 * 4096 // 4 // 8

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from embcli.errors import InputError
 from embcli.selection import select
-from tests.snapshots import Snapshot
 
 
 @st.composite
@@ -28,7 +25,7 @@ def parts(draw: st.DrawFn, size: int) -> tuple[str, np.ndarray]:
 
 
 @given(st.data(), st.integers(1, 300))
-def test_parts_are_what_numpy_makes_of_them(data: st.DataObject, size: int) -> None:
+def test_parts_are_what_numpy_makes_of_them(data, size):
     drawn = data.draw(st.lists(parts(size), min_size=1, max_size=5))
     comma = data.draw(st.sampled_from([",", ", ", " , "]))
 
@@ -41,20 +38,20 @@ def test_parts_are_what_numpy_makes_of_them(data: st.DataObject, size: int) -> N
 @pytest.mark.parametrize(
     "indices", [2, [4, 0, 4], (1,), range(3), np.array([5, 1]), np.uint8(3), {4: "a token"}]
 )
-def test_indices_are_those_of_the_text_of_them(indices: Any) -> None:
+def test_indices_are_those_of_the_text_of_them(indices):
     expected = np.arange(6)[np.atleast_1d([*indices] if np.iterable(indices) else indices)]
     assert select(indices, 6, "row").tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("indices", [1.5, [1.5], [[1, 2], [3]], slice(3), np.array([True]), len])
-def test_other_values_are_refused_by_the_name_of_their_parameter(indices: Any) -> None:
+def test_other_values_are_refused_by_the_name_of_their_parameter(indices):
     for what, parameter in {"row": "rows", "position": "rows", "column": "columns"}.items():
         with pytest.raises(InputError, match=f"^{parameter} must be a text such as '0:5,100' or"):
             select(indices, 6, what)
 
 
 @pytest.mark.parametrize("indices", [[-1], [6], [], [True]])
-def test_indices_without_a_row_are_refused(indices: list[int]) -> None:
+def test_indices_without_a_row_are_refused(indices):
     with pytest.raises(InputError, match="row"):
         select(indices, 6, "row")
 
@@ -64,7 +61,7 @@ OUT_OF_RANGE = ["0,6", "2:7", "6:", "9:12", "9" * 30, "0:" + "9" * 5000]
 EMPTY = ["3:3", "4:2"]
 
 
-def test_what_chooses_nothing_is_refused(snapshot: Snapshot) -> None:
+def test_what_chooses_nothing_is_refused(snapshot):
     """There are six rows."""
     lines = []
     for spec in MALFORMED + OUT_OF_RANGE + EMPTY:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from embcli.cli.app import command_line
-from tests.runners import TIMEOUT, InProcess
+from tests.runners import TIMEOUT
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
 VERBS = list(command_line().commands)
@@ -59,7 +59,7 @@ def assert_imports_no_more(allowed: dict[str, set[str]]) -> None:
         assert loaded <= allowed[command], command
 
 
-def test_help_imports_nothing_heavy_but_what_draws_it() -> None:
+def test_help_imports_nothing_heavy_but_what_draws_it():
     drawn = ["--help", *(f"{verb} -h" for verb in VERBS)]
     allowed = {"--version": set(), "--show-completion zsh": set()}
 
@@ -82,7 +82,7 @@ ZSH_ASKS_FOR_AN_ENCODING = {
     [BASH_ASKS_FOR_A_FLAG, ZSH_ASKS_FOR_AN_ENCODING],
     ids=["a flag", "an encoding"],
 )
-def test_completion_imports_nothing_heavy(request_of_shell: dict[str, str]) -> None:
+def test_completion_imports_nothing_heavy(request_of_shell):
     assert imported("", **request_of_shell)[""] <= {"rich"}  # Typer imports it, in less than 20 ms.
 
 
@@ -100,7 +100,7 @@ WITHOUT_LAYER = {
 }
 
 
-def test_what_needs_no_layer_imports_no_torch() -> None:
+def test_what_needs_no_layer_imports_no_torch():
     assert_imports_no_more(WITHOUT_LAYER)
 
 
@@ -116,7 +116,7 @@ CACHED_LAYER = {
 }
 
 
-def test_a_cached_layer_is_shown_without_torch(in_process: InProcess) -> None:
+def test_a_cached_layer_is_shown_without_torch(in_process):
     in_process.ok("weights", *LAYER.split())
     in_process.ok("weights", "--layer", "position", *LAYER.split())
 

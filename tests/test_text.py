@@ -42,9 +42,7 @@ def ids(result: Sequences) -> list[list[int]]:
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
 @example(text="\r\n a\r\x00\ufeff🤖 \n")
-def test_every_way_in_gives_the_text_whole(
-    text: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_way_in_gives_the_text_whole(text, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "whole.txt"
     path.write_bytes(text.encode())
 
@@ -70,14 +68,14 @@ def test_every_way_in_gives_the_text_whole(
         ("a\rb\x0bc\x0cd\x85e\u2028f\n", ["a\rb\x0bc\x0cd\x85e\u2028f"]),  # as wc -l counts lines
     ],
 )
-def test_a_line_is_a_text(text: str, lines: list[str]) -> None:
+def test_a_line_is_a_text(text, lines):
     assert texts(read(text, lines=True)) == lines
 
 
 @given(st.binary(max_size=20))
 @example(b"ab\xe2\x80")
 @example(b"\xed\xa0\x80")
-def test_bytes_that_are_no_utf8_are_refused_with_their_offset(data: bytes) -> None:
+def test_bytes_that_are_no_utf8_are_refused_with_their_offset(data):
     try:
         expected = data.decode()
     except UnicodeDecodeError as error:
@@ -89,7 +87,7 @@ def test_bytes_that_are_no_utf8_are_refused_with_their_offset(data: bytes) -> No
 
 
 @pytest.mark.parametrize("name", ["", "nul\x00byte"])
-def test_a_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(name, tmp_path):
     path = tmp_path / name
 
     with pytest.raises(InputError, match=re.escape(f"read {str(path)!r}")):
@@ -107,12 +105,12 @@ def test_a_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_note_tells_of_line_ends_that_python_would_change(
-    data: str,
-    lines: bool,
-    counts: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    data,
+    lines,
+    counts,
+    monkeypatch,
+    capsys,
+):
     pipe(monkeypatch, data.encode())
     read(lines=lines)
     assert re.findall(r"(\d+) carriage return", capsys.readouterr().err) == counts
@@ -127,7 +125,7 @@ def test_a_note_tells_of_line_ends_that_python_would_change(
 
 @given(IDS, st.sampled_from([",", " ", "\n", ", ", "\t"]))
 @example([10**18 - 1, 0], ",")
-def test_ids_are_read_exactly(numbers: list[int], between: str) -> None:
+def test_ids_are_read_exactly(numbers, between):
     written = between.join(map(str, numbers))
 
     assert parse_ids(written).tolist() == numbers
@@ -150,12 +148,12 @@ def test_ids_are_read_exactly(numbers: list[int], between: str) -> None:
         ("\n", []),
     ],
 )
-def test_ids_have_many_forms(written: str, expected: list[int]) -> None:
+def test_ids_have_many_forms(written, expected):
     assert parse_ids(written).tolist() == expected
 
 
 @given(st.lists(IDS, max_size=5))
-def test_a_line_of_ids_is_a_sequence(lines: list[list[int]]) -> None:
+def test_a_line_of_ids_is_a_sequence(lines):
     written = ""
     written_as_json = ""
     joined = []
@@ -172,7 +170,7 @@ def test_a_line_of_ids_is_a_sequence(lines: list[list[int]]) -> None:
 @pytest.mark.parametrize(
     "word", ["x", "3.5", "1e3", "1_000", "+1", "٣", "\x002", "0x10", "[[1]", "true", "--5"]
 )
-def test_what_is_no_id_is_refused_with_its_place(word: str) -> None:
+def test_what_is_no_id_is_refused_with_its_place(word):
     with pytest.raises(InputError, match=f"^{re.escape(repr(word))} at position 1 is not"):
         parse_ids(f"2,{word},5")
 
@@ -186,13 +184,13 @@ def test_what_is_no_id_is_refused_with_its_place(word: str) -> None:
         ("9" * 5000, f"'{'9' * 60}' at position 0 is not"),
     ],
 )
-def test_what_is_no_list_of_ids_is_refused_with_its_place(written: str, beginning: str) -> None:
+def test_what_is_no_list_of_ids_is_refused_with_its_place(written, beginning):
     with pytest.raises(InputError, match=f"^{beginning}"):
         parse_ids(written)
 
 
 @pytest.mark.parametrize("argument", [None, "-"])
-def test_ids_are_read_from_the_pipe(argument: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_read_from_the_pipe(argument, monkeypatch):
     pipe(monkeypatch, b"5\n1\n")
     assert read_ids(argument).tolist() == [5, 1]
 

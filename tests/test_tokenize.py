@@ -17,9 +17,7 @@ from embcli.text import encode_sequences
 from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
 from tests.readers import from_ndjson, written
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
-from tests.test_huggingface import Saved, saved
+from tests.test_huggingface import saved
 from tests.test_tokens import GPT2, HARMONY, id_sequences, of_lines, of_text, texts
 
 __all__ = ["saved"]  # a fixture
@@ -56,7 +54,7 @@ PARTS = ["<|endofprompt|>", "<|reserved_200018|>", "<|return|>", " é", "🤖", 
 
 @given(st.lists(st.sampled_from(PARTS)).map("".join))
 @example("a<|reserved_200018|>b<|endofprompt|>c")
-def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: str) -> None:
+def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text):
     expected = []
     place = 0
     for part in re.split(r"(<\|\w+\|>)", text):
@@ -72,7 +70,7 @@ def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: st
 
 
 @given(st.lists(texts, max_size=4))
-def test_spans_start_anew_in_each_line(lines: list[str]) -> None:
+def test_spans_start_anew_in_each_line(lines):
     expected = []
     for line in lines:
         expected += slow_spans(gpt2_tokens(line))
@@ -84,7 +82,7 @@ def test_spans_start_anew_in_each_line(lines: list[str]) -> None:
     st.lists(st.lists(st.sampled_from([64, 97, 244, 10545, 12520, 50169]), max_size=8), max_size=4)
 )
 @example([[64], [97, 12520, 97, 244, 64]])
-def test_spans_of_ids_that_begin_or_end_within_a_character(lists: list[list[int]]) -> None:
+def test_spans_of_ids_that_begin_or_end_within_a_character(lists):
     expected = []
     for ids in lists:
         expected += slow_spans(GPT2.tiktoken.decode_tokens_bytes(ids))
@@ -95,7 +93,7 @@ def test_spans_of_ids_that_begin_or_end_within_a_character(lists: list[list[int]
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def test_rows_say_what_the_tokens_are(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_rows_say_what_the_tokens_are(in_process, snapshot):
     ran = in_process.ok("tokenize", "--lines", "-f", "ndjson", stdin="a 日\n\nb\n")
     snapshot("tokenize/rows-of-lines.ndjson", ran.text)
 
@@ -118,7 +116,7 @@ NASTY = [
 
 
 @given(st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=4)), max_size=8).map("".join))
-def test_rows_have_the_bytes_and_the_place_of_any_text(text: str) -> None:
+def test_rows_have_the_bytes_and_the_place_of_any_text(text):
     records = Tokenization(of_text(text)).records()
     rows = from_ndjson(written(records, "ndjson"))
 
@@ -135,14 +133,12 @@ def test_rows_have_the_bytes_and_the_place_of_any_text(text: str) -> None:
 # --- errors and notes -----------------------------------------------------------------------------
 
 
-def test_an_id_without_a_token_is_refused() -> None:
+def test_an_id_without_a_token_is_refused():
     with pytest.raises(InputError, match=r"-1 at position 2 .* to 50256"):
         embcli.seeded().decode_bytes(np.array([1, 2, -1, -1]))
 
 
-def test_a_special_token_that_is_read_as_text_is_named(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_special_token_that_is_read_as_text_is_named(in_process, snapshot):
     words = ("tokenize", "a <|endoftext|> <|unk|>")
 
     snapshot("tokenize/note-on-a-special-token.txt", in_process(*words).err)
@@ -165,14 +161,12 @@ def page(given: str | list[str], width: int = 80) -> str:
         ("no-text", "", 80),
     ],
 )
-def test_the_page_has_rows_and_shared_characters(
-    snapshot: Snapshot, name: str, given: str | list[str], width: int
-) -> None:
+def test_the_page_has_rows_and_shared_characters(snapshot, name, given, width):
     snapshot(f"tokenize/{name}.txt", page(given, width))
 
 
 @pytest.mark.parametrize("unit", ["word ", " 日"])
-def test_a_long_text_is_cut_in_the_middle_and_says_so(unit: str) -> None:
+def test_a_long_text_is_cut_in_the_middle_and_says_so(unit):
     text = unit * 300
     _, note, _ = page(text).split("\n\n", 2)
     total = len(GPT2.tiktoken.encode_ordinary(text))
@@ -180,19 +174,19 @@ def test_a_long_text_is_cut_in_the_middle_and_says_so(unit: str) -> None:
     assert f"({total - 200:,} of {total:,})" in note
 
 
-def test_a_character_whose_first_tokens_are_left_out_has_no_name() -> None:
+def test_a_character_whose_first_tokens_are_left_out_has_no_name():
     lines = page(" 日" * 100 + " a b").splitlines()
     (row,) = [line.split() for line in lines if line.startswith("203  ╰")]
     assert row[2] == r"\xa5"
 
 
-def test_it_is_a_sequence_of_ids() -> None:
+def test_it_is_a_sequence_of_ids():
     result = embcli.seeded().tokenize("Every effort")
     assert len(result) == 2
     assert list(result) == [6109, 3626]
 
 
-def test_the_last_line_counts_the_text_and_not_the_tokens(saved: Saved) -> None:
+def test_the_last_line_counts_the_text_and_not_the_tokens(saved):
     """A tokenizer of word pieces drops spaces."""
     model = embcli.seeded(encoding=str(saved("word_pieces")))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from embcli import encodings
 from embcli.errors import InputError
 from embcli.verbs.tokenizers import Tokenizers
 from tests.readers import from_ndjson
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 from tests.test_huggingface import SENTENCES, saved
 from tests.test_merges import MIXED, save_words
 
@@ -82,7 +79,7 @@ def assert_segments(result: Tokenizers) -> None:
 
 
 @given(st.lists(st.text("ab eé日👋\n1,'", max_size=12), min_size=1, max_size=3), st.integers(2, 4))
-def test_common_tokens_and_cuts_are_those_of_sets(texts: list[str], count: int) -> None:
+def test_common_tokens_and_cuts_are_those_of_sets(texts, count):
     names = NAMES[:count]
     result = embcli.tokenizers(texts, names)
 
@@ -96,7 +93,7 @@ def test_common_tokens_and_cuts_are_those_of_sets(texts: list[str], count: int) 
         before[segment.sequence] += own
 
 
-def test_a_long_text_of_many_kinds_is_cut_as_by_sets() -> None:
+def test_a_long_text_of_many_kinds_is_cut_as_by_sets():
     text = (MIXED + "Unbelievable internationalization\n") * 40
     result = embcli.tokenizers(text, NAMES)
 
@@ -104,7 +101,7 @@ def test_a_long_text_of_many_kinds_is_cut_as_by_sets() -> None:
     assert_segments(result)
 
 
-def test_special_tokens_are_found_where_they_are_asked_for_and_end_where_their_names_end() -> None:
+def test_special_tokens_are_found_where_they_are_asked_for_and_end_where_their_names_end():
     text = "<|reserved_200018|>a<|endofprompt|>"
     names = ["o200k_harmony", "o200k_base"]  # One of them has two names for one ID.
     result = embcli.tokenizers(text, names, special=True)
@@ -116,9 +113,7 @@ def test_special_tokens_are_found_where_they_are_asked_for_and_end_where_their_n
 
 @pytest.mark.parametrize("text", [SENTENCES[0], "É effort  moves ", "日本\n\nx"])
 @pytest.mark.parametrize("kind", ["byte_level", "pieces", "metaspace", "word_pieces"])
-def test_a_tokenizer_json_stands_beside_gpt2(
-    kind: str, text: str, saved: Callable[[str], Path]
-) -> None:
+def test_a_tokenizer_json_stands_beside_gpt2(kind, text, saved):
     path = str(saved(kind))
     known = encodings.get(path)
     ids = known.encode(text).tolist()
@@ -136,7 +131,7 @@ def test_a_tokenizer_json_stands_beside_gpt2(
     assert_segments(result)
 
 
-def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) -> None:
+def test_tokens_without_text_stay_with_their_text(saved):
     """One encoding drops spaces at the end of a text, the other adds a token before the next."""
     names = [str(saved("word_pieces")), str(saved("pieces"))]
     texts = ["moves  ", "日", "", "you"]
@@ -155,7 +150,7 @@ def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) 
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_the_page_marks_cuts(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_the_page_marks_cuts(in_process, snapshot):
     text = "Unbelievable 日本!"
     words = ("tokenize", text, "--encoding", PAIR)
     page = in_process.ok(*words, COLUMNS="85", suggestions=True).text
@@ -169,9 +164,7 @@ def test_the_page_marks_cuts(in_process: InProcess, snapshot: Snapshot) -> None:
         ("lines-cut-differently", PAIR, "a\nUnbelievable \n"),
     ],
 )
-def test_lines_begin_rows(
-    in_process: InProcess, snapshot: Snapshot, name: str, pair: str, text: str
-) -> None:
+def test_lines_begin_rows(in_process, snapshot, name, pair, text):
     ran = in_process.ok("tokenize", "--lines", "--encoding", pair, stdin=text, COLUMNS="40")
     snapshot(f"tokenizers/{name}.txt", ran.text)
 
@@ -184,9 +177,7 @@ def test_lines_begin_rows(
         ("long-text-with-no-place", EFFORT * 400),
     ],
 )
-def test_of_a_long_text_the_page_has_what_is_cut_differently(
-    in_process: InProcess, snapshot: Snapshot, name: str, text: str
-) -> None:
+def test_of_a_long_text_the_page_has_what_is_cut_differently(in_process, snapshot, name, text):
     ran = in_process.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60")
     snapshot(f"tokenizers/{name}.txt", ran.text)
 
@@ -195,13 +186,13 @@ def test_of_a_long_text_the_page_has_what_is_cut_differently(
     ("name", "text"), [("long-names", "effort moves"), ("long-stretches", "Þ" * 80)]
 )
 def test_long_names_are_numbers_and_long_stretches_end_in_dots(
-    in_process: InProcess,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    snapshot: Snapshot,
-    name: str,
-    text: str,
-) -> None:
+    in_process,
+    tmp_path,
+    monkeypatch,
+    snapshot,
+    name,
+    text,
+):
     monkeypatch.chdir(tmp_path)
     ids = {"[UNK]": 0, "effort": 1, "move": 2, "##s": 3}
     save_words(Path("words-of-effort.json"), models.WordPiece(ids, unk_token="[UNK]"))
@@ -210,7 +201,7 @@ def test_long_names_are_numbers_and_long_stretches_end_in_dots(
     snapshot(f"tokenizers/{name}.txt", in_process.ok(*words, COLUMNS="40").text)
 
 
-def test_hostile_text_stays_in_its_cells(in_process: InProcess) -> None:
+def test_hostile_text_stays_in_its_cells(in_process):
     text = "\x1b[31m\u202e[bold]│\x00\r\n\u0301"
     page = in_process.ok("tokenize", text, "--encoding", PAIR).text
 
@@ -221,7 +212,7 @@ def test_hostile_text_stays_in_its_cells(in_process: InProcess) -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def test_a_row_is_a_token_of_an_encoding(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_a_row_is_a_token_of_an_encoding(in_process, snapshot):
     ran = in_process.ok("tokenize", "a é日", "--encoding", PAIR, "-f", "ndjson")
     snapshot("tokenizers/rows.ndjson", ran.text)
 
@@ -229,21 +220,21 @@ def test_a_row_is_a_token_of_an_encoding(in_process: InProcess, snapshot: Snapsh
 # --- names ----------------------------------------------------------------------------------------
 
 
-def test_the_library_refuses_ids_and_no_names() -> None:
+def test_the_library_refuses_ids_and_no_names():
     with pytest.raises(InputError, match="IDs"):
         embcli.tokenizers([1, 2], ["gpt2"])
     with pytest.raises(InputError, match="from 1 to 100"):
         embcli.tokenizers("x", [])
 
 
-def test_the_library_takes_one_name_and_notes_an_empty_text() -> None:
+def test_the_library_takes_one_name_and_notes_an_empty_text():
     (note,) = embcli.tokenizers("", ["gpt2"]).notes
 
     assert "empty" in note
     assert embcli.tokenizers("Every effort", "gpt2").counts == [2]
 
 
-def test_a_path_with_a_comma_is_one_name(in_process: InProcess, tmp_path: Path) -> None:
+def test_a_path_with_a_comma_is_one_name(in_process, tmp_path):
     path = tmp_path / "a,b.json"
     save_words(path, models.WordPiece({"[UNK]": 0, "effort": 1}, unk_token="[UNK]"))
     words = ("tokenize", "effort", "-f", "ndjson", "--encoding", str(path))

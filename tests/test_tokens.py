@@ -43,7 +43,7 @@ def id_sequences(lists: list[list[int]]) -> Sequences:
 
 
 @given(st.lists(texts, max_size=4))
-def test_sequences_are_those_of_the_lines(lines: list[str]) -> None:
+def test_sequences_are_those_of_the_lines(lines):
     ids = []
     places = []
     longest = 0
@@ -62,7 +62,7 @@ def test_sequences_are_those_of_the_lines(lines: list[str]) -> None:
 
 
 @given(id_lists, st.integers(1, 5))
-def test_windows_cut_each_sequence(lists: list[list[int]], length: int) -> None:
+def test_windows_cut_each_sequence(lists, length):
     cut = encode_sequences(id_sequences(lists), None).window(length)
 
     expected = []
@@ -78,7 +78,7 @@ def test_windows_cut_each_sequence(lists: list[list[int]], length: int) -> None:
 
 
 @given(st.lists(st.sampled_from([b"\\", b"x", b"ff", b"e2", b"\xff", b"\xe2", b"a"])).map(b"".join))
-def test_the_text_of_a_token_tells_its_bytes(token: bytes) -> None:
+def test_the_text_of_a_token_tells_its_bytes(token):
     text = token_text(token) or ""
 
     if not re.fullmatch(r"\\+x[0-9a-f]{2}(\\x[0-9a-f]{2})*", text):
@@ -122,7 +122,7 @@ def has_known_width(text: str) -> bool:
 
 # All tokens of the first encoding of OpenAI, and some of the last one, which has four times more.
 @pytest.mark.parametrize(("name", "step"), [("gpt2", 1), ("o200k_harmony", 7)])
-def test_every_token_is_shown_in_its_own_way_and_in_a_known_width(name: str, step: int) -> None:
+def test_every_token_is_shown_in_its_own_way_and_in_a_known_width(name, step):
     encoding = encodings.get(name)
 
     for token_id in range(0, encoding.vocabulary_size, step):
@@ -136,7 +136,7 @@ def test_every_token_is_shown_in_its_own_way_and_in_a_known_width(name: str, ste
 @given(st.one_of(texts.map(str.encode), st.binary(max_size=12)))
 @example(b"\xa0")
 @example("\xa0".encode())
-def test_what_is_shown_tells_the_bytes_and_its_width(token: bytes) -> None:
+def test_what_is_shown_tells_the_bytes_and_its_width(token):
     view = shown(token)
 
     assert unshown(view) == token
@@ -156,7 +156,7 @@ ASSIGNED = [*filter(is_assigned, map(chr, range(0x110000)))]
 
 
 @pytest.mark.parametrize("before", ["", "日"])
-def test_every_character_is_shown_in_a_known_width(before: str) -> None:
+def test_every_character_is_shown_in_a_known_width(before):
     for character in ASSIGNED:
         view = shown((before + character).encode())
         assert is_harmless(view), view
@@ -174,7 +174,7 @@ def test_every_character_is_shown_in_a_known_width(before: str) -> None:
         (b"\xe2\x80", r"\xe2\x80"),
     ],
 )
-def test_bytes_are_shown(token: bytes, view: str) -> None:
+def test_bytes_are_shown(token, view):
     assert shown(token) == view
 
 
@@ -196,9 +196,9 @@ def test_bytes_are_shown(token: bytes, view: str) -> None:
         ("क्ष", r"क\u094dष"),
     ],
 )
-def test_characters_are_shown(token: str, view: str) -> None:
+def test_characters_are_shown(token, view):
     assert shown(token.encode()) == view
 
 
-def test_an_id_without_a_token_is_shown_as_nothing() -> None:
+def test_an_id_without_a_token_is_shown_as_nothing():
     assert shown(None) == ""

@@ -24,8 +24,7 @@ import torch
 from embcli.cli.tour import EXERCISES, STEPS, TourStep, with_text
 from embcli.names import TOUR_TEXT
 from tests.cases import cases
-from tests.runners import TIMEOUT, InProcess, Process, Terminal
-from tests.snapshots import Snapshot
+from tests.runners import TIMEOUT, InProcess, Terminal
 
 NUMBERS = range(1, len(STEPS) + 1)
 OF_ALL = f"/{len(STEPS)}  "
@@ -64,9 +63,7 @@ def step_with(part: str) -> TourStep:
 # --- what the steps say ---------------------------------------------------------------------------
 
 
-def test_all_steps_follow_each_other_with_their_commands_and_their_words(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_all_steps_follow_each_other_with_their_commands_and_their_words(in_process, snapshot):
     start, *steps = re.split(rf"^(?=\d+{OF_ALL})", tour(in_process), flags=re.MULTILINE)
 
     assert start == ""
@@ -74,13 +71,11 @@ def test_all_steps_follow_each_other_with_their_commands_and_their_words(
         snapshot(f"tour/step-{number:02}.txt", f"{step.rstrip()}\n")
 
 
-def test_a_step_alone_shows_the_matrix_that_its_question_is_about(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_step_alone_shows_the_matrix_that_its_question_is_about(in_process, snapshot):
     snapshot("tour/third-step-alone.txt", tour(in_process, "--step", "3"))
 
 
-def test_a_step_that_fails_is_reported_and_gives_status_2(in_process: InProcess) -> None:
+def test_a_step_that_fails_is_reported_and_gives_status_2(in_process):
     longer_than_the_position_layer = "a " * 1100
 
     ran = in_process("tour", "--step", "12", "--text", longer_than_the_position_layer)
@@ -91,9 +86,7 @@ def test_a_step_that_fails_is_reported_and_gives_status_2(in_process: InProcess)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_every_number_in_the_words_of_a_step_is_printed_or_follows(
-    number: int, in_process: InProcess
-) -> None:
+def test_every_number_in_the_words_of_a_step_is_printed_or_follows(number, in_process):
     step = STEPS[number - 1]
     printed = numbers(output(in_process, step.command)) | numbers(step.command)
 
@@ -104,26 +97,26 @@ def test_every_number_in_the_words_of_a_step_is_printed_or_follows(
         assert numbers(step.words) <= {"50,257", "256"}
 
 
-def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32() -> None:
+def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32():
     step = step_with("--trace")
     rows = re.findall(r"\[.*?\]", f"{step.question} {step.answers[0]}")
     first, second, total = (np.float32(json.loads(row)) for row in rows)
     np.testing.assert_allclose(first + second, total, rtol=1e-6)
 
 
-def test_the_answer_to_a_lookup_is_how_many_numbers_it_has(in_process: InProcess) -> None:
+def test_the_answer_to_a_lookup_is_how_many_numbers_it_has(in_process):
     step = step_with("--ids 2,3,5,1")
     picked = data(in_process, step.command)["matrices"]["token"]
     assert str(np.size(picked)) == step.answers[0]
 
 
-def test_the_answer_to_the_cost_is_what_compare_counts(in_process: InProcess) -> None:
+def test_the_answer_to_the_cost_is_what_compare_counts(in_process):
     step = step_with("--show cost")
     cost = data(in_process, step.command)["cost"]
     assert str(cost["multiply_adds"]["embedding"]) == step.answers[0]
 
 
-def test_the_answer_to_a_batch_is_how_many_tokens_one_sample_takes(in_process: InProcess) -> None:
+def test_the_answer_to_a_batch_is_how_many_tokens_one_sample_takes(in_process):
     step = step_with("embcli batch")
     matrices = data(in_process, step.command)["matrices"]
     taken = [*matrices["inputs"][0], matrices["targets"][0][-1]]
@@ -135,9 +128,7 @@ def test_the_answer_to_a_batch_is_how_many_tokens_one_sample_takes(in_process: I
 
 
 @pytest.mark.parametrize("step", [step for step in STEPS if step.answers])
-def test_no_question_has_its_answer_in_its_text_and_each_has_a_hint(
-    step: TourStep, in_process: InProcess
-) -> None:
+def test_no_question_has_its_answer_in_its_text_and_each_has_a_hint(step, in_process):
     shown = f"{step.heading} {step.question} {step.hint} {step.about}"
     if step.about:
         shown += output(in_process, step.about)
@@ -148,20 +139,20 @@ def test_no_question_has_its_answer_in_its_text_and_each_has_a_hint(
 
 
 @pytest.mark.parametrize("answer", ["12.", " Twelve! ", "four by three", "(4, 3)", "4 × 3"])
-def test_an_answer_is_right_in_several_spellings(answer: str) -> None:
+def test_an_answer_is_right_in_several_spellings(answer):
     assert step_with("--ids 2,3,5,1").is_right(answer)
 
 
 @pytest.mark.parametrize(
     "answer", ["No, they are the same.", "they're the same", "No, they don't differ"]
 )
-def test_a_no_may_have_its_reason(answer: str) -> None:
+def test_a_no_may_have_its_reason(answer):
     assert step_with("--kind learned").is_right(answer)
     assert not step_with("--kind learned").is_right(f"yes, not: {answer}")
 
 
 @pytest.mark.parametrize("answer", ["", "?", "1.2", "1,2", "120", "3, 4"])
-def test_another_number_is_not_right(answer: str) -> None:
+def test_another_number_is_not_right(answer):
     assert not step_with("--ids 2,3,5,1").is_right(answer)
 
 
@@ -182,9 +173,7 @@ def words_of(command: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "text", ["it's", 'a "b"', "$HOME `id` \\ !", "- a dash", "--dim", "-ofile", "{text}", "a\nb"]
 )
-def test_the_readers_own_text_reaches_the_command_as_it_is(
-    text: str, tmp_path: Path, in_process: InProcess
-) -> None:
+def test_the_readers_own_text_reaches_the_command_as_it_is(text, tmp_path, in_process):
     expected = in_process.ok("tokenize", "--merges", stdin=text, COLUMNS="80").text
 
     shown = tour(in_process, "--text", text, "--step", "1")
@@ -196,7 +185,7 @@ def test_the_readers_own_text_reaches_the_command_as_it_is(
     assert in_process.ok(*words, COLUMNS="80").text == expected
 
 
-def test_a_text_of_ones_own_reaches_each_step_with_a_text(in_process: InProcess) -> None:
+def test_a_text_of_ones_own_reaches_each_step_with_a_text(in_process):
     text = tour(in_process, "--text", "you and me")
     assert text.count('"you and me"') == sum("{text}" in step.command for step in STEPS)
 
@@ -206,8 +195,8 @@ def test_a_text_of_ones_own_reaches_each_step_with_a_text(in_process: InProcess)
 
 @pytest.mark.parametrize("suffix", ["html", "md"])
 def test_a_handout_asks_on_one_sheet_and_answers_on_the_last(
-    suffix: str, tmp_path: Path, in_process: InProcess, snapshot: Snapshot
-) -> None:
+    suffix, tmp_path, in_process, snapshot
+):
     file = tmp_path / f"handout.{suffix}"
     assert tour(in_process, "--step", "3", "-o", str(file)) == ""
     snapshot(f"tour/handout-of-a-question.{suffix}", file.read_text())
@@ -224,7 +213,7 @@ def handout(
     return file.read_text().replace("\\", "")
 
 
-def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> None:
+def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout):
     assert handout.startswith("# Week 2\n\nName: ___")
     steps, _, answers = handout.partition("## Week 2: answers")
     for step in (*STEPS, *EXERCISES):
@@ -238,9 +227,7 @@ def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout: str) -> N
     assert "The answer: " not in steps
 
 
-def test_a_handout_without_answers_has_all_the_rest(
-    handout: str, tmp_path: Path, shared_cache: Path, in_process: InProcess
-) -> None:
+def test_a_handout_without_answers_has_all_the_rest(handout, tmp_path, shared_cache, in_process):
     file = tmp_path / "questions.md"
     words = ("-o", str(file), "--title", "Week 2", "--no-answers")
 
@@ -270,16 +257,14 @@ SOLUTIONS = {
 
 
 @pytest.mark.parametrize("step", EXERCISES, ids=lambda step: step.heading)
-def test_the_page_of_an_answer_has_it(step: TourStep, in_process: InProcess) -> None:
+def test_the_page_of_an_answer_has_it(step, in_process):
     page = output(in_process, step.command)
     assert SOLUTIONS[step.heading] in page
     assert numbers(step.answers[0]) <= numbers(page)
     assert SOLUTIONS[step.heading] not in step.question + step.about
 
 
-def test_html_sets_sentences_as_prose_and_a_printer_splits_no_step(
-    tmp_path: Path, in_process: InProcess
-) -> None:
+def test_html_sets_sentences_as_prose_and_a_printer_splits_no_step(tmp_path, in_process):
     tour(in_process, "--text", LONG_TEXT, "-o", str(tmp_path / "handout.html"))
 
     page = (tmp_path / "handout.html").read_text()
@@ -358,8 +343,8 @@ def start(terminal: Terminal) -> Callable[..., Screen]:
 
 
 def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(
-    start: Callable[..., Screen],
-) -> None:
+    start,
+):
     screen = start()
     seen = screen.press()
     for number, step in zip(NUMBERS, STEPS, strict=True):
@@ -394,22 +379,18 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(
         ("trees-cut-below-a-tree", ["--text", "Every effort moves you forward and upward"]),
     ],
 )
-def test_a_step_stands_on_a_screen(
-    name: str, arguments: list[str], start: Callable[..., Screen], snapshot: Snapshot
-) -> None:
+def test_a_step_stands_on_a_screen(name, arguments, start, snapshot):
     snapshot(f"tour/screen-of-{name}.txt", start(*arguments).press())
 
 
-def test_a_long_page_keeps_its_header_and_its_end_which_the_words_are_about(
-    start: Callable[..., Screen], snapshot: Snapshot
-) -> None:
+def test_a_long_page_keeps_its_header_and_its_end_which_the_words_are_about(start, snapshot):
     text = " ".join(["Every effort moves you forward"] * 5)
     screen = start("--step", "12", "--text", text)
     screen.press()
     snapshot("tour/screen-of-a-long-page-cut.txt", screen.press("\n"))
 
 
-def test_a_key_leads_on_or_back(start: Callable[..., Screen]) -> None:
+def test_a_key_leads_on_or_back(start):
     screen = start()
     assert screen.press().startswith("1/")
     for key, shown in [
@@ -429,9 +410,7 @@ def test_a_key_leads_on_or_back(start: Callable[..., Screen]) -> None:
     assert screen.end("q") == 0
 
 
-def test_a_wrong_answer_gets_another_try_and_then_the_right_one(
-    start: Callable[..., Screen], snapshot: Snapshot
-) -> None:
+def test_a_wrong_answer_gets_another_try_and_then_the_right_one(start, snapshot):
     screen = start("--step", "3", NO_COLOR="1")
 
     screens = [screen.press(), screen.press("4\n"), screen.press("the fifth\n")]
@@ -443,8 +422,8 @@ def test_a_wrong_answer_gets_another_try_and_then_the_right_one(
 
 
 def test_a_right_answer_at_the_second_try_is_right_and_enter_skips_a_question(
-    start: Callable[..., Screen],
-) -> None:
+    start,
+):
     screen = start("--step", "3")
     screen.press()
     screen.press("4\n")
@@ -460,9 +439,7 @@ def test_a_right_answer_at_the_second_try_is_right_and_enter_skips_a_question(
 
 
 @pytest.mark.parametrize("asking", ["?", "idk", "I don't know.", "Help!"])
-def test_a_question_mark_asks_for_the_hint_and_then_for_the_answer(
-    asking: str, start: Callable[..., Screen]
-) -> None:
+def test_a_question_mark_asks_for_the_hint_and_then_for_the_answer(asking, start):
     screen = start("--step", "3")
     screen.press()
     assert f"\n{STEPS[2].hint}\n" in screen.press(f"{asking}\n")
@@ -471,24 +448,20 @@ def test_a_question_mark_asks_for_the_hint_and_then_for_the_answer(
 
 
 @cases
-def test_a_tour_ends_at_a_question_and_by_the_keys_that_end_programs(
-    step: str, key: str, status: int, start: Callable[..., Screen]
-) -> None:
+def test_a_tour_ends_at_a_question_and_by_the_keys_that_end_programs(step, key, status, start):
     screen = start("--step", step)
     screen.press()
     assert screen.end(key) == status
 
 
-def test_ctrl_c_leaves_a_tour_whose_step_is_at_work(
-    monkeypatch: pytest.MonkeyPatch, in_process: InProcess
-) -> None:
+def test_ctrl_c_leaves_a_tour_whose_step_is_at_work(monkeypatch, in_process):
     monkeypatch.setattr("embcli.cli.groups.opened", Mock(side_effect=KeyboardInterrupt))
     ran = in_process("tour", "--step", "2")
     assert ran.status == 130
     assert ran.out == b""
 
 
-def test_a_dumb_terminal_gets_no_escapes(start: Callable[..., Screen]) -> None:
+def test_a_dumb_terminal_gets_no_escapes(start):
     screen = start(TERM="dumb")
     assert "1/" in screen.press()
     assert screen.end("q") == 0
@@ -496,9 +469,7 @@ def test_a_dumb_terminal_gets_no_escapes(start: Callable[..., Screen]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_terminal_is_restored_when_the_tour_is_killed(
-    number: signal.Signals, process: Process
-) -> None:
+def test_the_terminal_is_restored_when_the_tour_is_killed(number, process):
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)
     child = process.start("tour", stdin=slave, stdout=slave, stderr=slave)

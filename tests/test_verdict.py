@@ -64,7 +64,7 @@ def most_serious(left: np.ndarray, right: np.ndarray) -> tuple[str, list[Place]]
 
 @given(pairs())
 @example((ONE_NAN, OTHER_NAN))  # with other bits
-def test_the_verdict_is_that_of_a_look_at_each_value(pair: Matrices) -> None:
+def test_the_verdict_is_that_of_a_look_at_each_value(pair):
     left, right = pair
     unequal = unequal_places(left, right)
 
@@ -80,7 +80,7 @@ def test_the_verdict_is_that_of_a_look_at_each_value(pair: Matrices) -> None:
         assert np.isnan(verdict.difference) == kind.startswith("nan")
 
 
-def test_the_differences_are_those_of_torch() -> None:
+def test_the_differences_are_those_of_torch():
     left = torch.randn(9, 4)
     right = torch.randn(9, 4)
     expected = (left - right).abs()
@@ -91,7 +91,7 @@ def test_the_differences_are_those_of_torch() -> None:
     assert_same_bits(pair.largest, expected.max(dim=1).values.numpy())
 
 
-def test_equal_infinities_do_not_differ() -> None:
+def test_equal_infinities_do_not_differ():
     odd = np.array([[np.inf, -np.inf, np.nan, 3e38]], np.float32)
 
     assert not differences(odd, odd).any()
@@ -99,9 +99,7 @@ def test_equal_infinities_do_not_differ() -> None:
 
 
 @cases
-def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(
-    infinite_rows: list[int], causes: list[int]
-) -> None:
+def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(infinite_rows, causes):
     weight = np.zeros((20, 2), np.float32)
     weight[infinite_rows, 1] = np.inf
     zeros = np.zeros((1, 2), np.float32)
@@ -113,7 +111,7 @@ def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(
     assert judge(zeros, zeros + 1, weight).causes == ()
 
 
-def test_the_document_has_the_shortest_decimals_of_float32() -> None:
+def test_the_document_has_the_shortest_decimals_of_float32():
     left = np.array([[0.1, 0.2]], np.float32)
     right = np.array([[0.1, 0.4]], np.float32)
 

@@ -30,8 +30,6 @@ from embcli.errors import InputError
 from embcli.verbs.audit.measure import unused
 from tests.cases import cases
 from tests.files.made import closed
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 # The types of tokens in a GGUF.
 NORMAL = 1
@@ -202,9 +200,7 @@ def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
 @pytest.mark.parametrize(
     ("pre", "ignores", "pattern"), [("gpt-2", False, None), ("llama-bpe", True, CUTS)]
 )
-def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
-    tmp_path: Path, pre: str, ignores: bool, pattern: str | None
-) -> None:
+def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(tmp_path, pre, ignores, pattern):
     words = [*WORDS, "é", " a"]  # These two are not spelled as bytes are, so no text has them.
     kinds = [*KINDS, NORMAL, NORMAL]
     merges = [*MERGES, "x", MERGES[0]]  # One is malformed; of two equal ones the first counts.
@@ -218,7 +214,7 @@ def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
         assert [*map(tuple, spans.tolist())] == expected.offsets, text
 
 
-def test_escaped_spaces_are_merged_within_lines(tmp_path: Path) -> None:
+def test_escaped_spaces_are_merged_within_lines(tmp_path):
     merges = ["▁ ▁", "a ▁", "a▁ b", "▁ b", "b b", "▁▁ b"]
     joined = [merge.replace(" ", "") for merge in merges]
     words = [*"ab▁!", "\n", "\n\n", *joined, *BYTE_TOKENS]
@@ -236,7 +232,7 @@ def test_escaped_spaces_are_merged_within_lines(tmp_path: Path) -> None:
         assert_ids(encoding, text, ids_of(parts, words))
 
 
-def test_each_rule_keeps_the_whole_text() -> None:
+def test_each_rule_keeps_the_whole_text():
     letters = (
         "'S't 12345678 ٣٤ Ab aB Éé  \n\r\n\t\x0b\xa0\u3000你好々カナ한กัह\u093f。、…!?"
         "<sentinel:7>IMGIMGABZ\U000e0001\0"
@@ -252,11 +248,11 @@ def test_each_rule_keeps_the_whole_text() -> None:
 
 
 @cases
-def test_a_pre_tokenizer_splits_as_its_name_says(name: str, text: str, pieces: str) -> None:
+def test_a_pre_tokenizer_splits_as_its_name_says(name, text, pieces):
     assert "|".join(splittings()[name].pieces(text)) == pieces
 
 
-def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_path: Path) -> None:
+def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_path):
     asked = {"add_bos_token": True, "add_eos_token": True}
     encoding = encoding_of(tmp_path, "gpt2", WORDS, **GPT2, **asked)
 
@@ -302,7 +298,7 @@ def merged_by_score(spelled: str) -> list[int]:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_pieces_are_merged_by_their_scores(tmp_path: Path, leads: bool) -> None:
+def test_pieces_are_merged_by_their_scores(tmp_path, leads):
     encoding = encodings.get(pieces(tmp_path / "m.gguf", add_space_prefix=leads))
 
     for text in texts(150, "aaabb!!  éx\n"):
@@ -319,8 +315,8 @@ def test_pieces_are_merged_by_their_scores(tmp_path: Path, leads: bool) -> None:
 
 
 def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     words = ["<unk>", "a", "b", "ab"]
     encoding = encoding_of(tmp_path, "llama", words, scores=[0.0, -2.0, -3.0, -1.0])
 
@@ -336,9 +332,7 @@ def with_bos_and_eos(tmp_path: Path) -> str:
     return pieces(tmp_path / "m.gguf", add_bos_token=True, add_eos_token=True)
 
 
-def test_special_tokens_are_found_where_they_are_asked_for(
-    in_process: InProcess, with_bos_and_eos: str, snapshot: Snapshot
-) -> None:
+def test_special_tokens_are_found_where_they_are_asked_for(in_process, with_bos_and_eos, snapshot):
     encoding = ("--encoding", with_bos_and_eos)
     words = ("tokenize", "a<s>b<tool>a", "--special", *encoding)
 
@@ -348,8 +342,8 @@ def test_special_tokens_are_found_where_they_are_asked_for(
 
 
 def test_a_note_names_what_special_adds_where_a_text_is_split(
-    in_process: InProcess, with_bos_and_eos: str, snapshot: Snapshot
-) -> None:
+    in_process, with_bos_and_eos, snapshot
+):
     encoding = ("--encoding", with_bos_and_eos)
     ran = in_process("tokenize", "a", *encoding)
     snapshot("tokenize/note-on-what-special-adds.txt", ran.err)
@@ -386,20 +380,20 @@ def with_named(folder: Path, name: str) -> Encoding:
 
 @cases
 def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(
-    tmp_path: Path, name: str, text: str, special: bool, ids: list[int]
-) -> None:
+    tmp_path, name, text, special, ids
+):
     assert with_named(tmp_path, name).encode(text, special).tolist() == ids
 
 
-def test_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
+def test_a_lone_surrogate_is_refused(tmp_path):
     with pytest.raises(InputError, match="surrogates"):
         with_named(tmp_path, "any").encode("a\ud800b")
 
 
 @cases
 def test_the_end_of_harmony_is_a_named_token_unless_those_beside_it_show_that_it_ends_a_text(
-    tmp_path: Path, beside: list[str], is_named: bool
-) -> None:
+    tmp_path, beside, is_named
+):
     words = [*NAMED, "<|end|>", *beside, "<|tool_response>"]
     encoding = encoding_of(tmp_path, "llama", words, add_space_prefix=False)
 
@@ -408,9 +402,7 @@ def test_the_end_of_harmony_is_a_named_token_unless_those_beside_it_show_that_it
 
 
 @pytest.mark.parametrize("kind", [0, NORMAL])
-def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name(
-    tmp_path: Path, kind: int
-) -> None:
+def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name(tmp_path, kind):
     words = ["<unk>", "a", "b", "ab", b"c\xff"]
     kinds = [UNKNOWN, kind, kind, kind, ADDED]
     scores = [0.0, -1.0, -2.0, -3.0, 0.0]
@@ -423,7 +415,7 @@ def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name
 # --- WordPiece ------------------------------------------------------------------------------------
 
 
-def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -> None:
+def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path):
     special = ["[UNK]", "[CLS]", "[SEP]"]
     first = ["ab", "a", "b", "!", "'", "it", "日", "e", "1"]
     following = ["b", "a", "s", "e", "1"]
@@ -476,9 +468,7 @@ def stored_once(word: str, kind: int) -> str:
 
 
 @pytest.mark.parametrize("stored", [stored_now, stored_once])
-def test_word_pieces_are_those_of_the_vocabulary_that_was_converted(
-    tmp_path: Path, stored: Callable[[str, int], str]
-) -> None:
+def test_word_pieces_are_those_of_the_vocabulary_that_was_converted(tmp_path, stored):
     words = ["[UNK]", "[unused0]", "th", "##th", "[PAD4]", "[", "##]", "<tool>", "[PAD8]", "[PAD9]"]
     kinds = [CONTROL, *[NORMAL] * 3, UNUSED, NORMAL, NORMAL, ADDED, UNUSED, UNUSED]
     spelled = [*map(stored, words, kinds)]
@@ -491,7 +481,7 @@ def test_word_pieces_are_those_of_the_vocabulary_that_was_converted(
 
 
 @pytest.mark.parametrize("model", ["gpt2", "llama", "t5", "rwkv"])
-def test_a_row_without_a_token_has_only_an_invented_name(tmp_path: Path, model: str) -> None:
+def test_a_row_without_a_token_has_only_an_invented_name(tmp_path, model):
     words = ["<unk>", "[PAD1]", "[PAD2]", "a", "[PAD4]", "[PAD]"]
     kinds = [UNKNOWN, UNUSED, NORMAL, NORMAL, UNUSED, UNUSED]
     names = [b"<unk>", None, b"[PAD2]", b"a", None, b"[PAD]"]
@@ -527,7 +517,7 @@ REPLACED = {
 }
 
 
-def test_characters_are_replaced_the_longest_sequence_first() -> None:
+def test_characters_are_replaced_the_longest_sequence_first():
     unigrams = Unigrams({"▁": (0, 0.0)}, 1, 0.0, character_map(REPLACED), joins=False, leads=False)
     keys = sorted(REPLACED, key=len, reverse=True)
     pattern = re.compile("|".join(keys))
@@ -540,7 +530,7 @@ def test_characters_are_replaced_the_longest_sequence_first() -> None:
         assert all(start <= end for start, end in origins)
 
 
-def test_a_damaged_map_of_characters_ends_in_a_sentence(tmp_path: Path) -> None:
+def test_a_damaged_map_of_characters_ends_in_a_sentence(tmp_path):
     whole = character_map(REPLACED)
     used = [place for place in range(4, len(whole)) if whole[place]]
     random = Random(3)
@@ -595,9 +585,7 @@ class UnigramCase:
 
 
 @pytest.mark.parametrize("scored", [UNIGRAMS, WITHOUT_SPACE])
-def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
-    tmp_path: Path, scored: dict[str, float]
-) -> None:
+def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path, scored):
     kinds = [CONTROL, CONTROL, UNKNOWN] + [NORMAL] * (len(scored) - 3)
     rest = {"kinds": kinds, "precompiled_charsmap": character_map({"ﬁ": "fi"})}
     case = UnigramCase(tmp_path, scored, 2, remove_extra_whitespaces=True, **rest)
@@ -610,7 +598,7 @@ def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(
 
 
 @pytest.mark.parametrize("kind", [UNKNOWN, CONTROL])
-def test_the_space_after_an_unknown_token_is_kept(tmp_path: Path, kind: int) -> None:
+def test_the_space_after_an_unknown_token_is_kept(tmp_path, kind):
     """A converter makes control tokens of those that are special, also of the unknown one."""
     kinds = [CONTROL, CONTROL, kind] + [NORMAL] * (len(UNIGRAMS) - 3)
     encoding = UnigramCase(tmp_path, UNIGRAMS, 2, kinds=kinds).encoding
@@ -621,7 +609,7 @@ def test_the_space_after_an_unknown_token_is_kept(tmp_path: Path, kind: int) -> 
     assert encoding.decode(encoding.encode("a</s>b", special=True)) == b"a</s>b"
 
 
-def test_unigrams_may_keep_all_spaces(tmp_path: Path) -> None:
+def test_unigrams_may_keep_all_spaces(tmp_path):
     case = UnigramCase(tmp_path, UNIGRAMS, 2, remove_extra_whitespaces=False)
 
     for text in texts(150, "aabbfé 日x"):
@@ -643,14 +631,14 @@ def _in_linear_time() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_in_linear_time")
-def test_pieces_take_linear_time(tmp_path: Path) -> None:
+def test_pieces_take_linear_time(tmp_path):
     encoding = encodings.get(pieces(tmp_path / "m.gguf"))
 
     assert_ids(encoding, RUN, [PIECES.index("▁"), *[PIECES.index("aa")] * 20_000])
 
 
 @pytest.mark.usefixtures("_in_linear_time")
-def test_unigrams_take_linear_time(tmp_path: Path) -> None:
+def test_unigrams_take_linear_time(tmp_path):
     scored = {"<unk>": 0.0, "▁": -9.0, "▁a": -3.0, "a": -3.0, "aa": -4.0, "aaa": -5.5}
     case = UnigramCase(tmp_path, scored, 0)
     case.check(RUN, f"▁{RUN}")
@@ -661,7 +649,7 @@ def test_unigrams_take_linear_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_in_linear_time")
-def test_word_pieces_take_linear_time(tmp_path: Path) -> None:
+def test_word_pieces_take_linear_time(tmp_path):
     words = ["[UNK]", "▁a", "a", "aa"]
     encoding = encoding_of(tmp_path, "bert", words, unknown_token_id=0)
 
@@ -683,8 +671,8 @@ UNUSABLE: list[tuple[str, dict[str, object]]] = [
 
 
 def test_what_cannot_split_a_text_is_refused_by_its_name_and_has_rows(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
-) -> None:
+    in_process, tmp_path, monkeypatch, snapshot
+):
     monkeypatch.chdir(tmp_path)
     errors = ""
     for number, (model, rest) in enumerate(UNUSABLE):
@@ -699,7 +687,7 @@ def test_what_cannot_split_a_text_is_refused_by_its_name_and_has_rows(
     snapshot("tokenize/errors-of-a-gguf.txt", errors)
 
 
-def test_a_damaged_map_of_characters_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_map_of_characters_is_refused(tmp_path):
     encoding = encoding_of(tmp_path, "t5", [*"abc"], precompiled_charsmap=b"\1\2\3")
 
     with pytest.raises(InputError, match="map of characters"):

@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 
 import embcli
 from embcli import encodings
-from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from tests.oracles import assert_same_bits, gathered, gathered_field, live
 from tests.readers import from_ndjson
-from tests.runners import InProcess
-from tests.snapshots import Snapshot
 
 
 def numbers_below(count: int) -> st.SearchStrategy[list[int]]:
@@ -28,9 +25,7 @@ def numbers_below(count: int) -> st.SearchStrategy[list[int]]:
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.sampled_from(["token", "position"]))
-def test_rows_are_those_of_torchs_layer(
-    data: st.DataObject, size: int, dim: int, name: str
-) -> None:
+def test_rows_are_those_of_torchs_layer(data, size, dim, name):
     seeded = Seeded(size, dim, 7)
     row_count, _ = seeded.shape(name)
     rows = data.draw(numbers_below(row_count))
@@ -56,9 +51,7 @@ def test_rows_are_those_of_torchs_layer(
         ("300:501", 201, 1),  # a line of dots is in the place of row 400
     ],
 )
-def test_of_more_than_200_chosen_rows_those_in_the_middle_are_left_out(
-    rows: str, lines: int, count: int
-) -> None:
+def test_of_more_than_200_chosen_rows_those_in_the_middle_are_left_out(rows, lines, count):
     model = embcli.seeded(vocab=1000, dim=4)
 
     page = str(model.weights(rows=rows))
@@ -69,7 +62,7 @@ def test_of_more_than_200_chosen_rows_those_in_the_middle_are_left_out(
 
 
 @pytest.mark.parametrize("length", [1024, 50257])
-def test_only_the_token_layer_has_an_encoding(length: int) -> None:
+def test_only_the_token_layer_has_an_encoding(length):
     seeded = Seeded(50257, 2, length)
     model = Model(SeededSource(seeded, None, encodings.get("gpt2")))
 
@@ -77,7 +70,7 @@ def test_only_the_token_layer_has_an_encoding(length: int) -> None:
     assert model.weights().encoding is not None
 
 
-def test_a_page_of_positions_counts_them(in_process: InProcess, snapshot: Snapshot) -> None:
+def test_a_page_of_positions_counts_them(in_process, snapshot):
     ran = in_process.ok("weights", "--layer", "position", "--dim", "2", "--rows", "0:3")
 
     snapshot("weights/position-rows.txt", ran.text)
@@ -119,7 +112,7 @@ def order_of(norms: list[float]) -> list[int]:
     return sorted(range(len(norms)), key=sort_key)
 
 
-def test_rows_are_sorted_by_norm(in_process: InProcess, own_file: Path) -> None:
+def test_rows_are_sorted_by_norm(in_process, own_file):
     norms = norms_of(own_file)
     order = order_of(norms)
 
@@ -136,7 +129,7 @@ def test_rows_are_sorted_by_norm(in_process: InProcess, own_file: Path) -> None:
     assert found[-2:] == [None, None]
 
 
-def test_chosen_rows_are_sorted_by_norm_and_keep_their_ranks(own_file: Path) -> None:
+def test_chosen_rows_are_sorted_by_norm_and_keep_their_ranks(own_file):
     order = order_of(norms_of(own_file))
 
     found = embcli.open(own_file).weights(sort="norm", rows="5,7,2,5")
@@ -147,9 +140,7 @@ def test_chosen_rows_are_sorted_by_norm_and_keep_their_ranks(own_file: Path) -> 
         assert found.order.ranks[row] == order.index(row) + 1
 
 
-def test_a_page_in_the_order_of_norms_shows_both_ends(
-    in_process: InProcess, snapshot: Snapshot
-) -> None:
+def test_a_page_in_the_order_of_norms_shows_both_ends(in_process, snapshot):
     ran = in_process.ok("weights", "--vocab", "1000", "--dim", "4", "--sort", "norm")
 
     snapshot("weights/sorted-by-norm.txt", ran.text)
@@ -157,7 +148,7 @@ def test_a_page_in_the_order_of_norms_shows_both_ends(
 
 @pytest.mark.parametrize("heat", [False, True])
 @pytest.mark.parametrize("format", ["svg", "html"])
-def test_a_file_shows_all_rows_that_fit_a_slide(heat: bool, format: FormatName) -> None:
+def test_a_file_shows_all_rows_that_fit_a_slide(heat, format):
     def shown(vocabulary_size: int) -> str:
         result = embcli.seeded(vocabulary_size, 3).weights().styled(heat=heat)
         return result.page(format).decode().replace("&#160;", " ")

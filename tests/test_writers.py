@@ -11,7 +11,6 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -37,7 +36,6 @@ from tests.readers import (
     from_tsv,
     written,
 )
-from tests.snapshots import Snapshot
 
 AWKWARD = [
     *("\x00", "\r\n", "\r", "\n", "\t", "\\", "\\n"),
@@ -192,7 +190,7 @@ def assert_same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndar
 
 
 @given(result=results())
-def test_json_and_ndjson_give_back_any_result(result: Result) -> None:
+def test_json_and_ndjson_give_back_any_result(result):
     records = result.labelled(more={"verdict": [1, None]})
 
     rows = objects(records)
@@ -214,7 +212,7 @@ def test_json_and_ndjson_give_back_any_result(result: Result) -> None:
 
 @pytest.mark.parametrize("form", SEPARATED)
 @given(result=results())
-def test_separated_values_give_back_any_result(form: formats.DataFormat, result: Result) -> None:
+def test_separated_values_give_back_any_result(form, result):
     records = result.labelled()
     # An empty text as the only value of a row is an empty line, which readers leave out.
     assume(len(result.fields) > 1 or records.default)
@@ -233,7 +231,7 @@ def test_separated_values_give_back_any_result(form: formats.DataFormat, result:
 
 
 @given(result=results())
-def test_csv_is_what_the_standard_library_writes(result: Result) -> None:
+def test_csv_is_what_the_standard_library_writes(result):
     assume(len(result.fields) > 1)
     data = written(result.labelled(), "csv")
     # The csv module of Python 3.10 does not know NUL.
@@ -246,7 +244,7 @@ def test_csv_is_what_the_standard_library_writes(result: Result) -> None:
 
 
 @given(result=results())
-def test_safetensors_and_npy_give_back_the_arrays_of_any_result(result: Result) -> None:
+def test_safetensors_and_npy_give_back_the_arrays_of_any_result(result):
     arrays = dict(result.matrices)
     for name in ("id", "position", "sequence"):
         if name in result.fields:
@@ -268,7 +266,7 @@ def test_safetensors_and_npy_give_back_the_arrays_of_any_result(result: Result) 
 
 
 @given(result=results())
-def test_parquet_gives_back_any_result_with_a_matrix(result: Result) -> None:
+def test_parquet_gives_back_any_result_with_a_matrix(result):
     result = result.with_input()
     for name in {*result.fields} - {"id", "short", "token"}:  # Rows of embeddings have only these.
         del result.fields[name]
@@ -291,7 +289,7 @@ def test_parquet_gives_back_any_result_with_a_matrix(result: Result) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=4), max_size=5), st.integers(1, 4))
 @example([[], [1], [], [], [2, 3], []], 1)
-def test_ids_are_a_line_for_each_sequence(sequences: list[list[int]], step: int) -> None:
+def test_ids_are_a_line_for_each_sequence(sequences, step):
     ids = np.array([token_id for ids in sequences for token_id in ids], np.int64)
     lengths = [len(ids) for ids in sequences]
     places = np.repeat(np.arange(len(sequences)), lengths)
@@ -317,7 +315,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("array", SHAPES, ids=lambda array: f"{array.dtype}{array.shape}")
-def test_a_matrix_of_any_shape_and_type_is_read_back(array: np.ndarray) -> None:
+def test_a_matrix_of_any_shape_and_type_is_read_back(array):
     records = Result({"row": np.arange(3)}, {"inputs": array}).records()
 
     loaded = np.load(io.BytesIO(written(records, "npy")))
@@ -333,7 +331,7 @@ def test_a_matrix_of_any_shape_and_type_is_read_back(array: np.ndarray) -> None:
     assert all(value is None for value in numbers[~finite])
 
 
-def test_tensors_are_aligned_whatever_their_types() -> None:
+def test_tensors_are_aligned_whatever_their_types():
     matrices = {
         "a": np.ones((3, 1), np.float32),
         "b": np.ones((3, 2), np.int64),
@@ -348,7 +346,7 @@ def test_tensors_are_aligned_whatever_their_types() -> None:
         assert (8 + length + start) % width == 0
 
 
-def test_whole_numbers_have_no_decimal_point_in_csv() -> None:
+def test_whole_numbers_have_no_decimal_point_in_csv():
     records = Result({"row": np.arange(2)}, {"inputs": np.array([[2**62, -1], [0, 7]])}).records()
     assert written(records, "csv") == b"row,0,1\r\n0,4611686018427387904,-1\r\n1,0,7\r\n"
 
@@ -358,9 +356,7 @@ def test_whole_numbers_have_no_decimal_point_in_csv() -> None:
 
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv", "tsv"])
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_small_result_is_written_as_ever(
-    form: formats.DataFormat, step: int, snapshot: Snapshot
-) -> None:
+def test_a_small_result_is_written_as_ever(form, step, snapshot):
     fields = {"position": np.arange(2), "token": ['"\n', "é,\t"]}
     matrices = {
         "token": float32([[1.5, -0.0], [0.1, 2**24]]),
@@ -374,7 +370,7 @@ def test_a_small_result_is_written_as_ever(
     snapshot(f"writers/small-result.{form}", data.decode())
 
 
-def test_a_note_says_what_json_lacks(snapshot: Snapshot) -> None:
+def test_a_note_says_what_json_lacks(snapshot):
     notes = Notes()
     written(of_matrix(float32([[np.nan]])), "json", notes=notes)
     snapshot("writers/notes.txt", "\n".join(notes) + "\n")
@@ -384,7 +380,7 @@ def test_a_note_says_what_json_lacks(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("step", [200, 5462])
-def test_more_numbers_than_are_written_at_a_time_are_read_back(step: int) -> None:
+def test_more_numbers_than_are_written_at_a_time_are_read_back(step):
     """One row is left for the last block."""
     matrix = np.random.default_rng(1).standard_normal((5462, 3), np.float32)
     records = of_matrix(matrix, step=step)
@@ -396,17 +392,24 @@ def test_more_numbers_than_are_written_at_a_time_are_read_back(step: int) -> Non
         assert_in_text([line[1:] for line in lines[1:]], matrix)
 
 
-def test_a_row_without_fields_is_still_an_object() -> None:
+def test_a_row_without_fields_is_still_an_object():
     records = Result({}, {"token": np.ones((2, 1), np.float32)}).records()
     assert objects(records) == [{"vectors": {"token": [1.0]}}] * 2
     assert document(records)["rows"] == [{}, {}]
+
+
+def test_parquet_of_many_numbers_has_several_row_groups():
+    records = of_matrix(np.ones((3000, 2000), np.float32), step=500)
+    file = pyarrow.parquet.ParquetFile(io.BytesIO(written(records, "parquet")))
+    assert file.metadata.num_row_groups == 2
+    assert file.metadata.num_rows == 3000
 
 
 # --- what a format asks for -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", get_args(formats.DataFormat))
-def test_a_format_counts_the_rows_that_it_writes(form: formats.DataFormat) -> None:
+def test_a_format_counts_the_rows_that_it_writes(form):
     counts: list[tuple[int, int]] = []
 
     def watched(
@@ -437,7 +440,7 @@ def significant_digits(number: str) -> str:
 
 @given(st.lists(finite_bits, min_size=1))
 @example(EXTREME_BITS)
-def test_any_finite_float32_has_the_fewest_digits_that_give_it_back(bits: list[int]) -> None:
+def test_any_finite_float32_has_the_fewest_digits_that_give_it_back(bits):
     values = from_bits(bits)
     records = of_matrix(values[:, None])
 
@@ -450,7 +453,7 @@ def test_any_finite_float32_has_the_fewest_digits_that_give_it_back(bits: list[i
     assert [line[1] for line in from_tsv(written(records, "tsv"))[1:]] == numbers
 
 
-def test_a_field_of_numbers_is_written_as_a_matrix_is() -> None:
+def test_a_field_of_numbers_is_written_as_a_matrix_is():
     records = Result({"difference": float32([np.nan, np.inf, 0.25]), "id": np.arange(3)}).records()
     notes = Notes()
 
@@ -462,7 +465,7 @@ def test_a_field_of_numbers_is_written_as_a_matrix_is() -> None:
     assert len([*notes]) == 1
 
 
-def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
+def test_a_read_only_file_is_not_replaced(tmp_path):
     """Replacing it needs no permission, but its owner has said no."""
     file = tmp_path / "mine.csv"
     file.write_text("mine")

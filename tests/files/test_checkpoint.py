@@ -94,7 +94,7 @@ def tensor_name(source: Checkpoint, role: str) -> str | None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_matrices_of_each_family_are_found(family: str) -> None:
+def test_the_matrices_of_each_family_are_found(family):
     token, position, other, shape = FAMILIES[family]
     tensors = {token: matrix(50, 7)}
     if position:
@@ -110,13 +110,13 @@ def test_the_matrices_of_each_family_are_found(family: str) -> None:
         assert_rows(source.open({"position": None})["position"], matrix(12, 7, seed=2))
 
 
-def test_a_name_is_matched_as_a_whole() -> None:
+def test_a_name_is_matched_as_a_whole():
     names = ["xwte.weight", "wte.bias", "wte.weight.scale", "wte2", "a.wte.weight"]
     source = opened(dict.fromkeys(names, zeros(9, 7)))
     assert tensor_name(source, "token") == "a.wte.weight"
 
 
-def test_what_does_not_fit_in_shape_is_passed_over() -> None:
+def test_what_does_not_fit_in_shape_is_passed_over():
     tensors = {
         "wte.weight": zeros(5, 7, 1),
         "model.embed_tokens.weight": zeros(5, 7),
@@ -130,7 +130,7 @@ def test_what_does_not_fit_in_shape_is_passed_over() -> None:
     assert tensor_name(source, "head") is None
 
 
-def test_values_that_float32_cannot_hold_are_counted_over_all_layers() -> None:
+def test_values_that_float32_cannot_hold_are_counted_over_all_layers():
     source = opened({"wte": np.full((5, 7), 0.1), "roberta.wpe": np.full((6, 7), 0.1)})
     notes = Notes()
     layers = source.open({"token": None, "position": None}, notes)
@@ -143,12 +143,12 @@ def test_values_that_float32_cannot_hold_are_counted_over_all_layers() -> None:
 # --- guesses and flags ----------------------------------------------------------------------------
 
 
-def test_the_only_matrix_is_the_token_matrix_whatever_its_name_and_that_is_said() -> None:
+def test_the_only_matrix_is_the_token_matrix_whatever_its_name_and_that_is_said():
     source = opened({"\x1b[2Jodd": matrix(5, 7), "bias": zeros(7)})
     assert source.reasons["token"] == r"'\x1b[2Jodd' is the only two-dimensional tensor"
 
 
-def test_without_a_known_name_the_candidates_are_listed() -> None:
+def test_without_a_known_name_the_candidates_are_listed():
     tensors = {f"{number}.w": zeros(number + 2, 7) for number in range(11)}
     tensors |= {"b": zeros(7), "\x1b[2J": zeros(40, 7)}
     with pytest.raises(InputError, match="no tensor has the name of a token matrix") as caught:
@@ -172,22 +172,18 @@ DECODER_S = "model.decoder.embed_tokens.weight"
         ({"wte": matrix(), "c": zeros(3)}, "c", "'c' .* is not a matrix"),
     ],
 )
-def test_without_one_token_matrix_a_file_is_refused(
-    tensors: dict[str, np.ndarray], token: str | None, reason: str
-) -> None:
+def test_without_one_token_matrix_a_file_is_refused(tensors, token, reason):
     with pytest.raises(InputError, match=reason):
         opened(tensors, token=token)
 
 
 @cases
-def test_of_several_names_that_of_the_model_s_type_counts(
-    model_type: str, own: str, stray: str
-) -> None:
+def test_of_several_names_that_of_the_model_s_type_counts(model_type, own, stray):
     source = opened({own: matrix(), stray: matrix(seed=2)}, {"model_type": model_type})
     assert tensor_name(source, "token") == own
 
 
-def test_several_that_are_equal_are_one() -> None:
+def test_several_that_are_equal_are_one():
     equal = {ENCODER_S: matrix(), DECODER_S: matrix()}
     source = opened(equal)
     assert tensor_name(source, "token") == ENCODER_S
@@ -196,7 +192,7 @@ def test_several_that_are_equal_are_one() -> None:
     assert tensor_name(source, "token") == "shared.weight"
 
 
-def test_several_position_matrices_are_an_error_only_where_one_is_asked_for() -> None:
+def test_several_position_matrices_are_an_error_only_where_one_is_asked_for():
     tensors = {
         "model.shared.weight": matrix(),
         "model.a.embed_positions.weight": matrix(seed=2),
@@ -211,9 +207,7 @@ def test_several_position_matrices_are_an_error_only_where_one_is_asked_for() ->
 @pytest.mark.parametrize(
     ("config", "part"), [(None, None), ({"model_type": "blenderbot"}, "encoder")]
 )
-def test_of_an_encoder_s_and_a_decoder_s_matrix_the_encoder_s_counts(
-    config: dict[str, Any] | None, part: str | None
-) -> None:
+def test_of_an_encoder_s_and_a_decoder_s_matrix_the_encoder_s_counts(config, part):
     tensors = {
         "model.shared.weight": matrix(),
         "model.encoder.embed_positions.weight": matrix(seed=2),
@@ -224,19 +218,19 @@ def test_of_an_encoder_s_and_a_decoder_s_matrix_the_encoder_s_counts(
     assert source.roles.part == part
 
 
-def test_tensors_can_be_named() -> None:
+def test_tensors_can_be_named():
     assert opened({"wte": matrix(), "a": zeros(20, 5)}, token="a").shape("token") == (20, 5)
 
 
 @pytest.mark.parametrize("role", ["position", "token_type"])
-def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(role: str) -> None:
+def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(role):
     source = opened({"wte": matrix()})
     assert source.shape(role) is None
     with pytest.raises(InputError, match="it has no"):
         source.open({role: None})
 
 
-def test_a_head_that_is_not_there_is_refused() -> None:
+def test_a_head_that_is_not_there_is_refused():
     source = opened({"wte": matrix()})
     with pytest.raises(InputError, match="it has no output head"):
         source.shape("head")
@@ -251,9 +245,7 @@ OF_OPT = "model.decoder.embed_positions.weight"
 
 
 @cases
-def test_position_0_is_the_row_that_the_model_picks_for_it(
-    name: str, rows: int, config: dict[str, Any] | None, first: int
-) -> None:
+def test_position_0_is_the_row_that_the_model_picks_for_it(name, rows, config, first):
     source = opened({"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)}, config)
     layers = source.open({"position": None})
     assert_rows(layers["position"], matrix(rows, 7, seed=2)[first:])
@@ -265,9 +257,7 @@ def test_position_0_is_the_row_that_the_model_picks_for_it(
     ("name", "rows", "reason"),
     [(OF_ROBERTA, 514, "named as RoBERTa's"), (OF_OPT, 2050, "2,050 rows, as OPT's")],
 )
-def test_position_0_is_guessed_by_a_name_or_a_size_and_that_is_said(
-    name: str, rows: int, reason: str
-) -> None:
+def test_position_0_is_guessed_by_a_name_or_a_size_and_that_is_said(name, rows, reason):
     source = opened({"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)})
     layers = source.open({"position": None})
     assert_rows(layers["position"], matrix(rows, 7, seed=2)[2:])
@@ -278,20 +268,18 @@ GPT2 = {"model_type": "gpt2", "n_positions": 1024}
 
 
 @cases
-def test_what_config_json_says_of_positions_is_told(
-    config: dict[str, Any] | None, told: dict[str, Any]
-) -> None:
+def test_what_config_json_says_of_positions_is_told(config, told):
     assert opened({"embed_tokens": matrix()}, config).positions == told
 
 
-def test_what_a_gguf_file_says_of_positions_is_told() -> None:
+def test_what_a_gguf_file_says_of_positions_is_told():
     written("m.gguf", {"token_embd.weight": matrix()})
     told = {"model_type": "llama", "max_position_embeddings": 77}
     assert Checkpoint("m.gguf").positions == told
 
 
 @pytest.mark.parametrize("text", ['{"a": 1', "[1]", '{"a":' * 100_000])
-def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(text: str) -> None:
+def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(text):
     opened({"wte": matrix(), "wpe": matrix()})
     Path("config.json").write_text(text)
     model = embcli.open(".")
@@ -318,7 +306,7 @@ def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(text: str
 @pytest.mark.parametrize(
     "name", ["lm_head.weight", "out_head.weight", "output.weight", "cls.predictions.decoder.weight"]
 )
-def test_a_head_of_equal_rows_is_equal_to_the_token_matrix(name: str) -> None:
+def test_a_head_of_equal_rows_is_equal_to_the_token_matrix(name):
     head = opened({"embed_tokens": matrix(), name: matrix()}).head
     assert head.relation == "equal"
     assert head.rows == 50
@@ -339,28 +327,26 @@ OTHER_AT_THE_END[49, 6] += 1
     ],
     ids=["at its end", "one row more", "behind the digits of float32"],
 )
-def test_a_head_of_other_rows_is_another(token: np.ndarray, rows: np.ndarray) -> None:
+def test_a_head_of_other_rows_is_another(token, rows):
     head = opened({"embed_tokens": token, "lm_head.weight": rows}).head
     assert head.relation == "other"
 
 
 def test_of_large_matrices_some_rows_are_compared_and_how_many_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(roles, "COMPARED", 8 * 7 * 10)
     assert opened({"embed_tokens": matrix(), "lm_head": matrix()}).head.rows == 10
 
 
-def test_a_head_that_is_the_same_tensor_is_told() -> None:
+def test_a_head_that_is_the_same_tensor_is_told():
     weight = torch.from_numpy(matrix())
     torch.save({"wte.weight": weight, "lm_head.weight": weight}, "m.pt")
     assert Checkpoint("m.pt").head.relation == "same"
 
 
 @cases
-def test_a_head_that_is_in_no_file_is_what_config_json_states(
-    config: dict[str, object], relation: str, stated: str
-) -> None:
+def test_a_head_that_is_in_no_file_is_what_config_json_states(config, relation, stated):
     head = opened({"wte": matrix()}, config).head
     assert head.tensor is None
     assert head.relation == relation
@@ -370,8 +356,8 @@ def test_a_head_that_is_in_no_file_is_what_config_json_states(
 
 @cases
 def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
-    architecture: str, causal: bool | None, relation: str, reason: str
-) -> None:
+    architecture, causal, relation, reason
+):
     writer = GGUFWriter("m.gguf", architecture)
     if causal is not None:
         writer.add_causal_attention(causal)
@@ -382,7 +368,7 @@ def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
     assert head.reason == reason
 
 
-def test_the_head_of_rembert_has_columns_of_its_own() -> None:
+def test_the_head_of_rembert_has_columns_of_its_own():
     tensors = {
         "rembert.embeddings.word_embeddings.weight": matrix(50, 3),
         "cls.predictions.decoder.weight": matrix(),

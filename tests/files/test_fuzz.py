@@ -5,16 +5,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.fuzz import fuzz
 
 
-def test_damaged_files_end_in_rows_or_in_a_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_files_end_in_rows_or_in_a_sentence(tmp_path, capfd):
     done = fuzz(1050, 1, tmp_path)
     accepted, refused = zip(*done.values(), strict=True)
     assert min(refused) > 0

@@ -28,7 +28,7 @@ from tests.files.made import (
 # --- what the package writes ----------------------------------------------------------------------
 
 
-def test_the_sizes_of_types_are_those_of_the_package() -> None:
+def test_the_sizes_of_types_are_those_of_the_package():
     ours = {}
     for number, (name, values, size) in gguf.TYPES.items():
         if values == 1:
@@ -39,7 +39,7 @@ def test_the_sizes_of_types_are_those_of_the_package() -> None:
         assert ours[kind.value] == (kind.name, *sizes)
 
 
-def test_the_header_is_what_the_package_reads() -> None:
+def test_the_header_is_what_the_package_reads():
     tensors = {"a": matrix(), "b": matrix(3, 4), "c": np.zeros(5, np.float32)}
     path = written("m.gguf", tensors)
     reader = GGUFReader(path)
@@ -58,7 +58,7 @@ def test_the_header_is_what_the_package_reads() -> None:
 
 
 @pytest.mark.parametrize("alignment", [1, 4096])
-def test_alignment_is_honoured(alignment: int) -> None:
+def test_alignment_is_honoured(alignment):
     writer = GGUFWriter("m.gguf", "llama")
     writer.add_custom_alignment(alignment)
     writer.add_tensor("a", matrix(seed=1))
@@ -69,7 +69,7 @@ def test_alignment_is_honoured(alignment: int) -> None:
     assert_rows(tensors.layer("b"), matrix(seed=2))
 
 
-def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_the_file() -> None:
+def test_the_words_of_a_header_longer_than_what_is_read_at_first_are_those_of_the_file():
     count = 1 << 17
     writer = GGUFWriter("m.gguf", "gemma3")
     writer.add_tokenizer_model("llama")
@@ -91,7 +91,7 @@ def parts() -> list[Path]:
     return sorted(Path().glob("m-*.gguf"))
 
 
-def test_parts_are_one_checkpoint_whichever_is_named(parts: list[Path]) -> None:
+def test_parts_are_one_checkpoint_whichever_is_named(parts):
     for path in parts:
         tensors = tensors_of(path)
         assert sorted(tensors) == [*"abcde"]
@@ -101,14 +101,14 @@ def test_parts_are_one_checkpoint_whichever_is_named(parts: list[Path]) -> None:
         assert tensors.own_words().vocabulary_size == len(TOKENS)
 
 
-def test_missing_parts_are_refused(parts: list[Path]) -> None:
+def test_missing_parts_are_refused(parts):
     first, second, _ = parts
     second.unlink()
     assert f"its part {second.name!r} is missing" in refusal(first)
 
 
 @pytest.mark.parametrize("name", ["three.gguf", "m-00003-of-00005.gguf"])
-def test_parts_of_other_names_are_refused(parts: list[Path], name: str) -> None:
+def test_parts_of_other_names_are_refused(parts, name):
     renamed = parts[2].rename(parts[2].with_name(name))
     assert "one of 3 parts" in refusal(renamed)
 
@@ -169,7 +169,7 @@ TWICE = 2 * (text(b"a") + struct.pack("<II", UINT32, 1))
         (of_key(b"split.count", "II", UINT32, 0), "not a number of parts"),
     ],
 )
-def test_headers_whose_keys_lie_are_refused(data: bytes, reason: str) -> None:
+def test_headers_whose_keys_lie_are_refused(data, reason):
     assert reason in refused("m.gguf", data)
 
 
@@ -189,20 +189,18 @@ def test_headers_whose_keys_lie_are_refused(data: bytes, reason: str) -> None:
         ([described(shape=(32, 1), kind=9)], 64, "Q8_1"),
     ],
 )
-def test_headers_whose_tensors_lie_are_refused(
-    tensors: list[bytes], size: int, reason: str
-) -> None:
+def test_headers_whose_tensors_lie_are_refused(tensors, size, reason):
     data = header(b"".join(tensors), count=len(tensors)) + bytes(size)
     assert reason in refused("m.gguf", data)
 
 
-def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_it() -> None:
+def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_it():
     Path("m.gguf").write_bytes(of_key(b"a", "IIQ", ARRAY, 0, 1 << 28))
     os.truncate("m.gguf", 1 << 29)  # Zeros take no room on a disk.
     assert "cut off" in refusal("m.gguf")
 
 
-def test_a_tensor_of_an_unknown_type_leaves_the_others_readable() -> None:
+def test_a_tensor_of_an_unknown_type_leaves_the_others_readable():
     both = described(b"new", kind=99) + described(b"old", offset=32)
     Path("m.gguf").write_bytes(header(both, count=2) + bytes(64))
     new = tensors_of("m.gguf")["new"]
@@ -212,8 +210,8 @@ def test_a_tensor_of_an_unknown_type_leaves_the_others_readable() -> None:
 
 
 def test_without_the_package_the_command_to_install_it_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     blocks = (np.zeros((4, 34), np.uint8), GGMLQuantizationType.Q8_0)
     path = written("m.gguf", {"a": blocks})
     for name in ("gguf", "gguf.constants", "gguf.quants"):

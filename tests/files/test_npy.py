@@ -34,7 +34,7 @@ from tests.readers import as_npy
     ],
 )
 @pytest.mark.filterwarnings("ignore:Stored array in format:UserWarning")
-def test_what_is_no_matrix_of_numbers_is_refused(array: np.ndarray, reason: str) -> None:
+def test_what_is_no_matrix_of_numbers_is_refused(array, reason):
     np.save("a.npy", array, allow_pickle=True)
     assert reason in refusal("a.npy")
     np.savez_compressed("a.npz", a=array, allow_pickle=True)
@@ -75,7 +75,7 @@ BEYOND_64_BITS = "(99999999999999999999, 3)"
     ],
     ids=range(16),
 )
-def test_headers_that_lie_are_refused(head: bytes, size: int, reason: str) -> None:
+def test_headers_that_lie_are_refused(head, size, reason):
     assert reason in refused("a.npy", npy_bytes(head, bytes(size)))
 
 
@@ -89,16 +89,16 @@ def test_headers_that_lie_are_refused(head: bytes, size: int, reason: str) -> No
     ],
     ids=["cut", "cut in its header", "version 4", "version 2"],
 )
-def test_a_header_that_cannot_be_read_is_refused(data: bytes) -> None:
+def test_a_header_that_cannot_be_read_is_refused(data):
     assert "cannot be read" in refused("a.npy", data)
 
 
-def test_a_header_of_python_2_is_read_without_a_warning() -> None:
+def test_a_header_of_python_2_is_read_without_a_warning():
     Path("a.npy").write_bytes(npy_bytes(header("(2L, 3L)"), bytes(24)))
     assert_rows(layer("a.npy", "a"), np.zeros((2, 3), np.float32))
 
 
-def test_columns_that_are_cut_while_they_are_read_are_a_sentence() -> None:
+def test_columns_that_are_cut_while_they_are_read_are_a_sentence():
     np.save("a.npy", np.asfortranarray(matrix(1000, 64)))
     found = layer("a.npy", "a")
     os.truncate("a.npy", 100_000)
@@ -117,7 +117,7 @@ def test_columns_that_are_cut_while_they_are_read_are_a_sentence() -> None:
         (18_000, bytes(200), r"member 'a\.npy' is damaged"),
     ],
 )
-def test_a_damaged_archive_is_refused(start: int, damage: bytes, reason: str) -> None:
+def test_a_damaged_archive_is_refused(start, damage, reason):
     np.savez_compressed("m.npz", a=matrix(100, 100))
     data = bytearray(Path("m.npz").read_bytes())
     data[start : start + len(damage)] = damage
@@ -128,8 +128,8 @@ def test_a_damaged_archive_is_refused(start: int, damage: bytes, reason: str) ->
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_damaged_byte_of_a_compressed_array_is_refused_or_changes_nothing(
-    compression: int,
-) -> None:
+    compression,
+):
     archive = zipped({"a.npy": as_npy(matrix(30, 20))}, compression)
     for place in range(40, len(archive) - 100, 61):
         data = bytearray(archive)
@@ -142,15 +142,15 @@ def test_a_damaged_byte_of_a_compressed_array_is_refused_or_changes_nothing(
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_an_archive_whose_first_member_is_no_array_is_read_as_numpy_reads_it(
-    compression: int,
-) -> None:
+    compression,
+):
     archive = zipped({"README.txt": b"of one array", "a.npy": as_npy(matrix())}, compression)
     Path("m.npz").write_bytes(archive)
     assert_rows(layer("m.npz", "a"), np.load("m.npz")["a"])
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
-def test_an_array_that_is_there_twice_is_refused() -> None:
+def test_an_array_that_is_there_twice_is_refused():
     with zipfile.ZipFile("m.npz", "w") as file:
         file.writestr("a.npy", as_npy(matrix(seed=1)))
         file.writestr("a.npy", as_npy(matrix(seed=2)))
@@ -158,13 +158,13 @@ def test_an_array_that_is_there_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_member_that_claims_less_than_it_has_is_refused(compression: int) -> None:
+def test_a_member_that_claims_less_than_it_has_is_refused(compression):
     short = npy_bytes(header("(9, 99)"), bytes(24))
     archive = zipped({"a.npy": short, "b": bytes(10_000)}, compression)
     assert "'a' ends at byte" in refused("m.npz", archive)
 
 
-def test_a_member_that_claims_more_than_the_file_has_is_refused() -> None:
+def test_a_member_that_claims_more_than_the_file_has_is_refused():
     data = npy_bytes(header("(90, 99)"), bytes(20_000))
     both_sizes = 2 * len(data).to_bytes(4, "little")
     lie = 2 * (90_000).to_bytes(4, "little")
@@ -175,8 +175,8 @@ def test_a_member_that_claims_more_than_the_file_has_is_refused() -> None:
 
 
 def test_a_deflated_array_that_is_larger_than_memory_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     np.savez_compressed("m.npz", weight=matrix())
     monkeypatch.setattr("embcli.errors.memory_of_machine", lambda: 2 * 1400 - 1)
     with pytest.raises(LayerError, match="compressed array 'weight' of 50 x 7"):

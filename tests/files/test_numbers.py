@@ -39,7 +39,7 @@ def as_torch_reads(stored: np.ndarray, dtype: torch.dtype) -> np.ndarray:
 # --- floats of 8 and 16 bits ----------------------------------------------------------------------
 
 
-def test_every_bfloat16_is_that_of_ml_dtypes_and_torch_to_the_last_bit() -> None:
+def test_every_bfloat16_is_that_of_ml_dtypes_and_torch_to_the_last_bit():
     stored = np.arange(1 << 16, dtype=np.uint16)
     values = widened(BFLOAT16, stored)
     of_ml_dtypes = stored.view(ml_dtypes.bfloat16)
@@ -57,9 +57,7 @@ def test_every_bfloat16_is_that_of_ml_dtypes_and_torch_to_the_last_bit() -> None
         ("float16", np.float16, torch.float16),
     ],
 )
-def test_every_small_float_is_that_of_numpy_and_torch(
-    name: str, of_numpy: type, of_torch: torch.dtype
-) -> None:
+def test_every_small_float_is_that_of_numpy_and_torch(name, of_numpy, of_torch):
     dtype = STORED_DTYPES[name]
     stored = np.arange(65536).astype(f"u{dtype.stored.itemsize}")
     values = widened(dtype, stored.view(dtype.stored))
@@ -74,8 +72,8 @@ def test_every_small_float_is_that_of_numpy_and_torch(
 @given(st.lists(st.floats(width=64), min_size=1))
 @example([math.nan, math.inf, 1e300, 0.1, 5e-324, 1.5])
 def test_float64_is_rounded_as_numpy_rounds_it_and_what_changes_is_counted(
-    exact: list[float],
-) -> None:
+    exact,
+):
     stored = np.array(exact)
     dtype = STORED_DTYPES["float64"]
     values, changed = dtype.widened(stored[None])
@@ -102,9 +100,7 @@ def whole_numbers(dtype: str) -> st.SearchStrategy[int]:
 
 @pytest.mark.parametrize("dtype", WHOLE)
 @given(st.data())
-def test_whole_numbers_are_rounded_as_numpy_rounds_them_and_what_changes_is_counted(
-    dtype: str, data: st.DataObject
-) -> None:
+def test_whole_numbers_are_rounded_as_numpy_rounds_them_and_what_changes_is_counted(dtype, data):
     exact = data.draw(st.lists(whole_numbers(dtype), min_size=1))
     stored = np.array(exact, dtype)
     values, changed = STORED_DTYPES[dtype].widened(stored[None])
@@ -116,7 +112,7 @@ def test_whole_numbers_are_rounded_as_numpy_rounds_them_and_what_changes_is_coun
 @pytest.mark.parametrize(
     ("name", "dtype"), [("float16", np.dtype("f2")), ("bfloat16", np.dtype(ml_dtypes.bfloat16))]
 )
-def test_values_are_rounded_as_ml_dtypes_rounds_them(name: str, dtype: np.dtype) -> None:
+def test_values_are_rounded_as_ml_dtypes_rounds_them(name, dtype):
     """The values are any bits, and all places halfway between two numbers."""
     stored = np.arange(1 << 15, dtype=np.uint16)
     positive = stored.view(dtype).astype(np.float32)

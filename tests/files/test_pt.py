@@ -9,7 +9,6 @@ import pickle
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from tests.files.made import assert_rows, layer, matrix, refusal, refused, tenso
 # --- tensors in what a file holds -----------------------------------------------------------------
 
 
-def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_them() -> None:
+def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_them():
     weight = torch.from_numpy(matrix())
     state = collections.OrderedDict({"wte.weight": weight, "again": torch.nn.Parameter(weight)})
     optimizer = {"state": {0: {"exp_avg": weight}}, "groups": [{"lr": 0.1}, weight]}
@@ -42,7 +41,7 @@ def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_th
         assert_rows(tensors.layer(name), matrix())
 
 
-def test_lists_that_hold_themselves_end() -> None:
+def test_lists_that_hold_themselves_end():
     loop: list[object] = [torch.zeros(2, 3)]
     loop.append(loop)
     torch.save(loop, "m.pt")
@@ -66,7 +65,7 @@ DESCRIBED = {
 
 
 @pytest.mark.parametrize("name", [*READABLE, *DESCRIBED])
-def test_tensors_of_other_kinds_are_described_as_torch_has_them(name: str) -> None:
+def test_tensors_of_other_kinds_are_described_as_torch_has_them(name):
     torch.save((READABLE | DESCRIBED)[name], "m.pt")
     held = torch.load("m.pt", weights_only=False)
     tensors = tensors_of("m.pt")
@@ -88,9 +87,7 @@ def test_tensors_of_other_kinds_are_described_as_torch_has_them(name: str) -> No
         (partial(torch.quantize_per_tensor, BASE, 0.1, 0, torch.qint8), "qtensor"),
     ],
 )
-def test_tensors_without_plain_numbers_are_listed_and_refused(
-    made: Callable[[], torch.Tensor], kind: str
-) -> None:
+def test_tensors_without_plain_numbers_are_listed_and_refused(made, kind):
     torch.save({"a": made()}, "m.pt")
     tensor = tensors_of("m.pt")["a"]
     assert tensor.shape == ()
@@ -107,7 +104,7 @@ def test_tensors_without_plain_numbers_are_listed_and_refused(
         matrix().tobytes(),
     ],
 )
-def test_other_values_beside_a_tensor_are_passed_over(value: object) -> None:
+def test_other_values_beside_a_tensor_are_passed_over(value):
     torch.save({"before": value, "weight": BASE, "after": value}, "m.pt")
     tensors = tensors_of("m.pt")
     assert list(tensors) == ["weight"]
@@ -128,9 +125,7 @@ class Evil:
     ("is_zip", "reason"),
     [(True, f"asks for '{os.mkdir.__module__}.mkdir'"), (False, "PyTorch before 1.6")],
 )
-def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(
-    is_zip: bool, reason: str
-) -> None:
+def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(is_zip, reason):
     saved = {"weight": torch.zeros(2, 3), "evil": Evil()}
     torch.save(saved, "m.pt", _use_new_zipfile_serialization=is_zip)
     assert reason in refusal("m.pt")
@@ -183,9 +178,7 @@ FUNCTION_OF_A_FUNCTION = b"ctorch._tensor\n_rebuild_from_type_v2\nq\0(h\0N(h\0N)
     ],
     ids=range(12),
 )
-def test_a_pickle_that_asks_for_memory_time_or_depth_or_is_damaged_is_refused(
-    opcodes: bytes, reason: str
-) -> None:
+def test_a_pickle_that_asks_for_memory_time_or_depth_or_is_damaged_is_refused(opcodes, reason):
     assert reason in refused("m.pt", with_pickle(opcodes))
 
 
@@ -197,7 +190,7 @@ LIST_IN_ITSELF_BY_TWO_WAYS = b"]q\0" + b"(h\0h\0e" * 40_000 + b"."
 @pytest.mark.parametrize(
     "opcodes", [MEMO_WITH_HOLES, ARRAY_OF_BYTES, LIST_IN_ITSELF_BY_TWO_WAYS], ids=range(3)
 )
-def test_a_pickle_that_asks_for_memory_without_a_tensor_gets_none(opcodes: bytes) -> None:
+def test_a_pickle_that_asks_for_memory_without_a_tensor_gets_none(opcodes):
     Path("m.pt").write_bytes(with_pickle(opcodes))
     assert not tensors_of("m.pt")
 
@@ -218,7 +211,7 @@ OF_3_COLUMNS = b"K\1K\3\x86"
 OF_70_DIMENSIONS = b"(" + b"K\1" * 70 + b"t"
 
 
-def test_a_tensor_that_is_spelled_in_opcodes_is_read() -> None:
+def test_a_tensor_that_is_spelled_in_opcodes_is_read():
     data = with_pickle(tensor() + b".", data__0=NUMBERS.tobytes())
     Path("m.pt").write_bytes(data)
     assert_rows(layer("m.pt", "m"), NUMBERS.reshape(2, 3))
@@ -239,7 +232,7 @@ def test_a_tensor_that_is_spelled_in_opcodes_is_read() -> None:
         (tensor(shape=b"K\6K\6\x86", strides=b"K\0K\0\x86"), "more numbers than it has bytes"),
     ],
 )
-def test_a_tensor_has_the_numbers_of_its_storage_and_no_others(opcodes: bytes, reason: str) -> None:
+def test_a_tensor_has_the_numbers_of_its_storage_and_no_others(opcodes, reason):
     data = with_pickle(opcodes + b".", data__0=NUMBERS.tobytes())
     assert reason in refused("m.pt", data)
 
@@ -247,7 +240,7 @@ def test_a_tensor_has_the_numbers_of_its_storage_and_no_others(opcodes: bytes, r
 # --- archives that lie ----------------------------------------------------------------------------
 
 
-def test_files_of_old_forms_are_refused() -> None:
+def test_files_of_old_forms_are_refused():
     assert "PyTorch before 1.6" in refused("plain.pt", pickle.dumps({"a": 1}))
     with tarfile.open("tar.pt", "w") as archive:
         archive.addfile(tarfile.TarInfo("storages"), io.BytesIO())
@@ -268,9 +261,7 @@ CENTRAL = b"PK\1\2"  # what the header of a member at the end of an archive begi
     ],
     ids=["no header", "another length of its extra field", "encrypted", "there twice"],
 )
-def test_archives_that_lie_about_a_storage_are_refused(
-    header: bytes, place: int, lie: bytes, member: str, reason: str
-) -> None:
+def test_archives_that_lie_about_a_storage_are_refused(header, place, lie, member, reason):
     data = bytearray(with_pickle(tensor() + b".", **{member: bytes(24)}))
     start = data.rindex(header) + place
     data[start : start + len(lie)] = lie
@@ -285,7 +276,7 @@ def members() -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_a_compressed_archive_is_refused(members: dict[str, bytes]) -> None:
+def test_a_compressed_archive_is_refused(members):
     deflated = zipped(members, zipfile.ZIP_DEFLATED)
     assert "torch.save does not write" in refused("m.pt", deflated)
 
@@ -294,19 +285,17 @@ def test_a_compressed_archive_is_refused(members: dict[str, bytes]) -> None:
     ("member", "reason"),
     [("m/data.pkl", "without the data.pkl"), ("m/data/0", "its storage '0' is missing")],
 )
-def test_an_archive_without_a_member_is_refused(
-    members: dict[str, bytes], member: str, reason: str
-) -> None:
+def test_an_archive_without_a_member_is_refused(members, member, reason):
     del members[member]
     assert reason in refused("m.pt", zipped(members))
 
 
-def test_big_endian_numbers_are_refused(members: dict[str, bytes]) -> None:
+def test_big_endian_numbers_are_refused(members):
     members["m/byteorder"] = b"big"
     assert "big-endian" in refused("m.pt", zipped(members))
 
 
 @pytest.mark.parametrize("end", [40, 1000, -30, -9])
-def test_an_archive_that_is_cut_is_refused(members: dict[str, bytes], end: int) -> None:
+def test_an_archive_that_is_cut_is_refused(members, end):
     whole = zipped(members)
     assert "damaged" in refused("m.pt", whole[:end])

@@ -17,7 +17,6 @@ from safetensors.numpy import save_file
 import embcli
 from embcli.errors import InputError
 from tests.cases import cases
-from tests.runners import InProcess
 from tests.transcripts import document_of
 
 ROWS = 20
@@ -78,9 +77,7 @@ def scales(*shape: int, dtype: Any = np.float32) -> np.ndarray:
         (FP8_E5M2, (ROWS, DIM // 32)),
     ],
 )
-def test_8_bit_numbers_are_multiplied_by_the_scales_beside_them(
-    tmp_path: Path, stored: Any, shape: tuple[int, ...], dtype: Any
-) -> None:
+def test_8_bit_numbers_are_multiplied_by_the_scales_beside_them(tmp_path, stored, shape, dtype):
     numbers = GENERATOR.standard_normal((ROWS, DIM)) * 50
     numbers = numbers.astype(stored)
     scale = scales(*shape, dtype=dtype)
@@ -90,7 +87,7 @@ def test_8_bit_numbers_are_multiplied_by_the_scales_beside_them(
     check(tmp_path, {"weight": numbers, "weight_scale": scale}, expected)
 
 
-def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path: Path) -> None:
+def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path):
     numbers = int8_numbers()
     scale = scales(ROWS, 1)
     zero_point = GENERATOR.integers(-20, 20, (ROWS, 1)).astype(np.int8)
@@ -100,9 +97,7 @@ def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path:
 
 
 @pytest.mark.parametrize("block", [(8, 16), (7, 48), (128, 128), (1, 64)])
-def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(
-    tmp_path: Path, block: tuple[int, int]
-) -> None:
+def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(tmp_path, block):
     block_rows, block_columns = block
     numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
     scale = scales(-(-ROWS // block_rows), -(-DIM // block_columns))
@@ -116,7 +111,7 @@ def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(
 @pytest.mark.parametrize(
     "others", [("SCB",), ("weight_scale_inv",), ("scale_weight", "weight_scale_inv")]
 )
-def test_two_kinds_of_scales_are_refused(tmp_path: Path, others: tuple[str, ...]) -> None:
+def test_two_kinds_of_scales_are_refused(tmp_path, others):
     tensors = {"weight": int8_numbers(), "weight_scale": scales(ROWS, 1)}
     tensors |= {other: scales(ROWS, 1) for other in others}
     with pytest.raises(InputError) as caught:
@@ -126,7 +121,7 @@ def test_two_kinds_of_scales_are_refused(tmp_path: Path, others: tuple[str, ...]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_scale_that_is_not_finite_is_an_alarm(tmp_path: Path, value: float) -> None:
+def test_a_scale_that_is_not_finite_is_an_alarm(tmp_path, value):
     scale = scales(ROWS, 1)
     scale[[3, 5]] = value
     folder = saved(tmp_path, {"weight": int8_numbers(), "weight_scale": scale})
@@ -135,14 +130,14 @@ def test_a_scale_that_is_not_finite_is_an_alarm(tmp_path: Path, value: float) ->
     assert audit.main.non_finite.tolist() == [3, 5]
 
 
-def test_scale_weight_of_comfyui_multiplies(tmp_path: Path) -> None:
+def test_scale_weight_of_comfyui_multiplies(tmp_path):
     numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
     scale = scales(1)
     tensors = {"weight": numbers, "scale_weight": scale, "scale_input": scales(1)}
     check(tmp_path, tensors, numbers.astype(np.float32) * scale)
 
 
-def test_scb_of_bitsandbytes_is_the_largest_value_of_a_row(tmp_path: Path) -> None:
+def test_scb_of_bitsandbytes_is_the_largest_value_of_a_row(tmp_path):
     numbers = int8_numbers()
     largest = scales(ROWS)
     expected = numbers.astype(np.float32) * largest[:, None] / np.float32(127)
@@ -151,16 +146,14 @@ def test_scb_of_bitsandbytes_is_the_largest_value_of_a_row(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("shape", [(3, 1), (ROWS, 7), (ROWS + 1, 1), (0,), (1, 1, 1)])
 @pytest.mark.parametrize("part", ["weight_scale", "weight_zero_point"])
-def test_scales_that_do_not_fit_are_refused(
-    tmp_path: Path, shape: tuple[int, ...], part: str
-) -> None:
+def test_scales_that_do_not_fit_are_refused(tmp_path, shape, part):
     tensors = {"weight": int8_numbers(), "weight_scale": scales(1)} | {part: scales(*shape)}
     with pytest.raises(InputError, match="do not fit"):
         rows_of(saved(tmp_path, tensors))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, FP8_E4M3])
-def test_floats_without_a_scale_are_read_as_they_are(tmp_path: Path, dtype: Any) -> None:
+def test_floats_without_a_scale_are_read_as_they_are(tmp_path, dtype):
     matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(dtype)
     config = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
     check(tmp_path, {"weight": matrix}, matrix.astype(np.float32), config)
@@ -170,9 +163,7 @@ FP8_MATRIX = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
 
 
 @cases
-def test_only_a_known_name_says_that_8_bit_floats_have_a_scale(
-    tmp_path: Path, beside: str, has_scale: bool
-) -> None:
+def test_only_a_known_name_says_that_8_bit_floats_have_a_scale(tmp_path, beside, has_scale):
     numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
     save_file({TOKEN: numbers, beside: np.zeros(1, np.float32)}, tmp_path / "model.safetensors")
 
@@ -194,9 +185,7 @@ def test_only_a_known_name_says_that_8_bit_floats_have_a_scale(
         ({}, {"other.weight_scale_inv": scales(1)}),
     ],
 )
-def test_8_bit_floats_without_the_scale_that_the_model_has_are_refused(
-    tmp_path: Path, settings: dict[str, Any], others: Tensors
-) -> None:
+def test_8_bit_floats_without_the_scale_that_the_model_has_are_refused(tmp_path, settings, others):
     tensors = {"weight": FP8_MATRIX, **others}
     with pytest.raises(InputError, match="float8_e4m3fn, and no scale"):
         rows_of(saved(tmp_path, tensors, {"quantization_config": settings}))
@@ -225,21 +214,19 @@ def mlx(bits: int, group_size: int) -> tuple[Tensors, np.ndarray]:
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("group_size", [32, 64])
 @pytest.mark.parametrize("key", ["quantization", "quantization_config"])
-def test_matrices_of_mlx_are_unpacked(tmp_path: Path, bits: int, group_size: int, key: str) -> None:
+def test_matrices_of_mlx_are_unpacked(tmp_path, bits, group_size, key):
     tensors, matrix = mlx(bits, group_size)
     check(tmp_path, tensors, matrix, {key: {"bits": bits, "group_size": group_size}})
 
 
-def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path: Path) -> None:
+def test_mlx_settings_of_a_module_come_before_those_of_the_model(tmp_path):
     tensors, matrix = mlx(8, 32)
     settings = {"bits": 4, "group_size": 64, "model.embed_tokens": {"bits": 8, "group_size": 32}}
     check(tmp_path, tensors, matrix, {"quantization": settings})
 
 
 @cases
-def test_other_packings_of_mlx_are_refused(
-    tmp_path: Path, settings: dict[str, Any], reason: str
-) -> None:
+def test_other_packings_of_mlx_are_refused(tmp_path, settings, reason):
     tensors, _ = mlx(4, 64)
     if "mode" in settings:
         del tensors["biases"]
@@ -270,9 +257,7 @@ PACKED = [
 
 
 @pytest.mark.parametrize(("scheme", "tensors"), PACKED)
-def test_what_cannot_be_unpacked_is_refused_with_its_scheme(
-    in_process: InProcess, tmp_path: Path, scheme: str, tensors: Tensors
-) -> None:
+def test_what_cannot_be_unpacked_is_refused_with_its_scheme(in_process, tmp_path, scheme, tensors):
     """So is a packed head: beside a matrix that can be read, it is no missing one."""
     path = str(saved(tmp_path, tensors))
     assert scheme in in_process.refused("lookup", "--ids", "1", "--from", path)
@@ -291,7 +276,7 @@ def test_what_cannot_be_unpacked_is_refused_with_its_scheme(
     assert scheme in head["reason"]
 
 
-def test_integers_of_an_array_are_rows_with_a_note(tmp_path: Path) -> None:
+def test_integers_of_an_array_are_rows_with_a_note(tmp_path):
     np.save(tmp_path / "own.npy", int8_numbers())
     model = embcli.open(tmp_path / "own.npy")
     assert model[0].dtype == np.float32
@@ -305,8 +290,8 @@ def test_integers_of_an_array_are_rows_with_a_note(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype_of_weights", [np.float64, np.float32, np.float16])
 @pytest.mark.parametrize("parts", [("mapping",), ("weights",), ("mapping", "weights")])
 def test_rows_of_a_static_model_follow_its_mapping_and_its_weights(
-    tmp_path: Path, dtype: Any, dtype_of_weights: Any, parts: tuple[str, ...]
-) -> None:
+    tmp_path, dtype, dtype_of_weights, parts
+):
     """A product is that of numpy, in the wider dtype of both."""
     embeddings = (GENERATOR.standard_normal((ROWS, DIM)) * 40).astype(dtype)
     tokens = 2 * ROWS if "mapping" in parts else ROWS
@@ -325,7 +310,7 @@ def test_rows_of_a_static_model_follow_its_mapping_and_its_weights(
     np.testing.assert_array_equal(rows_of(tmp_path / "model.safetensors"), expected)
 
 
-def test_a_mapping_to_rows_that_are_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_mapping_to_rows_that_are_not_there_is_refused(tmp_path):
     tensors = {"embeddings": np.ones((4, 3), np.float32), "mapping": np.array([0, 4])}
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match="mapping"):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, quants
+from gguf import GGML_QUANT_SIZES, GGUFReader, quants
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -33,7 +31,7 @@ NUMBERS += ["<i1", "<u1", ">i2", "<u2", "<i4", ">u4", "<i8", ">u8"]
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", NUMBERS)
-def test_numbers_of_any_bits_are_those_of_numpy(dtype: str, order: Any) -> None:
+def test_numbers_of_any_bits_are_those_of_numpy(dtype, order):
     bits = np.random.default_rng(0).bytes(4320)
     values = np.frombuffer(bits, dtype)
     rows = values.reshape(-1, 9, order=order)
@@ -43,7 +41,7 @@ def test_numbers_of_any_bits_are_those_of_numpy(dtype: str, order: Any) -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_an_array_of_several_is_that_of_numpy(save: Callable[..., None], order: Any) -> None:
+def test_an_array_of_several_is_that_of_numpy(save, order):
     weight = np.asarray(matrix(300, 20), order=order)
     words = np.array(["a", "b"])
     save("m.npz", weight=weight, scale=np.float32(2), words=words)
@@ -64,7 +62,7 @@ def weight_of(dtype: torch.dtype) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", TORCH, ids=str)
-def test_rows_of_safetensors_are_those_of_its_library(dtype: torch.dtype) -> None:
+def test_rows_of_safetensors_are_those_of_its_library(dtype):
     weight = weight_of(dtype)
     tensors = {"before": torch.zeros(3), "weight": weight, "other": weight.clone()}
     save_file(tensors, "m.safetensors")
@@ -74,7 +72,7 @@ def test_rows_of_safetensors_are_those_of_its_library(dtype: torch.dtype) -> Non
 
 
 @pytest.mark.parametrize("dtype", TORCH, ids=str)
-def test_rows_of_a_pt_file_are_those_of_torch(dtype: torch.dtype) -> None:
+def test_rows_of_a_pt_file_are_those_of_torch(dtype):
     torch.save({"before": torch.zeros(3), "weight": weight_of(dtype)}, "m.pt")
     held = torch.load("m.pt")["weight"]
     hold("m.pt", held.float().numpy())
@@ -91,8 +89,8 @@ def test_rows_of_a_pt_file_are_those_of_torch(dtype: torch.dtype) -> None:
     ids=["transposed", "steps", "part", "column"],
 )
 def test_rows_of_a_part_of_a_storage_are_those_of_torch(
-    view: Callable[[torch.Tensor], torch.Tensor],
-) -> None:
+    view,
+):
     torch.save({"weight": view(weight_of(torch.float32))}, "m.pt")
     held = torch.load("m.pt")["weight"]
     hold("m.pt", held.numpy())
@@ -106,7 +104,7 @@ IN_BLOCKS = [kind for kind in quants._type_traits if kind.value in gguf.TYPES]
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", "float64", "int8", "int16", "int32", "int64"]
 )
-def test_plain_rows_of_gguf_are_those_of_the_package(dtype: str) -> None:
+def test_plain_rows_of_gguf_are_those_of_the_package(dtype):
     weight = (50 * matrix()).astype(dtype)
     path = written("m.gguf", {"other": matrix(3, 4), "weight": weight})
     tensor = GGUFReader(path).tensors[-1]
@@ -114,7 +112,7 @@ def test_plain_rows_of_gguf_are_those_of_the_package(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("kind", IN_BLOCKS, ids=lambda kind: kind.name)
-def test_blocks_of_gguf_are_those_of_the_package(kind: GGMLQuantizationType) -> None:
+def test_blocks_of_gguf_are_those_of_the_package(kind):
     """The blocks have random bytes, all of them small, so that their scales are small numbers."""
     _, size = GGML_QUANT_SIZES[kind]
     chance = np.random.default_rng(0)
@@ -132,7 +130,7 @@ NOT_FINITE = [[math.inf, -math.inf], [math.nan, -0.0]]
 
 
 @pytest.mark.parametrize("name", ["m.safetensors", "m.pt", "m.npz"])
-def test_values_that_change_are_counted_once_as_rows_are_read(name: str) -> None:
+def test_values_that_change_are_counted_once_as_rows_are_read(name):
     values = torch.tensor(SOME_IN_FLOAT32, dtype=torch.float64)
     save_file({"weight": values}, "m.safetensors")
     torch.save({"weight": values}, "m.pt")
@@ -144,14 +142,14 @@ def test_values_that_change_are_counted_once_as_rows_are_read(name: str) -> None
         assert found.rounded_values == count
 
 
-def test_infinities_nan_and_negative_zeros_keep_their_bits() -> None:
+def test_infinities_nan_and_negative_zeros_keep_their_bits():
     weight = torch.tensor(NOT_FINITE)
     save_file({"weight": weight}, "m.safetensors")
     found = layer("m.safetensors", "weight").rows(np.arange(2))
     assert found.tobytes() == weight.numpy().tobytes()
 
 
-def test_several_blocks_give_the_same_rows() -> None:
+def test_several_blocks_give_the_same_rows():
     weight = matrix(500, 1111)
     np.savez("m.npz", weight=weight)
     assert_rows(layer("m.npz", "weight"), weight)

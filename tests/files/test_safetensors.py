@@ -103,7 +103,7 @@ def files(draw: st.DrawFn) -> File:
 
 
 @given(files())
-def test_what_the_library_reads_is_read_the_same(case: File) -> None:
+def test_what_the_library_reads_is_read_the_same(case):
     whole = packed(*case)
     assert ours(whole) == oracle(whole)
     assert opened(whole).metadata == case[0].get("__metadata__", {})
@@ -141,7 +141,7 @@ def with_other_bytes(draw: Draw, whole: bytes) -> bytes:
 
 
 @given(files(), st.data())
-def test_a_file_that_the_library_refuses_is_never_accepted(case: File, data: st.DataObject) -> None:
+def test_a_file_that_the_library_refuses_is_never_accepted(case, data):
     header, content = case
     tensors = [entry for name, entry in header.items() if name != "__metadata__"]
     if tensors:
@@ -185,9 +185,7 @@ CHANGED_SHAPE = changed(shape=[2**62, 4, 0], data_offsets=[0, 0])
     ],
     ids=range(13),
 )
-def test_a_header_that_is_wrong_is_refused_with_what_is_wrong(
-    header: object, data: bytes, fault: str
-) -> None:
+def test_a_header_that_is_wrong_is_refused_with_what_is_wrong(header, data, fault):
     with pytest.raises(InputError, match=fault):
         opened(packed(header, data))
 
@@ -199,12 +197,12 @@ def test_a_header_that_is_wrong_is_refused_with_what_is_wrong(
         (b"\xff" * 8 + b"{}", "header has 18,446,744,073,709,551,615 bytes, and 2 follow"),
     ],
 )
-def test_a_header_that_lies_about_its_size_is_refused(whole: bytes, fault: str) -> None:
+def test_a_header_that_lies_about_its_size_is_refused(whole, fault):
     with pytest.raises(InputError, match=fault):
         opened(whole)
 
 
-def test_a_header_longer_than_the_format_allows_is_refused_unread() -> None:
+def test_a_header_longer_than_the_format_allows_is_refused_unread():
     with open("long.safetensors", "wb") as file:
         file.write(struct.pack("<Q", 100_000_001) + b"{")
         file.truncate(100_000_100)
@@ -217,9 +215,7 @@ DTYPES += ["int8", "uint8", "int16", "uint32", "int64"]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 5)])
-def test_a_header_that_is_written_is_read_by_the_library(
-    dtype: str, shape: tuple[int, ...]
-) -> None:
+def test_a_header_that_is_written_is_read_by_the_library(dtype, shape):
     values = np.ones(shape, dtype)
     first = header({"first": (dtype, shape), "second": ("int64", (1,))}, {"of": "test"})
     assert len(first) % 8 == 0
@@ -227,7 +223,7 @@ def test_a_header_that_is_written_is_read_by_the_library(
     np.testing.assert_array_equal(found["first"], values, strict=True)
 
 
-def test_every_dtype_that_the_library_knows_is_known_with_its_width() -> None:
+def test_every_dtype_that_the_library_knows_is_known_with_its_width():
     for dtype, bits in BITS.items():
         entry = {"dtype": dtype, "shape": [8], "data_offsets": [0, bits]}
         assert oracle(packed({"a": entry}, bytes(bits))) is not None
@@ -241,18 +237,18 @@ def test_every_dtype_that_the_library_knows_is_known_with_its_width() -> None:
 
 
 @cases
-def test_other_numbers_are_named_and_refused(dtype: str, size: int) -> None:
+def test_other_numbers_are_named_and_refused(dtype, size):
     data = safetensors_bytes({"weight": (dtype, (2, 3), bytes(6 * size))})
     assert dtype in refused("m.safetensors", data)
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 2, 3), (0, 3), (3, 0), ()])
-def test_what_is_no_matrix_is_no_layer(shape: tuple[int, ...]) -> None:
+def test_what_is_no_matrix_is_no_layer(shape):
     save_file({"weight": np.zeros(shape, np.float32)}, "m.safetensors")
     assert "not a matrix" in refusal("m.safetensors")
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_a_sentence() -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_a_sentence():
     save_file({"weight": matrix(1000, 64)}, "m.safetensors")
     found = layer("m.safetensors", "weight")
     os.truncate("m.safetensors", 100_000)
@@ -284,7 +280,7 @@ def sharded(folder: Path, weight_map: dict[str, str] = PARTS) -> Path:
     return index
 
 
-def test_shards_are_one_checkpoint() -> None:
+def test_shards_are_one_checkpoint():
     tensors = tensors_of(sharded(Path("model")))
     assert list(tensors) == ["a.weight", "b.weight", "c"]
     assert tensors.format == "safetensors"
@@ -294,13 +290,13 @@ def test_shards_are_one_checkpoint() -> None:
     assert_rows(tensors.layer("b.weight"), matrix(seed=2))
 
 
-def test_only_the_shard_of_a_tensor_is_opened() -> None:
+def test_only_the_shard_of_a_tensor_is_opened():
     index = sharded(Path("model"))
     Path("model/model-1.safetensors").write_bytes(b"garbage")
     assert_rows(layer(index, "b.weight"), matrix(seed=2))
 
 
-def test_shards_that_are_links_into_the_blobs_of_the_cache_are_read() -> None:
+def test_shards_that_are_links_into_the_blobs_of_the_cache_are_read():
     blobs = Path("models--a--b/blobs")
     snapshot = Path("models--a--b/snapshots/0123abc")
     sharded(blobs)
@@ -311,7 +307,7 @@ def test_shards_that_are_links_into_the_blobs_of_the_cache_are_read() -> None:
 
 
 @cases
-def test_an_index_names_files_of_its_own_folder_or_is_refused(file: str, reason: str) -> None:
+def test_an_index_names_files_of_its_own_folder_or_is_refused(file, reason):
     index = sharded(Path("model"), {"a.weight": file})
     save_file({"a.weight": matrix()}, "out.safetensors")
     Path("model/circle").symlink_to("circle")
@@ -330,7 +326,7 @@ def test_an_index_names_files_of_its_own_folder_or_is_refused(file: str, reason:
         ('{"\ud800": 1}', "its JSON cannot be read"),
     ],
 )
-def test_an_index_that_is_none_is_refused(text: str, reason: str) -> None:
+def test_an_index_that_is_none_is_refused(text, reason):
     data = text.encode(errors="surrogatepass")
     assert reason in refused("model.safetensors.index.json", data)
 
@@ -369,7 +365,7 @@ def limit_memory() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="takes sparse files")
-def test_rows_of_100_gigabytes_take_milliseconds_and_little_memory_and_no_torch() -> None:
+def test_rows_of_100_gigabytes_take_milliseconds_and_little_memory_and_no_torch():
     large(Path("large.safetensors"))
     command = [sys.executable, "-c", LARGE, "large.safetensors"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, preexec_fn=limit_memory)

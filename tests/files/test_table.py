@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from tests.files.made import assert_rows, matrix, refused
         {"delimiter": ",", "header": "id,4,5,6", "comments": ""},
     ],
 )
-def test_what_savetxt_writes_are_the_rows(options: dict[str, Any]) -> None:
+def test_what_savetxt_writes_are_the_rows(options):
     values = matrix(50, 4)
     if options.get("delimiter") == ",":
         values[0, 0] = np.nan  # with spaces, it is a word
@@ -44,7 +43,7 @@ def test_what_savetxt_writes_are_the_rows(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["own.csv", "own.tsv"])
-def test_own_csv_and_tsv_have_the_rows_of_the_result(name: str) -> None:
+def test_own_csv_and_tsv_have_the_rows_of_the_result(name):
     found = embcli.seeded(vocab=70_000, dim=5).lookup('a,"b" #\n\t\\')
     found.save(name)
     assert_rows(open_tensors(Path(name)).layer("own"), found.input)
@@ -67,7 +66,7 @@ def test_own_csv_and_tsv_have_the_rows_of_the_result(name: str) -> None:
         ("\ufeffx,y,z\n", False),
     ],
 )
-def test_a_header_is_no_row(before: str, names: bool) -> None:
+def test_a_header_is_no_row(before, names):
     values = matrix(5, 3)
     lines = []
     for row, numbers in enumerate(values.tolist()):
@@ -91,7 +90,7 @@ def test_a_header_is_no_row(before: str, names: bool) -> None:
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_words_in_csv_are_no_part_of_the_matrix(header: str, end: str) -> None:
+def test_words_in_csv_are_no_part_of_the_matrix(header, end):
     words = ["#", "the", "7", "a,b", 'say "a"', "two\nlines", "#1"]
     values = matrix(len(words), 3)
     with open("own.csv", "w", encoding="utf-8", newline="") as file:
@@ -113,7 +112,7 @@ def test_words_in_csv_are_no_part_of_the_matrix(header: str, end: str) -> None:
         ("id\t4\t5\n", ["0", "1", "2"]),
     ],
 )
-def test_tabs_below_a_header_separate_columns(header: str, first: list[str]) -> None:
+def test_tabs_below_a_header_separate_columns(header, first):
     values = matrix(3, 2)
     lines = [header]
     for word, row in zip(first, values.tolist(), strict=True):
@@ -124,14 +123,14 @@ def test_tabs_below_a_header_separate_columns(header: str, first: list[str]) -> 
     assert_rows(tensors.layer("own"), values)
 
 
-def test_words_after_numbers_and_empty_lines_are_no_part_of_the_matrix() -> None:
+def test_words_after_numbers_and_empty_lines_are_no_part_of_the_matrix():
     Path("own.csv").write_text("x,y,kind\n\n1,2,a\n\n3,4,b\n\n")
     layer = open_tensors(Path("own.csv")).layer("own")
     assert_rows(layer, np.float32([[1, 2], [3, 4]]))
 
 
 @pytest.mark.parametrize("delimiter", [" ", "\t", ","])
-def test_comments_stand_before_and_after_numbers(delimiter: str) -> None:
+def test_comments_stand_before_and_after_numbers(delimiter):
     values = matrix(5, 3)
     np.savetxt("own.txt", values, delimiter=delimiter, header="a,b,c", footer="the end,\nof it")
     tensors = open_tensors(Path("own.txt"))
@@ -140,14 +139,14 @@ def test_comments_stand_before_and_after_numbers(delimiter: str) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t"])
-def test_column_numbers_above_whole_numbers_are_a_row(delimiter: str) -> None:
+def test_column_numbers_above_whole_numbers_are_a_row(delimiter):
     for last, rows in (("0.5", 1), ("5", 2)):
         text = f"0,1,2\n3,4,{last}\n"
         Path("own.csv").write_text(text.replace(",", delimiter), "utf-8")
         assert open_tensors(Path("own.csv"))["own"].shape == (rows, 3)
 
 
-def test_a_vector_is_one_row() -> None:
+def test_a_vector_is_one_row():
     vector = matrix(1, 6)
     np.savetxt("column.txt", vector[0])
     np.savetxt("line.csv", vector, delimiter=",")
@@ -168,7 +167,7 @@ def test_a_vector_is_one_row() -> None:
         "nan 1 2\ninf 3 4\n",
     ],
 )
-def test_words_that_look_like_numbers_stay_words(text: str) -> None:
+def test_words_that_look_like_numbers_stay_words(text):
     Path("own.vec").write_text(text, "utf-8")
     tensors = open_tensors(Path("own.vec"))
     assert tensors.format == "word vectors"
@@ -176,7 +175,7 @@ def test_words_that_look_like_numbers_stay_words(text: str) -> None:
 
 
 @pytest.mark.parametrize("separator", [" ", "\t"])
-def test_whole_numbers_stay_numbers(separator: str) -> None:
+def test_whole_numbers_stay_numbers(separator):
     rows = np.array([[0, 1, 2], [3, 40, 5], [3, 7, 8]])
     for name, table in {"ids": rows, "column": rows[:, :1], "row": rows[:1]}.items():
         path = Path(f"{name}.txt")
@@ -198,27 +197,27 @@ def test_whole_numbers_stay_numbers(separator: str) -> None:
         ("0.5 1 2\n\u00a0 3 4\n", [b"0.5", b"\xc2\xa0"]),
     ],
 )
-def test_a_text_with_a_word_in_any_line_is_words(text: str, words: list[bytes]) -> None:
+def test_a_text_with_a_word_in_any_line_is_words(text, words):
     Path("own.txt").write_text(text, "utf-8")
     own = open_tensors(Path("own.txt")).own_words()
     assert own is not None
     assert [own.token_bytes(row) for row in range(own.vocabulary_size)] == words
 
 
-def test_a_byte_order_mark_is_no_part_of_a_number() -> None:
+def test_a_byte_order_mark_is_no_part_of_a_number():
     Path("own.txt").write_text("\ufeff0.5 1\n2 3\n", "utf-8")
     tensors = open_tensors(Path("own.txt"))
     assert tensors.format == "numbers as text"
     assert_rows(tensors.layer("own"), np.float32([[0.5, 1], [2, 3]]))
 
 
-def test_a_first_row_like_two_sizes_is_a_row() -> None:
+def test_a_first_row_like_two_sizes_is_a_row():
     Path("own.txt").write_text("5 1\n2 3\n4 5\n")
     layer = open_tensors(Path("own.txt")).layer("own")
     assert_rows(layer, np.float32([[5, 1], [2, 3], [4, 5]]))
 
 
-def test_a_first_line_that_numbers_columns_is_noted() -> None:
+def test_a_first_line_that_numbers_columns_is_noted():
     for text, words in (("0,1\n0.5,2\n", "names of columns"), ("0,1\n2,3\n", "numbers")):
         Path("own.csv").write_text(text)
         notes = Notes()
@@ -254,5 +253,5 @@ def test_a_first_line_that_numbers_columns_is_noted() -> None:
         (b"word\tx\nfox\t2\n", "could not convert string 'fox'"),
     ],
 )
-def test_damaged_tables_are_refused(text: bytes, reason: str) -> None:
+def test_damaged_tables_are_refused(text, reason):
     assert reason in refused("own.csv", text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +69,7 @@ def words_of(path: str) -> list[str]:
 
 @pytest.mark.parametrize("end", ["\n", " \n", "\r\n", "\t\n", "  \n"], ids=repr)
 @pytest.mark.parametrize("header", [False, True])
-def test_rows_and_words_of_text_are_those_of_the_file(header: bool, end: str) -> None:
+def test_rows_and_words_of_text_are_those_of_the_file(header, end):
     values = matrix(len(WORDS), 5)
     path = text_file("m.txt", WORDS, values, header, end)
     assert words_of(path) == WORDS
@@ -79,7 +78,7 @@ def test_rows_and_words_of_text_are_those_of_the_file(header: bool, end: str) ->
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n" * 6])
-def test_rows_and_words_of_the_binary_form_are_those_of_the_file(end: bytes) -> None:
+def test_rows_and_words_of_the_binary_form_are_those_of_the_file(end):
     words = [word for word in WORDS if " " not in word]
     values = matrix(len(words), 5)
     path = binary_file("m.bin", words, values, end)
@@ -92,7 +91,7 @@ def test_rows_and_words_of_the_binary_form_are_those_of_the_file(end: bytes) -> 
 
 
 @pytest.mark.parametrize("word", ["a\x01b", "\x7f", "\x1b[2J", "x y\x02 z"])
-def test_a_control_character_in_an_early_word_is_part_of_a_text(word: str) -> None:
+def test_a_control_character_in_an_early_word_is_part_of_a_text(word):
     """In the first line, in a later one, and where the sample ends that tells text from binary."""
     values = matrix(300, 4)
     plain = [f"w{number}" for number in range(300)]
@@ -110,7 +109,7 @@ def test_a_control_character_in_an_early_word_is_part_of_a_text(word: str) -> No
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 3), st.data())
-def test_no_small_binary_form_passes_for_text(count: int, dim: int, data: st.DataObject) -> None:
+def test_no_small_binary_form_passes_for_text(count, dim, data):
     """Its numbers may have newlines and blanks, but each row has a byte that no text has."""
     size = 4 * count * dim
     letters = st.lists(st.sampled_from(b"\n \t1\x01\x80"), min_size=size, max_size=size)
@@ -124,7 +123,7 @@ def test_no_small_binary_form_passes_for_text(count: int, dim: int, data: st.Dat
     assert_rows(layer_of(path), values)
 
 
-def test_numbers_may_be_written_in_other_ways_and_between_tabs() -> None:
+def test_numbers_may_be_written_in_other_ways_and_between_tabs():
     Path("m.txt").write_bytes(b"a\t1e-3\t-.5\t+7\nb nan inf  -Infinity\nc 1. 1e99 0\n\n\n")
     assert words_of("m.txt") == ["a", "b", "c"]
     expected = [[1e-3, -0.5, 7], [np.nan, np.inf, -np.inf], [1, np.inf, 0]]
@@ -152,13 +151,13 @@ def test_numbers_may_be_written_in_other_ways_and_between_tabs() -> None:
         ("m.txt", '" 0.1 0.2\n\'s 1 2\n"" 3 4\n', ['"', "'s", '""']),
     ],
 )
-def test_words_end_where_their_numbers_begin(name: str, text: str, words: list[str]) -> None:
+def test_words_end_where_their_numbers_begin(name, text, words):
     Path(name).write_text(text, "utf-8")
     assert words_of(name) == words
     assert_rows(layer_of(name), np.float32([[0.1, 0.2], [1, 2], [3, 4]]))
 
 
-def test_most_of_the_first_lines_decide_how_many_numbers_a_word_has() -> None:
+def test_most_of_the_first_lines_decide_how_many_numbers_a_word_has():
     """A line beyond them, and a few among them, change nothing."""
     words = [f"route {number}" for number in range(400)]
     words += [f"w{number}" for number in range(601)]
@@ -169,7 +168,7 @@ def test_most_of_the_first_lines_decide_how_many_numbers_a_word_has() -> None:
     assert_rows(layer_of(path), values)
 
 
-def test_a_quote_and_a_comma_are_words() -> None:
+def test_a_quote_and_a_comma_are_words():
     """Between them would be a longer field than csv allows."""
     words = [",", '"', *map(str, range(1000))]
     values = matrix(len(words), 40)
@@ -178,12 +177,12 @@ def test_a_quote_and_a_comma_are_words() -> None:
     assert_rows(layer_of(path), values)
 
 
-def test_sizes_that_do_not_agree_are_a_line_like_others() -> None:
+def test_sizes_that_do_not_agree_are_a_line_like_others():
     assert "line 1 has 1 numbers" in refused("m.txt", b"2 3\na 1 2\nb 1 2\n")
     assert "promises 5 rows" in refused("m.txt", b"5 2\na 1 2\nb 1 2\n")
 
 
-def test_the_first_of_equal_words_is_found() -> None:
+def test_the_first_of_equal_words_is_found():
     path = text_file("m.txt", WORDS, matrix(len(WORDS), 3))
     own = tensors_of(path).own_words()
     assert own.encode("the nan -0.5 the").tolist() == [0, 2, 10, 0]
@@ -193,7 +192,7 @@ DRAWN_WORDS = st.lists(st.text("abc \t.é", min_size=1, max_size=4), min_size=1,
 
 
 @given(DRAWN_WORDS, st.sampled_from(["\n", " \n"]))
-def test_words_with_spaces_keep_them(drawn: list[str], end: str) -> None:
+def test_words_with_spaces_keep_them(drawn, end):
     words = ["first", *(word.strip() or "x" for word in drawn)]
     values = matrix(len(words), 3)
     path = text_file("spaces.txt", words, values, end=end)
@@ -202,9 +201,7 @@ def test_words_with_spaces_keep_them(drawn: list[str], end: str) -> None:
 
 
 @pytest.mark.parametrize("write", [text_file, binary_file])
-def test_small_windows_give_the_same_rows(
-    monkeypatch: pytest.MonkeyPatch, write: Callable[..., str]
-) -> None:
+def test_small_windows_give_the_same_rows(monkeypatch, write):
     words = [f"w{number}" for number in range(500)]
     monkeypatch.setattr(vectors, "LONGEST_LINE", 64)
     path = write("m.txt", words, matrix(500, 2))
@@ -213,8 +210,8 @@ def test_small_windows_give_the_same_rows(
 
 
 def test_a_note_is_made_where_going_through_a_file_takes_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(vectors, "LARGE", 10)
     notes = Notes()
     text_file("large.txt", ["a", "b"], matrix(2, 3))
@@ -268,7 +265,7 @@ OF_2 = b" " + bytes(8)
     ],
     ids=range(23),
 )
-def test_files_that_are_ragged_or_lie_are_refused(text: bytes, reason: str) -> None:
+def test_files_that_are_ragged_or_lie_are_refused(text, reason):
     assert reason in refused("m.vec", text)
 
 
@@ -285,7 +282,7 @@ def test_files_that_are_ragged_or_lie_are_refused(text: bytes, reason: str) -> N
         (bytes(1000), "begins with"),
     ],
 )
-def test_files_of_no_known_format_are_refused(data: bytes, reason: str) -> None:
+def test_files_of_no_known_format_are_refused(data, reason):
     assert reason in refused("m.bin", data)
 
 
@@ -298,14 +295,14 @@ def test_files_of_no_known_format_are_refused(data: bytes, reason: str) -> None:
         ("a\0b", "null"),
     ],
 )
-def test_what_is_no_file_is_refused(name: str, reason: str) -> None:
+def test_what_is_no_file_is_refused(name, reason):
     os.mkfifo("pipe")
     with pytest.raises(InputError, match=reason):
         tensors_of(name)
 
 
 @pytest.mark.parametrize("write", [text_file, binary_file])
-def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(write: Callable[..., str]) -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(write):
     values = matrix(200, 64)
     path = write("m.bin", [f"w{row}" for row in range(200)], values)
     found = layer_of(path)
