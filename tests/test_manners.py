@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+
 import pytest
 
 import embcli
@@ -65,9 +68,7 @@ def without_cost(text: str) -> dict[str, object]:
         "info",
     ],
 )
-def test_json_on_a_terminal_is_the_same_document(
-    in_process: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_json_on_a_terminal_is_the_same_document(in_process, tmp_path, monkeypatch, command):
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "x\x9b2J\u202e"))
     words = (*shlex.split(command), "-f", "json")
 
@@ -79,9 +80,7 @@ def test_json_on_a_terminal_is_the_same_document(
 
 
 @cases
-def test_more_than_100_000_numbers_are_refused_on_a_terminal(
-    in_process: InProcess, command: str, numbers: str
-) -> None:
+def test_more_than_100_000_numbers_are_refused_on_a_terminal(in_process, command, numbers):
     thousand_ids = ",".join(["1"] * 1000)
     words = command.replace("IDS", thousand_ids).split()
 
