@@ -17,7 +17,7 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from embcli.binary import Binary, quoted
-from embcli.errors import Notes
+from embcli.errors import Notes, refuse_too_large
 from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
@@ -121,9 +121,11 @@ class _Archive:
                 f"its storage {quoted(storage.key)} claims {storage.size:,} bytes "
                 f"and has {member.file_size:,}"
             )
-        size = prod(weight.shape) * _item_size(dtype)
-        if size > storage.size:
-            raise binary.file_error(f"tensor {quoted(name)} claims more numbers than it has bytes")
+        numbers = prod(weight.shape)
+        size = numbers * _item_size(dtype)
+        if size > storage.size:  # It is expanded: the same numbers are read again and again.
+            refuse_too_large(f"tensor {quoted(name)}", (numbers, 1))
+            size = storage.size
         start = storage_start + weight.first * _item_size(dtype)
         return Tensor(name, weight.shape, dtype, size, binary, start, weight.strides)
 
