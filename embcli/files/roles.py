@@ -62,6 +62,9 @@ class Roles:
         model_type = self.settings.values.get("model_type")
         own = [name for name, types in TOKEN_NAMES.items() if model_type in types.split()]
         named = self._named("token", lambda tensor: tensor.is_matrix, own)
+        is_tied = self.settings.values.get("tie_word_embeddings") is True
+        if not named and is_tied:  # save_model of safetensors keeps one name of a tied matrix
+            named = self._named("head", lambda tensor: tensor.is_matrix)
         # The tensors with the name of a token matrix, if the user chose a tensor.
         self.named_token_matrices = named if chosen is not None else []
         self.token = self._token_matrix(named, chosen)
@@ -122,7 +125,7 @@ class Roles:
 
     def _without_others(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors except those of the other part, and of a model that reads images."""
-        own_parts = [self.part, *name_parts(self.token.name)]
+        own_parts = [self.part] if self.part else name_parts(self.token.name)
         other_part = None
         if "decoder" in own_parts:
             other_part = "encoder"
@@ -162,7 +165,8 @@ class Roles:
                 f"{self.adapter}, and no tensor has the name of a token matrix",
                 "Merge it into its base model before saving: merge_and_unload of PEFT",
             )
-        matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
+        by_place = {tensor.place: tensor for tensor in tensors.values() if tensor.is_matrix}
+        matrices = list(by_place.values())
         if len(matrices) != 1 or matrices[0].unreadable:
             reason = "no tensor has the name of a token matrix"
             if self.family:

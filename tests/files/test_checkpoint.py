@@ -14,6 +14,7 @@ import pytest
 import torch
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
+from safetensors.torch import save_model
 
 import embcli
 from embcli.errors import InputError, Notes
@@ -452,6 +453,20 @@ def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
     head = Checkpoint("m.gguf").head
     assert head.relation == relation
     assert head.reason == reason
+
+
+@pytest.mark.parametrize("token", ["tok_emb", "lookup"])
+def test_the_names_that_save_model_drops_are_names_of_the_tensor(token: str) -> None:
+    model = torch.nn.ModuleDict(
+        {token: torch.nn.Embedding(50, 7), "out_head": torch.nn.Linear(7, 50, bias=False)}
+    )
+    model["out_head"].weight = model[token].weight
+    save_model(model, "model.safetensors")
+    source = Checkpoint("model.safetensors")
+    assert_rows(source.open({"token": None})["token"], model[token].weight.detach().numpy())
+    assert source.head.relation == "same"
+    assert len({tensor.place for tensor in source.tensors.values()}) == 1
+    assert len(source.tensors) == 2
 
 
 def test_the_head_of_rembert_has_columns_of_its_own() -> None:
