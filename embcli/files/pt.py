@@ -258,6 +258,8 @@ class _Unpickler(pickle._Unpickler):
 
         if re.fullmatch(_IGNORED, full_name):
             return None
+        if full_name.startswith("torch.distributed."):
+            raise Malformed("its tensors are divided among several processes; merge them first")
         raise Malformed(
             f"it asks for {quoted(full_name)}, and embcli runs nothing of a file; {_ADVICE}"
         )

@@ -23,8 +23,10 @@ from embcli.files.families import (
     TOKEN_NAMES,
     first_position,
 )
+from embcli.files.parts import part_in_words
 from embcli.files.tensors import Tensor, Tensors
 from embcli.files.text_model import name_parts, text_model_of
+from embcli.hub import PART_WITH_INDEX
 from embcli.recipe import AddPosition, AddType, Project
 from embcli.wording import Sentence
 
@@ -157,6 +159,9 @@ class Roles:
                 no_matrix = Sentence("{tensor} {chosen} is not a matrix", chosen=tensor)
                 raise tensors.file_error(no_matrix)
             return tensor
+        part = part_in_words(tensors.path, named)
+        if part:
+            raise tensors.file_error(part)
         if named:
             return self._read_by_encoder(self._one_of_equal("token", named))
 
@@ -167,7 +172,8 @@ class Roles:
             )
         by_place = {tensor.place: tensor for tensor in tensors.values() if tensor.is_matrix}
         matrices = list(by_place.values())
-        if len(matrices) != 1 or matrices[0].unreadable:
+        is_numbered = PART_WITH_INDEX.fullmatch(tensors.path.name)
+        if len(matrices) != 1 or matrices[0].unreadable or is_numbered:
             reason = "no tensor has the name of a token matrix"
             if self.family:
                 reason += f" of a {self.settings.values['model_type']} model"

@@ -172,6 +172,40 @@ def test_without_a_known_name_the_candidates_are_listed() -> None:
     assert others[-1] == "and 4 more"
 
 
+@pytest.mark.parametrize(
+    ("names", "params", "reason"),
+    [
+        (["consolidated.00.pth", "consolidated.01.pth"], {}, "one of 2 parts"),
+        (["consolidated.00.pth"], {"vocab_size": 100}, "vocab_size 100, and 'wte' .50, 7."),
+        (["consolidated.00.pth"], {"vocab_size": -1, "dim": 14}, "dim 14, and 'wte' .50, 7."),
+        (["mp_rank_01/model_optim_rng.pt"], {}, "a part of every matrix"),
+        (["mp_rank_01_model_states.pt"], {}, "a part of every matrix"),
+        (["pytorch_model_fsdp_rank0.bin"], {}, "a part of every matrix"),
+        (["__0_0.distcp"], {}, "a part of every matrix"),
+        (["consolidated.00.pth"], {"vocab_size": 50, "dim": 7}, ""),
+        (["mp_rank_00/model_optim_rng.pt"], {}, ""),
+        (["pytorch_model_fsdp.bin"], {}, ""),
+    ],
+)
+def test_a_file_with_a_part_of_each_matrix_is_refused(
+    names: list[str], params: dict[str, int], reason: str
+) -> None:
+    for name in names:
+        Path(name).parent.mkdir(exist_ok=True)
+        torch.save({"wte": torch.zeros(50, 7)}, name)
+    Path("params.json").write_text(json.dumps(params))
+    if reason:
+        with pytest.raises(InputError, match=reason):
+            Checkpoint(names[0])
+    assert Checkpoint(names[0], "wte" if reason else None).shape("token") == (50, 7)
+
+
+def test_the_only_matrix_of_a_file_of_several_is_not_guessed_to_be_the_token_matrix() -> None:
+    torch.save({"odd": torch.zeros(50, 7)}, "pytorch_model-00002-of-00003.bin")
+    with pytest.raises(InputError, match="no tensor has the name"):
+        Checkpoint("pytorch_model-00002-of-00003.bin")
+
+
 ENCODER_S = "encoder.embed_tokens.weight"
 DECODER_S = "model.decoder.embed_tokens.weight"
 

@@ -140,6 +140,11 @@ def test_other_values_beside_a_tensor_are_passed_over(value: object) -> None:
     assert_rows(tensors.layer("weight"), matrix())
 
 
+def test_a_tensor_that_processes_share_is_refused() -> None:
+    asked = b"ctorch.distributed.tensor\nDTensor\n."
+    assert "divided among several processes" in refused("m.pt", with_pickle(asked))
+
+
 # --- pickles that want code -----------------------------------------------------------------------
 
 

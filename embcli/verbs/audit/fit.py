@@ -22,6 +22,7 @@ from embcli.files import open_tensors
 from embcli.files.families import HEAD_BIASES
 from embcli.files.special_ids import SpecialId, special_ids, unknown_template_names
 from embcli.files.tensors import PackedError, Tensors
+from embcli.hub import PART_WITH_INDEX
 from embcli.layer import Source, shape_of
 from embcli.names import Fault
 from embcli.wording import counted
@@ -219,6 +220,8 @@ def fit_of(source: Source, encoding: Encoding | None) -> Fit:
         template_names = unknown_template_names(weights, encoding)
     if not config:
         not_checked.append("a config.json (there is none)")
+    if PART_WITH_INDEX.fullmatch(weights.name):
+        not_checked.append("the other files of the model")
     if len(source.tensors.files) > 1:
         if source.roles.token.binary.is_remote:
             not_checked.append("the shards of other tensors")
