@@ -21,6 +21,26 @@ from embcli.hub import located
 from embcli.text import is_text
 
 
+class _Unread(NamedTuple):
+    start: bytes
+    what: str  # what it is, in words
+    hint: str
+
+
+# Files that are not read, by patterns of their first bytes.
+_UNREAD = (
+    _Unread(
+        b"version https://git-lfs", "a Git LFS pointer", "download the file itself: git lfs pull"
+    ),
+    _Unread(b"\x1f\x8b", "compressed by gzip", "unpack it: gunzip"),
+    _Unread(rb"BZh[1-9]1AY&SY", "compressed by bzip2", "unpack it: bunzip2"),
+    _Unread(b"\xfd7zXZ\0", "compressed by xz", "unpack it: unxz"),
+    _Unread(
+        b"\xba\x16O/", "a model of fastText, which adds up rows of parts of words", "use its .vec"
+    ),
+)
+
+
 class _Format(NamedTuple):
     name: str
     start: bytes  # a pattern of the first bytes
@@ -30,7 +50,7 @@ class _Format(NamedTuple):
 # The formats in the order in which a file is compared with them.
 _FORMATS = (
     # The length of a safetensors header is below 2**32, and the header is a JSON object.
-    _Format("safetensors", rb".{4}\0{4}\{", "safetensors"),
+    _Format("safetensors", rb".{4}\0{4}\s*\{", "safetensors"),
     _Format("GGUF", b"GGUF", "gguf"),
     _Format("npy", rb"\x93NUMPY", "npy"),
     # A .npz is a zip archive whose first member is an array.
@@ -60,6 +80,9 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
     """Return the tensors of an open file, as `open_tensors` does."""
     longest_start = 1 << 16  # bytes; the first line of word vectors can be as long
     start = binary.read(0, longest_start)
+    for unread in _UNREAD:
+        if re.match(unread.start, start):
+            raise binary.file_error(f"it is {unread.what}; {unread.hint}")
     for format in _FORMATS:
         if re.match(format.start, start, re.DOTALL):
             if not format.module:
@@ -77,8 +100,6 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
 
 
 def _unknown_format_error(binary: Binary, start: bytes) -> InputError:
-    if start.startswith(b"version https://git-lfs"):
-        return binary.file_error("it is a Git LFS pointer; download the file itself (git lfs pull)")
     if start and is_text(start):
         return binary.file_error(
             "it is a text, not a model",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import collections
 import io
 import os
 import pickle
 import struct
 import tarfile
+import types
 import zipfile
 from collections.abc import Callable
 from functools import partial
@@ -131,6 +133,8 @@ def test_tensors_without_plain_numbers_are_listed_and_refused(
         collections.Counter("aab"),
         [torch.device("cpu"), torch.float16, torch.Size([1, 2]), torch.strided],
         matrix().tobytes(),
+        [np.float64(0.5), np.arange(3), np.dtype("f4")],
+        [argparse.Namespace(rate=BASE), types.SimpleNamespace(a=1), Path("a")],
     ],
 )
 def test_other_values_beside_a_tensor_are_passed_over(value: object) -> None:
@@ -143,6 +147,13 @@ def test_other_values_beside_a_tensor_are_passed_over(value: object) -> None:
 def test_a_tensor_that_processes_share_is_refused() -> None:
     asked = b"ctorch.distributed.tensor\nDTensor\n."
     assert "divided among several processes" in refused("m.pt", with_pickle(asked))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_each_protocol_of_pickles_is_read(protocol: int) -> None:
+    saved = {"args": argparse.Namespace(rate=1), "best": np.float64(0.5), "weight": BASE}
+    torch.save(saved, "m.pt", pickle_protocol=protocol)
+    assert_rows(layer("m.pt", "weight"), matrix())
 
 
 # --- pickles that want code -----------------------------------------------------------------------
@@ -165,6 +176,15 @@ def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(
     saved = {"weight": torch.zeros(2, 3), "evil": Evil()}
     torch.save(saved, "m.pt", _use_new_zipfile_serialization=is_zip)
     assert reason in refusal("m.pt")
+    assert not Path("made").exists()
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_plain_pickle_is_named_by_its_class(protocol: int) -> None:
+    data = pickle.dumps(Evil(), protocol)
+    assert f"asks for '{os.mkdir.__module__}.mkdir'" in refused("m.pt", data)
+    renamed = b"\x80\2cgensim.models.keyedvectors\nKeyedVectors\n)\x81."
+    assert "save_word2vec_format" in refused("m.kv", renamed)
     assert not Path("made").exists()
 
 
